@@ -1,0 +1,74 @@
+# `make test` and `make demo` are all a newcomer needs; python3 and make are all they ask for.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+WORKERS ?= 2
+PYTEST_ARGS ?=
+# Other versions go into another environment: make test VENV=.venv-2.0 REQUIREMENTS='sqlalchemy<2.1'
+REQUIREMENTS ?=
+
+.PHONY: help venv demo test test-fast check format bench bench-recall soak clean
+
+help:
+	@echo "make demo          a conversation with memory, without any key or network"
+	@echo "make test          all tests on memory, SQLite, PostgreSQL and MariaDB (starts its own servers)"
+	@echo "make test-fast     the tests on memory and SQLite only"
+	@echo "make check         formatting, lint, types, direction of imports"
+	@echo "make format        rewrite the code as the formatter has it"
+	@echo "make bench         the numbers: appends, reads, lists, per database"
+	@echo "make bench-recall  the quality and speed of recall"
+	@echo "make soak          hours of random use"
+	@echo "make clean         remove what was built"
+
+venv: $(STAMP)
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || $(MAKE) --no-print-directory install-venv
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --editable '.[all,dev]' $(foreach each,$(REQUIREMENTS),'$(each)')
+	@touch $@
+
+# Debian keeps venv in a package of its own.
+.PHONY: install-venv
+install-venv:
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q python3-venv; \
+	else \
+		echo "$(PYTHON) cannot make virtual environments here. On Debian or Ubuntu: sudo apt-get install python3-venv"; \
+		exit 1; \
+	fi
+
+demo: venv
+	$(BIN)/python examples/demo.py
+
+test: venv
+	$(BIN)/python -m tests.servers run --install -- $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+
+test-fast: venv
+	$(BIN)/python -m pytest --backends memory,sqlite -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+
+check: venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pyright
+	$(BIN)/python -m pytest -q -p no:randomly tests/unit/test_import_direction.py
+
+format: venv
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+bench: venv
+	$(BIN)/python -m tests.servers run --install -- $(BIN)/python -m benchmarks
+
+bench-recall: venv
+	$(BIN)/python -m benchmarks.recall
+
+soak: venv
+	$(BIN)/python -m tests.servers run --install -- $(BIN)/python -m benchmarks.soak
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

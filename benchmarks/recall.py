@@ -1,0 +1,281 @@
+"""Measure recall on the LoCoMo development conversations: `make bench-recall`.
+
+Questions of categories 1 to 4 are asked as they stand, over all sessions of the pair. No model, no tuning per run.
+The data (CC BY-NC) is read from `../shared/data` beside the project and is no part of it.
+
+Three means are printed, because papers differ: over questions; over categories; and over categories of "any evidence
+among the ten" (a question with several pieces of evidence counts as answered by one).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+import time
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_sessions.recall.documents import Document, make_document
+from langchain_sessions.recall.grammar import literal_key, parse_query
+from langchain_sessions.recall.postings import EntryMaker, Segment, search_segments
+from langchain_sessions.recall.ranking import RankingWeights
+from langchain_sessions.recall.terms import TermMaker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "locomo-dev.json"
+CATEGORIES = (1, 2, 3, 4)
+TOP = 10
+TARGETS = {"recall@10": 81.0, "nDCG@10": 66.0, "leave-one-out": 79.0}
+
+
+@dataclass
+class Question:
+    """One question and the events that answer it."""
+
+    text: str
+    category: int
+    evidence: frozenset[int]
+
+
+@dataclass
+class Conversation:
+    """One pair's sessions, as documents by session, and the questions about them."""
+
+    name: str
+    sessions: list[list[Document]] = field(default_factory=list)
+    questions: list[Question] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one question went."""
+
+    conversation: str
+    category: int
+    recall: float
+    ndcg: float
+    any_found: float
+
+
+def load(path: Path) -> list[Conversation]:
+    """Read the data file: one speaker becomes the human, the other the assistant, both with their names."""
+    return [_conversation(raw) for raw in json.loads(path.read_text(encoding="utf-8"))]
+
+
+def _conversation(raw: dict[str, Any]) -> Conversation:
+    talk = raw["conversation"]
+    conversation = Conversation(name=raw["sample_id"])
+    numbers: dict[str, int] = {}
+    for key in sorted((key for key in talk if re.fullmatch(r"session_\d+", key)), key=lambda key: int(key[8:])):
+        when = datetime.strptime(talk[f"{key}_date_time"], "%I:%M %p on %d %B, %Y").replace(tzinfo=timezone.utc)
+        documents = []
+        for turn in talk[key]:
+            kind = HumanMessage if turn["speaker"] == talk["speaker_a"] else AIMessage
+            numbers[turn["dia_id"]] = len(numbers)
+            documents.append(make_document(kind(_content(turn), name=turn["speaker"]), author=None, timestamp=when))
+        conversation.sessions.append(documents)
+    for item in raw["qa"]:
+        named = re.findall(r"D(\d+):(\d+)", " ".join(item["evidence"]))
+        evidence = frozenset(numbers[key] for key in (f"D{int(a)}:{int(b)}" for a, b in named) if key in numbers)
+        if item["category"] in CATEGORIES and evidence:
+            conversation.questions.append(Question(item["question"], item["category"], evidence))
+    return conversation
+
+
+def _content(turn: dict[str, Any]) -> str:
+    return str(turn["text"])
+
+
+def measure(conversations: Iterable[Conversation], build: Callable[[Conversation], Any]) -> list[Outcome]:
+    """Ask every question of every conversation."""
+    outcomes = []
+    for conversation in conversations:
+        answer = build(conversation)
+        for question in conversation.questions:
+            hits = [place in question.evidence for place in answer(question.text)[:TOP]]
+            gain = sum(1 / math.log2(place + 2) for place, hit in enumerate(hits) if hit)
+            ideal = sum(1 / math.log2(place + 2) for place in range(min(TOP, len(question.evidence))))
+            outcomes.append(
+                Outcome(
+                    conversation.name,
+                    question.category,
+                    sum(hits) / len(question.evidence),
+                    gain / ideal,
+                    float(any(hits)),
+                )
+            )
+    return outcomes
+
+
+def substring_search(conversation: Conversation) -> Callable[[str], list[int]]:
+    """Find by the whole query as a substring, oldest first: what the seeds do."""
+    texts = [literal_key(document.text) for session in conversation.sessions for document in session]
+    return lambda query: [place for place, text in enumerate(texts) if literal_key(query) in text]
+
+
+def ranked_search(
+    weights: RankingWeights, maker: TermMaker, *, with_date: bool = True, with_author: bool = True
+) -> Callable[[Conversation], Callable[[str], list[int]]]:
+    """Find by the library's ranking, with or without its parts."""
+    entries = EntryMaker(maker)
+
+    def build(conversation: Conversation) -> Callable[[str], list[int]]:
+        segments, starts, end = [], [], 0
+        for session in conversation.sessions:
+            segment = Segment()
+            for document in session:
+                known = document if with_author else replace(document, author=None)
+                entry = entries.entry(known)
+                segment.add(entry if with_date else replace(entry, counts=Counter(maker.terms(document.text))))
+            segments.append(segment)
+            starts.append(end)
+            end += len(session)
+        return lambda query: [
+            starts[found.segment] + found.index
+            for found in search_segments(segments, parse_query(query, maker), maker, weights=weights)[:TOP]
+        ]
+
+    return build
+
+
+def mean(values: Iterable[float]) -> float:
+    """Mean in percent; 0 of nothing."""
+    found = list(values)
+    return 100 * sum(found) / len(found) if found else 0.0
+
+
+def by_category(outcomes: Sequence[Outcome], value: Callable[[Outcome], float]) -> float:
+    """Mean over categories of the mean over questions."""
+    groups: dict[int, list[float]] = defaultdict(list)
+    for outcome in outcomes:
+        groups[outcome.category].append(value(outcome))
+    return sum(map(mean, groups.values())) / max(1, len(groups))
+
+
+HEADER = f"{'':44}{'over questions':>18}{'over categories':>20}{'any evidence':>14}{'by category 1 2 3 4':>28}"
+
+
+def row(label: str, outcomes: Sequence[Outcome]) -> str:
+    """Format one line of the table: recall@10 and nDCG@10, meaned in each way."""
+    per_category = "  ".join(f"{mean(o.recall for o in outcomes if o.category == c):5.1f}" for c in CATEGORIES)
+    return (
+        f"{label:44}{mean(o.recall for o in outcomes):9.1f}{mean(o.ndcg for o in outcomes):9.1f}"
+        f"{by_category(outcomes, lambda o: o.recall):11.1f}{by_category(outcomes, lambda o: o.ndcg):9.1f}"
+        f"{by_category(outcomes, lambda o: o.any_found):14.1f}  {per_category:>26}"
+    )
+
+
+PLAIN = RankingWeights(
+    length=0.4, reach=0, author=0.0, author_bonus=0.0, question=0.0, answer=0.0, time=0.0, period=0.0
+)  # fmt: skip
+
+
+def ablation(conversations: Sequence[Conversation], maker: TermMaker) -> list[Outcome]:
+    """Print the table, part by part, and return the outcomes of the whole."""
+    full = RankingWeights()
+    named = replace(PLAIN, author=full.author, author_bonus=full.author_bonus)
+    near = replace(named, reach=full.reach, length=full.length)
+    steps: list[tuple[str, Callable[[Conversation], Any]]] = [
+        ("whole query as a substring", substring_search),
+        ("BM25 over stems", ranked_search(PLAIN, maker, with_date=False, with_author=False)),
+        ("+ date in the indexed text", ranked_search(PLAIN, maker, with_author=False)),
+        ("+ author as a field", ranked_search(named, maker)),
+        ("+ neighbours inside the saturation", ranked_search(near, maker)),
+        ("+ questions and answers", ranked_search(replace(near, question=full.question, answer=full.answer), maker)),
+        ("+ time words, period named (all defaults)", ranked_search(full, maker)),
+    ]
+    outcomes: list[Outcome] = []
+    print(HEADER)
+    for label, build in steps:
+        outcomes = measure(conversations, build)
+        print(row(label, outcomes), flush=True)
+    return outcomes
+
+
+GRID: dict[str, tuple[float, ...]] = {
+    "saturation": (0.6, 0.8, 1.0),
+    "length": (0.3, 0.45, 0.6),
+    "before": (0.4, 0.6),
+    "after": (0.3, 0.4),
+    "fading": (0.6, 0.7),
+    "author": (0.15, 0.25, 0.35),
+    "question": (0.1, 0.2),
+    "time": (0.5, 0.8),
+}
+
+
+TEXTBOOK = RankingWeights(
+    saturation=1.2,
+    length=0.75,
+    before=0.5,
+    after=0.5,
+    fading=0.5,
+    author=0.0,
+    author_bonus=0.5,
+    question=0.3,
+    answer=0.3,
+    time=0.3,
+)
+
+
+def leave_one_out(conversations: Sequence[Conversation], maker: TermMaker) -> list[Outcome]:
+    """Choose weights on all conversations but one, measure on that one, for each in turn.
+
+    One pass over the grid, a weight at a time: what the defaults would have been without having seen the conversation.
+    """
+    tried: dict[RankingWeights, list[Outcome]] = {}
+
+    def outcomes_of(weights: RankingWeights) -> list[Outcome]:
+        if weights not in tried:
+            tried[weights] = measure(conversations, ranked_search(weights, maker))
+        return tried[weights]
+
+    result: list[Outcome] = []
+    for left_out in conversations:
+        # Textbook weights to begin with: the defaults have seen the conversation that is left out.
+        best, reached = TEXTBOOK, -1.0
+        for name, values in GRID.items():
+            for value in values:
+                weights = replace(best, **{name: value})  # type: ignore[arg-type]
+                others = [o for o in outcomes_of(weights) if o.conversation != left_out.name]
+                goodness = mean(o.recall for o in others) + mean(o.ndcg for o in others)
+                if goodness > reached:
+                    best, reached = weights, goodness
+        result.extend(o for o in outcomes_of(best) if o.conversation == left_out.name)
+    return result
+
+
+def main() -> int:
+    """Print the ablation table and the leave-one-out result."""
+    if not DATA.exists():
+        print("bench-recall: skipped, ../shared/data/locomo-dev.json is not there")
+        return 0
+    started = time.perf_counter()
+    conversations = load(DATA)
+    maker = TermMaker()
+    print(
+        f"{len(conversations)} conversations, {sum(len(s) for c in conversations for s in c.sessions)} events, "
+        f"{sum(len(c.questions) for c in conversations)} questions; recall@10 and nDCG@10\n"
+    )
+    full = ablation(conversations, maker)
+    print()
+    for conversation in conversations:
+        print(row(f"  {conversation.name}", [o for o in full if o.conversation == conversation.name]))
+    if "--quick" not in sys.argv:
+        print(row("leave one conversation out", leave_one_out(conversations, maker)))
+    print(f"\ntargets: {', '.join(f'{name} {value:g}' for name, value in TARGETS.items())}")
+    print(f"{time.perf_counter() - started:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+"""One body, two faces: a workflow is written once as a generator and run synchronously or asynchronously.
+
+A workflow asks for I/O with `yield from ask(store.find_session, key)`. The synchronous driver calls that
+method; the asynchronous one awaits its twin, which has the same name with an `a` in front on the same
+object. `sync_face` and `async_face` turn one workflow method into the two public methods.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine, Generator
+from functools import wraps
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+S = TypeVar("S")
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class Ask(Generic[T]):
+    """One request for I/O: a bound method that has an async twin, and its arguments."""
+
+    __slots__ = ("args", "kwargs", "method")
+
+    def __init__(self, method: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Keep the request; nothing runs yet."""
+        self.method = method
+        self.args = args
+        self.kwargs = kwargs
+
+    def run(self) -> T:
+        """Answer synchronously."""
+        return self.method(*self.args, **self.kwargs)
+
+    async def arun(self) -> T:
+        """Answer by the async twin."""
+        twin: Callable[..., Coroutine[Any, Any, T]] = getattr(
+            self.method.__self__,  # type: ignore[attr-defined]
+            "a" + self.method.__name__,
+        )
+        return await twin(*self.args, **self.kwargs)
+
+
+Flow = Generator[Ask[Any], Any, T]
+"""A workflow: it yields requests, receives their answers and returns a `T`."""
+
+
+def ask(method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Flow[T]:
+    """Ask for `method(*args, **kwargs)`, answered by the driver; typed as the method is."""
+    answer: T = yield Ask(method, args, kwargs)
+    return answer
+
+
+def drive(flow: Flow[T]) -> T:
+    """Run a workflow synchronously."""
+    try:
+        request = next(flow)
+        while True:
+            try:
+                answer = request.run()
+            except BaseException as error:  # noqa: BLE001 - handed to the workflow, which may handle it
+                request = flow.throw(error)
+            else:
+                request = flow.send(answer)
+    except StopIteration as finished:
+        result: T = finished.value
+        return result
+
+
+async def adrive(flow: Flow[T]) -> T:
+    """Run a workflow asynchronously."""
+    try:
+        request = next(flow)
+        while True:
+            try:
+                answer = await request.arun()
+            except BaseException as error:  # noqa: BLE001 - handed to the workflow, which may handle it
+                request = flow.throw(error)
+            else:
+                request = flow.send(answer)
+    except StopIteration as finished:
+        result: T = finished.value
+        return result
+
+
+def _publish(face: Any, body: Callable[..., Any], name: str, doc: str | None) -> None:
+    """Give a generated face the name, the documentation and the signature that a reader expects."""
+    face.__name__ = name
+    face.__qualname__ = f"{body.__qualname__.rsplit('.', 1)[0]}.{name}"
+    face.__doc__ = doc
+    signature = inspect.signature(body)
+    returned = str(signature.return_annotation)
+    if returned.startswith("Flow["):
+        signature = signature.replace(return_annotation=returned[5:-1])
+    face.__signature__ = signature
+
+
+def sync_face(body: Callable[Concatenate[S, P], Flow[T]]) -> Callable[Concatenate[S, P], T]:
+    """The synchronous method of the workflow method `_name`, published as `name`."""
+
+    @wraps(body)
+    def face(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return drive(body(self, *args, **kwargs))
+
+    _publish(face, body, body.__name__.lstrip("_"), body.__doc__)
+    return face
+
+
+def async_face(body: Callable[Concatenate[S, P], Flow[T]]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """The asynchronous method of the workflow method `_name`, published as `aname`."""
+
+    @wraps(body)
+    async def face(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await adrive(body(self, *args, **kwargs))
+
+    name = body.__name__.lstrip("_")
+    _publish(face, body, f"a{name}", f"Async `{name}`.")
+    return face

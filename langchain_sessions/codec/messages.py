@@ -1,0 +1,278 @@
+"""Messages as rows and back, without loss.
+
+A plain message needs no JSON at all: its text is one column and its id another. Whatever else a message carries
+goes into `body`, as JSON of the fields that differ from their defaults. With an encrypting serializer the whole
+message goes through it, and nothing readable is stored beside.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    BaseMessageChunk,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    message_chunk_to_message,
+)
+
+from langchain_sessions.codec.text import folded_column, is_storable, searchable_text
+from langchain_sessions.codec.values import dump_json, load_json, pack
+from langchain_sessions.errors import CorruptRowError, SealedEventError
+from langchain_sessions import rows as r
+from langchain_sessions.rows import EventRow
+
+if TYPE_CHECKING:
+    from langgraph.checkpoint.serde.base import SerializerProtocol
+
+_KINDS: dict[type[BaseMessage], int] = {
+    HumanMessage: r.HUMAN,
+    AIMessage: r.AI,
+    SystemMessage: r.SYSTEM,
+    ToolMessage: r.TOOL,
+    ChatMessage: r.CHAT,
+    FunctionMessage: r.FUNCTION,
+}
+_CLASSES = {kind: cls for cls, kind in _KINDS.items()}
+_MAX_ID = 255
+_CLASS = "$class"
+_EXTRA = "$extra"
+
+
+class EncodedMessage(NamedTuple):
+    """The columns of one message."""
+
+    kind: int
+    flags: int
+    ident: str | None
+    text: str | None
+    folded: str | None
+    body: str | None
+
+
+class _Template(NamedTuple):
+    """What an empty message of one class looks like, so that only differences are stored."""
+
+    fields: dict[str, Any]
+    fresh: tuple[tuple[str, type], ...]
+
+
+class MessageCodec:
+    """Turns messages into columns and back.
+
+    Args:
+        serde: A LangGraph serializer. Values without a JSON form go through it; when it encrypts, whole messages do.
+        encrypts: Whether `serde` encrypts.
+    """
+
+    def __init__(self, serde: SerializerProtocol | None = None, *, encrypts: bool = False) -> None:
+        """See the class."""
+        self.serde = serde
+        self.encrypts = encrypts
+        self._templates = {cls: _template(cls) for cls in _KINDS}
+
+    def encode(self, message: BaseMessage) -> EncodedMessage:
+        """The columns of a message. Never refuses one for its content; chunks become whole messages."""
+        if isinstance(message, BaseMessageChunk):
+            message = message_chunk_to_message(message)
+        cls = type(message)
+        kind = _KINDS.get(cls, 0)
+        if not kind:
+            return self._encode_other(message)
+        if self.encrypts:
+            return self._seal(message, kind)
+        fields = message.__dict__
+        # An id that is read twice may differ: LangGraph assigns ids on another thread while a message is stored.
+        message_id = fields.get("id")
+        ident, flags = _ident(message_id)
+        template = self._templates[cls].fields
+        rest = {
+            name: value
+            for name, value in fields.items()
+            if name not in ("id", "content") and (name not in template or template[name] != value)
+        }
+        if flags & r.DIGEST_ID:
+            rest["id"] = message_id
+        extra = message.__pydantic_extra__
+        if extra:
+            rest[_EXTRA] = extra
+        return self._columns(message, kind, flags, ident, rest)
+
+    def _columns(
+        self, message: BaseMessage, kind: int, flags: int, ident: str | None, rest: dict[str, Any]
+    ) -> EncodedMessage:
+        content = message.content
+        text = content if type(content) is str and is_storable(content) else None
+        if text is None:
+            rest["content"] = content
+        plain = text is not None and not (kind == r.AI and (rest.get("tool_calls") or rest.get("invalid_tool_calls")))
+        searchable = text if plain and text is not None else searchable_text(message)
+        body = dump_json(pack(rest, self.serde)) if rest else None
+        return EncodedMessage(kind, flags, ident, text, folded_column(text or "", searchable), body)
+
+    def _encode_other(self, message: BaseMessage) -> EncodedMessage:
+        """A class of somebody's own: its base decides the kind, its name tells whom to give it back to."""
+        if self.encrypts:
+            return self._seal(message, r.OTHER)
+        cls = type(message)
+        ident, flags = _ident(message.id)
+        rest: dict[str, Any] = {name: value for name, value in message.__dict__.items() if name != "content"}
+        if not flags & r.DIGEST_ID:
+            rest.pop("id", None)
+        if message.__pydantic_extra__:
+            rest[_EXTRA] = message.__pydantic_extra__
+        rest[_CLASS] = [cls.__module__, cls.__qualname__]
+        kind = next((code for known, code in _KINDS.items() if isinstance(message, known)), r.OTHER)
+        return self._columns(message, kind, flags, ident, rest)
+
+    def _seal(self, message: BaseMessage, kind: int) -> EncodedMessage:
+        assert self.serde is not None  # noqa: S101 - the constructor's caller pairs them
+        tag, data = self.serde.dumps_typed(message)
+        ident, flags = _ident(message.id)
+        sealed = f"{tag}:{base64.b64encode(data).decode()}"
+        return EncodedMessage(kind, flags | r.SEALED, ident, None, None, sealed)
+
+    def decode(self, session_id: str, row: EventRow) -> BaseMessage:
+        """The message of a row, a new object every time.
+
+        Raises:
+            SealedEventError: It was encrypted and this codec has no key for it.
+            CorruptRowError: The row cannot be read.
+        """
+        if row.flags & r.SEALED:
+            return self._unseal(session_id, row)
+        cls = _CLASSES.get(row.kind)
+        if row.body is None and cls is not None:
+            return self._build(cls, row, {})
+        try:
+            rest = load_json(row.body or "{}", self.serde)
+            return self._build_any(cls, row, rest)
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            problem = f"Event {row.seq} of session {session_id!r} cannot be read; the other events can."
+            raise CorruptRowError(problem) from error
+
+    def _build_any(self, cls: type[BaseMessage] | None, row: EventRow, rest: dict[str, Any]) -> BaseMessage:
+        if _CLASS not in rest and cls is not None:
+            return self._build(cls, row, rest)
+        module, name = rest.pop(_CLASS, ["", ""])
+        own = _loaded_class(module, name)
+        if own is not None:
+            fields = {"content": row.text, **rest}
+            if row.flags & r.DIGEST_ID == 0:
+                fields["id"] = None if row.flags & r.NO_MESSAGE_ID else row.ident
+            fields.update(fields.pop(_EXTRA, {}))
+            return own.model_validate(fields)
+        return self._build_stranger(cls, row, rest)
+
+    def _build_stranger(self, cls: type[BaseMessage] | None, row: EventRow, rest: dict[str, Any]) -> BaseMessage:
+        """A message whose class is not loaded: its base class, else a chat message that says its type.
+
+        Fields that the base does not have stay readable as extra fields.
+        """
+        cls = cls or ChatMessage
+        known = self._templates[cls].fields
+        strange = {name: value for name, value in rest.items() if name not in known and name not in (_EXTRA, "content")}
+        rest = {name: value for name, value in rest.items() if name in known or name == "content"}
+        if cls is ChatMessage:
+            rest["role"] = str(rest.pop("type", "unknown"))
+        else:
+            rest.pop("type", None)
+        rest[_EXTRA] = strange
+        return self._build(cls, row, rest)
+
+    def _build(self, cls: type[BaseMessage], row: EventRow, rest: dict[str, Any]) -> BaseMessage:
+        """Build without validation: the values came out of a validated message of this class."""
+        template = self._templates[cls]
+        fields = dict(template.fields)
+        for name, make in template.fresh:
+            fields[name] = make()
+        extra = rest.pop(_EXTRA, None) if rest else None
+        fields["content"] = row.text
+        fields["id"] = None if row.flags & r.NO_MESSAGE_ID else row.ident
+        fields.update(rest)
+        message = cls.__new__(cls)
+        object.__setattr__(message, "__dict__", fields)
+        object.__setattr__(message, "__pydantic_fields_set__", {"content", *rest})
+        object.__setattr__(message, "__pydantic_extra__", extra or {})
+        object.__setattr__(message, "__pydantic_private__", None)
+        return message
+
+    def _unseal(self, session_id: str, row: EventRow) -> BaseMessage:
+        if self.serde is None or not self.encrypts or row.body is None:
+            raise SealedEventError(session_id, row.seq)
+        tag, _, data = row.body.partition(":")
+        try:
+            message = self.serde.loads_typed((tag, base64.b64decode(data)))
+        except Exception as error:  # ciphers raise what they like; all of it means the same to the reader
+            raise SealedEventError(session_id, row.seq) from error
+        if not isinstance(message, BaseMessage):
+            problem = f"Event {row.seq} of session {session_id!r} does not hold a message."
+            raise CorruptRowError(problem)
+        if row.flags & r.NO_MESSAGE_ID:
+            message.id = None
+        return message
+
+    def same(self, stored: EventRow, new: EventRow) -> bool:
+        """Whether two rows hold the same message; authors, branches and metadata may differ."""
+        if stored.kind != new.kind:
+            return False
+        if stored.flags & r.SEALED or new.flags & r.SEALED:
+            return self.decode("", stored) == self.decode("", new)
+        if stored.text != new.text:
+            return False
+        return stored.body == new.body or json.loads(stored.body or "{}") == json.loads(new.body or "{}")
+
+    def decode_all(self, session_id: str, rows: Sequence[EventRow]) -> list[BaseMessage]:
+        """The messages of many rows."""
+        return [self.decode(session_id, row) for row in rows]
+
+
+def digest(*parts: str | int | None) -> str:
+    """A fixed-length id derived from some parts."""
+    text = "\x1f".join("" if part is None else str(part) for part in parts)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:40]
+
+
+def _ident(message_id: Any) -> tuple[str | None, int]:
+    """The identity column of a message id: itself where every database can key by it, else a digest."""
+    if message_id is None:
+        return None, r.NO_MESSAGE_ID
+    text = str(message_id)
+    if 0 < len(text) <= _MAX_ID and is_storable(text):
+        return text, 0
+    return f"sha256:{digest(text)}", r.DIGEST_ID
+
+
+def _template(cls: type[BaseMessage]) -> _Template:
+    fields: dict[str, Any] = {}
+    for name, field in cls.model_fields.items():
+        if not field.is_required():
+            fields[name] = field.get_default(call_default_factory=True)
+    for name in cls.model_fields:
+        if name in ("tool_call_id", "role", "name") and name not in fields:
+            fields[name] = None
+    fresh = tuple((name, type(value)) for name, value in fields.items() if isinstance(value, (list, dict)))
+    return _Template(fields, fresh)
+
+
+def _loaded_class(module: str, name: str) -> type[BaseMessage] | None:
+    """A message class of the application that is loaded already. Nothing is imported for stored text."""
+
+    def descend(classes: Iterable[type[BaseMessage]]) -> type[BaseMessage] | None:
+        for cls in classes:
+            if (cls.__module__, cls.__qualname__) == (module, name):
+                return cls
+            if (found := descend(cls.__subclasses__())) is not None:
+                return found
+        return None
+
+    return descend(BaseMessage.__subclasses__())

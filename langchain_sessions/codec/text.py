@@ -1,0 +1,84 @@
+"""What of a message is text: what keyword search compares, on every database alike."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage
+
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_PRIVATE = 0x10F000
+
+
+def searchable_text(message: BaseMessage) -> str:
+    """Everything that was said or done in words: text, reasoning, tool names, arguments and results."""
+    parts: list[str] = []
+    content = message.content
+    if isinstance(content, str):
+        parts.append(content)
+    else:
+        for block in content:
+            parts.extend([block] if isinstance(block, str) else _block_text(block))
+    if isinstance(message, AIMessage):
+        for call in (*message.tool_calls, *message.invalid_tool_calls):
+            parts.append(str(call["name"] or ""))
+            parts.extend(_words(call["args"]))
+    return "\n".join(part for part in parts if part)
+
+
+_BLOCK_TEXT = ("text", "reasoning", "thinking", "refusal", "title", "file_name", "filename", "name")
+
+
+def _block_text(block: dict[Any, Any]) -> list[str]:
+    """The words of one content block; pictures, sounds and ids are none."""
+    found = [value for key in _BLOCK_TEXT if isinstance(value := block.get(key), str)]
+    for key in ("summary", "content", "input", "args"):
+        if key in block:
+            found.extend(_words(block[key]))
+    return found
+
+
+def _words(value: Any, depth: int = 0) -> list[str]:
+    """The strings and numbers inside a JSON-like value, with the keys of its objects."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return [str(value)]
+    if depth > 20:  # noqa: PLR2004 - deeper is no longer something that a person searches for
+        return []
+    if isinstance(value, dict):
+        return [word for key, item in value.items() for word in (str(key), *_words(item, depth + 1))]
+    if isinstance(value, (list, tuple)):
+        return [word for item in value for word in _words(item, depth + 1)]
+    return []
+
+
+def fold(text: str) -> str:
+    """Case-folded text in characters that every database stores: NUL and half pairs move to a private plane."""
+    folded = text.casefold()
+    if _UNSTORABLE.search(folded) is None:
+        return folded
+    return _UNSTORABLE.sub(lambda found: chr(_PRIVATE + (ord(found[0]) & 0xFFF)), folded)
+
+
+def folded_column(text: str, searchable: str) -> str | None:
+    """What to store for keyword search; None where the ASCII lower case of `text` compares alike."""
+    if searchable is text and text.isascii():
+        return None
+    folded = fold(searchable)
+    # Databases differ in how they lower other letters, so the short cut holds only where there are none to lower.
+    return None if searchable is text and folded == text.lower() == ascii_lower(text) else folded
+
+
+def is_storable(text: str) -> bool:
+    """Whether every database holds the text as it is."""
+    return _UNSTORABLE.search(text) is None
+
+
+_ASCII_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+
+
+def ascii_lower(text: str) -> str:
+    """Lower case of A to Z alone, which is what all databases agree on."""
+    return text.translate(_ASCII_LOWER)

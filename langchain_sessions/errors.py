@@ -1,0 +1,178 @@
+"""Every error that this library raises, in the caller's vocabulary.
+
+All derive from `SessionsError`. A message names the id or the field and the way out; it never
+carries the text of a conversation, a password or the repr of a driver's exception.
+"""
+
+from __future__ import annotations
+
+
+class SessionsError(Exception):
+    """The root of all errors of this library."""
+
+
+class InvalidInputError(SessionsError, ValueError):
+    """A caller's value cannot be used; nothing was written.
+
+    Attributes:
+        field: The name of the parameter that was refused.
+    """
+
+    def __init__(self, field: str, problem: str) -> None:
+        """Name the field and say what is wrong with it."""
+        self.field = field
+        super().__init__(f"{field}: {problem}")
+
+
+class SessionNotFoundError(SessionsError, LookupError):
+    """There is no such session for this caller: missing, expired and foreign ids read alike."""
+
+    def __init__(self, session_id: str) -> None:
+        """Name the id, never the reason: a stranger must not learn that it exists."""
+        self.session_id = session_id
+        super().__init__(f"No session {session_id!r}. Create it with create() or open() first.")
+
+
+class SessionExistsError(SessionsError, ValueError):
+    """The id is taken within this app; the existing session was not touched."""
+
+    def __init__(self, session_id: str) -> None:
+        """Name the id."""
+        self.session_id = session_id
+        super().__init__(f"The session id {session_id!r} is taken. Choose another, or open() your own session.")
+
+
+class SessionEndedError(SessionsError):
+    """The session was ended; it takes no events until it is reopened."""
+
+    def __init__(self, session_id: str) -> None:
+        """Name the id."""
+        self.session_id = session_id
+        super().__init__(f"Session {session_id!r} has ended. Call reopen() to append to it again.")
+
+
+class StaleSessionError(SessionsError):
+    """An append named a version that is no longer the newest; nothing was written."""
+
+    def __init__(self, session_id: str, expected: int, actual: int) -> None:
+        """Name both versions."""
+        self.session_id = session_id
+        self.expected = expected
+        self.actual = actual
+        super().__init__(
+            f"Session {session_id!r} is at version {actual}, not {expected}. Read it again and retry the append."
+        )
+
+
+class EventConflictError(SessionsError):
+    """An event id stands in the log with another message; the first one was kept."""
+
+    def __init__(self, session_id: str, event_id: str) -> None:
+        """Name the event."""
+        self.session_id = session_id
+        self.event_id = event_id
+        super().__init__(
+            f"Session {session_id!r} already holds another message as event {event_id!r}. "
+            "Use a new id, or edit() to replace the message."
+        )
+
+
+class EventNotFoundError(SessionsError, LookupError):
+    """A message, event or position that an operation names does not stand in the log."""
+
+    def __init__(self, session_id: str, what: str) -> None:
+        """Name what was looked for."""
+        self.session_id = session_id
+        super().__init__(f"Session {session_id!r} has no {what}.")
+
+
+class SealedEventError(SessionsError):
+    """An event was written with an encrypting codec that this service does not have."""
+
+    def __init__(self, session_id: str, seq: int) -> None:
+        """Name the event."""
+        self.session_id = session_id
+        self.seq = seq
+        super().__init__(
+            f"Event {seq} of session {session_id!r} is sealed. Give the service the codec that it was written with."
+        )
+
+
+class StoreError(SessionsError):
+    """The storage engine failed; its own exception is the cause."""
+
+
+class StoreUnavailableError(StoreError):
+    """The storage engine could not be reached, is locked, full or went away."""
+
+
+class CorruptRowError(StoreError):
+    """A stored row cannot be read; other rows are not affected."""
+
+
+class SchemaError(StoreError):
+    """The tables of the database and this release do not fit together."""
+
+
+class SchemaMissingError(SchemaError):
+    """The tables do not exist yet."""
+
+    def __init__(self) -> None:
+        """Say how to create them."""
+        super().__init__("The session tables do not exist. Call create_schema(), or run the SQL of schema_sql().")
+
+
+class SchemaVersionError(SchemaError):
+    """The database has a newer schema than this release knows; nothing was written."""
+
+    def __init__(self, found: int, known: int) -> None:
+        """Name both versions."""
+        self.found = found
+        self.known = known
+        super().__init__(
+            f"The database has schema version {found}; this release knows up to {known}. Upgrade langchain-sessions."
+        )
+
+
+class UnsupportedDatabaseError(SessionsError, ValueError):
+    """The database is not one of those that the library is tested with."""
+
+
+class SyncNotAvailableError(SessionsError, RuntimeError):
+    """A synchronous method was called on a store that was given only an async engine."""
+
+    def __init__(self) -> None:
+        """Say how to get the synchronous half."""
+        super().__init__(
+            "This store has only an async engine. Use the a… methods, or build the service from a URL or a sync Engine."
+        )
+
+
+class AsyncNotAvailableError(SessionsError, RuntimeError):
+    """An async method was called on a store that has no async engine and may not block a loop."""
+
+
+class MissingDependencyError(SessionsError, ImportError):
+    """An optional part is not installed."""
+
+    def __init__(self, part: str, extra: str) -> None:
+        """Name the extra that brings it."""
+        super().__init__(f"{part} needs an optional dependency: pip install 'langchain-sessions[{extra}]'")
+
+
+class VocabularyMissingError(SessionsError, LookupError):
+    """A vocabulary for exact token counts is not on this machine, and no download was allowed."""
+
+    def __init__(self, encoding: str) -> None:
+        """Name the encoding and the ways to get it."""
+        self.encoding = encoding
+        super().__init__(
+            f"The vocabulary {encoding!r} is not in tiktoken's cache. Pass cache_dir= to where it is, "
+            "allow_download=True to fetch it, or use EstimatedTokenCounter."
+        )
+
+
+def require(condition: object, field: str, problem: str) -> None:
+    """Raise `InvalidInputError` for `field` unless `condition` holds."""
+    if not condition:
+        raise InvalidInputError(field, problem)

@@ -1,0 +1,166 @@
+"""What an event is: one entry of a conversation's log, and where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
+
+_REPR_TEXT = 60
+
+
+class EventKind(Enum):
+    """What an entry of the log is."""
+
+    MESSAGE = "message"
+    STATE = "state"
+    REWIND = "rewind"
+    COMPACTION = "compaction"
+    INVOCATION = "invocation"
+    LIFECYCLE = "lifecycle"
+
+
+class Standing(Enum):
+    """Where an event stands after all that came later. Nothing but `delete` removes one."""
+
+    LIVE = "live"
+    ARCHIVED = "archived"
+    """A compaction covers it; recall still finds it."""
+    SUPERSEDED = "superseded"
+    """An edit took its place."""
+    REWOUND = "rewound"
+    """A rewind went back before it."""
+    DETACHED = "detached"
+    """The newest checkpoint of the thread no longer holds it."""
+    OPEN = "open"
+    """Its invocation is still running."""
+    FAILED = "failed"
+    """Its invocation failed, or stayed open past the limit."""
+    INTERRUPTED = "interrupted"
+    """Its invocation was broken off; what there is stays in the context."""
+
+
+class InvocationStatus(Enum):
+    """How far one run of the model over the session got."""
+
+    OPEN = "open"
+    DONE = "done"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewEvent:
+    """An event to append, when a bare message does not say enough.
+
+    Attributes:
+        message: The message; None for an entry that only changes state or carries metadata.
+        id: Names this append: a second append with the same id and message stores nothing. By default the
+            message's id; else derived from the invocation and the position in it; else random.
+        author: Who speaks, for example an agent's name.
+        branch: Dotted path of the agent; None is the root that all agents see.
+        invocation_id: The run that the event belongs to.
+        state_delta: Changes of state; None deletes a key; `user:` and `app:` prefixes reach further.
+        metadata: The caller's own data.
+        timestamp: When it happened, aware; by default now.
+        long_running_tool_ids: Calls of this message whose results may come much later.
+        error_code: What went wrong, for an event that reports a failure.
+        error_message: The same in words.
+        grounding: Sources of the answer, as the provider reported them.
+        interrupted: The message is only the part that was received.
+        partial: A streaming chunk. It is never stored.
+        synthetic: Made by the library or an application, not said by anybody.
+    """
+
+    message: BaseMessage | None = None
+    id: str | None = None
+    author: str | None = None
+    branch: str | None = None
+    invocation_id: str | None = None
+    state_delta: Mapping[str, Any] | None = None
+    metadata: Mapping[str, Any] | None = None
+    timestamp: datetime | None = None
+    long_running_tool_ids: tuple[str, ...] = ()
+    error_code: str | None = None
+    error_message: str | None = None
+    grounding: Mapping[str, Any] | None = None
+    interrupted: bool = False
+    partial: bool = False
+    synthetic: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SessionEvent:
+    """One entry of the log, as it was stored.
+
+    Attributes:
+        id: Names the append; unique among the standing events of the session.
+        session_id: The session.
+        seq: Its place in the log: 1, 2, 3 … without a gap. The only log order.
+        position: Its place in the context: `seq`, but a summary stands where the first event that it covers
+            stood, and an edit where the event stood that it replaces.
+        timestamp: When it happened, aware UTC; data, never an order.
+        kind: A message, or a record of something that happened to the log.
+        message: The message; None for records.
+        standing: Where it stands now.
+        author: Who spoke.
+        branch: The scope that it was said in; None is root.
+        invocation_id: The run that it belongs to.
+        state_delta: The changes of state that it carries.
+        metadata: The caller's own data.
+        long_running_tool_ids: Calls whose results may come much later.
+        error_code: What went wrong.
+        error_message: The same in words.
+        grounding: Sources of the answer.
+        is_synthetic: Made by a compaction, not said by anybody.
+        is_interrupted: Only the part that was received.
+        covers: Runs of the seqs that a synthetic event or a compaction record stands for.
+        tokens: What the message counts for.
+        revision: 0, or how often this message id was written before.
+        archived_by: Seq of the compaction that archived it.
+        superseded_by: Seq of the edit that took its place.
+    """
+
+    id: str
+    session_id: str
+    seq: int
+    position: int
+    timestamp: datetime
+    kind: EventKind = EventKind.MESSAGE
+    message: BaseMessage | None = None
+    standing: Standing = Standing.LIVE
+    author: str | None = None
+    branch: str | None = None
+    invocation_id: str | None = None
+    state_delta: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    long_running_tool_ids: tuple[str, ...] = ()
+    error_code: str | None = None
+    error_message: str | None = None
+    grounding: Mapping[str, Any] | None = None
+    is_synthetic: bool = False
+    is_interrupted: bool = False
+    covers: tuple[tuple[int, int], ...] = ()
+    tokens: int = 0
+    revision: int = 0
+    archived_by: int | None = None
+    superseded_by: int | None = None
+
+    @property
+    def is_root(self) -> bool:
+        """Whether every agent of the session sees it."""
+        return self.branch is None
+
+    def __repr__(self) -> str:
+        """Short: position, standing, speaker and the beginning of the text."""
+        stand = "" if self.standing is Standing.LIVE else f" {self.standing.value}"
+        if self.message is None:
+            return f"<SessionEvent {self.seq}{stand} {self.kind.value}>"
+        text = str(self.message.text)
+        shown = text if len(text) <= _REPR_TEXT else text[: _REPR_TEXT - 1] + "…"
+        return f"<SessionEvent {self.seq}{stand} {self.message.type} {shown!r}>"

@@ -1,0 +1,149 @@
+"""Which events of a log are wanted: one value for every criterion, on every store alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from enum import Enum
+from typing import Literal
+
+from langchain_sessions.errors import InvalidInputError, require
+from langchain_sessions.events import EventKind, Standing
+
+DEFAULT_PAGE_SIZE = 10
+_MAX_INT = 2**62
+
+
+class AnyBranch(Enum):
+    """The type of `ANY_BRANCH`."""
+
+    ANY = "any"
+
+
+ANY_BRANCH = AnyBranch.ANY
+"""No branch criterion: events of every branch."""
+
+_TYPES = frozenset({"human", "ai", "system", "tool", "chat", "function", "other"})
+_ALIASES = {"user": "human", "assistant": "ai"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EventFilter:
+    """Criteria that an event must all meet; first the criteria, then `last_n` or the page.
+
+    Attributes:
+        since: At this instant or later.
+        until: At this instant or earlier.
+        message_types: Any of these (`human`, `ai`, `system`, `tool`, …); empty for all.
+        kinds: Any of these kinds of entry; empty for all.
+        standings: Any of these standings; empty for all.
+        exclude_synthetic: Leave out what a compaction made.
+        exclude_archived: Leave out what a compaction archived.
+        keyword: Literal text that occurs, whatever its case; blank for none.
+        keywords: Several of them.
+        match: Whether one of `keywords` is enough.
+        pattern: A regular expression that is found in the text. For code only; no tool passes one on.
+        branch: What a viewer on this branch sees (None is root); `ANY_BRANCH` for everything.
+        authors: Any of these authors; empty for all.
+        invocation_id: Of this run.
+        after_seq: Later in the log than this position.
+        before_seq: Earlier in the log than this position.
+        last_n: The newest n that meet the criteria, oldest first. Not together with a page.
+        page: Which page of `page_size`, from 0; page 0 where only a size is given.
+        page_size: How many a page holds.
+    """
+
+    since: datetime | None = None
+    until: datetime | None = None
+    message_types: frozenset[str] = frozenset()
+    kinds: frozenset[EventKind] = frozenset()
+    standings: frozenset[Standing] = frozenset()
+    exclude_synthetic: bool = False
+    exclude_archived: bool = False
+    keyword: str | None = None
+    keywords: tuple[str, ...] = ()
+    match: Literal["any", "all"] = "any"
+    pattern: re.Pattern[str] | None = None
+    branch: str | AnyBranch | None = ANY_BRANCH
+    authors: frozenset[str] = frozenset()
+    invocation_id: str | None = None
+    after_seq: int | None = None
+    before_seq: int | None = None
+    last_n: int | None = None
+    page: int | None = None
+    page_size: int | None = None
+
+    def __post_init__(self) -> None:
+        """Normalise and refuse what has no meaning."""
+        set_ = object.__setattr__
+        for name in ("since", "until"):
+            moment = getattr(self, name)
+            require(moment is None or moment.tzinfo is not None, name, "give an aware datetime, for example in UTC")
+        set_(self, "message_types", frozenset(_ALIASES.get(t, t) for t in _strings(self.message_types)))
+        unknown = self.message_types - _TYPES
+        require(not unknown, "message_types", f"unknown: {', '.join(sorted(unknown))}")
+        for name in ("kinds", "standings", "authors"):
+            set_(self, name, frozenset(getattr(self, name)))
+        set_(self, "keyword", self.keyword if self.keyword is not None and self.keyword.strip() else None)
+        set_(self, "keywords", tuple(word for word in _strings(self.keywords) if word.strip()))
+        require(self.match in ("any", "all"), "match", "give 'any' or 'all'")
+        self._check_window()
+
+    def _check_window(self) -> None:
+        for name in ("last_n", "page", "page_size", "after_seq", "before_seq"):
+            number = getattr(self, name)
+            require(number is None or type(number) is int, name, "give a whole number")
+        require(self.last_n is None or self.last_n > 0, "last_n", "give a number above 0")
+        require(self.page_size is None or self.page_size > 0, "page_size", "give a number above 0")
+        require(self.page is None or self.page >= 0, "page", "pages are counted from 0")
+        require(self.page is None or self.page_size is not None, "page_size", "a page needs a size")
+        require(self.last_n is None or self.page_size is None, "last_n", "give either last_n or a page, not both")
+
+    def merge(self, other: EventFilter) -> EventFilter:
+        """This filter with the criteria that `other` sets in place of its own; exclusions add up.
+
+        A window of `other` (last_n or page) replaces the window of this filter.
+        """
+        changes: dict[str, object] = {}
+        for item in fields(self):
+            value = getattr(other, item.name)
+            if value != item.default:
+                changes[item.name] = value
+        if other.last_n is not None:
+            changes |= {"page": None, "page_size": None}
+        elif other.page_size is not None:
+            changes["last_n"] = None
+        return replace(self, **changes)  # type: ignore[arg-type]
+
+    @property
+    def limit(self) -> int | None:
+        """How many events are wanted at most."""
+        return self.last_n if self.last_n is not None else self.page_size
+
+    @property
+    def offset(self) -> int:
+        """How many matching events come before the page."""
+        return min((self.page or 0) * (self.page_size or 0), _MAX_INT)
+
+    @property
+    def is_newest_first(self) -> bool:
+        """Whether the window is counted from the end of the log."""
+        return self.last_n is not None
+
+    @classmethod
+    def active(cls) -> EventFilter:
+        """Messages that are not archived, rewound, superseded or failed."""
+        return cls(kinds=frozenset({EventKind.MESSAGE}), standings=frozenset({Standing.LIVE, Standing.INTERRUPTED}))
+
+    @classmethod
+    def real_only(cls) -> EventFilter:
+        """Messages that somebody said."""
+        return cls(kinds=frozenset({EventKind.MESSAGE}), exclude_synthetic=True)
+
+
+def _strings(values: Iterable[str]) -> Iterable[str]:
+    if isinstance(values, str):
+        raise InvalidInputError("filter", "give a collection of strings, not one string")
+    return values

@@ -1,0 +1,70 @@
+"""A page of results and the opaque cursors that lead to its neighbours."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, overload
+
+from langchain_sessions.errors import InvalidInputError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Page(Generic[T]):
+    """Some results, oldest or best first as the method says, and the way on.
+
+    Attributes:
+        items: The results.
+        next_cursor: Leads to what follows; None where the method knows that nothing does. Pages of a log always
+            have one, since events may still be appended.
+        previous_cursor: Leads to what came before; None at the beginning.
+        total: How many there are in all; None when that was not counted.
+    """
+
+    items: tuple[T, ...]
+    next_cursor: str | None = None
+    previous_cursor: str | None = None
+    total: int | None = None
+
+    def __iter__(self) -> Iterator[T]:
+        """Over the items."""
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        """The number of items on this page."""
+        return len(self.items)
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[T]: ...
+    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
+        """The item or items at an index of this page."""
+        return self.items[index]
+
+
+def encode_cursor(kind: str, *place: object) -> str:
+    """An opaque cursor of a kind that points to a place."""
+    text = json.dumps([kind, *place], separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str, *kinds: str) -> tuple[str, list[Any]]:
+    """The kind and the place of a cursor.
+
+    Raises:
+        InvalidInputError: It is not a cursor of one of these kinds.
+    """
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        kind, *place = json.loads(base64.urlsafe_b64decode(padded.encode("ascii")))
+    except (AttributeError, TypeError, ValueError, binascii.Error) as error:
+        raise InvalidInputError("cursor", "not a cursor that this library made") from error
+    if kind not in kinds:
+        raise InvalidInputError("cursor", "it belongs to another kind of page")
+    return kind, place

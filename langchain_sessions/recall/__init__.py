@@ -1,0 +1,1 @@
+"""Recall: search over everything a conversation ever said, compacted or not."""

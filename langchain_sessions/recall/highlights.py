@@ -1,0 +1,103 @@
+"""Where in a text a query hit, and the stretch of text worth showing."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from langchain_sessions.recall.grammar import ClauseKind, QueryMode
+from langchain_sessions.recall.terms import TOKEN, is_dense, normalize, split_words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from langchain_sessions.recall.grammar import Query
+    from langchain_sessions.recall.terms import TermMaker
+
+Span = tuple[int, int]
+
+
+def find_spans(text: str, query: Query, maker: TermMaker, *, limit: int = 100) -> tuple[Span, ...]:
+    """Find what a query hit in a text, as it was written.
+
+    Args:
+        text: The text as shown.
+        query: The query as parsed.
+        maker: The maker whose terms the query was made with.
+        limit: How many spans to return at most.
+
+    Returns:
+        Non-empty (start, end) pairs in order, none overlapping.
+    """
+    if query.pattern is not None:
+        spans: Iterable[Span] = (match.span() for match in query.pattern.finditer(text))
+    elif query.mode is QueryMode.LITERAL:
+        spans = _literal_spans(text, query.literal)
+    else:
+        spans = _word_spans(text, query, maker)
+    return tuple(_merge(spans))[:limit]
+
+
+def snippet(text: str, spans: tuple[Span, ...], *, width: int = 240) -> str:
+    """Cut the stretch of a text that shows its first hit, ellipses where something was left out."""
+    if len(text) <= width:
+        return text
+    start = max(0, min(spans[0][0] - width // 4, len(text) - width)) if spans else 0
+    end = start + width
+    return f"{'…' if start else ''}{text[start:end].strip()}{'…' if end < len(text) else ''}"
+
+
+def _literal_spans(text: str, literal: str) -> Iterator[Span]:
+    if not literal:
+        return
+    # Folding may lengthen a text ("ß" becomes "ss"), so offsets are taken back through a map.
+    folded = text.casefold()
+    origin = range(len(text) + 1)
+    if len(folded) != len(text):
+        origin = [*chain.from_iterable([at] * len(one.casefold()) for at, one in enumerate(text)), len(text)]
+    found = folded.find(literal)
+    while found >= 0:
+        end = found + len(literal)
+        yield origin[found], origin[end - 1] + 1
+        found = folded.find(literal, end)
+
+
+def _word_spans(text: str, query: Query, maker: TermMaker) -> Iterator[Span]:
+    wanted = frozenset(chain.from_iterable(query.groups))
+    words = frozenset(chain.from_iterable(clause.words for clause in query.ranked if not clause.groups))
+    prefixes = tuple(clause.words[-1] for clause in query.ranked if clause.kind is ClauseKind.PREFIX)
+    for match in TOKEN.finditer(text):
+        token = match[0]
+        if is_dense(token):
+            yield from _dense_spans(token, match.start(), wanted)
+            continue
+        folded = split_words(token)
+        if (
+            not wanted.isdisjoint(chain.from_iterable(maker.query_terms(token)))
+            or not words.isdisjoint(folded)
+            or (prefixes and any(word.startswith(prefixes) for word in folded))
+        ):
+            yield match.span()
+
+
+def _dense_spans(token: str, start: int, wanted: frozenset[str]) -> Iterator[Span]:
+    for at in range(len(token)):
+        for size in (2, 1):
+            if normalize(token[at : at + size]) in wanted and at + size <= len(token):
+                yield start + at, start + at + size
+                break
+
+
+def _merge(spans: Iterable[Span]) -> Iterator[Span]:
+    last: Span | None = None
+    for start, end in spans:
+        if start == end:
+            continue
+        if last is not None and start <= last[1]:
+            last = (last[0], max(last[1], end))
+            continue
+        if last is not None:
+            yield last
+        last = (start, end)
+    if last is not None:
+        yield last

@@ -1,0 +1,190 @@
+"""Runs of log positions: how views name many events in a few bytes.
+
+Two shapes share the notation `1-4,7`: a *set* of positions (`SeqSet`: what is hidden, what is covered) and an
+ordered *list* of positions (`encode_runs`, `decode_runs`: a message list of a checkpoint, in its own order).
+"""
+
+from __future__ import annotations
+
+import zlib
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+Run = tuple[int, int]
+
+_TEXT_LIMIT = 64
+"""Longer texts are packed: zigzag deltas of the run bounds, deflated."""
+_PACKED = b"\x01"
+
+
+@dataclass(frozen=True, slots=True)
+class SeqSet:
+    """An immutable set of positions, held as sorted disjoint inclusive runs."""
+
+    runs: tuple[Run, ...] = ()
+
+    @classmethod
+    def of(cls, seqs: Iterable[int]) -> SeqSet:
+        """The set of the given positions, in any order."""
+        return cls(tuple(fold_runs(sorted(set(seqs)))))
+
+    @classmethod
+    def between(cls, first: int, last: int) -> SeqSet:
+        """All positions from `first` to `last`, both included; empty when `last` is smaller."""
+        return cls(((first, last),)) if first <= last else cls()
+
+    def __contains__(self, seq: object) -> bool:
+        """Whether the position is in the set, in logarithmic time."""
+        if not isinstance(seq, int) or not self.runs:
+            return False
+        at = bisect_right(self.runs, (seq, _INFINITE)) - 1
+        return at >= 0 and seq <= self.runs[at][1]
+
+    def __iter__(self) -> Iterator[int]:
+        """Every position, ascending."""
+        for first, last in self.runs:
+            yield from range(first, last + 1)
+
+    def __len__(self) -> int:
+        """How many positions there are."""
+        return sum(last - first + 1 for first, last in self.runs)
+
+    def __bool__(self) -> bool:
+        """Whether there is any."""
+        return bool(self.runs)
+
+    def __or__(self, other: SeqSet) -> SeqSet:
+        """The union."""
+        return SeqSet(tuple(_merge(sorted((*self.runs, *other.runs)))))
+
+    def __and__(self, other: SeqSet) -> SeqSet:
+        """The intersection."""
+        found: list[Run] = []
+        mine, theirs = list(self.runs), list(other.runs)
+        i = j = 0
+        while i < len(mine) and j < len(theirs):
+            first, last = max(mine[i][0], theirs[j][0]), min(mine[i][1], theirs[j][1])
+            if first <= last:
+                found.append((first, last))
+            if mine[i][1] < theirs[j][1]:
+                i += 1
+            else:
+                j += 1
+        return SeqSet(tuple(found))
+
+    def __sub__(self, other: SeqSet) -> SeqSet:
+        """What is here and not there."""
+        if not self.runs or not other.runs:
+            return self
+        return self & SeqSet.complement(other, self.runs[0][0], self.runs[-1][1])
+
+    def complement(self, first: int, last: int) -> SeqSet:
+        """The positions between `first` and `last` that are not in the set."""
+        gaps: list[Run] = []
+        at = first
+        for low, high in self.runs:
+            if high < first or low > last:
+                continue
+            if at < low:
+                gaps.append((at, low - 1))
+            at = high + 1
+        if at <= last:
+            gaps.append((at, last))
+        return SeqSet(tuple(gaps))
+
+
+_INFINITE = 1 << 63
+
+
+def fold_runs(seqs: Iterable[int]) -> Iterator[Run]:
+    """Fold positions into maximal ascending runs, keeping their order."""
+    first = last = None
+    for seq in seqs:
+        if last is not None and first is not None and seq == last + 1:
+            last = seq
+            continue
+        if first is not None and last is not None:
+            yield (first, last)
+        first = last = seq
+    if first is not None and last is not None:
+        yield (first, last)
+
+
+def _merge(ordered: Iterable[Run]) -> Iterator[Run]:
+    current: Run | None = None
+    for first, last in ordered:
+        if current is not None and first <= current[1] + 1:
+            current = (current[0], max(current[1], last))
+            continue
+        if current is not None:
+            yield current
+        current = (first, last)
+    if current is not None:
+        yield current
+
+
+def encode_runs(seqs: Iterable[int]) -> bytes:
+    """An ordered list of positions as bytes: readable text while short, packed when long."""
+    runs = list(fold_runs(seqs))
+    text = ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs).encode()
+    return text if len(text) <= _TEXT_LIMIT else _PACKED + zlib.compress(_deltas(runs), 6)
+
+
+def decode_runs(data: bytes) -> list[Run]:
+    """The runs of `encode_runs`, in order.
+
+    Raises:
+        ValueError: The bytes are not such a list.
+    """
+    if data[:1] == _PACKED:
+        return list(_undelta(zlib.decompress(data[1:])))
+    if not data:
+        return []
+    runs: list[Run] = []
+    for part in data.decode("ascii").split(","):
+        first, _, last = part.partition("-")
+        runs.append((int(first), int(last or first)))
+    return runs
+
+
+def expand_runs(runs: Iterable[Run]) -> list[int]:
+    """Every position of the runs, in their order."""
+    return [seq for first, last in runs for seq in range(first, last + 1)]
+
+
+def _deltas(runs: list[Run]) -> bytes:
+    packed = bytearray()
+    at = 0
+    for first, last in runs:
+        step = first - at
+        _varint(packed, (step << 1) ^ (step >> 63))
+        _varint(packed, last - first)
+        at = last
+    return bytes(packed)
+
+
+def _varint(into: bytearray, number: int) -> None:
+    while number > 0x7F:
+        into.append((number & 0x7F) | 0x80)
+        number >>= 7
+    into.append(number)
+
+
+def _undelta(packed: bytes) -> Iterator[Run]:
+    numbers: list[int] = []
+    number = shift = 0
+    for byte in packed:
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            numbers.append(number)
+            number = shift = 0
+    if shift or len(numbers) % 2:
+        message = "truncated runs"
+        raise ValueError(message)
+    at = 0
+    for step, length in zip(numbers[::2], numbers[1::2], strict=True):
+        first = at + ((step >> 1) ^ -(step & 1))
+        at = first + length
+        yield (first, at)

@@ -1,0 +1,54 @@
+"""What a session is: identity and life cycle of one conversation, without its events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Session:
+    """One conversation. Immutable; it carries no events, they are read when asked for.
+
+    Attributes:
+        id: Unique within the app, exact in case, accents and blanks.
+        app: The application that the session belongs to.
+        user_id: Its one owner; None for a session that nobody owns.
+        title: What a list of conversations shows.
+        created_at: When it was created, aware UTC.
+        updated_at: When its log or its data last changed.
+        expires_at: From then on it reads as missing; None for never.
+        ended_at: When it was ended; None while it takes events.
+        metadata: The caller's own data.
+        version: The last seq of the log; every change of the log moves it.
+        message_count: Live messages of the root scope: what a prompt would hold.
+        turn_count: Live turns of the root scope.
+        token_count: Tokens of the live messages of the root scope, as counted when they were appended.
+    """
+
+    id: str
+    app: str
+    user_id: str | None
+    title: str | None
+    created_at: datetime
+    updated_at: datetime
+    expires_at: datetime | None
+    ended_at: datetime | None
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    version: int = 0
+    message_count: int = 0
+    turn_count: int = 0
+    token_count: int = 0
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether `end` was called and not undone."""
+        return self.ended_at is not None
+
+    def __repr__(self) -> str:
+        """Short: identity, owner and size."""
+        owner = "" if self.user_id is None else f" of {self.user_id!r}"
+        title = "" if self.title is None else f" {self.title!r}"
+        return f"<Session {self.id!r}{owner}{title} version={self.version}>"

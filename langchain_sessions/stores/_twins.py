@@ -1,0 +1,49 @@
+"""The asynchronous half of a store that has none of its own: a worker thread, and no half-done writes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+S = TypeVar("S")
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def threaded(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """The async twin of an abstract method `x`: runs whatever overrides `x` in a worker thread."""
+    name = method.__name__
+
+    @wraps(method)
+    async def twin(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        call: Callable[..., T] = getattr(self, name)
+        return await finish(asyncio.to_thread(call, *args, **kwargs))
+
+    twin.__name__ = f"a{name}"
+    twin.__qualname__ = f"{method.__qualname__.rsplit('.', 1)[0]}.a{name}"
+    twin.__doc__ = f"Async `{name}`."
+    # `wraps` copies the mark of an abstract method; this half is supplied.
+    twin.__isabstractmethod__ = False  # type: ignore[attr-defined]
+    return twin
+
+
+async def finish(work: Coroutine[Any, Any, T] | Awaitable[T]) -> T:
+    """Await some work that must not be torn: a cancelled caller is cancelled after it has finished."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            if task.cancelled():
+                raise
+            cancelled = error
+        except Exception:  # noqa: BLE001 - read from the task below
+            break
+    if cancelled is not None:
+        if not task.cancelled():
+            task.exception()
+        raise cancelled
+    return task.result()

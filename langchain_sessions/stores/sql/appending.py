@@ -1,0 +1,380 @@
+"""Appending to a log.
+
+The fast way serves what nearly every append is: new messages of one scope. It bumps the session row and inserts,
+without reading anything: on PostgreSQL one statement, on MariaDB three round trips with the commit, on SQLite one
+short transaction. Where an id exists already, a state changes or a message is replaced, the full way decides
+under the lock of the session row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Select,
+    Table,
+    bindparam,
+    case,
+    cast,
+    exists,
+    func,
+    insert,
+    literal_column,
+    select,
+    union_all,
+    update,
+)
+from sqlalchemy.sql.dml import Insert, Update
+
+from langchain_sessions.errors import SessionEndedError, StaleSessionError
+from langchain_sessions.ledger import LogView
+from langchain_sessions.state import apply_deltas
+from langchain_sessions.stores import placing
+from langchain_sessions import rows as r
+from langchain_sessions.stores.base import AppendBatch, Appended
+from langchain_sessions.rows import Counters, EventRow, InvocationRow, SessionKey, SessionRow
+from langchain_sessions.stores.sql.counting import add_counters, recount
+from langchain_sessions.stores.sql.lookup import (
+    event_columns,
+    insert_events,
+    key_criteria,
+    key_values,
+    load_view,
+    owner_shape,
+    require_session,
+    set_session,
+    upsert,
+)
+from langchain_sessions.stores.sql.scoped import change_scoped_state
+from langchain_sessions.stores.sql.transaction import Transaction
+
+ACTIVITY_GRAIN = 60_000_000
+"""Activity is indexed to the minute: an indexed time that moves with every append defeats PostgreSQL's HOT."""
+_FAILED = r.MARKS["failed"]
+
+
+def is_plain(batch: AppendBatch) -> bool:
+    """Whether the fast way may serve the batch."""
+    first = batch.rows[0]
+    return not batch.replaces_only and all(
+        row.delta is None
+        and row.event_id is None
+        and row.branch == first.branch
+        and row.invocation_id == first.invocation_id
+        and (row.flags >> r.MARK_SHIFT) & 7 != _FAILED
+        for row in batch.rows
+    )
+
+
+def append_plain(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Appended | None:
+    """The fast way. None, with nothing written, where only the full way can answer.
+
+    Raises:
+        UniqueViolationError: An id exists already.
+    """
+    values = _bump_values(key, batch)
+    if tx.flavour == "postgresql":
+        return _append_in_one_statement(tx, key, batch, values)
+    statement = tx.prepare(("bump", *_shape(key, batch)), lambda: _bump(tx, key, batch))
+    if tx.flavour == "mysql":
+        if tx.run(statement, values) == 0:
+            return None
+        last = tx.last_id
+        rows = _numbered(batch, last)
+        insert_by_subselect(tx, key, rows)
+    else:
+        found = tx.row(statement, values)
+        if found is None:
+            return None
+        skey, last = found
+        rows = _numbered(batch, last)
+        insert_events(tx, skey, rows)
+    for upserted, upsert_values in _side_rows(tx, key, batch, rows[0].seq):
+        tx.run(upserted, upsert_values)
+    return Appended(rows, last)
+
+
+def _numbered(batch: AppendBatch, last: int) -> tuple[EventRow, ...]:
+    first = last - len(batch.rows) + 1
+    if len(batch.rows) == 1:
+        return (batch.rows[0]._replace(seq=last),)
+    return tuple(row._replace(seq=first + at) for at, row in enumerate(batch.rows))
+
+
+def _shape(key: SessionKey, batch: AppendBatch) -> tuple[Any, ...]:
+    named = batch.rows[0].invocation_id is not None
+    return (owner_shape(key.owner), batch.expected_version is not None, named)
+
+
+def _bump_values(key: SessionKey, batch: AppendBatch) -> dict[str, Any]:
+    first = batch.rows[0]
+    counted = placing.tally(batch.rows).get(None, Counters())
+    return {
+        "k_app": key.app,
+        "k_id": key.id,
+        "k_owner": key.owner,
+        "k_now": batch.now,
+        "k_expected": batch.expected_version,
+        "k_invocation": first.invocation_id,
+        "b_count": len(batch.rows),
+        "b_events": counted.events,
+        "b_turns": counted.turns,
+        "b_tokens": counted.tokens,
+    }
+
+
+def _bump(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Update:
+    """Move the session row on by the size of the batch, if the fast way may serve it."""
+    s = tx.tables.sessions
+    owner, expects, named = _shape(key, batch)
+    now = bindparam("k_now", type_=BigInteger)
+    next_seq = s.c.last_seq + bindparam("b_count", type_=BigInteger)
+    due = now + s.c.renewal
+    statement = (
+        update(s)
+        .where(*key_criteria(tx.tables, owner), s.c.ended_at.is_(None), s.c.aliased == literal_column("0"))
+        .values(
+            last_seq=func.last_insert_id(next_seq) if tx.flavour == "mysql" else next_seq,
+            updated_at=now,
+            activity=case((s.c.activity <= now - ACTIVITY_GRAIN, now), else_=s.c.activity),
+            expires_at=case((due - s.c.expires_at >= s.c.renewal_grain, due), else_=s.c.expires_at),
+            live_events=s.c.live_events + bindparam("b_events", type_=BigInteger),
+            live_turns=s.c.live_turns + bindparam("b_turns", type_=BigInteger),
+            live_tokens=s.c.live_tokens + bindparam("b_tokens", type_=BigInteger),
+        )
+    )
+    if expects:
+        statement = statement.where(s.c.last_seq == bindparam("k_expected"))
+    if named:
+        i = tx.tables.invocations.c
+        failed = exists().where(i.skey == s.c.skey, i.id == bindparam("k_invocation"), i.status == _FAILED)
+        statement = statement.where(~failed)
+    return statement if tx.flavour == "mysql" else statement.returning(s.c.skey, s.c.last_seq)
+
+
+def insert_by_subselect(tx: Transaction, key: SessionKey, rows: tuple[EventRow, ...]) -> None:
+    """Insert where the session key is not known: MariaDB's UPDATE returns nothing."""
+    table, s = tx.tables.events, tx.tables.sessions.c
+
+    def build() -> Insert:
+        skey = select(s.skey).where(s.app == bindparam("k_app"), s.id == bindparam("k_id")).scalar_subquery()
+        named = {name: bindparam(name) for name in EventRow._fields}
+        return insert(table).values(skey=skey, **named)
+
+    statement = tx.prepare("insert by subselect", build)
+    tx.run_many(statement, [{"k_app": key.app, "k_id": key.id, **row._asdict()} for row in rows])
+
+
+def _side_rows(tx: Transaction, key: SessionKey, batch: AppendBatch, first_seq: int) -> list[tuple[Any, Any]]:
+    """The upserts that accompany a batch: its invocation and the counters of its branch."""
+    found: list[tuple[Any, Any]] = []
+    place = {"k_app": key.app, "k_id": key.id}
+    row, s = batch.rows[0], tx.tables.sessions.c
+    where = (s.app == bindparam("k_app"), s.id == bindparam("k_id"))
+    if row.invocation_id is not None:
+        mark = last_mark(batch)
+        table = tx.tables.invocations
+        statement = tx.prepare(
+            ("note invocation", bool(mark)),
+            lambda: note_invocation(tx, _side_source(table, s.skey).where(*where), marked=bool(mark)),
+        )
+        found.append((statement, {**place, **invocation_values(batch, mark, first_seq)}))
+    if row.branch is not None:
+        scopes = tx.tables.scopes
+        statement = tx.prepare("note scope", lambda: note_scope(tx, _side_source(scopes, s.skey).where(*where)))
+        found.append((statement, {**place, **_scope_values(batch)}))
+    return found
+
+
+def _side_source(table: Table, skey: Any, **given: Any) -> Select[Any]:
+    """Selects a row of a side table for a session key that another row names."""
+    named = {c.name: cast(bindparam(c.name), c.type) if given else bindparam(c.name) for c in table.c}
+    return select(*({**named, "skey": skey, **given}).values())
+
+
+def last_mark(batch: AppendBatch) -> int:
+    """The newest status that a batch reports for its invocation; 0 for none."""
+    return next((mark for row in reversed(batch.rows) if (mark := (row.flags >> r.MARK_SHIFT) & 7)), 0)
+
+
+def invocation_values(batch: AppendBatch, mark: int, first_seq: int) -> dict[str, Any]:
+    """The row of a batch's invocation."""
+    return {
+        "id": batch.rows[0].invocation_id,
+        "first_seq": first_seq,
+        "status": mark or r.MARKS["done"],
+        "updated_at": batch.now,
+    }
+
+
+def _scope_values(batch: AppendBatch) -> dict[str, Any]:
+    scope = batch.rows[0].branch
+    return {"scope": scope, **placing.tally(batch.rows).get(scope, Counters())._asdict()}
+
+
+def note_invocation(tx: Transaction, source: Select[Any], *, marked: bool) -> Insert:
+    """Note that an invocation wrote something, and with `marked` how far it got."""
+    changes: dict[str, Any] = {"updated_at": lambda new: new.updated_at}
+    if marked:
+        changes["status"] = lambda new: new.status
+    return upsert(tx, tx.tables.invocations, source, ("skey", "id"), changes)
+
+
+def note_scope(tx: Transaction, source: Select[Any]) -> Insert:
+    """Add to the counters of a branch."""
+    table = tx.tables.scopes
+    changes = {name: partial(_plus, table.c[name], name) for name in Counters._fields}
+    return upsert(tx, table, source, ("skey", "scope"), changes)
+
+
+def _plus(column: Any, name: str, new: Any) -> Any:
+    return column + new[name]
+
+
+def _append_in_one_statement(
+    tx: Transaction, key: SessionKey, batch: AppendBatch, values: dict[str, Any]
+) -> Appended | None:
+    """PostgreSQL: bump, insert and side rows in one round trip."""
+    mark = last_mark(batch)
+    branched = batch.rows[0].branch is not None
+    shape = ("append", len(batch.rows), *_shape(key, batch), bool(mark), branched)
+    statement = tx.prepare(shape, lambda: _one_statement(tx, key, batch, marked=bool(mark), branched=branched))
+    for at, row in enumerate(batch.rows):
+        values.update((f"e{at}_{name}", value) for name, value in zip(EventRow._fields, row, strict=True))
+    values.update(invocation_values(batch, mark, 0))
+    if branched:
+        values.update(_scope_values(batch))
+    inserted = tx.rows(statement, values)
+    if not inserted:
+        return None
+    last = max(row[0] for row in inserted)
+    return Appended(_numbered(batch, last), last)
+
+
+def _one_statement(tx: Transaction, key: SessionKey, batch: AppendBatch, *, marked: bool, branched: bool) -> Insert:
+    table, size = tx.tables.events, len(batch.rows)
+    bump = _bump(tx, key, batch).cte("bump")
+    selects = []
+    for at in range(size):
+        columns: list[Any] = [bump.c.skey, bump.c.last_seq - (size - 1 - at)]
+        columns += [cast(bindparam(f"e{at}_{name}"), table.c[name].type) for name in EventRow._fields[1:]]
+        selects.append(select(*columns).select_from(bump))
+    source: Any = selects[0] if size == 1 else union_all(*selects)
+    statement = insert(table).from_select(["skey", *EventRow._fields], source)
+    if batch.rows[0].invocation_id is not None:
+        first = bump.c.last_seq - (size - 1)
+        side = _side_source(tx.tables.invocations, bump.c.skey, first_seq=first).select_from(bump)
+        statement = statement.add_cte(note_invocation(tx, side, marked=marked).cte("note_invocation"))
+    if branched:
+        side = _side_source(tx.tables.scopes, bump.c.skey, scope=cast(bindparam("scope"), tx.tables.scopes.c.scope.type))
+        statement = statement.add_cte(note_scope(tx, side.select_from(bump)).cte("note_scope"))
+    return statement.returning(table.c.seq)
+
+
+def append_fully(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Appended:
+    """The full way: settle identities, state and standings under the lock of the session row."""
+    session = require_session(tx, key, batch.now, lock=True)
+    if session.ended_at is not None:
+        raise SessionEndedError(key.id)
+    if batch.expected_version is not None and batch.expected_version != session.last_seq:
+        raise StaleSessionError(key.id, batch.expected_version, session.last_seq)
+    view = load_view(tx, session, batch.idle_before)
+    relatives = _relatives(tx, session, batch)
+    placed = placing.place_batch(key.id, batch, relatives, view, session.last_seq)
+    deltas = [row.delta for row in placed.fresh if row.delta is not None]
+    placing.require_owner(session.user_id, deltas)
+    before = view
+    for edit in placed.edits:
+        view = replace(view, ledger=view.ledger.with_edit(edit))
+    if placed.fresh:
+        insert_events(tx, session.skey, placed.fresh)
+        _move_session(tx, session, batch, placed.fresh, deltas, view)
+        change_scoped_state(tx, session, deltas)
+    resumed = note_marks(tx, session, batch, placed.fresh)
+    last = session.last_seq + len(placed.fresh)
+    if resumed:
+        recount(tx, session._replace(last_seq=last, ledger=view.ledger.encode()), batch.idle_before)
+    else:
+        add_counters(tx, session, placing.tally_change(relatives, before, [*relatives, *placed.fresh], view))
+    return Appended(placed.rows, last)
+
+
+def _relatives(tx: Transaction, session: SessionRow, batch: AppendBatch) -> list[EventRow]:
+    """Every stored row that shares an identity with one of the batch."""
+    e = tx.tables.events.c
+    columns = event_columns(tx.tables)
+    found: dict[int, EventRow] = {}
+    for start in range(0, len(batch.rows), 200):
+        some = batch.rows[start : start + 200]
+        related = [e.ident.in_(sorted({row.ident for row in some}))]
+        if session.aliased or any(row.event_id is not None for row in some):
+            related.append(e.event_id.in_(sorted({row.id for row in some})))
+            related.append(e.ident.in_(sorted({row.id for row in some})))
+        for criterion in related:
+            rows = tx.once(select(*columns).where(e.skey == session.skey, criterion))
+            found.update((row[0], EventRow(*row)) for row in rows)
+    return list(found.values())
+
+
+def _move_session(  # noqa: PLR0913
+    tx: Transaction,
+    session: SessionRow,
+    batch: AppendBatch,
+    fresh: tuple[EventRow, ...],
+    deltas: list[str],
+    view: LogView,
+) -> None:
+    """Bring the session row up to date with what was inserted."""
+    changes = moved(session, len(fresh), batch.now)
+    if deltas:
+        changes["state"] = apply_deltas(session.state, deltas)
+    if any(row.event_id is not None for row in fresh):
+        changes["aliased"] = 1
+    if (ledger := view.ledger.encode()) != session.ledger:
+        changes["ledger"] = ledger
+    set_session(tx, session.skey, **changes)
+
+
+def moved(session: SessionRow, count: int, now: int) -> dict[str, Any]:
+    """The columns of a session row that every change of its log moves."""
+    changes: dict[str, Any] = {"last_seq": session.last_seq + count, "updated_at": now}
+    if session.activity <= now - ACTIVITY_GRAIN:
+        changes["activity"] = now
+    if session.renewal is not None and session.renewal_grain is not None and session.expires_at is not None:
+        due = now + session.renewal
+        if due - session.expires_at >= session.renewal_grain:
+            changes["expires_at"] = due
+    return changes
+
+
+def note_marks(tx: Transaction, session: SessionRow, batch: AppendBatch, fresh: tuple[EventRow, ...]) -> bool:
+    """Bring the invocations up to date; whether one failed or came back from failing, which moves counters."""
+    table = tx.tables.invocations
+    positions = {row.invocation_id: row.seq for row in reversed(fresh)}
+    names = sorted({row.invocation_id for row in batch.rows if row.invocation_id is not None})
+    if not names:
+        return False
+    columns = (table.c.id, table.c.first_seq, table.c.status, table.c.updated_at)
+    known = {
+        row[0]: InvocationRow(*row)
+        for row in tx.once(select(*columns).where(table.c.skey == session.skey, table.c.id.in_(names)))
+    }
+    turned = False
+    for name in names:
+        was = known.get(name)
+        mark = last_mark(replace(batch, rows=tuple(row for row in batch.rows if row.invocation_id == name)))
+        status = mark or (was.status if was else r.MARKS["done"])
+        first = was.first_seq if was else positions.get(name)
+        if first is None:
+            continue
+        turned = turned or (_FAILED in (status, was.status if was else 0) and status != (was.status if was else 0))
+        if was is None:
+            values = {"skey": session.skey, "id": name, "first_seq": first, "status": status, "updated_at": batch.now}
+            tx.change(insert(table).values(values))
+        else:
+            same = (table.c.skey == session.skey, table.c.id == name)
+            tx.change(update(table).where(*same).values(status=status, updated_at=batch.now))
+    return turned

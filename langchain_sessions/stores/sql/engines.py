@@ -1,0 +1,169 @@
+"""From what a caller has (a URL, an engine) to the engines that a store runs on."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Dialect, Engine, create_engine, event, make_url
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.pool import StaticPool
+
+from langchain_sessions.errors import InvalidInputError, MissingDependencyError, UnsupportedDatabaseError
+
+TYPE_ASYNC_ENGINE = Any
+_ASYNC_DRIVERS = frozenset({"psycopg_async", "asyncpg", "asyncmy", "aiomysql", "aiosqlite"})
+_SUPPORTED = {
+    "sqlite": frozenset({"pysqlite"}),
+    "postgresql": frozenset({"psycopg", "psycopg_async"}),
+    "mysql": frozenset({"pymysql", "asyncmy"}),
+}
+_DEFAULT_DRIVER = {"sqlite": "pysqlite", "postgresql": "psycopg", "mysql": "pymysql"}
+_ASYNC_TWIN = {"psycopg": "psycopg", "pymysql": "asyncmy"}
+_EXTRAS = {"postgresql": "postgres", "mysql": "mysql"}
+BUSY_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Engines:
+    """What a store runs on.
+
+    Attributes:
+        sync: The synchronous engine; None when only an async one was given.
+        async_: The async engine; None on SQLite, and when only a sync one was given.
+        owned: Whether the library made them, and so closes them.
+        in_memory: A SQLite database that lives in one shared connection.
+    """
+
+    sync: Engine | None
+    async_: TYPE_ASYNC_ENGINE | None
+    owned: bool
+    in_memory: bool = False
+
+    @property
+    def dialect(self) -> Dialect:
+        """The dialect of the engines."""
+        engine = self.sync if self.sync is not None else self.async_
+        assert engine is not None  # noqa: S101 - the functions below give at least one
+        found: Dialect = engine.dialect
+        return found
+
+
+def engines_for(database: str | URL | Engine | TYPE_ASYNC_ENGINE, *, synchronous: str = "FULL") -> Engines:
+    """The engines for a URL, an `Engine` or an `AsyncEngine`.
+
+    Args:
+        database: What the caller has. Given engines are used as they are and never closed.
+        synchronous: SQLite's durability for engines made here: FULL, or NORMAL, with which a power cut may take
+            the last transactions (a crash of the process does not).
+
+    Raises:
+        UnsupportedDatabaseError: The library is not tested with this database or driver.
+        MissingDependencyError: Its driver is not installed.
+    """
+    if isinstance(database, Engine):
+        _require_supported(database.dialect)
+        return Engines(database, None, owned=False, in_memory=_is_memory(database.url))
+    if isinstance(database, (str, URL)):
+        return _engines_for_url(database, synchronous)
+    if hasattr_sync_engine(database):
+        _require_supported(database.dialect)
+        return Engines(None, database, owned=False)
+    raise InvalidInputError("database", "give a URL, a SQLAlchemy Engine or AsyncEngine, or a SessionStore")
+
+
+def hasattr_sync_engine(database: Any) -> bool:
+    """Whether this is SQLAlchemy's AsyncEngine, asked without importing its asyncio package for everybody."""
+    kind = type(database)
+    return kind.__name__ == "AsyncEngine" and kind.__module__.startswith("sqlalchemy.ext.asyncio")
+
+
+def _require_supported(dialect: Dialect) -> None:
+    name = "mysql" if dialect.name == "mariadb" else dialect.name
+    if dialect.driver not in _SUPPORTED.get(name, frozenset()):
+        known = ", ".join(f"{db}+{driver}" for db, drivers in _SUPPORTED.items() for driver in sorted(drivers))
+        problem = f"{dialect.name}+{dialect.driver} is not supported. Use one of: {known}."
+        raise UnsupportedDatabaseError(problem)
+
+
+def _parse(database: str | URL) -> URL:
+    try:
+        url = make_url(database)
+        backend = url.get_backend_name()
+    except (ArgumentError, ValueError) as error:
+        raise InvalidInputError("database", "not a database URL, such as sqlite:///chat.db") from error
+    name = "mysql" if backend == "mariadb" else backend
+    if name not in _DEFAULT_DRIVER:
+        problem = f"{backend!r} is not supported. Use one of: {', '.join(_DEFAULT_DRIVER)}."
+        raise UnsupportedDatabaseError(problem)
+    if "+" not in url.drivername:
+        url = url.set(drivername=f"{url.drivername}+{_DEFAULT_DRIVER[name]}")
+    return url
+
+
+def _engines_for_url(database: str | URL, synchronous: str) -> Engines:
+    url = _parse(database)
+    name = url.get_backend_name()
+    try:
+        _require_supported(url.get_dialect()())
+        if name == "sqlite":
+            return Engines(_sqlite_engine(url, synchronous), None, owned=True, in_memory=_is_memory(url))
+        return _server_engines(url)
+    except (ImportError, NoSuchModuleError) as error:
+        extra = _EXTRAS.get("mysql" if name == "mariadb" else name, "all")
+        raise MissingDependencyError(name, extra) from error
+
+
+def _is_memory(url: URL) -> bool:
+    return url.get_backend_name() == "sqlite" and (not url.database or ":memory:" in url.database)
+
+
+def _sqlite_engine(url: URL, synchronous: str) -> Engine:
+    if synchronous.upper() not in ("FULL", "NORMAL", "EXTRA"):
+        raise InvalidInputError("synchronous", "give 'FULL' or 'NORMAL'")
+    arguments: dict[str, Any] = {"check_same_thread": False, "timeout": BUSY_SECONDS}
+    if _is_memory(url):
+        engine = create_engine(url, connect_args=arguments, poolclass=StaticPool, hide_parameters=True)
+    else:
+        engine = create_engine(url, connect_args=arguments, pool_size=16, max_overflow=-1, hide_parameters=True)
+
+    @event.listens_for(engine, "connect")
+    def set_up(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        for pragma in (
+            f"busy_timeout = {BUSY_SECONDS * 1000}",
+            "journal_mode = WAL",
+            f"synchronous = {synchronous.upper()}",
+            "secure_delete = ON",
+            "trusted_schema = OFF",
+        ):
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    return engine
+
+
+def _server_engines(url: URL) -> Engines:
+    options: dict[str, Any] = {"hide_parameters": True, "pool_size": 10, "max_overflow": 20}
+    if url.get_backend_name() in ("mysql", "mariadb"):
+        # The driver's rollback is a round trip; transactions here always end themselves.
+        options["pool_reset_on_return"] = None
+        options["connect_args"] = {"init_command": "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"}
+        url = url.update_query_dict({"charset": "utf8mb4"})
+    driver = url.drivername.partition("+")[2]
+    if driver in _ASYNC_DRIVERS:
+        return Engines(None, _async_engine(url, options), owned=True)
+    twin = _ASYNC_TWIN[driver]
+    asynchronous = None
+    if importlib.util.find_spec("greenlet") and importlib.util.find_spec(twin):
+        asynchronous = _async_engine(url.set(drivername=f"{url.get_backend_name()}+{twin}"), options)
+    return Engines(create_engine(url, **options), asynchronous, owned=True)
+
+
+def _async_engine(url: URL, options: dict[str, Any]) -> TYPE_ASYNC_ENGINE:
+    from sqlalchemy.ext.asyncio import create_async_engine  # noqa: PLC0415 - heavy, and only servers need it
+
+    return create_async_engine(url, **options)

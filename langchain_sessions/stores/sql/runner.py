@@ -1,0 +1,290 @@
+"""How an operation is run: the one place that opens transactions, retries them and translates driver errors.
+
+An operation is a plain function of a `Transaction` that returns finished values. `run` executes it on the sync
+engine, `arun` the same function on the async engine, or in one worker-thread hop where there is none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from enum import Enum
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from sqlalchemy import Dialect
+from sqlalchemy import exc as sa_exc
+
+from langchain_sessions.errors import (
+    SchemaMissingError,
+    SessionsError,
+    StoreError,
+    StoreUnavailableError,
+    SyncNotAvailableError,
+)
+from langchain_sessions.stores._twins import finish
+from langchain_sessions.stores.sql.engines import Engines
+from langchain_sessions.stores.sql.schema import Tables
+from langchain_sessions.stores.sql.transaction import StatementCache, Transaction
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Operation = Callable[Concatenate[Transaction, P], T]
+
+
+class Mode(Enum):
+    """How an operation uses the database."""
+
+    READ = "read"
+    """Statements without a transaction: a log only grows, so its session row says which version is read."""
+    WRITE = "write"
+    """One transaction. Where its outcome is unknown the caller is told, since it may not be repeated."""
+    APPEND = "append"
+    """One transaction that may be repeated: what it wrote is recognised."""
+    STATEMENT = "statement"
+    """One statement that commits itself and may be repeated."""
+
+
+_MAX_TRIES = 12
+_LOST_RACES = ("40001", "40P01", "55P03")
+_MYSQL_RACES = (1205, 1213, 1020)
+_MYSQL_MISSING = (1146,)
+_UNREACHABLE = ("08", "57P", "53")
+
+
+class UniqueViolationError(Exception):
+    """A row with that key exists already. Internal: operations turn it into an answer."""
+
+
+class _LostRaceError(Exception):
+    """The database took the transaction back in favour of another; it is run again."""
+
+
+class _DeadConnectionError(Exception):
+    """The connection turned out to be dead before it could be known that the operation happened."""
+
+
+class Runner:
+    """Runs operations, synchronously and asynchronously."""
+
+    def __init__(self, engines: Engines, tables: Tables) -> None:
+        """Run on these engines and tables."""
+        self.engines = engines
+        self.cache = StatementCache(_positional(engines.dialect), tables)
+        self.flavour = "mysql" if engines.dialect.name == "mariadb" else engines.dialect.name
+        self._pid = os.getpid()
+        # SQLite admits one writer; waiting here is fair and costs no polling. In memory there is one connection.
+        self._turn: threading.RLock | None = threading.RLock() if self.flavour == "sqlite" else None
+
+    # -- synchronous ---------------------------------------------------------------------------------------
+
+    def run(self, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run an operation in a transaction of its own.
+
+        Raises:
+            SyncNotAvailableError: Only an async engine was given.
+            StoreUnavailableError: The database cannot be reached, is locked or full.
+            StoreError: It failed otherwise.
+        """
+        if self.engines.sync is None:
+            raise SyncNotAvailableError
+        return self._retrying(lambda: self._attempt(mode, operation, *args, **kwargs))
+
+    def _attempt(self, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        if self._turn is not None and (mode is not Mode.READ or self.engines.in_memory):
+            with self._turn:
+                return self._on_connection(mode, operation, *args, **kwargs)
+        return self._on_connection(mode, operation, *args, **kwargs)
+
+    def _on_connection(self, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        self._guard_fork()
+        assert self.engines.sync is not None  # noqa: S101 - checked in run
+        try:
+            pooled = self.engines.sync.raw_connection()
+        except Exception as error:
+            raise self._translated(error) from error
+        try:
+            return self._in_transaction(pooled.dbapi_connection, mode, operation, *args, **kwargs)
+        except _DeadConnectionError as error:
+            pooled.invalidate(error)
+            raise
+        finally:
+            pooled.close()
+
+    # -- asynchronous --------------------------------------------------------------------------------------
+
+    async def arun(self, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Async `run`. A cancelled caller never leaves half an operation."""
+        if self.engines.async_ is None:
+            return await finish(asyncio.to_thread(self.run, mode, operation, *args, **kwargs))
+        return await finish(self._aretrying(mode, operation, *args, **kwargs))
+
+    async def _aretrying(self, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        for attempt in range(1, _MAX_TRIES + 1):
+            try:
+                return await self._aattempt(mode, operation, *args, **kwargs)
+            except (_LostRaceError, _DeadConnectionError) as error:
+                await asyncio.sleep(self._pause(error, attempt))
+        raise AssertionError  # pragma: no cover - the last attempt raises
+
+    async def _aattempt(self, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        self._guard_fork()
+        engine = self.engines.async_
+        assert engine is not None  # noqa: S101 - checked in arun
+        try:
+            connection = await engine.connect()
+        except Exception as error:
+            raise self._translated(error) from error
+        try:
+            return await connection.run_sync(
+                lambda sync: self._in_transaction(sync.connection.dbapi_connection, mode, operation, *args, **kwargs)
+            )
+        except _DeadConnectionError:
+            await connection.invalidate()
+            raise
+        finally:
+            await connection.close()
+
+    # -- both ----------------------------------------------------------------------------------------------
+
+    def _in_transaction(
+        self, driver: Any, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run an operation between BEGIN and COMMIT on a driver connection, or roll everything back."""
+        committing = False
+        try:
+            transaction = Transaction(driver, self.cache)
+            self._begin(driver, transaction, mode)
+            result = operation(transaction, *args, **kwargs)
+            committing = True
+            self._commit(driver, transaction, mode)
+        except BaseException as error:
+            alive = self._roll_back(driver)
+            if not isinstance(error, Exception) or isinstance(error, SessionsError):
+                raise
+            translated = self._translated(error, alive=alive)
+            if committing and mode is Mode.WRITE and isinstance(translated, _DeadConnectionError):
+                problem = "The database went away while it committed: read before you repeat the call."
+                raise StoreUnavailableError(problem) from error
+            raise translated from error
+        transaction.close()
+        return result
+
+    def _begin(self, driver: Any, transaction: Transaction, mode: str) -> None:
+        if self.flavour == "sqlite":
+            if mode is not Mode.READ:
+                transaction.script("BEGIN IMMEDIATE")
+        elif self.flavour == "postgresql":
+            if not driver.autocommit:
+                driver.autocommit = True
+            if mode in (Mode.WRITE, Mode.APPEND):
+                transaction.script("BEGIN")
+
+    def _commit(self, driver: Any, transaction: Transaction, mode: str) -> None:
+        if self.flavour == "mysql":
+            driver.commit()
+        elif mode in (Mode.WRITE, Mode.APPEND) or (mode is Mode.STATEMENT and self.flavour == "sqlite"):
+            transaction.script("COMMIT")
+
+    def _roll_back(self, driver: Any) -> bool:
+        """Undo what was begun; whether the connection is still good."""
+        try:
+            driver.rollback()
+        except Exception:  # noqa: BLE001 - whatever it says, this connection must not be used again
+            return False
+        return True
+
+    def _retrying(self, attempt_once: Callable[[], T]) -> T:
+        for attempt in range(1, _MAX_TRIES + 1):
+            try:
+                return attempt_once()
+            except (_LostRaceError, _DeadConnectionError) as error:
+                time.sleep(self._pause(error, attempt))
+        raise AssertionError  # pragma: no cover - the last attempt raises
+
+    def _pause(self, error: Exception, attempt: int) -> float:
+        """How long to wait before the next attempt; raises when there is none."""
+        dead = isinstance(error, _DeadConnectionError)
+        if attempt >= _MAX_TRIES or (dead and attempt > 1):
+            problem = "The database went away." if dead else "The database kept preferring other writers."
+            raise StoreUnavailableError(problem) from error.__cause__
+        return 0.0 if dead else min(0.005 * 2**attempt, 0.5)
+
+    def _translated(self, error: Exception, *, alive: bool = True) -> Exception:
+        """The library's error for a driver's, or the internal one that says what to do."""
+        driver: Any = error.orig if isinstance(error, sa_exc.DBAPIError) and error.orig is not None else error
+        dbapi: Any = self.engines.dialect.dbapi
+        if isinstance(error, sa_exc.TimeoutError):
+            return StoreUnavailableError("No connection became free in time.")
+        if not isinstance(driver, (dbapi.Error, OSError)):
+            return error
+        code = _error_code(driver)
+        if isinstance(driver, dbapi.IntegrityError):
+            return UniqueViolationError()
+        if code in _LOST_RACES or code in _MYSQL_RACES:
+            return _LostRaceError()
+        if not alive or self.engines.dialect.is_disconnect(driver, None, None):  # type: ignore[arg-type]
+            return _DeadConnectionError()
+        return _store_error(code, driver, dbapi)
+
+    def _guard_fork(self) -> None:
+        """Drop connections that were inherited over a fork: two processes must not share a socket."""
+        if os.getpid() == self._pid:
+            return
+        self._pid = os.getpid()
+        if self._turn is not None:
+            self._turn = threading.RLock()
+        for engine in (self.engines.sync, self.engines.async_ and self.engines.async_.sync_engine):
+            if engine is not None:
+                engine.dispose(close=False)
+
+    def close(self) -> None:
+        """Close the engines that the library opened. An async engine is closed by `aclose`."""
+        if self.engines.owned and self.engines.sync is not None:
+            self.engines.sync.dispose()
+        if self.engines.owned and self.engines.async_ is not None:
+            with suppress(Exception):
+                self.engines.async_.sync_engine.dispose(close=False)
+
+    async def aclose(self) -> None:
+        """Async `close`."""
+        if self.engines.owned and self.engines.async_ is not None:
+            await self.engines.async_.dispose()
+        if self.engines.owned and self.engines.sync is not None:
+            await asyncio.to_thread(self.engines.sync.dispose)
+
+
+def _error_code(driver: Any) -> Any:
+    """What the driver says went wrong: an SQLSTATE, an error number, or nothing."""
+    state = getattr(driver, "sqlstate", None)
+    if state is not None:
+        return state
+    return driver.args[0] if driver.args and isinstance(driver.args[0], int) else None
+
+
+def _store_error(code: Any, driver: Any, dbapi: Any) -> StoreError:
+    text = str(driver).lower()
+    if code == "42P01" or code in _MYSQL_MISSING or "no such table" in text:
+        return SchemaMissingError()
+    if "locked" in text or "busy" in text:
+        return StoreUnavailableError("The database is locked by another process; try again.")
+    if "full" in text or code in (1021, 1114) or code == "53100":
+        return StoreUnavailableError("The disk of the database is full; nothing was written.")
+    if "not a database" in text or "malformed" in text or "corrupt" in text:
+        return StoreError("The file is not a usable SQLite database; it was not touched.")
+    if isinstance(code, str) and code.startswith(_UNREACHABLE):
+        return StoreUnavailableError("The database cannot be reached.")
+    if isinstance(driver, (dbapi.OperationalError, OSError)):
+        return StoreUnavailableError("The database could not do it; see the cause.")
+    return StoreError("The database refused the operation; see the cause.")
+
+
+def _positional(dialect: Dialect) -> Dialect:
+    """The same dialect, compiling to positional values, which every driver takes."""
+    if dialect.positional:
+        return dialect
+    copy: Dialect = type(dialect)(paramstyle="format")  # type: ignore[call-arg]
+    return copy

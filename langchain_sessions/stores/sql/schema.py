@@ -1,0 +1,319 @@
+"""The tables, for every database that the library knows.
+
+Ids compare exactly everywhere: binary collations in our own DDL, whatever the server's default. Payloads are
+ASCII JSON in columns without a length limit. The session key is a small integer that is never used again; all
+rows of a session lie together under it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import partial
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Dialect,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    SmallInteger,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.dialects.mysql import mariadb
+from sqlalchemy.schema import CreateIndex, CreateTable
+from sqlalchemy.types import TypeEngine
+
+from langchain_sessions.errors import UnsupportedDatabaseError, require
+
+SCHEMA_VERSION = 1
+_PREFIX = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,29}\Z|\Z")
+_MYSQL_BINARY = "utf8mb4_0900_bin"
+_MARIADB_BINARY = "utf8mb4_nopad_bin"
+
+
+def ident_type(length: int = 255) -> TypeEngine[str]:
+    """A string that compares by code points: case, accents and trailing blanks count."""
+    exact = partial(mysql.VARCHAR, length, charset="utf8mb4")
+    return (
+        String(length)
+        .with_variant(postgresql.VARCHAR(length, collation="C"), "postgresql")
+        .with_variant(exact(collation=_MYSQL_BINARY), "mysql")
+        .with_variant(exact(collation=_MARIADB_BINARY), "mariadb")
+    )
+
+
+def text_type() -> TypeEngine[str]:
+    """Text of any length, in any script."""
+    return (
+        Text()
+        .with_variant(postgresql.TEXT(collation="C"), "postgresql")
+        .with_variant(mysql.LONGTEXT(charset="utf8mb4", collation=_MYSQL_BINARY), "mysql")
+        .with_variant(mysql.LONGTEXT(charset="utf8mb4", collation=_MARIADB_BINARY), "mariadb")
+    )
+
+
+def bytes_type() -> TypeEngine[bytes]:
+    """Bytes of any length."""
+    return LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb")
+
+
+def big_key() -> TypeEngine[int]:
+    """A session key."""
+    return BigInteger().with_variant(sqlite.INTEGER(), "sqlite")
+
+
+def keyed_table(metadata: MetaData, name: str, *parts: Column[object] | Index | UniqueConstraint) -> Table:
+    """A table of rows that belong to sessions: clustered by its primary key where the engine can."""
+    return Table(
+        name,
+        metadata,
+        *parts,
+        sqlite_with_rowid=False,
+        mysql_engine="InnoDB",
+        mysql_row_format="DYNAMIC",
+        mysql_default_charset="utf8mb4",
+        mariadb_engine="InnoDB",
+        mariadb_row_format="DYNAMIC",
+        mariadb_default_charset="utf8mb4",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """All tables of one installation."""
+
+    metadata: MetaData
+    versions: Table
+    sessions: Table
+    events: Table
+    marks: Table
+    invocations: Table
+    scopes: Table
+    user_state: Table
+    app_state: Table
+    tombstones: Table
+
+    @property
+    def of_session(self) -> list[Table]:
+        """Every table with rows of single sessions, the session row itself last."""
+        others = [table for table in self.metadata.sorted_tables if "skey" in table.c and table is not self.sessions]
+        return [*others, self.sessions]
+
+
+def build_tables(prefix: str = "") -> Tables:
+    """The tables under a name prefix.
+
+    Raises:
+        InvalidInputError: The prefix is not made of at most 30 letters, digits and underscores.
+    """
+    require(_PREFIX.match(prefix), "table_prefix", "use at most 30 letters, digits and underscores")
+    metadata = MetaData()
+    key = partial(Column, "skey", big_key(), primary_key=True, autoincrement=False)
+    return Tables(
+        metadata=metadata,
+        versions=keyed_table(
+            metadata,
+            f"{prefix}schema_versions",
+            Column("version", Integer, primary_key=True, autoincrement=False),
+            Column("applied_at", BigInteger, nullable=False),
+        ),
+        sessions=_sessions(metadata, prefix),
+        events=_events(metadata, prefix),
+        marks=keyed_table(
+            metadata,
+            f"{prefix}marks",
+            key(),
+            Column("seq", BigInteger, primary_key=True, autoincrement=False),
+            Column("kind", ident_type(16), nullable=False),
+            Column("data", text_type(), nullable=False),
+        ),
+        invocations=_invocations(metadata, prefix),
+        scopes=keyed_table(
+            metadata,
+            f"{prefix}scopes",
+            key(),
+            Column("scope", ident_type(), primary_key=True),
+            Column("events", BigInteger, nullable=False),
+            Column("turns", BigInteger, nullable=False),
+            Column("tokens", BigInteger, nullable=False),
+        ),
+        user_state=keyed_table(
+            metadata,
+            f"{prefix}user_state",
+            Column("app", ident_type(), primary_key=True),
+            Column("user_id", ident_type(), primary_key=True),
+            Column("name", ident_type(), primary_key=True),
+            Column("value", text_type(), nullable=False),
+        ),
+        app_state=keyed_table(
+            metadata,
+            f"{prefix}app_state",
+            Column("app", ident_type(), primary_key=True),
+            Column("name", ident_type(), primary_key=True),
+            Column("value", text_type(), nullable=False),
+        ),
+        tombstones=keyed_table(
+            metadata,
+            f"{prefix}tombstones",
+            Column("digest", ident_type(64), primary_key=True),
+            Column("until", BigInteger, nullable=False),
+        ),
+    )
+
+
+def _sessions(metadata: MetaData, prefix: str) -> Table:
+    expires = Column("expires_at", BigInteger)
+    table = Table(
+        f"{prefix}sessions",
+        metadata,
+        Column("skey", big_key(), Identity(), primary_key=True),
+        Column("app", ident_type(), nullable=False),
+        Column("id", ident_type(), nullable=False),
+        Column("user_id", ident_type()),
+        Column("title", text_type()),
+        Column("metadata", text_type(), nullable=False),
+        Column("initial_state", text_type(), nullable=False),
+        Column("state", text_type(), nullable=False),
+        Column("created_at", BigInteger, nullable=False),
+        Column("updated_at", BigInteger, nullable=False),
+        Column("activity", BigInteger, nullable=False),
+        expires,
+        Column("renewal", BigInteger),
+        Column("renewal_grain", BigInteger),
+        Column("ended_at", BigInteger),
+        Column("last_seq", BigInteger, nullable=False),
+        Column("live_events", BigInteger, nullable=False),
+        Column("live_turns", BigInteger, nullable=False),
+        Column("live_tokens", BigInteger, nullable=False),
+        Column("aliased", SmallInteger, nullable=False),
+        Column("ledger", text_type()),
+        Column("head_id", ident_type()),
+        Column("head_runs", bytes_type()),
+        UniqueConstraint("app", "id", name=f"{prefix}sessions_app_id"),
+        sqlite_autoincrement=True,
+        # Updates of a session row stay on its page where the server leaves room for them.
+        postgresql_with={"fillfactor": 70},
+        mysql_engine="InnoDB",
+        mysql_row_format="DYNAMIC",
+        mysql_default_charset="utf8mb4",
+        mariadb_engine="InnoDB",
+        mariadb_row_format="DYNAMIC",
+        mariadb_default_charset="utf8mb4",
+    )
+    Index(f"{prefix}sessions_by_user", table.c.app, table.c.user_id, table.c.activity, table.c.skey)
+    Index(f"{prefix}sessions_by_activity", table.c.app, table.c.activity, table.c.skey)
+    some = expires.is_not(None)
+    Index(f"{prefix}sessions_by_expiry", table.c.app, expires, sqlite_where=some, postgresql_where=some)
+    return table
+
+
+def _events(metadata: MetaData, prefix: str) -> Table:
+    event_id = Column("event_id", ident_type())
+    table = keyed_table(
+        metadata,
+        f"{prefix}events",
+        Column("skey", big_key(), primary_key=True, autoincrement=False),
+        Column("seq", BigInteger, primary_key=True, autoincrement=False),
+        Column("ident", ident_type(), nullable=False),
+        Column("rev", Integer, nullable=False),
+        event_id,
+        Column("position", BigInteger),
+        Column("kind", SmallInteger, nullable=False),
+        Column("flags", Integer, nullable=False),
+        Column("at", BigInteger, nullable=False),
+        Column("tokens", Integer, nullable=False),
+        Column("branch", ident_type()),
+        Column("author", ident_type()),
+        Column("invocation_id", ident_type()),
+        Column("delta", text_type()),
+        Column("text", text_type()),
+        Column("folded", text_type()),
+        Column("body", text_type()),
+        Column("extra", text_type()),
+        UniqueConstraint("skey", "ident", "rev", name=f"{prefix}events_ident"),
+    )
+    named = event_id.is_not(None)
+    Index(f"{prefix}events_event_id", table.c.skey, event_id, sqlite_where=named, postgresql_where=named)
+    return table
+
+
+def _invocations(metadata: MetaData, prefix: str) -> Table:
+    status = Column("status", SmallInteger, nullable=False)
+    table = keyed_table(
+        metadata,
+        f"{prefix}invocations",
+        Column("skey", big_key(), primary_key=True, autoincrement=False),
+        Column("id", ident_type(), primary_key=True),
+        Column("first_seq", BigInteger, nullable=False),
+        status,
+        Column("updated_at", BigInteger, nullable=False),
+    )
+    unfinished = status != 2  # noqa: PLR2004 - 2 is done, which nearly all are
+    Index(
+        f"{prefix}invocations_unfinished",
+        table.c.skey,
+        status,
+        sqlite_where=unfinished,
+        postgresql_where=unfinished,
+    )
+    return table
+
+
+def flavour_dialect(flavour: str) -> Dialect:
+    """A dialect to write DDL for.
+
+    Raises:
+        UnsupportedDatabaseError: The library does not know the database.
+    """
+    known: dict[str, type[Dialect]] = {
+        "sqlite": sqlite.dialect,
+        "postgresql": postgresql.dialect,
+        "mysql": mysql.dialect,
+        "mariadb": mariadb.MariaDBDialect,
+    }
+    if flavour not in known:
+        problem = f"{flavour!r} is not supported. Use one of: {', '.join(known)}."
+        raise UnsupportedDatabaseError(problem)
+    return known[flavour]()
+
+
+def ddl_statements(flavour: str, tables: Tables, *, if_missing: bool = False) -> list[str]:
+    """The statements that create the tables and their indexes, in order.
+
+    Args:
+        flavour: The kind of database.
+        tables: The tables.
+        if_missing: Leave alone what is there, so that a creation that was broken off can be run again.
+    """
+    dialect = flavour_dialect(flavour)
+    statements: list[str] = []
+    for table in tables.metadata.sorted_tables:
+        statements.append(str(CreateTable(table, if_not_exists=if_missing).compile(dialect=dialect)).strip())
+        for index in sorted(table.indexes, key=lambda index: str(index.name)):
+            # MySQL has no IF NOT EXISTS for indexes; a creation that was broken off there is rare and says so.
+            skip = if_missing and flavour != "mysql"
+            statements.append(str(CreateIndex(index, if_not_exists=skip).compile(dialect=dialect)).strip())
+    return statements
+
+
+def schema_sql(dialect: str, table_prefix: str = "") -> str:
+    """The DDL of the current schema, for people who run migrations of their own.
+
+    Args:
+        dialect: `sqlite`, `postgresql`, `mysql` or `mariadb`.
+        table_prefix: As given to the service.
+
+    Returns:
+        Statements separated by semicolons, ending with the row that records the schema's version.
+    """
+    tables = build_tables(table_prefix)
+    record = f"INSERT INTO {tables.versions.name} (version, applied_at) VALUES ({SCHEMA_VERSION}, 0)"
+    return ";\n\n".join([*ddl_statements(dialect, tables), record]) + ";\n"

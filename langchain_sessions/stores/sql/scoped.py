@@ -1,0 +1,60 @@
+"""State that reaches beyond one session: a row for each key of a user or an app, last writer wins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from sqlalchemy import ColumnElement, Table, bindparam, delete, literal, select
+
+from langchain_sessions.rows import SessionKey, SessionRow
+from langchain_sessions.state import split_delta
+from langchain_sessions.stores import placing
+from langchain_sessions.stores.base import StateRows
+from langchain_sessions.stores.sql.lookup import require_session, upsert
+from langchain_sessions.stores.sql.transaction import Transaction
+
+
+def change_scoped_state(tx: Transaction, session: SessionRow, deltas: Iterable[str | None]) -> None:
+    """Apply the `user:` and `app:` keys of some deltas, in key order so that two writers cannot dead-lock."""
+    user: dict[str, str | None] = {}
+    app: dict[str, str | None] = {}
+    for delta in deltas:
+        split = split_delta(delta)
+        user.update(split.user)
+        app.update(split.app)
+    if user:
+        placing.require_owner(session.user_id, deltas)
+        _change(tx, tx.tables.user_state, {"app": session.app, "user_id": str(session.user_id)}, user)
+    if app:
+        _change(tx, tx.tables.app_state, {"app": session.app}, app)
+
+
+def _change(tx: Transaction, table: Table, owner: Mapping[str, str], changes: Mapping[str, str | None]) -> None:
+    same = [table.c[name] == value for name, value in owner.items()]
+    keys = (*owner, "name")
+    for name in sorted(changes):
+        value = changes[name]
+        if value is None:
+            tx.change(delete(table).where(*same, table.c.name == name))
+            continue
+        # SQLite's grammar needs a WHERE clause between SELECT and ON CONFLICT.
+        source = select(*(bindparam(column.name) for column in table.c)).where(literal(1) == literal(1))
+        statement = tx.prepare(
+            ("scoped", table.name), lambda: upsert(tx, table, source, keys, {"value": lambda new: new.value})
+        )
+        tx.run(statement, {**owner, "name": name, "value": value})
+
+
+def load_state(tx: Transaction, key: SessionKey, now: int) -> StateRows:
+    """The contract's `load_state`."""
+    session = require_session(tx, key, now)
+    user_table, app_table = tx.tables.user_state, tx.tables.app_state
+    user: dict[str, str] = {}
+    if session.user_id is not None:
+        mine = (user_table.c.app == session.app, user_table.c.user_id == session.user_id)
+        user = _read(tx, user_table, mine)
+    return StateRows(session.state, user, _read(tx, app_table, (app_table.c.app == session.app,)))
+
+
+def _read(tx: Transaction, table: Table, criteria: tuple[ColumnElement[bool], ...]) -> dict[str, str]:
+    return dict(tx.once(select(table.c.name, table.c.value).where(*criteria)))  # type: ignore[arg-type]

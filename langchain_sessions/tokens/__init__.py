@@ -1,0 +1,22 @@
+"""Counting tokens: exact where a vocabulary is on the machine, a script-aware estimate elsewhere.
+
+Importing this package loads no vocabulary, imports no tokenizer and opens no socket.
+"""
+
+from langchain_sessions.tokens.base import MediaCosts, TextCounter, TokenCounter, TokenTotal, Tool
+from langchain_sessions.tokens.calibration import CalibratedTokenCounter, Calibration
+from langchain_sessions.tokens.estimate import EstimatedTokenCounter
+from langchain_sessions.tokens.exact import TiktokenCounter, best_counter
+
+__all__ = [
+    "CalibratedTokenCounter",
+    "Calibration",
+    "EstimatedTokenCounter",
+    "MediaCosts",
+    "TextCounter",
+    "TiktokenCounter",
+    "TokenCounter",
+    "TokenTotal",
+    "Tool",
+    "best_counter",
+]

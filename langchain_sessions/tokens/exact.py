@@ -1,0 +1,197 @@
+"""Exact counts with tiktoken, for vocabularies that are already on the machine.
+
+tiktoken itself downloads what its cache lacks, and removes and downloads again what its cache
+holds damaged. So the file is found, checked and read here, and tiktoken only gets its contents:
+without `allow_download=True` there is no path to a socket.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from base64 import b64decode
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from langchain_sessions.errors import InvalidInputError, VocabularyMissingError
+from langchain_sessions.tokens.base import MediaCosts, TextCounter
+from langchain_sessions.tokens.estimate import EstimatedTokenCounter
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    import tiktoken
+
+    from langchain_sessions.tokens.base import TokenCounter
+
+DEFAULT_VOCABULARY = "o200k_base"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Vocabulary:
+    """A published rank file, and the rule that splits a text before ranks apply."""
+
+    sha256: str
+    split: tuple[str, ...]
+
+
+_CONTRACTION = r"'(?i:s|t|d|m|re|ve|ll)"
+_LEAD = r"[^\r\n\p{L}\p{N}]?"
+_UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
+_LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+
+_VOCABULARIES = {
+    "o200k_base": _Vocabulary(
+        sha256="446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
+        split=(
+            f"{_LEAD}{_UPPER}*{_LOWER}+(?:{_CONTRACTION})?",
+            f"{_LEAD}{_UPPER}+{_LOWER}*(?:{_CONTRACTION})?",
+            r"\p{N}{1,3}",
+            r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
+            r"\s*[\r\n]+",
+            r"\s+(?!\S)",
+            r"\s+",
+        ),
+    ),
+    "cl100k_base": _Vocabulary(
+        sha256="223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
+        split=(
+            _CONTRACTION,
+            rf"{_LEAD}\p{{L}}+",
+            r"\p{N}{1,3}",
+            r" ?[^\s\p{L}\p{N}]+[\r\n]*",
+            r"\s*[\r\n]+",
+            r"\s+(?!\S)",
+            r"\s+",
+        ),
+    ),
+}
+
+
+class TiktokenCounter(TextCounter):
+    """Exact counts of OpenAI's vocabularies.
+
+    Args:
+        encoding: `o200k_base` (the default), `cl100k_base`, or a `tiktoken.Encoding` that the
+            caller has loaded, which is used as it is.
+        model: A model's name instead, such as `gpt-4o`; tiktoken's own table says its encoding.
+        cache_dir: Where tiktoken keeps its downloads. By default the place in the temporary
+            directory where tiktoken puts them; environment variables are not read here.
+        allow_download: Let tiktoken fetch a vocabulary that is not there, to its own cache.
+            Other encodings than the two above can be named only with it.
+        media: The price of images and files.
+
+    Raises:
+        VocabularyMissingError: The file is not there, or damaged, and no download was allowed.
+        InvalidInputError: Encoding and model were both given, or one of them is not known.
+    """
+
+    def __init__(
+        self,
+        encoding: str | tiktoken.Encoding | None = None,
+        *,
+        model: str | None = None,
+        cache_dir: str | PathLike[str] | None = None,
+        allow_download: bool = False,
+        media: MediaCosts | None = None,
+    ) -> None:
+        """Load the vocabulary; a file of one to four megabytes, under a second."""
+        super().__init__(media=media)
+        if encoding is not None and model is not None:
+            raise InvalidInputError("model", "pass either an encoding or a model")
+        if encoding is None:
+            encoding = DEFAULT_VOCABULARY if model is None else _encoding_name(model)
+        if isinstance(encoding, str):
+            encoding = _load(encoding, _cache_path(cache_dir), allow_download=allow_download)
+        self._encoding = encoding
+
+    def __repr__(self) -> str:
+        """Name the encoding."""
+        return f"TiktokenCounter({self._encoding.name!r})"
+
+    @property
+    def exact(self) -> bool:
+        """Always True."""
+        return True
+
+    @property
+    def encoding_name(self) -> str:
+        """The name of the vocabulary in use."""
+        return self._encoding.name
+
+    def count_text(self, text: str) -> int:
+        """Count a bare text; names of special tokens in it count as ordinary text."""
+        return len(self._encoding.encode_ordinary(text))
+
+
+def best_counter(
+    model: str | None = None,
+    *,
+    cache_dir: str | PathLike[str] | None = None,
+    allow_download: bool = False,
+    media: MediaCosts | None = None,
+) -> TokenCounter:
+    """Pick exact counts when the vocabulary of `model` is on the machine, else the estimate.
+
+    Args:
+        model: The model whose tokens are counted; without one, or for one that tiktoken does not
+            know, `o200k_base` stands in: exactly for no model, as an estimate for an unknown one.
+        cache_dir: As for `TiktokenCounter`.
+        allow_download: As for `TiktokenCounter`; without it no socket is opened.
+        media: The price of images and files.
+
+    Returns:
+        A counter whose `exact` says which one it is.
+    """
+    try:
+        name = DEFAULT_VOCABULARY if model is None else _encoding_name(model)
+    except InvalidInputError:
+        return EstimatedTokenCounter(media=media)
+    try:
+        return TiktokenCounter(name, cache_dir=cache_dir, allow_download=allow_download, media=media)
+    except VocabularyMissingError:
+        return EstimatedTokenCounter("o200k_base" if name.startswith("o200k") else "cl100k_base", media=media)
+
+
+def _encoding_name(model: str) -> str:
+    import tiktoken  # noqa: PLC0415 - loaded by those who count with it
+
+    try:
+        return tiktoken.encoding_name_for_model(model)
+    except KeyError:
+        raise InvalidInputError("model", f"tiktoken knows no model {model!r}; name an encoding instead") from None
+
+
+def _cache_path(cache_dir: str | PathLike[str] | None) -> Path:
+    return Path(tempfile.gettempdir(), "data-gym-cache") if cache_dir is None else Path(cache_dir)
+
+
+def _load(name: str, cache_dir: Path, *, allow_download: bool) -> tiktoken.Encoding:
+    import tiktoken  # noqa: PLC0415 - loaded by those who count with it
+
+    vocabulary = _VOCABULARIES.get(name)
+    if vocabulary is not None and (ranks := _read_ranks(name, vocabulary.sha256, cache_dir)):
+        return tiktoken.Encoding(name, pat_str="|".join(vocabulary.split), mergeable_ranks=ranks, special_tokens={})
+    if name not in tiktoken.list_encoding_names():
+        raise InvalidInputError("encoding", f"tiktoken knows no encoding {name!r}")
+    if not allow_download:
+        raise VocabularyMissingError(name)
+    try:
+        return tiktoken.get_encoding(name)
+    except OSError as error:
+        raise VocabularyMissingError(name) from error
+
+
+def _read_ranks(name: str, sha256: str, cache_dir: Path) -> dict[bytes, int] | None:
+    # tiktoken names a cached file by the SHA-1 of the address that it came from.
+    address = f"https://openaipublic.blob.core.windows.net/encodings/{name}.tiktoken"
+    path = cache_dir / hashlib.sha1(address.encode(), usedforsecurity=False).hexdigest()
+    try:
+        contents = path.read_bytes()
+    except OSError:
+        return None
+    if hashlib.sha256(contents).hexdigest() != sha256:
+        return None
+    lines = (line.split() for line in contents.splitlines() if line)
+    return {b64decode(token): int(rank) for token, rank in lines}

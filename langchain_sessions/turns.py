@@ -1,0 +1,65 @@
+"""Turns: one human message and what follows it, within one branch scope."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from langchain_sessions.events import EventKind, SessionEvent
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Turn:
+    """One human message that was really said, and the events up to the next one.
+
+    Attributes:
+        events: The events of the turn in context order; the human message first, except in a preamble.
+        branch: The scope of the turn.
+        is_preamble: The events before the first human message: greetings, system messages, summaries.
+    """
+
+    events: tuple[SessionEvent, ...]
+    branch: str | None = None
+    is_preamble: bool = False
+
+    def __iter__(self) -> Iterator[SessionEvent]:
+        """Over the events."""
+        return iter(self.events)
+
+    def __len__(self) -> int:
+        """How many events it has."""
+        return len(self.events)
+
+    @property
+    def first_seq(self) -> int:
+        """The seq of its first event."""
+        return self.events[0].seq
+
+    @property
+    def tokens(self) -> int:
+        """What its messages count for."""
+        return sum(event.tokens for event in self.events)
+
+
+def starts_turn(event: SessionEvent) -> bool:
+    """Whether somebody spoke: a human message that no compaction made."""
+    return event.message is not None and event.message.type == "human" and not event.is_synthetic
+
+
+def split_turns(events: Iterable[SessionEvent], branch: str | None = None) -> list[Turn]:
+    """Group the message events of one scope into turns; what precedes the first is a preamble.
+
+    Args:
+        events: Events in context order; records and events of other scopes are left out.
+        branch: The scope; None is root.
+    """
+    groups: list[list[SessionEvent]] = [[]]
+    for event in events:
+        if event.kind is not EventKind.MESSAGE or event.branch != branch:
+            continue
+        if starts_turn(event):
+            groups.append([])
+        groups[-1].append(event)
+    preamble, *spoken = groups
+    turns = [Turn(events=tuple(preamble), branch=branch, is_preamble=True)] if preamble else []
+    return turns + [Turn(events=tuple(group), branch=branch) for group in spoken]

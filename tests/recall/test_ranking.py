@@ -1,0 +1,174 @@
+"""Ranking: what moves an event up, and that the shortlist loses nothing that matters."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_sessions.recall.dates import asks_when, date_range
+from langchain_sessions.recall.documents import make_document
+from langchain_sessions.recall.grammar import parse_query
+from langchain_sessions.recall.postings import EntryMaker, Found, Segment, search_segments
+from langchain_sessions.recall.ranking import CorpusStatistics, RankingWeights
+from langchain_sessions.recall.terms import TermMaker
+
+MAKER = TermMaker()
+ENTRIES = EntryMaker(MAKER)
+MAY = datetime(2023, 5, 8, 12, tzinfo=timezone.utc)
+FILLER = ["The weather is mild.", "Lunch was fine.", "The train was late.", "Some music played.", "A quiet evening."]
+
+
+def segment(*turns: str, start: datetime = MAY, step: timedelta = timedelta()) -> Segment:
+    """Build a segment: "ada: text" is said by ada, and by a human; everyone else is an assistant."""
+    result = Segment()
+    for number, turn in enumerate(turns):
+        author, _, text = turn.rpartition(": ")
+        message = HumanMessage(text) if author == "ada" else AIMessage(text)
+        result.add(ENTRIES.entry(make_document(message, author=author or None, timestamp=start + number * step)))
+    return result
+
+
+def search(query: str, *segments: Segment, **options: object) -> list[Found]:
+    weights = options.pop("weights", RankingWeights())
+    return search_segments(segments, parse_query(query, MAKER), MAKER, weights=weights, **options)  # type: ignore[arg-type]
+
+
+def places(found: list[Found]) -> list[tuple[int, int]]:
+    return [(one.segment, one.index) for one in found]
+
+
+def test_rare_words_weigh_more_than_common_ones() -> None:
+    found = search("kettle weather", segment(*FILLER * 3, "weather " * 3, *FILLER, "kettle", *FILLER))
+    assert places(found)[0] == (0, 21)
+
+
+def test_an_answer_is_found_by_the_words_of_its_question() -> None:
+    found = search("cat name", segment(*FILLER, "ada: What is the name of your cat?", "bob: Luna.", *FILLER))
+    assert places(found)[:2] == [(0, 5), (0, 6)]
+    assert found[0].ranked.parts["question"] < 0 < found[1].ranked.parts["answer"]
+
+
+def test_neighbours_do_not_reach_into_another_session() -> None:
+    found = search("kettle", segment("kettle"), segment("Luna."))
+    assert places(found) == [(0, 0)]
+
+
+def test_the_author_named_comes_first_and_the_name_is_no_word() -> None:
+    talk = segment("ada: I like tea", *FILLER, "grace: I like tea", *FILLER, "bob: ada ada ada")
+    found = search("What does Grace like? tea", talk)
+    assert places(found)[0] == (0, 6)
+    assert "author" in found[0].ranked.parts
+
+
+def test_a_name_alone_finds_what_was_said_by_and_to_its_bearer() -> None:
+    talk = segment("ada: hello", "bob: say hi to Grace", "grace: thanks")
+    assert places(search("grace", talk))[:2] == [(0, 2), (0, 1)]
+
+
+def test_the_date_is_part_of_the_text_and_a_period_pulls() -> None:
+    talk = segment(*["We met again."] * 12, step=timedelta(days=31))
+    assert places(search("What happened in July 2023?", talk, weights=replace(RankingWeights(), reach=0)))[0] == (0, 2)
+
+
+def test_when_asks_for_words_of_time() -> None:
+    talk = segment("The race was hard.", *FILLER * 2, "The race was yesterday.", *FILLER)
+    assert places(search("When was the race?", talk))[0] == (0, 11)
+
+
+@pytest.mark.parametrize("query", ["When did it start?", "how long", "什么时候去的", "Wann war das", "いつ行った"])
+def test_queries_that_ask_for_a_time(query: str) -> None:
+    assert asks_when(query)
+
+
+@pytest.mark.parametrize(
+    ("query", "start", "days"),
+    [
+        ("on 8 May 2023", (2023, 5, 8), 1),
+        ("May 8th, 2023?", (2023, 5, 8), 1),
+        ("2023-05-08", (2023, 5, 8), 1),
+        ("2023年5月8日", (2023, 5, 8), 1),
+        ("2023年5月", (2023, 5, 1), 31),
+        ("in Dec 2023", (2023, 12, 1), 31),
+        ("during 2024", (2024, 1, 1), 366),
+    ],
+)
+def test_a_date_in_a_query_is_a_period(query: str, start: tuple[int, int, int], days: int) -> None:
+    first = datetime(*start, tzinfo=timezone.utc)
+    assert date_range(query) == (first, first + timedelta(days=days))
+
+
+@pytest.mark.parametrize("query", ["", "may I", "31 June 2023", "room 2023", "2023-99-99", "in 12023"])
+def test_other_numbers_are_no_period(query: str) -> None:
+    assert date_range(query) is None
+
+
+def test_a_filter_leaves_events_out_but_not_their_words() -> None:
+    talk = segment(*FILLER, "kettle?", "Luna.", *FILLER)
+    found = search("kettle", talk, admits=lambda _, index: index != 5)
+    assert places(found)[0] == (0, 6)
+    assert (0, 5) not in places(found)
+
+
+def test_meaning_is_added_by_its_distance_from_the_mean() -> None:
+    talk = segment("kettle one", *FILLER, "kettle two", *FILLER)
+    found = search("kettle", talk, cosine=lambda _, index: 0.9 if index == 6 else 0.1)
+    assert places(found)[0] == (0, 6)
+    assert sum(one.ranked.parts["meaning"] for one in found) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_the_score_is_the_sum_of_its_parts_and_bounded() -> None:
+    for one in search("kettle tea", segment("kettle tea " * 50, *FILLER, "tea")):
+        assert one.ranked.score == pytest.approx(sum(one.ranked.parts.values()))
+        assert one.ranked.parts["words"] <= 4 * (1 + RankingWeights().saturation)
+
+
+@pytest.mark.parametrize("query", ["absent", "", "%", "who are you", "-kettle"])
+def test_nothing_to_rank_by_finds_nothing(query: str) -> None:
+    assert search(query, segment("kettle")) == []
+
+
+def test_an_empty_scope_finds_nothing() -> None:
+    assert search("kettle") == []
+    assert search("kettle", Segment(), segment("tea"), Segment()) == []
+
+
+def test_a_prefix_stands_for_all_words_that_begin_so() -> None:
+    found = search("kett*", segment("ketten", *FILLER, "kettle", *FILLER, "pan"))
+    assert {(0, 0), (0, 6)} <= set(places(found))
+
+
+def test_statistics_never_weigh_below_zero() -> None:
+    assert all(weight >= 0 for weight in CorpusStatistics(events=2, frequencies=(0, 1, 2, 5)).weights())
+
+
+def test_the_shortlist_finds_what_a_full_ranking_finds() -> None:
+    chance = random.Random(7)  # noqa: S311 - a corpus, no secret
+    words = [f"word{number}" for number in range(60)]
+    talks = [segment(*(" ".join(chance.choices(words, k=8)) for _ in range(400))) for _ in range(10)]
+    needle = segment(*FILLER, "ada: word1 word2 word3 word4 together?", "bob: Here it is.", *FILLER)
+    query = "word1 word2 word3 word4"
+    full = search(query, *talks, needle, candidates=10_000)
+    short = search(query, *talks, needle, candidates=100)
+    assert (10, 5) in places(short)[:3]
+    assert len(set(places(short)[:10]) & set(places(full)[:10])) >= 7
+    assert len(short) <= 100
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    turns=st.lists(st.lists(st.sampled_from(["tea", "kettle", "pan", "ada"]), max_size=6).map(" ".join), max_size=30),
+    query=st.sampled_from(["tea", "kettle pan", "ada tea", "When was tea?"]),
+    cut=st.integers(0, 30),
+)
+def test_ranking_is_the_same_however_the_scope_is_laid_out(turns: list[str], query: str, cut: int) -> None:
+    first, second = turns[:cut], turns[cut:]
+    one = search(query, segment(*first), segment(*second))
+    other = search(query, segment(*second), segment(*first))
+    scores = {(found.segment, found.index): round(found.ranked.score, 9) for found in one}
+    assert scores == {(1 - found.segment, found.index): round(found.ranked.score, 9) for found in other}
