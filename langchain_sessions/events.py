@@ -124,6 +124,7 @@ class SessionEvent:
         revision: 0, or how often this message id was written before.
         archived_by: Seq of the compaction that archived it.
         superseded_by: Seq of the edit that took its place.
+        is_in_thread: A root checkpoint of the LangGraph thread holds or held it.
     """
 
     id: str
@@ -150,11 +151,17 @@ class SessionEvent:
     revision: int = 0
     archived_by: int | None = None
     superseded_by: int | None = None
+    is_in_thread: bool = False
+
+    @property
+    def scope(self) -> str | None:
+        """The branch that its turn and its compaction belong to: what reached a thread's root list is root's."""
+        return None if self.is_in_thread else self.branch
 
     @property
     def is_root(self) -> bool:
         """Whether every agent of the session sees it."""
-        return self.branch is None
+        return self.scope is None
 
     def __repr__(self) -> str:
         """Short: position, standing, speaker and the beginning of the text."""

@@ -32,6 +32,7 @@ class Cover:
         top: The largest covered seq.
         holes: Events of the scope up to `upto` that it does not cover.
         summaries: Seqs of the events that stand for the covered ones.
+        at: When it was made, in microseconds.
     """
 
     scope: str | None
@@ -41,6 +42,7 @@ class Cover:
     top: int
     holes: SeqSet = SeqSet()
     summaries: tuple[int, ...] = ()
+    at: int = 0
 
     def covers(self, row: EventRow) -> bool:
         """Whether the row is archived by this compaction."""
@@ -151,13 +153,13 @@ def hidden_at(rewinds: Iterable[tuple[int, int]], last_seq: int) -> SeqSet:
 def encode_cover(cover: Cover) -> list[object]:
     """A cover as a JSON list."""
     holes = cover.holes.runs
-    return [cover.scope, cover.record, cover.first, cover.upto, cover.top, holes, cover.summaries]
+    return [cover.scope, cover.record, cover.first, cover.upto, cover.top, holes, cover.summaries, cover.at]
 
 
 def decode_cover(item: list[object]) -> Cover:
     """Read what `encode_cover` wrote."""
-    scope, record, first, upto, top, holes, summaries = item
-    return Cover(scope, record, first, upto, top, SeqSet(_runs(holes)), tuple(summaries))  # type: ignore[arg-type]
+    scope, record, first, upto, top, holes, summaries, at = item
+    return Cover(scope, record, first, upto, top, SeqSet(_runs(holes)), tuple(summaries), at)  # type: ignore[arg-type]
 
 
 def _runs(pairs: object) -> tuple[Run, ...]:

@@ -55,7 +55,7 @@ def split_turns(events: Iterable[SessionEvent], branch: str | None = None) -> li
     """
     groups: list[list[SessionEvent]] = [[]]
     for event in events:
-        if event.kind is not EventKind.MESSAGE or event.branch != branch:
+        if event.kind is not EventKind.MESSAGE or event.scope != branch:
             continue
         if starts_turn(event):
             groups.append([])

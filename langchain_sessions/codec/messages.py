@@ -221,6 +221,26 @@ class MessageCodec:
             message.id = None
         return message
 
+    def seal_text(self, text: str) -> str:
+        """Some text as it may be stored by a codec that encrypts."""
+        assert self.serde is not None  # noqa: S101 - the constructor's caller pairs them
+        tag, data = self.serde.dumps_typed(text)
+        return f"{tag}:{base64.b64encode(data).decode()}"
+
+    def unseal_text(self, session_id: str, seq: int, sealed: str) -> Any:
+        """The JSON value whose text was sealed.
+
+        Raises:
+            SealedEventError: This codec has no key for it.
+        """
+        if self.serde is None or not self.encrypts:
+            raise SealedEventError(session_id, seq)
+        tag, _, data = sealed.partition(":")
+        try:
+            return json.loads(self.serde.loads_typed((tag, base64.b64decode(data))))
+        except Exception as error:
+            raise SealedEventError(session_id, seq) from error
+
     def same(self, stored: EventRow, new: EventRow) -> bool:
         """Whether two rows hold the same message; authors, branches and metadata may differ."""
         if stored.kind != new.kind:

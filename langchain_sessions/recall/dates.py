@@ -35,6 +35,7 @@ _QUESTION: Final = re.compile(
     r"|什么时候|什麼時候|何时|何時|哪一?[天年]|几[月号点]|幾[月號點]|多久|いつ|언제|며칠|เมื่อไหร่|เมื่อไร",
     re.IGNORECASE,
 )
+_MONTH_IN_FIGURES: Final = re.compile(r"(?<![0-9])(1?[0-9])\s*[月월]")
 _MARKS: Final = "?\uff1f\u061f\u037e\u2049\u2047"
 _TAIL: Final = 40
 _AFTER_LAST_WORD: Final = re.compile(r"[\W_]*\Z")
@@ -74,6 +75,12 @@ def is_question(text: str) -> bool:
 def date_words(day: date) -> str:
     """Spell a date as people write it: what an index adds to the text of an event."""
     return f"{day.day} {_MONTHS[day.month - 1]} {day.year}"
+
+
+def months_in_figures(query: str) -> list[str]:
+    """Name the months that a query writes as 5月 or 5월, as `date_words` spells them."""
+    numbers = (int(figure) for figure in _MONTH_IN_FIGURES.findall(query))
+    return [_MONTHS[number - 1] for number in numbers if 1 <= number <= len(_MONTHS)]
 
 
 def date_range(query: str) -> tuple[datetime, datetime] | None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from langchain_sessions.recall.dates import is_question
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
     from langchain_core.messages import BaseMessage
@@ -99,11 +99,11 @@ def _block(block: Mapping[str, Any], depth: int) -> Iterator[str]:
         if isinstance(block.get(field), str):
             yield block[field]
     for field in ("metadata", "extras", "file", "source", "content", "output"):
-        inner = block.get(field)
+        inner: object = block.get(field)
         if isinstance(inner, dict) and depth:
-            yield from _block(inner, depth - 1)
+            yield from _block(cast("dict[str, Any]", inner), depth - 1)
         elif field in ("content", "output"):
-            yield from _strings(inner, depth)
+            yield from _strings(block.get(field), depth)
 
 
 def _reasoning(extra: Mapping[str, Any]) -> Iterator[str]:
@@ -115,7 +115,7 @@ def _tool_call(call: Mapping[str, Any]) -> Iterator[str]:
     yield _spread(str(call.get("name") or ""))
     arguments = call.get("args")
     if isinstance(arguments, dict):
-        for name, value in arguments.items():
+        for name, value in cast("dict[str, object]", arguments).items():
             yield " ".join((_spread(str(name)), *_strings(value, _DEEPEST)))
     else:
         yield from _strings(arguments, _DEEPEST)
@@ -130,11 +130,11 @@ def _strings(value: object, depth: int) -> Iterator[str]:
     elif isinstance(value, (int, float)):
         yield str(value)
     elif isinstance(value, dict):
-        for name, inner in value.items():
+        for name, inner in cast("dict[str, object]", value).items():
             if name not in _ID_FIELDS and name not in _BYTES_FIELDS:
                 yield from _strings(inner, depth - 1)
     elif isinstance(value, (list, tuple)):
-        for inner in value:
+        for inner in cast("Sequence[object]", value):
             yield from _strings(inner, depth - 1)
 
 

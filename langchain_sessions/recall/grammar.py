@@ -12,6 +12,7 @@ from enum import Enum
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
+from langchain_sessions.recall.dates import months_in_figures
 from langchain_sessions.recall.terms import is_dense, split_words
 
 if TYPE_CHECKING:
@@ -139,7 +140,8 @@ def parse_query(text: str, maker: TermMaker) -> Query:
     if not any(piece.clause.words for piece in pieces):
         return literal_query(text.strip())
     wanted = [piece for piece in pieces if not piece.excluded]
-    ranked = tuple(piece.clause for piece in wanted)
+    months = [_word(month, maker) for month in months_in_figures(text[:LONGEST_QUERY])[:MOST_CLAUSES]] if wanted else []
+    ranked = (*(piece.clause for piece in wanted), *months)
     required = _required_groups(wanted)
     if wanted and not required and not any(clause.groups for clause in ranked):
         # Nothing but function words ("who are you"): no index knows them, so they are looked up as they stand.

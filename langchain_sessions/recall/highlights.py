@@ -9,7 +9,7 @@ from langchain_sessions.recall.grammar import ClauseKind, QueryMode
 from langchain_sessions.recall.terms import TOKEN, is_dense, normalize, split_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from langchain_sessions.recall.grammar import Query
     from langchain_sessions.recall.terms import TermMaker
@@ -52,7 +52,7 @@ def _literal_spans(text: str, literal: str) -> Iterator[Span]:
         return
     # Folding may lengthen a text ("ß" becomes "ss"), so offsets are taken back through a map.
     folded = text.casefold()
-    origin = range(len(text) + 1)
+    origin: Sequence[int] = range(len(text) + 1)
     if len(folded) != len(text):
         origin = [*chain.from_iterable([at] * len(one.casefold()) for at, one in enumerate(text)), len(text)]
     found = folded.find(literal)

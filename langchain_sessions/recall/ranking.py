@@ -149,16 +149,18 @@ def shortlist(
     rarity = statistics.weights()
     zone = _seeds(postings, rarity, weights, limit, admits)
     kernel = tuple((-offset, share) for offset, share in weights.kernel().items())
-    windowed: dict[int, list[tuple[int, float]]] = {}
+    windowed = [_spread(found, kernel, zone) for found in postings]
     rough: dict[int, float] = {}
-    for group, found in enumerate(postings):
-        for position, count in _spread(found, kernel, zone).items():
-            windowed.setdefault(position, []).append((group, count))
-            rough[position] = rough.get(position, 0.0) + rarity[group] * count / (count + weights.saturation)
+    for gain, sums in zip(rarity, windowed, strict=True):
+        for position, count in sums.items():
+            rough[position] = rough.get(position, 0.0) + gain * count / (count + weights.saturation)
     if admits is not None:
         rough = {position: score for position, score in rough.items() if admits(position)}
     best = heapq.nlargest(limit, rough, key=rough.__getitem__) if len(rough) > limit else rough
-    return {position: windowed[position] for position in best}
+    return {
+        position: [(group, sums[position]) for group, sums in enumerate(windowed) if position in sums]
+        for position in best
+    }
 
 
 def _spread(
@@ -227,7 +229,7 @@ def rank(
     found = [(position, describe(position)) for position in sorted(chosen)]
     cosines = [candidate.cosine for _, candidate in found if candidate.cosine is not None]
     mean = sum(cosines) / len(cosines) if cosines else 0.0
-    ranked = []
+    ranked: list[RankedEvent] = []
     for position, candidate in found:
         words = _word_score(chosen[position], candidate.window, rarity, statistics, weights)
         parts = {"words": words, **_hints(candidate, weights, asks_when=asks_when)}

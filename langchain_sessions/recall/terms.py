@@ -12,8 +12,6 @@ import unicodedata
 from itertools import chain, pairwise
 from typing import Final
 
-import snowballstemmer
-
 from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.recall.languages import (
     BASE_FORMS,
@@ -23,6 +21,7 @@ from langchain_sessions.recall.languages import (
     guess_language,
     language_of_script,
 )
+from langchain_sessions.recall.stemming import make_stemmer, stemmer_languages
 
 TERMS_VERSION: Final = 1
 """Raised whenever the same text would give other terms: an index built with another version is built anew."""
@@ -122,7 +121,7 @@ class _TermCache(dict[str, "tuple[str, ...]"]):
         self._language = language
         self._size = size
         self._lock = threading.Lock()
-        self._stemmers = {language: snowballstemmer.stemmer(language)}
+        self._stemmers = {language: make_stemmer(language)}
 
     def __missing__(self, token: str) -> tuple[str, ...]:
         with self._lock:
@@ -149,9 +148,9 @@ class _TermCache(dict[str, "tuple[str, ...]"]):
         if len(word) > _LONGEST_STEMMED or any(map(str.isdigit, word)):
             return word
         if language not in self._stemmers:
-            self._stemmers[language] = snowballstemmer.stemmer(language)
+            self._stemmers[language] = make_stemmer(language)
         word = BASE_FORMS.get(language, {}).get(word, word)
-        return str(self._stemmers[language].stemWord(word)) or word
+        return self._stemmers[language](word) or word
 
 
 def _dense_terms(token: str) -> tuple[str, ...]:
@@ -173,8 +172,8 @@ class TermMaker:
     """
 
     def __init__(self, language: str = AUTO_LANGUAGE, *, cache_size: int = 50_000) -> None:
-        if language != AUTO_LANGUAGE and language not in snowballstemmer.algorithms():
-            known = ", ".join(sorted(snowballstemmer.algorithms()))
+        if language != AUTO_LANGUAGE and language not in stemmer_languages():
+            known = ", ".join(sorted(stemmer_languages()))
             raise InvalidInputError("language", f"no stemmer for {language!r}; use 'auto' or one of {known}.")
         self.language = language
         self._default = DEFAULT_LANGUAGE if language == AUTO_LANGUAGE else language

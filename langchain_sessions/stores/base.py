@@ -73,10 +73,14 @@ class AppendBatch:
 
 
 class Appended(NamedTuple):
-    """What an append stored: one row for each of the batch, new or found, and the version after it."""
+    """What an append stored: one row for each of the batch, new or found, and the version after it.
+
+    `view` says where they stand; None where all of them are new and live.
+    """
 
     rows: tuple[EventRow, ...]
     version: int
+    view: LogView | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -194,6 +198,13 @@ class SessionSlice(NamedTuple):
     after: tuple[int, ...] | None
 
 
+class ScopeMeasure(NamedTuple):
+    """What decides whether a scope is to be compacted: its session and its counters."""
+
+    session: SessionRow
+    counters: Counters
+
+
 class SessionStore(ABC):
     """Logs of conversations. See the module for the rules that hold for every method."""
 
@@ -252,7 +263,8 @@ class SessionStore(ABC):
 
     @abstractmethod
     def update_session(self, key: SessionKey, changes: Mapping[str, Any], now: int) -> SessionRow:
-        """Set columns of a session (title, metadata, expires_at, renewal, renewal_grain).
+        """Set columns of a session (title, expires_at, renewal, renewal_grain); `metadata` is a JSON object whose
+        keys are merged into the stored one, null deletes.
 
         Raises:
             SessionNotFoundError: There is none for this key.
@@ -395,6 +407,32 @@ class SessionStore(ABC):
         """
 
     acount_live = threaded(count_live)
+
+    @abstractmethod
+    def measure_scope(self, key: SessionKey, scope: str | None, now: int) -> ScopeMeasure:
+        """The session and the counters of one scope, in at most two statements and without a body.
+
+        Raises:
+            SessionNotFoundError: There is none for this key.
+        """
+
+    ameasure_scope = threaded(measure_scope)
+
+    @abstractmethod
+    def lease_scope(self, key: SessionKey, scope: str | None, holder: str, now: int, until: int) -> bool:
+        """Reserve a scope for one compactor, so that no two pay for the same summary.
+
+        It is granted where nobody holds it, where the holder's time is over, and to the holder itself, who so
+        extends it, or gives it back with an `until` of now. It guards money, not the log: that is `archive_events`.
+
+        Returns:
+            Whether the scope is the holder's until then.
+
+        Raises:
+            SessionNotFoundError: There is none for this key.
+        """
+
+    alease_scope = threaded(lease_scope)
 
     @abstractmethod
     def find_invocation(self, key: SessionKey, invocation_id: str, now: int) -> InvocationRow | None:

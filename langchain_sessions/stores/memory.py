@@ -44,6 +44,7 @@ class _Log:
     events: list[EventRow] = field(default_factory=list[EventRow])
     marks: list[Mark] = field(default_factory=list[Mark])
     invocations: dict[str, InvocationRow] = field(default_factory=dict[str, InvocationRow])
+    leases: dict[str | None, tuple[str, int]] = field(default_factory=dict[str | None, tuple[str, int]])
 
     def view(self, idle_before: int) -> LogView:
         """Where its events stand."""
@@ -195,7 +196,8 @@ class MemoryStore(base.SessionStore):
     @_locked
     def update_session(self, key: SessionKey, changes: Mapping[str, Any], now: int) -> SessionRow:
         log = self._get(key, now)
-        log.session = log.session._replace(**changes, updated_at=now, activity=now)
+        values = placing.merged_changes(log.session, changes)
+        log.session = log.session._replace(**values, updated_at=now, activity=now)
         return self._counted(log)
 
     @_locked
@@ -279,7 +281,7 @@ class MemoryStore(base.SessionStore):
         placing.require_owner(log.session.user_id, [row.delta for row in placed.fresh])
         if not placed.fresh:
             self._touch_invocations(log, batch)
-            return base.Appended(placed.rows, last)
+            return base.Appended(placed.rows, last, log.view(batch.idle_before))
         ledger = view.ledger
         for edit in placed.edits:
             ledger = ledger.with_edit(edit)
@@ -290,7 +292,7 @@ class MemoryStore(base.SessionStore):
             ledger=ledger.encode(), state=apply_deltas(log.session.state, deltas) if deltas else log.session.state
         )
         self._change_scoped(log, deltas)
-        return base.Appended(placed.rows, log.session.last_seq)
+        return base.Appended(placed.rows, log.session.last_seq, log.view(batch.idle_before))
 
     def _touch_invocations(self, log: _Log, batch: base.AppendBatch) -> None:
         """A retry that stored nothing still says how far its invocation got."""
@@ -385,6 +387,20 @@ class MemoryStore(base.SessionStore):
         return placing.count_scope(log.events, log.view(0), scope)
 
     @_locked
+    def measure_scope(self, key: SessionKey, scope: str | None, now: int) -> base.ScopeMeasure:
+        log = self._get(key, now)
+        return base.ScopeMeasure(self._counted(log), placing.count_scope(log.events, log.view(0), scope))
+
+    @_locked
+    def lease_scope(self, key: SessionKey, scope: str | None, holder: str, now: int, until: int) -> bool:
+        log = self._get(key, now)
+        held = log.leases.get(scope)
+        if held is not None and held[0] != holder and held[1] > now:
+            return False
+        log.leases[scope] = (holder, until)
+        return True
+
+    @_locked
     def find_invocation(self, key: SessionKey, invocation_id: str, now: int) -> InvocationRow | None:
         log = self._find(key, now)
         return None if log is None else log.invocations.get(invocation_id)
@@ -445,6 +461,8 @@ class MemoryStore(base.SessionStore):
     arewind_events = _direct(rewind_events)
     aarchive_events = _direct(archive_events)
     acount_live = _direct(count_live)
+    ameasure_scope = _direct(measure_scope)
+    alease_scope = _direct(lease_scope)
     afind_invocation = _direct(find_invocation)
     aload_state = _direct(load_state)
     averify_session = _direct(verify_session)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from langchain_sessions.errors import EventConflictError, EventNotFoundError, InvalidInputError
 from langchain_sessions.events import Standing
@@ -258,7 +258,7 @@ def settle_archive(
         and row.seq not in plan.covered
         and view.standing(row) not in (Standing.REWOUND, Standing.SUPERSEDED, Standing.ARCHIVED)
     )
-    cover = Cover(plan.scope, at, first, upto, top, holes, new or carried)
+    cover = Cover(plan.scope, at, first, upto, top, holes, new or carried, plan.record.at)
     total = plan.covered | SeqSet(tuple((low, high) for low, high in old_covers))
     extra = with_extra(with_extra(plan.record.extra, "covers", total.runs), "mark", encode_cover(cover))
     rows = [plan.record._replace(seq=at, branch=plan.scope, extra=extra)]
@@ -281,3 +281,13 @@ def merge_scoped(values: Mapping[str, str], changes: Mapping[str, str | None]) -
     """Scoped state after some changes; None deletes."""
     merged = {**values, **changes}
     return {key: value for key, value in merged.items() if value is not None}
+
+
+def merged_changes(session: SessionRow, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns that an update sets; the keys of `metadata` are merged into the stored ones, None deletes."""
+    values = dict(changes)
+    if "metadata" in values:
+        merged = {**json.loads(session.metadata), **json.loads(values["metadata"])}
+        kept = {key: value for key, value in merged.items() if value is not None}
+        values["metadata"] = json.dumps(kept, separators=(",", ":"))
+    return values

@@ -63,7 +63,7 @@ def test_words_are_found_wherever_a_provider_puts_them(message: BaseMessage, wor
     ],
 )
 def test_images_bytes_and_ids_are_no_words(block: dict[str, object]) -> None:
-    assert searchable_text(HumanMessage([block])) == ""  # type: ignore[list-item]
+    assert searchable_text(HumanMessage([block])) == ""
 
 
 def test_bytes_in_running_text_are_left_out_and_what_was_said_stays() -> None:

@@ -77,7 +77,8 @@ def test_an_operator_without_operands_is_a_word(text: str) -> None:
 
 def test_lower_case_and_inner_hyphens_are_no_operators() -> None:
     query = parse_query("salt and pepper or well-being - really", MAKER)
-    assert query.required == query.excluded == ()
+    assert query.required == ()
+    assert query.excluded == ()
     assert [group[0] for group in query.groups] == ["salt", "pepper", "well", "realli"]
 
 

@@ -66,6 +66,17 @@ def test_the_author_named_comes_first_and_the_name_is_no_word() -> None:
     assert "author" in found[0].ranked.parts
 
 
+def test_a_name_in_a_script_without_blanks_is_a_name_only_as_a_whole() -> None:
+    talk = segment("小明: 我喜欢茶", *FILLER, "大海: 我喜欢茶", *FILLER)
+    assert places(search("小明喜欢什么?", talk))[0] == (0, 0)
+    assert all("author" not in one.ranked.parts for one in search("小海喜欢什么?", talk))
+
+
+def test_a_month_in_figures_finds_its_date() -> None:
+    talk = segment(*["我们又见面了"] * 12, step=timedelta(days=31))
+    assert places(search("7月8日", talk, weights=replace(RankingWeights(), reach=0)))[0] == (0, 2)
+
+
 def test_a_name_alone_finds_what_was_said_by_and_to_its_bearer() -> None:
     talk = segment("ada: hello", "bob: say hi to Grace", "grace: thanks")
     assert places(search("grace", talk))[:2] == [(0, 2), (0, 1)]

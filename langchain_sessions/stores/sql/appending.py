@@ -16,7 +16,6 @@ from sqlalchemy import (
     BigInteger,
     Select,
     Table,
-    bindparam,
     case,
     cast,
     exists,
@@ -49,7 +48,7 @@ from langchain_sessions.stores.sql.lookup import (
     upsert,
 )
 from langchain_sessions.stores.sql.scoped import change_scoped_state
-from langchain_sessions.stores.sql.transaction import Transaction
+from langchain_sessions.stores.sql.transaction import Transaction, param
 
 ACTIVITY_GRAIN = 60_000_000
 """Activity is indexed to the minute: an indexed time that moves with every append defeats PostgreSQL's HOT."""
@@ -130,8 +129,8 @@ def _bump(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Update:
     """Move the session row on by the size of the batch, if the fast way may serve it."""
     s = tx.tables.sessions
     owner, expects, named = _shape(key, batch)
-    now = bindparam("k_now", type_=BigInteger)
-    next_seq = s.c.last_seq + bindparam("b_count", type_=BigInteger)
+    now = param("k_now", BigInteger())
+    next_seq = s.c.last_seq + param("b_count", BigInteger())
     due = now + s.c.renewal
     statement = (
         update(s)
@@ -141,16 +140,16 @@ def _bump(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Update:
             updated_at=now,
             activity=case((s.c.activity <= now - ACTIVITY_GRAIN, now), else_=s.c.activity),
             expires_at=case((due - s.c.expires_at >= s.c.renewal_grain, due), else_=s.c.expires_at),
-            live_events=s.c.live_events + bindparam("b_events", type_=BigInteger),
-            live_turns=s.c.live_turns + bindparam("b_turns", type_=BigInteger),
-            live_tokens=s.c.live_tokens + bindparam("b_tokens", type_=BigInteger),
+            live_events=s.c.live_events + param("b_events", BigInteger()),
+            live_turns=s.c.live_turns + param("b_turns", BigInteger()),
+            live_tokens=s.c.live_tokens + param("b_tokens", BigInteger()),
         )
     )
     if expects:
-        statement = statement.where(s.c.last_seq == bindparam("k_expected"))
+        statement = statement.where(s.c.last_seq == param("k_expected"))
     if named:
         i = tx.tables.invocations.c
-        failed = exists().where(i.skey == s.c.skey, i.id == bindparam("k_invocation"), i.status == _FAILED)
+        failed = exists().where(i.skey == s.c.skey, i.id == param("k_invocation"), i.status == _FAILED)
         statement = statement.where(~failed)
     return statement if tx.flavour == "mysql" else statement.returning(s.c.skey, s.c.last_seq)
 
@@ -160,8 +159,8 @@ def insert_by_subselect(tx: Transaction, key: SessionKey, rows: tuple[EventRow, 
     table, s = tx.tables.events, tx.tables.sessions.c
 
     def build() -> Insert:
-        skey = select(s.skey).where(s.app == bindparam("k_app"), s.id == bindparam("k_id")).scalar_subquery()
-        named = {name: bindparam(name) for name in EventRow._fields}
+        skey = select(s.skey).where(s.app == param("k_app"), s.id == param("k_id")).scalar_subquery()
+        named = {name: param(name) for name in EventRow._fields}
         return insert(table).values(skey=skey, **named)
 
     statement = tx.prepare("insert by subselect", build)
@@ -173,7 +172,7 @@ def _side_rows(tx: Transaction, key: SessionKey, batch: AppendBatch, first_seq: 
     found: list[tuple[Any, Any]] = []
     place = {"k_app": key.app, "k_id": key.id}
     row, s = batch.rows[0], tx.tables.sessions.c
-    where = (s.app == bindparam("k_app"), s.id == bindparam("k_id"))
+    where = (s.app == param("k_app"), s.id == param("k_id"))
     if row.invocation_id is not None:
         mark = last_mark(batch)
         table = tx.tables.invocations
@@ -191,7 +190,7 @@ def _side_rows(tx: Transaction, key: SessionKey, batch: AppendBatch, first_seq: 
 
 def _side_source(table: Table, skey: Any, **given: Any) -> Select[Any]:
     """Selects a row of a side table for a session key that another row names."""
-    named = {c.name: cast(bindparam(c.name), c.type) if given else bindparam(c.name) for c in table.c}
+    named = {c.name: cast(param(c.name), c.type) if given else param(c.name) for c in table.c}
     return select(*({**named, "skey": skey, **given}).values())
 
 
@@ -260,7 +259,7 @@ def _one_statement(tx: Transaction, key: SessionKey, batch: AppendBatch, *, mark
     selects = []
     for at in range(size):
         columns: list[Any] = [bump.c.skey, bump.c.last_seq - (size - 1 - at)]
-        columns += [cast(bindparam(f"e{at}_{name}"), table.c[name].type) for name in EventRow._fields[1:]]
+        columns += [cast(param(f"e{at}_{name}"), table.c[name].type) for name in EventRow._fields[1:]]
         selects.append(select(*columns).select_from(bump))
     source: Any = selects[0] if size == 1 else union_all(*selects)
     statement = insert(table).from_select(["skey", *EventRow._fields], source)
@@ -269,7 +268,7 @@ def _one_statement(tx: Transaction, key: SessionKey, batch: AppendBatch, *, mark
         side = _side_source(tx.tables.invocations, bump.c.skey, first_seq=first).select_from(bump)
         statement = statement.add_cte(note_invocation(tx, side, marked=marked).cte("note_invocation"))
     if branched:
-        side = _side_source(tx.tables.scopes, bump.c.skey, scope=cast(bindparam("scope"), tx.tables.scopes.c.scope.type))
+        side = _side_source(tx.tables.scopes, bump.c.skey, scope=cast(param("scope"), tx.tables.scopes.c.scope.type))
         statement = statement.add_cte(note_scope(tx, side.select_from(bump)).cte("note_scope"))
     return statement.returning(table.c.seq)
 
@@ -299,7 +298,7 @@ def append_fully(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Append
         recount(tx, session._replace(last_seq=last, ledger=view.ledger.encode()), batch.idle_before)
     else:
         add_counters(tx, session, placing.tally_change(relatives, before, [*relatives, *placed.fresh], view))
-    return Appended(placed.rows, last)
+    return Appended(placed.rows, last, load_view(tx, session._replace(last_seq=last, ledger=view.ledger.encode()), batch.idle_before))
 
 
 def _relatives(tx: Transaction, session: SessionRow, batch: AppendBatch) -> list[EventRow]:

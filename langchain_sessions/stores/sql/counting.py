@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import bindparam, delete, insert, select
+from sqlalchemy import delete, insert, select
 
 from langchain_sessions.ledger import LogView
 from langchain_sessions.rows import Counters, InvocationRow, SessionKey, SessionRow
 from langchain_sessions.stores import placing
+from langchain_sessions.stores.base import ScopeMeasure
 from langchain_sessions.stores.sql.lookup import load_light, load_view, locate, require_session, set_session
-from langchain_sessions.stores.sql.transaction import Transaction
+from langchain_sessions.stores.sql.transaction import Transaction, param
 
 
 def add_counters(tx: Transaction, session: SessionRow, counted: Mapping[str | None, Counters]) -> None:
@@ -41,7 +42,7 @@ def read_counters(tx: Transaction, session: SessionRow, scope: str | None) -> Co
 
     def build() -> Any:
         columns = (table.c.events, table.c.turns, table.c.tokens)
-        return select(*columns).where(table.c.skey == bindparam("skey"), table.c.scope == bindparam("scope"))
+        return select(*columns).where(table.c.skey == param("skey"), table.c.scope == param("scope"))
 
     found = tx.row(tx.prepare("scope", build), {"skey": session.skey, "scope": scope})
     return Counters() if found is None else Counters(*found)
@@ -79,6 +80,27 @@ def _write_scope(tx: Transaction, session: SessionRow, scope: str, counters: Cou
 def count_live(tx: Transaction, key: SessionKey, scope: str | None, now: int) -> Counters:
     """The contract's `count_live`."""
     return read_counters(tx, require_session(tx, key, now), scope)
+
+
+def measure_scope(tx: Transaction, key: SessionKey, scope: str | None, now: int) -> ScopeMeasure:
+    """The contract's `measure_scope`."""
+    session = require_session(tx, key, now)
+    return ScopeMeasure(session, read_counters(tx, session, scope))
+
+
+def lease_scope(  # noqa: PLR0913
+    tx: Transaction, key: SessionKey, scope: str | None, holder: str, now: int, until: int
+) -> bool:
+    """The contract's `lease_scope`. The lock of the session row makes it one at a time; the root's name is blank."""
+    session = require_session(tx, key, now, lock=True)
+    table = tx.tables.leases
+    same = (table.c.skey == session.skey, table.c.scope == (scope or ""))
+    held = tx.once(select(table.c.holder, table.c.until).where(*same))
+    if held and held[0][0] != holder and held[0][1] > now:
+        return False
+    tx.change(delete(table).where(*same))
+    tx.change(insert(table).values(skey=session.skey, scope=scope or "", holder=holder, until=until))
+    return True
 
 
 def find_invocation(tx: Transaction, key: SessionKey, invocation_id: str, now: int) -> InvocationRow | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, String, and_, bindparam, false, func, literal_column, not_, or_, true
+from sqlalchemy import ColumnElement, String, and_, false, func, literal_column, not_, or_, true
 from sqlalchemy import cast as sql_cast
 
 from langchain_sessions import rows as r
@@ -19,6 +19,7 @@ from langchain_sessions.ledger import Cover, LogView, visible_scopes
 from langchain_sessions.runs import SeqSet
 from langchain_sessions.stores.base import EventQuery
 from langchain_sessions.stores.sql.schema import Tables
+from langchain_sessions.stores.sql.transaction import param
 
 
 _CACHED_RANGES = 16
@@ -41,13 +42,13 @@ def criteria_of(query: EventQuery, view: LogView, tables: Tables, flavour: str) 
         if value is not None:
             found.append(Criterion(name, build, {f"q_{name}": value}))
 
-    one("since", query.since, lambda: e.at >= bindparam("q_since"))
-    one("until", query.until, lambda: e.at <= bindparam("q_until"))
-    one("after_seq", query.after_seq, lambda: e.seq > bindparam("q_after_seq"))
-    one("before_seq", query.before_seq, lambda: e.seq < bindparam("q_before_seq"))
-    one("invocation", query.invocation_id, lambda: e.invocation_id == bindparam("q_invocation"))
+    one("since", query.since, lambda: e.at >= param("q_since"))
+    one("until", query.until, lambda: e.at <= param("q_until"))
+    one("after_seq", query.after_seq, lambda: e.seq > param("q_after_seq"))
+    one("before_seq", query.before_seq, lambda: e.seq < param("q_before_seq"))
+    one("invocation", query.invocation_id, lambda: e.invocation_id == param("q_invocation"))
     # What is appended while the query runs belongs to a later version.
-    one("last", view.last_seq, lambda: e.seq <= bindparam("q_last"))
+    one("last", view.last_seq, lambda: e.seq <= param("q_last"))
     if query.kinds:
         found.append(_any_of("kind", e.kind, sorted(query.kinds)))
     if query.authors:
@@ -75,7 +76,7 @@ def visible(viewer: str | None, tables: Tables) -> Criterion:
     scopes = [scope for scope in visible_scopes(viewer) if scope is not None]
 
     def build() -> ColumnElement[bool]:
-        own = [e.branch == bindparam(f"q_scope{at}") for at in range(len(scopes))]
+        own = [e.branch == param(f"q_scope{at}") for at in range(len(scopes))]
         return or_(e.branch.is_(None), flagged(tables, r.ROOTED), *own)
 
     return Criterion(("visible", len(scopes)), build, {f"q_scope{at}": scope for at, scope in enumerate(scopes)})
@@ -83,7 +84,7 @@ def visible(viewer: str | None, tables: Tables) -> Criterion:
 
 def _any_of(name: str, column: ColumnElement[Any], values: Sequence[object]) -> Criterion:
     named = {f"q_{name}{at}": value for at, value in enumerate(values)}
-    return Criterion((name, len(values)), lambda: column.in_([bindparam(key) for key in named]), named)
+    return Criterion((name, len(values)), lambda: column.in_([param(key) for key in named]), named)
 
 
 def _keywords(query: EventQuery, tables: Tables, flavour: str) -> Criterion:
@@ -94,7 +95,7 @@ def _keywords(query: EventQuery, tables: Tables, flavour: str) -> Criterion:
 
     def build() -> ColumnElement[bool]:
         text = func.coalesce(e.folded, func.lower(e.text))
-        words = [bindparam(key, type_=String) for key in named]
+        words = [param(key, String()) for key in named]
         if flavour == "postgresql":
             words = [sql_cast(word, e.text.type) for word in words]  # type: ignore[misc]
         clauses = [find(text, word) > 0 for word in words]
@@ -118,7 +119,7 @@ def in_ranges(name: str, column: ColumnElement[Any], seqs: SeqSet, *, inside: bo
 
     def build() -> ColumnElement[bool]:
         found = or_(
-            *(column.between(bindparam(f"q_{name}{at}_0"), bindparam(f"q_{name}{at}_1")) for at in range(size))
+            *(column.between(param(f"q_{name}{at}_0"), param(f"q_{name}{at}_1")) for at in range(size))
         )
         return found if inside else not_(found)
 

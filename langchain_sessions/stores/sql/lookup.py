@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Table, bindparam, delete, insert, literal_column, or_, select, update
+from sqlalchemy import ColumnElement, Select, Table, delete, insert, literal_column, or_, select, update
 from sqlalchemy import and_ as both
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.sql.dml import Insert
@@ -17,7 +17,7 @@ from langchain_sessions.stores import placing
 from langchain_sessions import rows as r
 from langchain_sessions.rows import Anyone, EventRow, InvocationRow, Mark, Owner, SessionKey, SessionRow
 from langchain_sessions.stores.sql.schema import Tables
-from langchain_sessions.stores.sql.transaction import Transaction
+from langchain_sessions.stores.sql.transaction import Transaction, param
 
 
 Changes = Mapping[str, Callable[[Any], Any]]
@@ -33,16 +33,16 @@ def owner_criterion(tables: Tables, shape: str) -> list[ColumnElement[bool]]:
     column = tables.sessions.c.user_id
     if shape == "any":
         return []
-    return [column.is_(None) if shape == "none" else column == bindparam("k_owner")]
+    return [column.is_(None) if shape == "none" else column == param("k_owner")]
 
 
 def key_criteria(tables: Tables, shape: str) -> list[ColumnElement[bool]]:
     """The criteria that every statement on a session row carries: app, id, owner, not expired."""
     s = tables.sessions.c
     return [
-        s.app == bindparam("k_app"),
-        s.id == bindparam("k_id"),
-        or_(s.expires_at.is_(None), s.expires_at > bindparam("k_now")),
+        s.app == param("k_app"),
+        s.id == param("k_id"),
+        or_(s.expires_at.is_(None), s.expires_at > param("k_now")),
         *owner_criterion(tables, shape),
     ]
 
@@ -94,7 +94,7 @@ def load_view(tx: Transaction, session: SessionRow, idle_before: int) -> LogView
     def build() -> Select[Any]:
         unfinished = table.c.status.in_([1, 3, 4])
         columns = [table.c.id, table.c.first_seq, table.c.status, table.c.updated_at]
-        return select(*columns).where(table.c.skey == bindparam("skey"), unfinished)
+        return select(*columns).where(table.c.skey == param("skey"), unfinished)
 
     rows = tx.rows(tx.prepare("unfinished", build), {"skey": session.skey})
     standings = placing.open_invocations((InvocationRow(*row) for row in rows), idle_before)
@@ -153,7 +153,7 @@ def insert_events(tx: Transaction, skey: int, rows: Iterable[EventRow]) -> None:
     rows = list(rows)
     table = tx.tables.events
     names = ("skey", *EventRow._fields)
-    statement = tx.prepare("insert events", lambda: insert(table).values({name: bindparam(name) for name in names}))
+    statement = tx.prepare("insert events", lambda: insert(table).values({name: param(name) for name in names}))
     tx.insert_tuples(statement, ((skey, *row) for row in rows))
     marks = placing.marks_of(rows)
     if marks:
@@ -166,8 +166,8 @@ def set_session(tx: Transaction, skey: int, **values: Any) -> None:
     table = tx.tables.sessions
 
     def build() -> Any:
-        changes = {name: bindparam(f"v_{name}") for name in values}
-        return update(table).where(table.c.skey == bindparam("k_skey")).values(changes)
+        changes = {name: param(f"v_{name}") for name in values}
+        return update(table).where(table.c.skey == param("k_skey")).values(changes)
 
     named = {f"v_{name}": value for name, value in values.items()}
     tx.run(tx.prepare(("set session", *values), build), {"k_skey": skey, **named})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, bindparam, func, literal_column, or_, select
+from sqlalchemy import ColumnElement, Select, func, literal_column, or_, select
 
 from langchain_sessions import rows as r
 from langchain_sessions.events import Standing
@@ -19,7 +19,7 @@ from langchain_sessions.stores.base import ContextSlice, EventQuery, EventSlice
 from langchain_sessions.stores.matching import cut_window, sees
 from langchain_sessions.stores.sql.criteria import Criterion, criteria_of, flagged, in_ranges, visible
 from langchain_sessions.stores.sql.lookup import event_columns, load_view, require_session
-from langchain_sessions.stores.sql.transaction import Prepared, Transaction
+from langchain_sessions.stores.sql.transaction import Prepared, Transaction, param
 
 _CHUNK = 500
 
@@ -56,13 +56,13 @@ def _select(  # noqa: PLR0913
 
     def build() -> Select[Any]:
         statement = select(*event_columns(tx.tables)).where(
-            e.skey == bindparam("skey"), *(criterion.build() for criterion in criteria)
+            e.skey == param("skey"), *(criterion.build() for criterion in criteria)
         )
         order = (e.skey.desc(), e.seq.desc()) if newest else (e.skey, e.seq)
         statement = statement.order_by(*order)
         if limit is None and not offset:
             return statement
-        return statement.limit(bindparam("q_limit")).offset(bindparam("q_offset"))
+        return statement.limit(param("q_limit")).offset(param("q_offset"))
 
     values: dict[str, Any] = {"skey": session.skey, "q_limit": limit, "q_offset": offset}
     for criterion in criteria:
@@ -81,7 +81,7 @@ def _count(tx: Transaction, session: SessionRow, criteria: list[Criterion]) -> i
 
     def build() -> Select[Any]:
         found = (criterion.build() for criterion in criteria)
-        return select(func.count()).select_from(tx.tables.events).where(e.skey == bindparam("skey"), *found)
+        return select(func.count()).select_from(tx.tables.events).where(e.skey == param("skey"), *found)
 
     values: dict[str, Any] = {"skey": session.skey}
     for criterion in criteria:
@@ -100,7 +100,7 @@ def _looked_through(
     edge = session.last_seq + 1 if query.newest else 0
     found: list[EventRow] = []
     while wanted is None or len(found) < wanted:
-        side = (lambda: e.seq < bindparam("q_edge")) if query.newest else (lambda: e.seq > bindparam("q_edge"))
+        side = (lambda: e.seq < param("q_edge")) if query.newest else (lambda: e.seq > param("q_edge"))
         here = [*criteria, Criterion(("edge", query.newest), side, {"q_edge": edge})]
         chunk = _select(tx, session, here, newest=query.newest, limit=_CHUNK)
         if not chunk:
@@ -153,11 +153,11 @@ def _floors(tx: Transaction, session: SessionRow, viewer: str | None, view: LogV
 
     def build() -> ColumnElement[bool]:
         rooted = flagged(tx.tables, r.ROOTED)
-        tails = [or_(e.branch.is_(None), rooted) & (e.seq > bindparam("q_floor0"))]
+        tails = [or_(e.branch.is_(None), rooted) & (e.seq > param("q_floor0"))]
         tails += [
-            (e.branch == bindparam(f"q_scope{at}")) & (e.seq > bindparam(f"q_floor{at}")) for at in range(1, len(scopes))
+            (e.branch == param(f"q_scope{at}")) & (e.seq > param(f"q_floor{at}")) for at in range(1, len(scopes))
         ]
-        return or_(*tails) & (e.seq > bindparam("q_lowest")) & (e.seq <= bindparam("q_last"))
+        return or_(*tails) & (e.seq > param("q_lowest")) & (e.seq <= param("q_last"))
 
     return [Criterion(("floors", len(scopes)), build, values)]
 
@@ -179,7 +179,7 @@ def _left_out(tx: Transaction, view: LogView, invocation_id: str | None) -> list
     if away:
         named = {f"q_away{at}": name for at, name in enumerate(away)}
         kept = func.coalesce(e.invocation_id, literal_column("''"))
-        found.append(Criterion(("away", len(away)), lambda: kept.not_in([bindparam(name) for name in named]), named))
+        found.append(Criterion(("away", len(away)), lambda: kept.not_in([param(name) for name in named]), named))
     if view.head is not None:
         listed = in_ranges("head", e.seq, SeqSet(tuple(sorted(view.head))))
         found.append(listed._replace(build=lambda: ~flagged(tx.tables, r.ROOTED) | listed.build()))

@@ -97,6 +97,7 @@ class Tables:
     marks: Table
     invocations: Table
     scopes: Table
+    leases: Table
     user_state: Table
     app_state: Table
     tombstones: Table
@@ -144,6 +145,14 @@ def build_tables(prefix: str = "") -> Tables:
             Column("events", BigInteger, nullable=False),
             Column("turns", BigInteger, nullable=False),
             Column("tokens", BigInteger, nullable=False),
+        ),
+        leases=keyed_table(
+            metadata,
+            f"{prefix}leases",
+            key(),
+            Column("scope", ident_type(), primary_key=True),
+            Column("holder", ident_type(), nullable=False),
+            Column("until", BigInteger, nullable=False),
         ),
         user_state=keyed_table(
             metadata,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from sqlalchemy import ColumnElement, Table, bindparam, delete, literal, select
+from sqlalchemy import ColumnElement, Table, delete, literal, select
 
 from langchain_sessions.rows import SessionKey, SessionRow
 from langchain_sessions.state import split_delta
 from langchain_sessions.stores import placing
 from langchain_sessions.stores.base import StateRows
 from langchain_sessions.stores.sql.lookup import require_session, upsert
-from langchain_sessions.stores.sql.transaction import Transaction
+from langchain_sessions.stores.sql.transaction import Transaction, param
 
 
 def change_scoped_state(tx: Transaction, session: SessionRow, deltas: Iterable[str | None]) -> None:
@@ -38,7 +38,7 @@ def _change(tx: Transaction, table: Table, owner: Mapping[str, str], changes: Ma
             tx.change(delete(table).where(*same, table.c.name == name))
             continue
         # SQLite's grammar needs a WHERE clause between SELECT and ON CONFLICT.
-        source = select(*(bindparam(column.name) for column in table.c)).where(literal(1) == literal(1))
+        source = select(*(param(column.name) for column in table.c)).where(literal(1) == literal(1))
         statement = tx.prepare(
             ("scoped", table.name), lambda: upsert(tx, table, source, keys, {"value": lambda new: new.value})
         )

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, delete, insert, or_, select
+from sqlalchemy import ColumnElement, Select, and_, delete, insert, or_, select
 from sqlalchemy.sql.dml import Insert
 
 from langchain_sessions.errors import EventNotFoundError, SessionExistsError, SessionNotFoundError
@@ -32,7 +32,7 @@ from langchain_sessions.stores.sql.lookup import (
 )
 from langchain_sessions.stores.sql.scoped import change_scoped_state
 from langchain_sessions.stores.sql.standing import read_rows, replay
-from langchain_sessions.stores.sql.transaction import Prepared, Transaction
+from langchain_sessions.stores.sql.transaction import Prepared, Transaction, param
 
 _LOOK_AHEAD = 4
 _FORK_CHUNK = 500
@@ -43,7 +43,7 @@ def _taken(tx: Transaction, draft: SessionDraft) -> SessionRow | None:
     s = tx.tables.sessions.c
 
     def build() -> Select[Any]:
-        statement = select(*session_columns(tx.tables)).where(s.app == bindparam("app"), s.id == bindparam("id"))
+        statement = select(*session_columns(tx.tables)).where(s.app == param("app"), s.id == param("id"))
         return statement.with_for_update() if tx.flavour != "sqlite" else statement
 
     found = tx.row(tx.prepare("taken", build), {"app": draft.app, "id": draft.id})
@@ -90,7 +90,7 @@ def _add(tx: Transaction, draft: SessionDraft) -> SessionRow:
     values = {name: value for name, value in row._asdict().items() if name != "skey"}
 
     def build() -> Insert:
-        statement = insert(table).values({name: bindparam(name) for name in values})
+        statement = insert(table).values({name: param(name) for name in values})
         return statement if tx.flavour == "mysql" else statement.returning(table.c.skey)
 
     statement = tx.prepare("insert session", build)
@@ -106,7 +106,7 @@ def _add(tx: Transaction, draft: SessionDraft) -> SessionRow:
         change_scoped_state(tx, row, [draft.scoped_delta])
     tombstones = tx.tables.tombstones
     forget = tx.prepare(
-        "forget tombstone", lambda: delete(tombstones).where(tombstones.c.digest == bindparam("digest"))
+        "forget tombstone", lambda: delete(tombstones).where(tombstones.c.digest == param("digest"))
     )
     tx.run(forget, {"digest": digest_of(draft.app, draft.id)})
     return row
@@ -167,13 +167,13 @@ def _page(tx: Transaction, query: SessionQuery, limit: int, *criteria: ColumnEle
         return (
             select(*session_columns(tx.tables))
             .where(
-                s.app == bindparam("k_app"),
+                s.app == param("k_app"),
                 *owner_criterion(tx.tables, shape),
-                or_(s.expires_at.is_(None), s.expires_at > bindparam("k_now")),
+                or_(s.expires_at.is_(None), s.expires_at > param("k_now")),
                 *criteria,
             )
             .order_by(s.activity.desc(), s.skey.desc())
-            .limit(bindparam("k_limit"))
+            .limit(param("k_limit"))
         )
 
     values = {**key_values(SessionKey(query.app, "", query.owner), query.now), "k_limit": limit}
@@ -185,7 +185,7 @@ def _page(tx: Transaction, query: SessionQuery, limit: int, *criteria: ColumnEle
 def update_session(tx: Transaction, key: SessionKey, changes: Mapping[str, Any], now: int) -> SessionRow:
     """The contract's `update_session`."""
     session = require_session(tx, key, now, lock=True)
-    values = {**moved(session, 0, now), **changes}
+    values = {**moved(session, 0, now), **placing.merged_changes(session, changes)}
     set_session(tx, session.skey, **values)
     return session._replace(**values)
 

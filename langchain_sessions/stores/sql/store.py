@@ -240,6 +240,8 @@ class SqlStore(base.SessionStore):
     rewind_events, arewind_events = pair(Mode.WRITE, standing.rewind_events)
     archive_events, aarchive_events = pair(Mode.WRITE, standing.archive_events)
     count_live, acount_live = pair(Mode.READ, counting.count_live)
+    measure_scope, ameasure_scope = pair(Mode.READ, counting.measure_scope)
+    lease_scope, alease_scope = pair(Mode.WRITE, counting.lease_scope)
     find_invocation, afind_invocation = pair(Mode.READ, counting.find_invocation)
     load_state, aload_state = pair(Mode.READ, scoped.load_state)
     verify_session, averify_session = pair(Mode.WRITE, maintenance.verify_session)

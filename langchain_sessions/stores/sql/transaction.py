@@ -10,12 +10,18 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import Dialect
+from sqlalchemy import BindParameter, Dialect, bindparam
 from sqlalchemy.sql.elements import ClauseElement
+from sqlalchemy.types import TypeEngine
 
 from langchain_sessions.stores.sql.schema import Tables
 
 Values = Mapping[str, Any]
+
+
+def param(name: str, type_: TypeEngine[Any] | None = None) -> BindParameter[Any]:
+    """A value that a statement is given when it runs."""
+    return bindparam(name, type_=type_, required=False)
 
 
 class Prepared:

@@ -1,0 +1,80 @@
+"""One append-only event log per conversation, and every kind of memory as a view of it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from langchain_sessions.context import Context
+from langchain_sessions.errors import (
+    EventConflictError,
+    EventNotFoundError,
+    InvalidInputError,
+    SealedEventError,
+    SessionEndedError,
+    SessionExistsError,
+    SessionNotFoundError,
+    SessionsError,
+    StaleSessionError,
+    StoreError,
+    StoreUnavailableError,
+)
+from langchain_sessions.events import EventKind, InvocationStatus, NewEvent, SessionEvent, Standing
+from langchain_sessions.filters import ANY_BRANCH, EventFilter
+from langchain_sessions.invocation import Invocation
+from langchain_sessions.page import Page
+from langchain_sessions.service import RewindResult, SessionService
+from langchain_sessions.session import Session
+from langchain_sessions.turns import Turn
+
+if TYPE_CHECKING:
+    from langchain_sessions.stores.memory import MemoryStore
+    from langchain_sessions.stores.sql.schema import schema_sql
+    from langchain_sessions.stores.sql.store import SqlStore
+
+__version__ = "0.1.0"
+
+_LAZY = {
+    "MemoryStore": "langchain_sessions.stores.memory",
+    "SqlStore": "langchain_sessions.stores.sql.store",
+    "schema_sql": "langchain_sessions.stores.sql.schema",
+}
+
+__all__ = [
+    "ANY_BRANCH",
+    "Context",
+    "EventConflictError",
+    "EventFilter",
+    "EventKind",
+    "EventNotFoundError",
+    "InvalidInputError",
+    "Invocation",
+    "InvocationStatus",
+    "MemoryStore",
+    "NewEvent",
+    "Page",
+    "RewindResult",
+    "SealedEventError",
+    "Session",
+    "SessionEndedError",
+    "SessionEvent",
+    "SessionExistsError",
+    "SessionNotFoundError",
+    "SessionService",
+    "SessionsError",
+    "SqlStore",
+    "StaleSessionError",
+    "Standing",
+    "StoreError",
+    "StoreUnavailableError",
+    "Turn",
+    "schema_sql",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load parts that not everybody needs on first use."""
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    message = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(message)

@@ -1,0 +1,165 @@
+"""The one view that prompts, token counts and compaction share.
+
+The order of the steps is fixed: rewinds, edits, compactions, branch visibility, tool pairing. A store does all but
+the last, by position; here whole messages are looked at.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+from langchain_sessions.events import SessionEvent
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Context:
+    """What the model is to see of a session, from one branch.
+
+    Attributes:
+        session_id: The session.
+        branch: The viewer's branch; None is root.
+        events: The standing events in context order; tool calls whole.
+        messages: Their messages, in the same order. A call that was never answered is left out of its message.
+        tokens: What the messages count for.
+        exact: Whether that count is exact.
+        version: The version of the log that this was read at.
+        compaction: Record of the compaction in force for the viewer's own scope; 0 for none.
+    """
+
+    session_id: str
+    branch: str | None
+    events: tuple[SessionEvent, ...]
+    messages: tuple[BaseMessage, ...]
+    tokens: int
+    exact: bool
+    version: int
+    compaction: int = 0
+
+    def __iter__(self) -> Iterator[BaseMessage]:
+        """Over the messages."""
+        return iter(self.messages)
+
+    def __len__(self) -> int:
+        """How many messages."""
+        return len(self.messages)
+
+
+class Paired(NamedTuple):
+    """A message that belongs into a prompt, and where it stood in the input."""
+
+    index: int
+    message: BaseMessage
+
+
+def pair_tool_calls(messages: Sequence[BaseMessage]) -> list[Paired]:
+    """Make the tool calls of a conversation valid for every provider.
+
+    Each result follows directly after its call, whatever was logged between. A result without a call is dropped
+    with a warning. A call without a result is left out of its message, unless it belongs to the last AI message
+    of the running turn: that one is still being worked on. A message of which nothing is left is dropped.
+    """
+    if not any(type(message) is ToolMessage or call_ids(message) for message in messages):
+        return [Paired(index, message) for index, message in enumerate(messages)]
+    answers, orphans = _match_results(messages)
+    if orphans:
+        _log.warning("Left %d tool results without a call out of a prompt.", orphans)
+    running = _running_call(messages)
+    paired: list[Paired] = []
+    for index, message in enumerate(messages):
+        if isinstance(message, ToolMessage):
+            continue
+        calls = call_ids(message)
+        if not calls:
+            paired.append(Paired(index, message))
+            continue
+        dead = [call for call in calls if call not in answers.get(index, {})] if index != running else []
+        kept = without_calls(message, dead) if dead else message
+        if kept is not None:
+            paired.append(Paired(index, kept))
+            paired.extend(Paired(at, messages[at]) for at in sorted(answers.get(index, {}).values()))
+    return paired
+
+
+def _match_results(messages: Sequence[BaseMessage]) -> tuple[dict[int, dict[str, int]], int]:
+    """For each calling message its results by call id, as indexes; and how many results match no call.
+
+    A result answers the nearest earlier call of its id that has no answer yet, so an id may be used again.
+    """
+    asked: dict[str, list[int]] = {}
+    answers: dict[int, dict[str, int]] = {}
+    orphans = 0
+    for index, message in enumerate(messages):
+        for call in call_ids(message):
+            asked.setdefault(call, []).append(index)
+        if not isinstance(message, ToolMessage):
+            continue
+        open_calls = asked.get(message.tool_call_id, [])
+        if open_calls:
+            answers.setdefault(open_calls.pop(), {})[message.tool_call_id] = index
+        else:
+            orphans += 1
+    return answers, orphans
+
+
+def _running_call(messages: Sequence[BaseMessage]) -> int | None:
+    """The calling message that is still being worked on: the last AI message, with nothing but results after it."""
+    for index in range(len(messages) - 1, -1, -1):
+        if not isinstance(messages[index], ToolMessage):
+            return index if isinstance(messages[index], AIMessage) else None
+    return None
+
+
+def call_ids(message: BaseMessage) -> list[str]:
+    """The ids of the tool calls that a message makes, malformed ones included: providers expect answers to both."""
+    if not isinstance(message, AIMessage):
+        return []
+    return [call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls) if call["id"]]
+
+
+def without_calls(message: BaseMessage, dead: Sequence[str]) -> BaseMessage | None:
+    """A copy of a message without some of its calls; None when nothing would be left of it."""
+    if not isinstance(message, AIMessage):
+        return message
+    gone = set(dead)
+    changes: dict[str, Any] = {
+        "tool_calls": [call for call in message.tool_calls if call["id"] not in gone],
+        "invalid_tool_calls": [call for call in message.invalid_tool_calls if call["id"] not in gone],
+        "content": _without_blocks(message.content, gone),
+        "additional_kwargs": _without_raw_calls(message.additional_kwargs, gone),
+    }
+    left = changes["tool_calls"] or changes["invalid_tool_calls"] or _has_words(changes["content"])
+    return message.model_copy(update=changes) if left else None
+
+
+def _without_blocks(content: Any, gone: set[str]) -> Any:
+    if not isinstance(content, list):
+        return content
+    blocks: list[Any] = content
+    return [
+        block
+        for block in blocks
+        if not (isinstance(block, dict) and "call" in f"{block.get('type', '')}".replace("tool_use", "call"))
+        or (block.get("call_id") or block.get("id")) not in gone
+    ]
+
+
+def _without_raw_calls(kwargs: dict[str, Any], gone: set[str]) -> dict[str, Any]:
+    raw = kwargs.get("tool_calls")
+    if not isinstance(raw, list):
+        return kwargs
+    kept = [call for call in raw if not (isinstance(call, dict) and call.get("id") in gone)]
+    rest = {key: value for key, value in kwargs.items() if key != "tool_calls"}
+    return {**rest, "tool_calls": kept} if kept else rest
+
+
+def _has_words(content: Any) -> bool:
+    if isinstance(content, str):
+        return bool(content.strip())
+    return any(not isinstance(block, dict) or block.get("type") not in ("reasoning", "thinking") for block in content)

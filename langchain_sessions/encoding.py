@@ -1,0 +1,271 @@
+"""Events as rows and back: the border between what callers hold and what stores keep."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+
+from langchain_sessions import rows as r
+from langchain_sessions.codec.messages import MessageCodec, digest
+from langchain_sessions.codec.text import fold, searchable_text
+from langchain_sessions.codec.values import dump_exact
+from langchain_sessions.errors import InvalidInputError
+from langchain_sessions.events import EventKind, NewEvent, SessionEvent, Standing
+from langchain_sessions.filters import EventFilter
+from langchain_sessions.ids import check_branch, check_id, check_optional_id
+from langchain_sessions.ledger import LogView
+from langchain_sessions.rows import EventRow
+from langchain_sessions.state import dump_delta
+from langchain_sessions.stores.base import EventQuery
+from langchain_sessions.times import check_aware, from_micros, to_micros
+from langchain_sessions.tokens import TokenCounter
+
+KINDS = {
+    r.STATE: EventKind.STATE,
+    r.REWIND: EventKind.REWIND,
+    r.COMPACTION: EventKind.COMPACTION,
+    r.INVOCATION: EventKind.INVOCATION,
+    r.LIFECYCLE: EventKind.LIFECYCLE,
+}
+_MESSAGE_KINDS = frozenset(range(r.HUMAN, r.FIRST_RECORD))
+_TYPES = {
+    "human": r.HUMAN,
+    "ai": r.AI,
+    "system": r.SYSTEM,
+    "tool": r.TOOL,
+    "chat": r.CHAT,
+    "function": r.FUNCTION,
+    "other": r.OTHER,
+}
+_RECORD_KINDS = {kind: code for code, kind in KINDS.items()}
+_PLAIN = NewEvent()
+
+
+class EventEncoder:
+    """Makes rows of new events and events of stored rows."""
+
+    def __init__(self, codec: MessageCodec, tokens: TokenCounter) -> None:
+        """Encode with a codec and count with a counter."""
+        self.codec = codec
+        self.tokens = tokens
+
+    def row(self, event: NewEvent, now: int, *, ordinal: int = 0, mark: int = 0) -> EventRow:
+        """The row of a new event, still without its position.
+
+        Args:
+            event: What to append.
+            now: The time where the event names none.
+            ordinal: Its position within its invocation, from which an id is derived where nothing else names it.
+            mark: The status of its invocation that it reports.
+
+        Raises:
+            InvalidInputError: A field cannot be stored exactly.
+        """
+        message = event.message
+        at = now if event.timestamp is None else to_micros(check_aware(event.timestamp, "timestamp"))
+        branch = None if event.branch is None else check_branch(event.branch)
+        invocation = check_optional_id(event.invocation_id, "invocation_id")
+        flags = mark << r.MARK_SHIFT
+        if event.synthetic:
+            flags |= r.SYNTHETIC
+        if event.interrupted:
+            flags |= r.INTERRUPTED
+        if message is None:
+            kind = r.INVOCATION if mark and event.state_delta is None and event.metadata is None else r.STATE
+            ident = check_id(event.id, "id") if event.id is not None else uuid.uuid4().hex
+            text = folded = body = event_id = None
+            tokens = 0
+        else:
+            kind, own_flags, message_ident, text, folded, body = self.codec.encode(message)
+            flags |= own_flags
+            if kind == r.HUMAN and not event.synthetic:
+                flags |= r.TURN
+            ident, event_id = self._identity(event, message_ident, (kind, text, body), ordinal)
+            tokens = self.tokens.count_message(message)
+        return EventRow(
+            0,
+            ident,
+            0,
+            event_id,
+            None,
+            kind,
+            flags,
+            at,
+            tokens,
+            branch,
+            check_optional_id(event.author, "author"),
+            invocation,
+            dump_delta(event.state_delta) if event.state_delta else None,
+            text,
+            folded,
+            body,
+            self._extra(event),
+        )
+
+    @staticmethod
+    def _identity(
+        event: NewEvent, message_ident: str | None, body: tuple[int, str | None, str | None], ordinal: int
+    ) -> tuple[str, str | None]:
+        """What identifies the message, and the id of the append where that differs."""
+        if event.id is not None:
+            event_id = check_id(event.id, "id")
+            return (event_id, None) if message_ident in (None, event_id) else (str(message_ident), event_id)
+        if message_ident is not None:
+            return message_ident, None
+        if event.invocation_id is not None:
+            # The body is part of it: a retry of the same run that comes to another answer is not a conflict.
+            return digest(event.invocation_id, ordinal, *body), None
+        return uuid.uuid4().hex, None
+
+    def _extra(self, event: NewEvent) -> str | None:
+        document: dict[str, Any] = {}
+        if event.metadata:
+            document["metadata"] = self.seal(dict(event.metadata), "metadata")
+        if event.long_running_tool_ids:
+            document["long_running"] = [check_id(call, "long_running_tool_ids") for call in event.long_running_tool_ids]
+        if event.error_code is not None or event.error_message is not None:
+            document["error"] = self.seal([event.error_code, event.error_message], "error_message")
+        if event.grounding is not None:
+            document["grounding"] = self.seal(dict(event.grounding), "grounding")
+        return json.dumps(document, separators=(",", ":")) if document else None
+
+    def seal(self, value: Any, field: str) -> Any:
+        """A caller's JSON value as it may be stored: encrypted where the codec encrypts."""
+        text = dump_exact(value, field)
+        return self.codec.seal_text(text) if self.codec.encrypts else json.loads(text)
+
+    def event(self, session_id: str, row: EventRow, view: LogView | None) -> SessionEvent:
+        """The event of a row; without a view it is new and live.
+
+        Raises:
+            SealedEventError: It was encrypted and the codec has no key for it.
+            CorruptRowError: It cannot be read.
+        """
+        extra: Mapping[str, Any] = json.loads(row.extra) if row.extra else {}
+        error = self._unsealed(session_id, row, extra.get("error")) or (None, None)
+        return SessionEvent(
+            id=row.id,
+            session_id=session_id,
+            seq=row.seq,
+            position=row.place,
+            timestamp=from_micros(row.at),
+            kind=KINDS.get(row.kind, EventKind.MESSAGE),
+            message=self.codec.decode(session_id, row) if row.kind < r.FIRST_RECORD else None,
+            standing=Standing.LIVE if view is None else view.standing(row),
+            author=row.author,
+            branch=row.branch,
+            invocation_id=row.invocation_id,
+            state_delta=json.loads(row.delta) if row.delta else {},
+            metadata=self._unsealed(session_id, row, extra.get("metadata")) or {},
+            long_running_tool_ids=tuple(extra.get("long_running", ())),
+            error_code=error[0],
+            error_message=error[1],
+            grounding=self._unsealed(session_id, row, extra.get("grounding")),
+            is_synthetic=bool(row.flags & r.SYNTHETIC),
+            is_interrupted=bool(row.flags & r.INTERRUPTED),
+            covers=tuple((low, high) for low, high in extra.get("covers", ())),
+            tokens=row.tokens,
+            revision=row.rev,
+            archived_by=None if view is None else view.archived_by(row),
+            superseded_by=None if view is None else view.superseded_by(row),
+            is_in_thread=bool(row.flags & r.ROOTED),
+        )
+
+    def _unsealed(self, session_id: str, row: EventRow, value: Any) -> Any:
+        return self.codec.unseal_text(session_id, row.seq, value) if isinstance(value, str) else value
+
+    def query(self, wanted: EventFilter, *, idle_before: int = 0, with_total: bool = False) -> EventQuery:
+        """A filter in stored form."""
+        kinds = {_TYPES[name] for name in wanted.message_types}
+        for kind in wanted.kinds:
+            kinds |= set(_MESSAGE_KINDS) if kind is EventKind.MESSAGE else {_RECORD_KINDS[kind]}
+        if wanted.message_types and wanted.kinds:
+            kinds = {_TYPES[name] for name in wanted.message_types} & kinds
+        standings = wanted.standings
+        if wanted.exclude_archived:
+            standings = (standings or frozenset(Standing)) - {Standing.ARCHIVED}
+        words = (*((wanted.keyword,) if wanted.keyword is not None else ()), *wanted.keywords)
+        both = wanted.keyword is not None and bool(wanted.keywords)
+        if both and wanted.match == "any" and len(wanted.keywords) > 1:
+            raise InvalidInputError("keywords", "give keyword or keywords, or match='all'")
+        sealed = self.codec.encrypts
+        return EventQuery(
+            kinds=frozenset(kinds),
+            standings=standings,
+            exclude_synthetic=wanted.exclude_synthetic,
+            since=None if wanted.since is None else to_micros(wanted.since),
+            until=None if wanted.until is None else to_micros(wanted.until),
+            keywords=() if sealed else tuple(fold(word) for word in words),
+            match_all=wanted.match == "all" or both or len(words) == 1,
+            branch=wanted.branch,
+            authors=wanted.authors,
+            invocation_id=wanted.invocation_id,
+            after_seq=wanted.after_seq,
+            before_seq=wanted.before_seq,
+            newest=wanted.is_newest_first,
+            limit=wanted.limit,
+            offset=wanted.offset,
+            with_total=with_total,
+            predicate=self._predicate(wanted, words if sealed else ()),
+            idle_before=idle_before,
+        )
+
+    def _predicate(self, wanted: EventFilter, words: Sequence[str]) -> Any:
+        """What no database decides: a regular expression, and keywords in sealed bodies."""
+        pattern = wanted.pattern
+        if pattern is None and not words:
+            return None
+        folded = [fold(word) for word in words]
+        enough = all if wanted.match == "all" or len(folded) == 1 else any
+
+        def holds(row: EventRow) -> bool:
+            if row.kind >= r.FIRST_RECORD:
+                return False
+            text = self.text(row)
+            return (pattern is None or pattern.search(text) is not None) and (
+                not folded or enough(word in fold(text) for word in folded)
+            )
+
+        return holds
+
+    def text(self, row: EventRow) -> str:
+        """The searchable text of a row."""
+        return searchable_text(self.codec.decode("", row))
+
+
+def as_new_events(
+    messages: BaseMessage | NewEvent | Sequence[BaseMessage | NewEvent], shared: NewEvent
+) -> list[NewEvent]:
+    """What a caller passed to append, as events, with the shared fields filled in where an event has none.
+
+    Raises:
+        InvalidInputError: Something in it is neither a message nor an event.
+    """
+    items = [messages] if isinstance(messages, (BaseMessage, NewEvent)) else messages
+    if isinstance(items, str) or not isinstance(items, Sequence):
+        raise InvalidInputError("messages", "give messages or events, for example [HumanMessage('hi')]")
+    found: list[NewEvent] = []
+    for at, item in enumerate(items):
+        if isinstance(item, BaseMessage):
+            found.append(_with_shared(NewEvent(message=item), shared))
+        elif isinstance(item, NewEvent):
+            if not item.partial:
+                found.append(_with_shared(item, shared))
+        else:
+            raise InvalidInputError("messages", f"item {at} is a {type(item).__name__}, not a message")
+    return found
+
+
+_SHARED = ("author", "branch", "invocation_id", "metadata", "timestamp")
+
+
+def _with_shared(event: NewEvent, shared: NewEvent) -> NewEvent:
+    if shared is _PLAIN:
+        return event
+    changes = {name: getattr(shared, name) for name in _SHARED if getattr(event, name) is None}
+    return replace(event, **changes)

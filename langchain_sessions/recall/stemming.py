@@ -1,0 +1,25 @@
+"""Snowball's stemmers behind a typed door; imported on first use, since a search-free program needs none."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def stemmer_languages() -> frozenset[str]:
+    """Name the languages that there are stemmers for."""
+    library: Any = import_module("snowballstemmer")
+    return frozenset(cast("list[str]", library.algorithms()))
+
+
+def make_stemmer(language: str) -> Callable[[str], str]:
+    """Make a stemmer; it keeps state while it works, so each must be used by one thread at a time.
+
+    Raises:
+        KeyError: When there is none for the language.
+    """
+    library: Any = import_module("snowballstemmer")
+    return cast("Callable[[str], str]", library.stemmer(language).stemWord)
