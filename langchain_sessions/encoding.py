@@ -43,7 +43,6 @@ _TYPES = {
     "other": r.OTHER,
 }
 _RECORD_KINDS = {kind: code for code, kind in KINDS.items()}
-_PLAIN = NewEvent()
 
 
 class EventEncoder:
@@ -66,45 +65,43 @@ class EventEncoder:
         Raises:
             InvalidInputError: A field cannot be stored exactly.
         """
-        message = event.message
-        at = now if event.timestamp is None else to_micros(check_aware(event.timestamp, "timestamp"))
-        branch = None if event.branch is None else check_branch(event.branch)
-        invocation = check_optional_id(event.invocation_id, "invocation_id")
         flags = mark << r.MARK_SHIFT
         if event.synthetic:
             flags |= r.SYNTHETIC
         if event.interrupted:
             flags |= r.INTERRUPTED
-        if message is None:
-            kind = r.INVOCATION if mark and event.state_delta is None and event.metadata is None else r.STATE
+        if event.message is None:
+            is_mark = mark and event.state_delta is None and event.metadata is None
             ident = check_id(event.id, "id") if event.id is not None else uuid.uuid4().hex
-            text = folded = body = event_id = None
-            tokens = 0
+            kind = r.INVOCATION if is_mark else r.STATE
+            row = EventRow(0, ident, 0, None, None, kind, flags, now, 0, *[None] * 8)
         else:
-            kind, own_flags, message_ident, text, folded, body = self.codec.encode(message)
-            flags |= own_flags
-            if kind == r.HUMAN and not event.synthetic:
-                flags |= r.TURN
-            ident, event_id = self._identity(event, message_ident, (kind, text, body), ordinal)
-            tokens = self.tokens.count_message(message)
+            row = self.message_row(event.message, now, flags, event, ordinal)
+        return row._replace(
+            at=now if event.timestamp is None else to_micros(check_aware(event.timestamp, "timestamp")),
+            branch=None if event.branch is None else check_branch(event.branch),
+            author=check_optional_id(event.author, "author"),
+            invocation_id=check_optional_id(event.invocation_id, "invocation_id"),
+            delta=dump_delta(event.state_delta) if event.state_delta else None,
+            extra=self._extra(event),
+        )
+
+    def message_row(
+        self, message: BaseMessage, now: int, flags: int = 0, event: NewEvent | None = None, ordinal: int = 0
+    ) -> EventRow:
+        """The row of a bare message: what most appends are, so it does nothing that they do not need."""
+        kind, own_flags, ident, text, folded, body = self.codec.encode(message)
+        flags |= own_flags
+        if kind == r.HUMAN and not flags & r.SYNTHETIC:
+            flags |= r.TURN
+        event_id: str | None = None
+        if event is not None:
+            ident, event_id = self._identity(event, ident, (kind, text, body), ordinal)
+        elif ident is None:
+            ident = uuid.uuid4().hex
+        tokens = self.tokens.count_message(message)
         return EventRow(
-            0,
-            ident,
-            0,
-            event_id,
-            None,
-            kind,
-            flags,
-            at,
-            tokens,
-            branch,
-            check_optional_id(event.author, "author"),
-            invocation,
-            dump_delta(event.state_delta) if event.state_delta else None,
-            text,
-            folded,
-            body,
-            self._extra(event),
+            0, ident, 0, event_id, None, kind, flags, now, tokens, None, None, None, None, text, folded, body, None
         )
 
     @staticmethod
@@ -146,6 +143,8 @@ class EventEncoder:
             SealedEventError: It was encrypted and the codec has no key for it.
             CorruptRowError: It cannot be read.
         """
+        if row.extra is None and row.delta is None and view is None and row.kind < r.FIRST_RECORD:
+            return self._plain_event(session_id, row)
         extra: Mapping[str, Any] = json.loads(row.extra) if row.extra else {}
         error = self._unsealed(session_id, row, extra.get("error")) or (None, None)
         return SessionEvent(
@@ -174,6 +173,25 @@ class EventEncoder:
             archived_by=None if view is None else view.archived_by(row),
             superseded_by=None if view is None else view.superseded_by(row),
             is_in_thread=bool(row.flags & r.ROOTED),
+        )
+
+    def _plain_event(self, session_id: str, row: EventRow) -> SessionEvent:
+        """The event of a message that was just appended and carries nothing else."""
+        return SessionEvent(
+            id=row.id,
+            session_id=session_id,
+            seq=row.seq,
+            position=row.seq if row.position is None else row.position,
+            timestamp=from_micros(row.at),
+            message=self.codec.decode(session_id, row),
+            author=row.author,
+            branch=row.branch,
+            invocation_id=row.invocation_id,
+            is_synthetic=row.flags & r.SYNTHETIC != 0,
+            is_interrupted=row.flags & r.INTERRUPTED != 0,
+            tokens=row.tokens,
+            revision=row.rev,
+            is_in_thread=row.flags & r.ROOTED != 0,
         )
 
     def _unsealed(self, session_id: str, row: EventRow, value: Any) -> Any:
@@ -238,10 +256,12 @@ class EventEncoder:
         return searchable_text(self.codec.decode("", row))
 
 
-def as_new_events(
-    messages: BaseMessage | NewEvent | Sequence[BaseMessage | NewEvent], shared: NewEvent
-) -> list[NewEvent]:
-    """What a caller passed to append, as events, with the shared fields filled in where an event has none.
+def as_events(
+    messages: BaseMessage | NewEvent | Sequence[BaseMessage | NewEvent], shared: NewEvent | None
+) -> list[BaseMessage | NewEvent]:
+    """What a caller passed to append, checked, with the shared fields filled in where an event has none.
+
+    Streaming chunks are left out. Bare messages stay bare where nothing is shared.
 
     Raises:
         InvalidInputError: Something in it is neither a message nor an event.
@@ -249,13 +269,13 @@ def as_new_events(
     items = [messages] if isinstance(messages, (BaseMessage, NewEvent)) else messages
     if isinstance(items, str) or not isinstance(items, Sequence):
         raise InvalidInputError("messages", "give messages or events, for example [HumanMessage('hi')]")
-    found: list[NewEvent] = []
+    found: list[BaseMessage | NewEvent] = []
     for at, item in enumerate(items):
         if isinstance(item, BaseMessage):
-            found.append(_with_shared(NewEvent(message=item), shared))
+            found.append(item if shared is None else replace(shared, message=item))
         elif isinstance(item, NewEvent):
             if not item.partial:
-                found.append(_with_shared(item, shared))
+                found.append(item if shared is None else _with_shared(item, shared))
         else:
             raise InvalidInputError("messages", f"item {at} is a {type(item).__name__}, not a message")
     return found
@@ -265,7 +285,5 @@ _SHARED = ("author", "branch", "invocation_id", "metadata", "timestamp")
 
 
 def _with_shared(event: NewEvent, shared: NewEvent) -> NewEvent:
-    if shared is _PLAIN:
-        return event
     changes = {name: getattr(shared, name) for name in _SHARED if getattr(event, name) is None}
     return replace(event, **changes)

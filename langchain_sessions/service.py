@@ -15,9 +15,10 @@ from langchain_sessions import rows as r
 from langchain_sessions._flow import Flow, ask, async_face, sync_face
 from langchain_sessions.codec.messages import MessageCodec
 from langchain_sessions.codec.values import dump_exact
+from langchain_sessions.compaction.background import BackgroundRuns
 from langchain_sessions.context import Context, pair_tool_calls
-from langchain_sessions.encoding import EventEncoder, as_new_events
-from langchain_sessions.errors import InvalidInputError, SessionNotFoundError, require
+from langchain_sessions.encoding import EventEncoder, as_events
+from langchain_sessions.errors import SessionNotFoundError, require
 from langchain_sessions.events import InvocationStatus, NewEvent, SessionEvent
 from langchain_sessions.filters import EventFilter
 from langchain_sessions.ids import check_branch, check_id, check_optional_id, check_title
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL
     from sqlalchemy.ext.asyncio import AsyncEngine
     from typing_extensions import Self
+
+    from langchain_sessions.compaction.base import Compaction, CompactionResult, ModelCall
 
 DEFAULT_TIME_TO_LIVE = timedelta(days=60)
 TOMBSTONE = timedelta(hours=24)
@@ -132,9 +135,11 @@ class SessionService:
         self._require_user = require_user
         self._clock = clock
         self._owner: Owner = ANYONE
+        self.background = BackgroundRuns()
         self.tokens: TokenCounter = tokens if tokens is not None else EstimatedTokenCounter()
         self.codec = MessageCodec(codec, encrypts=_encrypts(codec, encrypted))
         self.encoder = EventEncoder(self.codec, self.tokens)
+        self._is_view = False
         self._owns_store = not isinstance(database, SessionStore)
         self.store = database if isinstance(database, SessionStore) else _sql_store(
             database, table_prefix=table_prefix, create_schema=create_schema, synchronous=synchronous
@@ -155,6 +160,7 @@ class SessionService:
         bound = copy.copy(self)
         bound._owner = check_optional_id(user_id, "user_id")
         bound._owns_store = False
+        bound._is_view = True
         return bound
 
     @property
@@ -188,7 +194,9 @@ class SessionService:
     acreate_schema = async_face(_create_schema)
 
     def _close(self) -> Flow[None]:
-        """Close what the service opened. A view made by `as_user` closes nothing."""
+        """Finish what runs in the background and close what the service opened. A view closes nothing."""
+        if not self._is_view:
+            yield from ask(self.background.drain, close=True)
         if self._owns_store:
             yield from ask(self.store.close)
 
@@ -521,13 +529,14 @@ class SessionService:
             InvalidInputError: A value cannot be stored exactly; nothing was written.
         """
         key = self.key(session_id)
-        shared = _NOTHING
+        shared = None
         if not (branch is author is invocation_id is metadata is timestamp is None):
             shared = NewEvent(
                 branch=branch, author=author, invocation_id=invocation_id, metadata=metadata, timestamp=timestamp
             )
-        events = as_new_events(messages, shared)
-        events = _with_delta(events, state_delta, shared)
+        events = as_events(messages, shared)
+        if state_delta:
+            events = _with_delta(events, state_delta, shared or NewEvent())
         mark = 0 if invocation_status is None else r.MARKS[invocation_status.value]
         require(not mark or invocation_id is not None, "invocation_status", "needs an invocation_id")
         if mark and not events:
@@ -536,10 +545,12 @@ class SessionService:
             yield from self._get(session_id)
             return []
         now = self.now()
-        at = 0 if invocation_status is InvocationStatus.OPEN else len(events) - 1
+        marked = -1 if not mark else 0 if invocation_status is InvocationStatus.OPEN else len(events) - 1
         rows = tuple(
-            self.encoder.row(event, now, ordinal=first_ordinal + index, mark=mark if index == at else 0)
-            for index, event in enumerate(events)
+            self.encoder.row(event, now, ordinal=first_ordinal + at, mark=mark if at == marked else 0)
+            if isinstance(event, NewEvent)
+            else self.encoder.message_row(event, now)
+            for at, event in enumerate(events)
         )
         batch = AppendBatch(
             rows=rows,
@@ -872,6 +883,74 @@ class SessionService:
     archive = sync_face(_archive)
     aarchive = async_face(_archive)
 
+    def _compact(  # noqa: PLR0913 - each stands alone
+        self,
+        session_id: str,
+        compaction: Compaction,
+        *,
+        branch: str | None = None,
+        invocation_id: str | None = None,
+        force: bool = False,
+        call: ModelCall | None = None,
+        automatic: bool = False,
+    ) -> Flow[CompactionResult]:
+        """Compact one branch scope of a session if it is time. Nothing is lost: what goes is archived.
+
+        Args:
+            session_id: The session.
+            compaction: When and how; without a trigger it is always time.
+            branch: The scope; None is root.
+            invocation_id: The running invocation, whose events count and stay.
+            force: Do not ask the trigger.
+            call: What is known of the model call ahead: model, system prompt, tools, context window.
+            automatic: Nobody asked for this run: whatever goes wrong becomes an outcome and is never raised, and
+                a run that finds another one at work makes way.
+
+        Raises:
+            SessionNotFoundError: There is none for this view.
+        """
+        from langchain_sessions.compaction.workflow import compact_session  # noqa: PLC0415 - few services compact
+
+        return (
+            yield from compact_session(
+                self,
+                session_id,
+                compaction,
+                branch=branch,
+                invocation_id=invocation_id,
+                force=force,
+                call=call,
+                automatic=automatic,
+            )
+        )
+
+    compact = sync_face(_compact)
+    acompact = async_face(_compact)
+
+    def _compact_later(
+        self, session_id: str, compaction: Compaction, *, branch: str | None = None, call: ModelCall | None = None
+    ) -> Flow[bool]:
+        """Compact in the background: on a thread, or as a task of the running loop. `close` waits for it.
+
+        Args:
+            session_id: The session.
+            compaction: When and how; its `on_result` hears what came of it.
+            branch: The scope; None is root.
+            call: What is known of the model's calls.
+
+        Returns:
+            Whether a run was begun: there is never more than one of a scope.
+        """
+        place = (self.app, session_id, branch)
+
+        def run() -> Flow[CompactionResult]:
+            return self._compact(session_id, compaction, branch=branch, call=call, automatic=True)
+
+        return (yield from ask(self.background.start, place, run))
+
+    compact_later = sync_face(_compact_later)
+    acompact_later = async_face(_compact_later)
+
     # -- maintenance ---------------------------------------------------------------------------------------
 
     def _verify(self, session_id: str) -> Flow[list[str]]:
@@ -909,7 +988,6 @@ class SessionService:
         )
 
 
-_NOTHING = NewEvent()
 _EVERYTHING = EventFilter()
 
 
@@ -943,13 +1021,15 @@ def _with_state(draft: SessionDraft, state: Mapping[str, Any] | None) -> Session
     return replace(draft, state=dump_exact(own, "state"), scoped_delta=dump_delta(scoped, "state"))
 
 
-def _with_delta(events: list[NewEvent], delta: Mapping[str, Any] | None, shared: NewEvent) -> list[NewEvent]:
+def _with_delta(
+    events: list[BaseMessage | NewEvent], delta: Mapping[str, Any], shared: NewEvent
+) -> list[BaseMessage | NewEvent]:
     """The events with a batch's state delta on the first; an event of its own where there is none."""
-    if not delta or not any(not key.startswith(TEMP) for key in delta if isinstance(key, str)):
+    if not any(not key.startswith(TEMP) for key in delta if isinstance(key, str)):
         return events
     if not events:
         return [replace(shared, state_delta=delta)]
     first = events[0]
+    if not isinstance(first, NewEvent):
+        first = replace(shared, message=first)
     return [replace(first, state_delta={**delta, **(first.state_delta or {})}), *events[1:]]
-
-

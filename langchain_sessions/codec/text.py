@@ -73,6 +73,8 @@ def folded_column(text: str, searchable: str) -> str | None:
 
 def is_storable(text: str) -> bool:
     """Whether every database holds the text as it is."""
+    if text.isascii():
+        return "\0" not in text
     return _UNSTORABLE.search(text) is None
 
 

@@ -122,8 +122,10 @@ def marks_of(rows: Iterable[EventRow]) -> list[Mark]:
     """The marks that rows carry; every mark can be read back from the log."""
     marks: list[Mark] = []
     for row in rows:
+        if row.extra is None:
+            continue
         kind = "edit" if row.flags & r.EDIT else MARK_KINDS.get(row.kind)
-        if kind is None or row.extra is None:
+        if kind is None:
             continue
         value = json.loads(row.extra).get("mark")
         if value is not None:

@@ -58,7 +58,9 @@ _FAILED = r.MARKS["failed"]
 def is_plain(batch: AppendBatch) -> bool:
     """Whether the fast way may serve the batch."""
     first = batch.rows[0]
-    return not batch.replaces_only and all(
+    if batch.replaces_only:
+        return False
+    return all(
         row.delta is None
         and row.event_id is None
         and row.branch == first.branch
@@ -110,7 +112,7 @@ def _shape(key: SessionKey, batch: AppendBatch) -> tuple[Any, ...]:
 
 def _bump_values(key: SessionKey, batch: AppendBatch) -> dict[str, Any]:
     first = batch.rows[0]
-    counted = placing.tally(batch.rows).get(None, Counters())
+    counted = placing.tally(batch.rows).get(None, Counters()) if first.branch is None else Counters()
     return {
         "k_app": key.app,
         "k_id": key.id,
@@ -170,8 +172,11 @@ def insert_by_subselect(tx: Transaction, key: SessionKey, rows: tuple[EventRow, 
 def _side_rows(tx: Transaction, key: SessionKey, batch: AppendBatch, first_seq: int) -> list[tuple[Any, Any]]:
     """The upserts that accompany a batch: its invocation and the counters of its branch."""
     found: list[tuple[Any, Any]] = []
+    row = batch.rows[0]
+    if row.invocation_id is None and row.branch is None:
+        return found
     place = {"k_app": key.app, "k_id": key.id}
-    row, s = batch.rows[0], tx.tables.sessions.c
+    s = tx.tables.sessions.c
     where = (s.app == param("k_app"), s.id == param("k_id"))
     if row.invocation_id is not None:
         mark = last_mark(batch)

@@ -151,14 +151,16 @@ def load_marks(tx: Transaction, session: SessionRow, upto: int | None = None) ->
 def insert_events(tx: Transaction, skey: int, rows: Iterable[EventRow]) -> None:
     """Insert rows that have their positions, and their marks."""
     rows = list(rows)
-    table = tx.tables.events
-    names = ("skey", *EventRow._fields)
-    statement = tx.prepare("insert events", lambda: insert(table).values({name: param(name) for name in names}))
-    tx.insert_tuples(statement, ((skey, *row) for row in rows))
+    statement = tx.prepare("insert events", lambda: _insert_all(tx.tables.events))
+    tx.insert_tuples(statement, [(skey, *row) for row in rows])
     marks = placing.marks_of(rows)
     if marks:
         statement = tx.prepare("insert marks", lambda: insert(tx.tables.marks))
         tx.run_many(statement, [{"skey": skey, **mark._asdict()} for mark in marks])
+
+
+def _insert_all(table: Table) -> Any:
+    return insert(table).values({column.name: param(column.name) for column in table.c})
 
 
 def set_session(tx: Transaction, skey: int, **values: Any) -> None:
@@ -185,12 +187,10 @@ def upsert(tx: Transaction, table: Table, source: Select[Any], keys: tuple[str, 
     """
     names = [column.name for column in table.c]
     if tx.flavour == "mysql":
-        own = mysql.insert(table)
-        return own.from_select(names, source).on_duplicate_key_update(
-            {name: change(own.inserted) for name, change in changes.items()}
-        )
-    other = sqlite.insert(table) if tx.flavour == "sqlite" else postgresql.insert(table)
-    return other.from_select(names, source).on_conflict_do_update(
+        own = mysql.insert(table).from_select(names, source)
+        return own.on_duplicate_key_update({name: change(own.inserted) for name, change in changes.items()})
+    other = (sqlite.insert if tx.flavour == "sqlite" else postgresql.insert)(table).from_select(names, source)
+    return other.on_conflict_do_update(
         index_elements=[table.c[name] for name in keys],
         set_={name: change(other.excluded) for name, change in changes.items()},
     )

@@ -78,6 +78,8 @@ class Runner:
         self._pid = os.getpid()
         # SQLite admits one writer; waiting here is fair and costs no polling. In memory there is one connection.
         self._turn: threading.RLock | None = threading.RLock() if self.flavour == "sqlite" else None
+        self._writer: Any = None
+        self._inherited: list[Any] = []
 
     # -- synchronous ---------------------------------------------------------------------------------------
 
@@ -91,21 +93,21 @@ class Runner:
         """
         if self.engines.sync is None:
             raise SyncNotAvailableError
-        return self._retrying(lambda: self._attempt(mode, operation, *args, **kwargs))
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                if self._turn is None or (mode is Mode.READ and not self.engines.in_memory):
+                    return self._on_pooled(mode, operation, *args, **kwargs)
+                with self._turn:
+                    return self._as_writer(mode, operation, *args, **kwargs)
+            except (_LostRaceError, _DeadConnectionError) as error:
+                time.sleep(self._pause(error, attempt))
 
-    def _attempt(self, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        if self._turn is not None and (mode is not Mode.READ or self.engines.in_memory):
-            with self._turn:
-                return self._on_connection(mode, operation, *args, **kwargs)
-        return self._on_connection(mode, operation, *args, **kwargs)
-
-    def _on_connection(self, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def _on_pooled(self, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run an operation on a connection of the pool."""
         self._guard_fork()
-        assert self.engines.sync is not None  # noqa: S101 - checked in run
-        try:
-            pooled = self.engines.sync.raw_connection()
-        except Exception as error:
-            raise self._translated(error) from error
+        pooled = self._checkout()
         try:
             return self._in_transaction(pooled.dbapi_connection, mode, operation, *args, **kwargs)
         except _DeadConnectionError as error:
@@ -113,6 +115,28 @@ class Runner:
             raise
         finally:
             pooled.close()
+
+    def _as_writer(self, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """SQLite: run an operation on the connection that is kept for writing, which spares the pool's round."""
+        if self.engines.in_memory or not self.engines.owned:
+            return self._on_pooled(mode, operation, *args, **kwargs)
+        self._guard_fork()
+        if self._writer is None:
+            pooled = self._checkout()
+            self._writer = pooled.dbapi_connection
+            pooled.detach()
+        try:
+            return self._in_transaction(self._writer, mode, operation, *args, **kwargs)
+        except _DeadConnectionError:
+            self._writer = None
+            raise
+
+    def _checkout(self) -> Any:
+        assert self.engines.sync is not None  # noqa: S101 - checked in run
+        try:
+            return self.engines.sync.raw_connection()
+        except Exception as error:
+            raise self._translated(error) from error
 
     # -- asynchronous --------------------------------------------------------------------------------------
 
@@ -197,14 +221,6 @@ class Runner:
             return False
         return True
 
-    def _retrying(self, attempt_once: Callable[[], T]) -> T:
-        for attempt in range(1, _MAX_TRIES + 1):
-            try:
-                return attempt_once()
-            except (_LostRaceError, _DeadConnectionError) as error:
-                time.sleep(self._pause(error, attempt))
-        raise AssertionError  # pragma: no cover - the last attempt raises
-
     def _pause(self, error: Exception, attempt: int) -> float:
         """How long to wait before the next attempt; raises when there is none."""
         dead = isinstance(error, _DeadConnectionError)
@@ -237,20 +253,33 @@ class Runner:
         self._pid = os.getpid()
         if self._turn is not None:
             self._turn = threading.RLock()
+            # Kept, not closed: a close here would meddle with the parent's file.
+            self._inherited.append(self._writer)
+            self._writer = None
         for engine in (self.engines.sync, self.engines.async_ and self.engines.async_.sync_engine):
             if engine is not None:
                 engine.dispose(close=False)
 
     def close(self) -> None:
         """Close the engines that the library opened. An async engine is closed by `aclose`."""
+        self._close_writer()
         if self.engines.owned and self.engines.sync is not None:
             self.engines.sync.dispose()
         if self.engines.owned and self.engines.async_ is not None:
             with suppress(Exception):
                 self.engines.async_.sync_engine.dispose(close=False)
 
+    def _close_writer(self) -> None:
+        if self._turn is not None:
+            with self._turn:
+                if self._writer is not None:
+                    self._writer.close()
+                self._writer = None
+
     async def aclose(self) -> None:
         """Async `close`."""
+        if self._turn is not None:
+            await asyncio.to_thread(self._close_writer)
         if self.engines.owned and self.engines.async_ is not None:
             await self.engines.async_.dispose()
         if self.engines.owned and self.engines.sync is not None:

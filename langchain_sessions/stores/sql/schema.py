@@ -18,72 +18,21 @@ from sqlalchemy import (
     Identity,
     Index,
     Integer,
-    LargeBinary,
     MetaData,
     SmallInteger,
-    String,
     Table,
-    Text,
     UniqueConstraint,
 )
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.dialects.mysql import mariadb
 from sqlalchemy.schema import CreateIndex, CreateTable
-from sqlalchemy.types import TypeEngine
 
 from langchain_sessions.errors import UnsupportedDatabaseError, require
+from langchain_sessions.stores.sql.thread_schema import ThreadTables, build_thread_tables
+from langchain_sessions.stores.sql.types import big_key, bytes_type, ident_type, keyed_table, text_type
 
 SCHEMA_VERSION = 1
 _PREFIX = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,29}\Z|\Z")
-_MYSQL_BINARY = "utf8mb4_0900_bin"
-_MARIADB_BINARY = "utf8mb4_nopad_bin"
-
-
-def ident_type(length: int = 255) -> TypeEngine[str]:
-    """A string that compares by code points: case, accents and trailing blanks count."""
-    exact = partial(mysql.VARCHAR, length, charset="utf8mb4")
-    return (
-        String(length)
-        .with_variant(postgresql.VARCHAR(length, collation="C"), "postgresql")
-        .with_variant(exact(collation=_MYSQL_BINARY), "mysql")
-        .with_variant(exact(collation=_MARIADB_BINARY), "mariadb")
-    )
-
-
-def text_type() -> TypeEngine[str]:
-    """Text of any length, in any script."""
-    return (
-        Text()
-        .with_variant(postgresql.TEXT(collation="C"), "postgresql")
-        .with_variant(mysql.LONGTEXT(charset="utf8mb4", collation=_MYSQL_BINARY), "mysql")
-        .with_variant(mysql.LONGTEXT(charset="utf8mb4", collation=_MARIADB_BINARY), "mariadb")
-    )
-
-
-def bytes_type() -> TypeEngine[bytes]:
-    """Bytes of any length."""
-    return LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb")
-
-
-def big_key() -> TypeEngine[int]:
-    """A session key."""
-    return BigInteger().with_variant(sqlite.INTEGER(), "sqlite")
-
-
-def keyed_table(metadata: MetaData, name: str, *parts: Column[object] | Index | UniqueConstraint) -> Table:
-    """A table of rows that belong to sessions: clustered by its primary key where the engine can."""
-    return Table(
-        name,
-        metadata,
-        *parts,
-        sqlite_with_rowid=False,
-        mysql_engine="InnoDB",
-        mysql_row_format="DYNAMIC",
-        mysql_default_charset="utf8mb4",
-        mariadb_engine="InnoDB",
-        mariadb_row_format="DYNAMIC",
-        mariadb_default_charset="utf8mb4",
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +50,7 @@ class Tables:
     user_state: Table
     app_state: Table
     tombstones: Table
+    threads: ThreadTables
 
     @property
     def of_session(self) -> list[Table]:
@@ -175,6 +125,7 @@ def build_tables(prefix: str = "") -> Tables:
             Column("digest", ident_type(64), primary_key=True),
             Column("until", BigInteger, nullable=False),
         ),
+        threads=build_thread_tables(metadata, prefix),
     )
 
 

@@ -6,7 +6,7 @@ values. Measured per SQLite append: driver alone 10 µs, this path 32 µs, Core 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -114,9 +114,8 @@ class Transaction:
         elif values:
             self._cursor.executemany(statement.text, [statement.bind(item) for item in values])
 
-    def insert_tuples(self, statement: Prepared, rows: Iterable[tuple[Any, ...]]) -> None:
+    def insert_tuples(self, statement: Prepared, values: Sequence[tuple[Any, ...]]) -> None:
         """Insert rows whose values are in the statement's order already."""
-        values = list(rows)
         if len(values) == 1:
             self._cursor.execute(statement.text, values[0])
         elif values:

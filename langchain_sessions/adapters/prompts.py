@@ -1,0 +1,107 @@
+"""A prompt that every provider accepts: one system block, what was remembered, what is being said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
+
+from langchain_sessions.adapters.requests import News
+from langchain_sessions.context import call_ids, pair_tool_calls, without_calls
+from langchain_sessions.events import SessionEvent
+
+STRUCTURED = "structured_output"
+"""Names, in the metadata of a tool message, the call that a structured output was made from."""
+
+
+def merge_system(messages: Sequence[BaseMessage]) -> SystemMessage | None:
+    """Several system messages as one block; a single one stays as it is."""
+    if not messages:
+        return None
+    if len(messages) == 1 and isinstance(messages[0], SystemMessage):
+        return messages[0]
+    contents = [message.content for message in messages]
+    if all(isinstance(content, str) for content in contents):
+        return SystemMessage("\n\n".join(str(content) for content in contents))
+    blocks: list[Any] = []
+    for content in contents:
+        blocks.extend([{"type": "text", "text": content}] if isinstance(content, str) else content)
+    return SystemMessage(blocks)
+
+
+def remembered(events: Sequence[SessionEvent], appended: frozenset[int], news: News) -> list[SessionEvent]:
+    """The events of a context that a request does not carry itself.
+
+    Where the request carries the running turn, what other writers logged since it began belongs behind it.
+    """
+    return [
+        event
+        for event in events
+        if event.seq not in appended and (news.start is None or event.position < news.start)
+    ]
+
+
+def newest_system(events: Sequence[SessionEvent]) -> list[BaseMessage]:
+    """The system message that stands in a log: a newer one replaces the older."""
+    found = [event.message for event in events if isinstance(event.message, SystemMessage)]
+    return list(found[-1:])
+
+
+def assemble(
+    system: SystemMessage | None,
+    examples: Sequence[BaseMessage],
+    history: Sequence[BaseMessage],
+    tail: Sequence[BaseMessage],
+) -> list[BaseMessage]:
+    """Put a prompt together: the system block, few-shots, what is remembered, what is being said."""
+    spoken = [*examples, *(m for m in history if not isinstance(m, SystemMessage)), *tail]
+    valid = settle([message for _, message in pair_tool_calls(spoken)])
+    return valid if system is None else [system, *valid]
+
+
+def settle(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """The messages without calls that nobody answered: no provider takes a prompt with an open call.
+
+    A call whose structured output was taken from it is shown as that output.
+    """
+    settled: list[BaseMessage] = []
+    for at, message in enumerate(messages):
+        if isinstance(message, ToolMessage) and STRUCTURED in message.additional_kwargs:
+            continue
+        calls = call_ids(message)
+        if not calls or not isinstance(message, AIMessage):
+            settled.append(message)
+            continue
+        results = _results_after(messages, at)
+        if any(STRUCTURED in result.additional_kwargs for result in results.values()):
+            settled.append(as_text(message))
+            continue
+        dead = [call for call in calls if call not in results]
+        kept = without_calls(message, dead) if dead else message
+        if kept is not None:
+            settled.append(kept)
+    return settled
+
+
+def _results_after(messages: Sequence[BaseMessage], at: int) -> dict[str, ToolMessage]:
+    found: dict[str, ToolMessage] = {}
+    for message in messages[at + 1 :]:
+        if not isinstance(message, ToolMessage):
+            break
+        found[message.tool_call_id] = message
+    return found
+
+
+def as_text(message: AIMessage) -> AIMessage:
+    """A structured output as the words that it amounts to."""
+    values = [call["args"] for call in message.tool_calls]
+    shown = json.dumps(values[0] if len(values) == 1 else values, ensure_ascii=False, default=str)
+    text = str(message.text)
+    return AIMessage(f"{text}\n{shown}" if text else shown, id=message.id, name=message.name)
+
+
+def acknowledgement(call_id: str) -> ToolMessage:
+    """The result of a call that was no tool's: the application took a structured output from it."""
+    return ToolMessage("Structured output taken.", tool_call_id=call_id, additional_kwargs={STRUCTURED: True})

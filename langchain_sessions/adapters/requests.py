@@ -1,0 +1,214 @@
+"""What is new in a request: the part that the log does not hold yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage, convert_to_messages
+from langchain_core.prompt_values import PromptValue
+
+from langchain_sessions.context import call_ids
+from langchain_sessions.errors import InvalidInputError
+from langchain_sessions.events import SessionEvent, Standing
+
+_RESUMABLE = frozenset({Standing.FAILED, Standing.INTERRUPTED, Standing.OPEN})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """A request, sorted.
+
+    Attributes:
+        system: Its system messages.
+        body: All others, in order.
+    """
+
+    system: tuple[SystemMessage, ...]
+    body: tuple[BaseMessage, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class News:
+    """How a request relates to the log.
+
+    Attributes:
+        examples: Messages that the log does not hold and that nobody said just now: few-shots of a template.
+        tail: The running turn as the request carries it, the news included.
+        fresh: The messages to store.
+        start: Where the running turn starts in the context; None where it starts with the news.
+        invocation_id: The run that the request continues or repeats; None for a new one.
+        stored: How many messages of that run the log holds.
+    """
+
+    examples: tuple[BaseMessage, ...] = ()
+    tail: tuple[BaseMessage, ...] = ()
+    fresh: tuple[BaseMessage, ...] = ()
+    start: int | None = None
+    invocation_id: str | None = None
+    stored: int = 0
+
+
+def as_messages(value: Any) -> list[BaseMessage]:
+    """Whatever a chat model takes, as messages; the objects of the caller stay what they are.
+
+    Raises:
+        InvalidInputError: It cannot be understood as messages.
+    """
+    if isinstance(value, str):
+        return [HumanMessage(value)]
+    if isinstance(value, BaseMessage):
+        return [value]
+    if isinstance(value, PromptValue):
+        return value.to_messages()
+    if isinstance(value, Sequence):
+        return convert_to_messages(value)
+    raise InvalidInputError(
+        "input", f"a {type(value).__name__} is no message; name the keys with memory.wrap(chain, input_key=..., history_key=...)"
+    )
+
+
+def sort_request(messages: Sequence[BaseMessage]) -> Request:
+    """Part the system messages from what was said."""
+    return Request(
+        system=tuple(message for message in messages if isinstance(message, SystemMessage)),
+        body=tuple(message for message in messages if not isinstance(message, SystemMessage)),
+    )
+
+
+def likeness(message: BaseMessage) -> tuple[object, ...]:
+    """What makes two messages without ids the same: type, content and calls. Metadata is not compared."""
+    calls: tuple[object, ...] = ()
+    answered = None
+    if isinstance(message, AIMessage):
+        calls = tuple((call["id"], call["name"], repr(call["args"])) for call in message.tool_calls)
+    elif isinstance(message, ToolMessage):
+        answered = message.tool_call_id
+    kind = message.type.removesuffix("MessageChunk").lower()
+    return kind, str(message.text), repr(_media(message.content)), calls, answered
+
+
+def _media(content: Any) -> list[Any]:
+    """The blocks that are neither text nor calls nor thoughts."""
+    if isinstance(content, str):
+        return []
+    skipped = ("text", "reasoning", "thinking", "tool_use", "tool_call", "function_call")
+    return [block for block in content if isinstance(block, dict) and block.get("type") not in skipped]
+
+
+def window_for(body: Sequence[BaseMessage]) -> int:
+    """How many of the newest events `find_news` needs to see: the running turn and some slack for a busy log."""
+    turn = next((at for at, message in enumerate(reversed(body)) if isinstance(message, HumanMessage)), len(body))
+    return 2 * turn + 8
+
+
+def find_news(body: Sequence[BaseMessage], recent: Sequence[SessionEvent]) -> News:
+    """Tell what a request adds to a log.
+
+    A message of the request is in the log if an event has its id, whatever else differs; or if it belongs to a run
+    of messages that equals the newest events, which is how hand-written tool loops re-send a turn. What follows the
+    last such message and the last AI message that is not in the log is new. So are results of the running turn's
+    calls, wherever they stand.
+
+    Args:
+        body: The request without its system messages.
+        recent: The newest message events of the log in log order, archived, failed and running ones included.
+    """
+    events = [event for event in recent if event.message is not None and event.error_code is None]
+    known = _known_by_id(body, events) | _known_run(body, events)
+    last_known = max(known, default=-1)
+    last_foreign = max((at for at in range(last_known + 1, len(body)) if isinstance(body[at], AIMessage)), default=-1)
+    first_new = max(last_known, last_foreign) + 1
+    fresh = list(body[first_new:])
+    if any(isinstance(message, HumanMessage) for message in fresh) or last_known < 0:
+        return _begun(body, fresh, first_new, last_known, events)
+    return _continued(body, fresh, first_new, known)
+
+
+def _known_by_id(body: Sequence[BaseMessage], events: Sequence[SessionEvent]) -> dict[int, SessionEvent]:
+    by_id = {event.message.id: event for event in events if event.message is not None and event.message.id}
+    return {at: by_id[message.id] for at, message in enumerate(body) if message.id in by_id}
+
+
+def _known_run(body: Sequence[BaseMessage], events: Sequence[SessionEvent]) -> dict[int, SessionEvent]:
+    """The longest run of the request that equals the newest events and starts with a question."""
+    ours = [likeness(message) for message in body]
+    theirs = [likeness(event.message) for event in events if event.message is not None]
+    for end in range(len(ours), 0, -1):
+        length = 0
+        while length < min(end, len(theirs)) and ours[end - 1 - length] == theirs[-1 - length]:
+            length += 1
+        start = end - length
+        run = list(events[len(events) - length :])
+        if length and _is_whole_run(body, start, run):
+            return dict(zip(range(start, end), run, strict=True))
+    return {}
+
+
+def _is_whole_run(body: Sequence[BaseMessage], start: int, run: Sequence[SessionEvent]) -> bool:
+    """Whether a run of equal messages is one conversation sent again, and not the same words said twice."""
+    if not isinstance(body[start], HumanMessage) and start > 0:
+        return False
+    if start > 0 and not isinstance(body[start - 1], AIMessage):
+        return False
+    if any(isinstance(event.message, AIMessage) for event in run):
+        return True
+    # An unanswered question: asked again after a failure, or appended by the application just before the call.
+    return all(event.standing is Standing.FAILED or event.invocation_id is None for event in run)
+
+
+def _begun(
+    body: Sequence[BaseMessage],
+    fresh: Sequence[BaseMessage],
+    first_new: int,
+    last_known: int,
+    events: Sequence[SessionEvent],
+) -> News:
+    """A request that says something new, or results that stand alone."""
+    invocation, stored = None, 0
+    if fresh and isinstance(fresh[0], ToolMessage):
+        asked = _asking(fresh[0], events)
+        invocation = asked.invocation_id if asked is not None else None
+        stored = _count(invocation, events)
+    return News(
+        examples=tuple(body[last_known + 1 : first_new]),
+        tail=tuple(fresh),
+        fresh=tuple(fresh),
+        invocation_id=invocation,
+        stored=stored,
+    )
+
+
+def _asking(result: ToolMessage, events: Sequence[SessionEvent]) -> SessionEvent | None:
+    """The newest event that made the call which a result answers."""
+    for event in reversed(events):
+        if event.message is not None and result.tool_call_id in call_ids(event.message):
+            return event
+    return None
+
+
+def _continued(
+    body: Sequence[BaseMessage], fresh: Sequence[BaseMessage], first_new: int, known: dict[int, SessionEvent]
+) -> News:
+    """A request that carries on with a turn that the log knows."""
+    asked = [at for at in range(first_new) if isinstance(body[at], HumanMessage)]
+    start = max(asked, default=0)
+    turn = {at: event for at, event in known.items() if at >= start}
+    missed = [m for at, m in enumerate(body[start:first_new], start) if at not in known and isinstance(m, ToolMessage)]
+    added = [*missed, *fresh]
+    first = turn.get(start) or next(iter(turn.values()), None)
+    finished = not added and first is not None and all(event.standing not in _RESUMABLE for event in turn.values())
+    answered = any(isinstance(event.message, AIMessage) for event in turn.values())
+    invocation = None if first is None or (finished and answered) else first.invocation_id
+    return News(
+        tail=tuple(body[start:]),
+        fresh=tuple(added),
+        start=None if first is None else first.position,
+        invocation_id=invocation,
+        stored=_count(invocation, turn.values()),
+    )
+
+
+def _count(invocation: str | None, events: Any) -> int:
+    return 0 if invocation is None else sum(event.invocation_id == invocation for event in events)

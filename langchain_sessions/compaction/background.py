@@ -1,0 +1,110 @@
+"""Runs beside the conversation: after the reply, on a thread or as a task, never two at once for one scope."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from langchain_sessions._flow import Flow, adrive, drive
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_log = logging.getLogger(__name__)
+
+Scope = tuple[str, str, str | None]
+"""App, session and branch."""
+
+
+class BackgroundRuns:
+    """The background runs of one service and all its views.
+
+    Within this process a scope that is being compacted is not begun again; across processes a lease in the store
+    sees to that. `drain` waits for what is running. Threads are daemons: a process that ends without `close` leaves
+    the log as it was before the run, never half compacted.
+    """
+
+    def __init__(self) -> None:
+        """Nothing runs yet."""
+        self._lock = threading.Lock()
+        self._threads: dict[Scope, threading.Thread] = {}
+        self._tasks: dict[Scope, asyncio.Task[Any]] = {}
+        self._closed = False
+
+    def start(self, scope: Scope, flow: Callable[[], Flow[Any]]) -> bool:
+        """Begin a run on a thread; False when the scope has one already or the service is closed."""
+        with self._lock:
+            if not self._is_free(scope):
+                return False
+            thread = threading.Thread(target=self._work, args=(scope, flow), name="compact", daemon=True)
+            self._threads[scope] = thread
+            # Started under the lock, so that `drain` never joins a thread that has not begun.
+            thread.start()
+        return True
+
+    def _work(self, scope: Scope, flow: Callable[[], Flow[Any]]) -> None:
+        try:
+            drive(flow())
+        except Exception as error:  # noqa: BLE001 - nobody waits for it; the log of the process is told
+            _report(scope, error)
+        finally:
+            with self._lock:
+                self._threads.pop(scope, None)
+
+    async def astart(self, scope: Scope, flow: Callable[[], Flow[Any]]) -> bool:
+        """Async `start`: a task of the running loop."""
+        with self._lock:
+            if not self._is_free(scope):
+                return False
+            # In a context of its own: callbacks and traces of the reply must not outlive it.
+            create = asyncio.get_running_loop().create_task
+            task: asyncio.Task[Any] = contextvars.Context().run(create, self._awork(scope, flow))
+            self._tasks[scope] = task
+        task.add_done_callback(lambda _: self._forget(scope))
+        return True
+
+    async def _awork(self, scope: Scope, flow: Callable[[], Flow[Any]]) -> None:
+        try:
+            await adrive(flow())
+        except Exception as error:  # noqa: BLE001 - nobody waits for it; the log of the process is told
+            _report(scope, error)
+
+    def _is_free(self, scope: Scope) -> bool:
+        return not self._closed and scope not in self._threads and scope not in self._tasks
+
+    def _forget(self, scope: Scope) -> None:
+        with self._lock:
+            self._tasks.pop(scope, None)
+
+    def drain(self, timeout: float | None = None, *, close: bool = False) -> bool:
+        """Wait for the threads; whether all are done. Tasks of a loop are waited for by `adrain` alone."""
+        with self._lock:
+            self._closed = self._closed or close
+            waiting = list(self._threads.values())
+        end = None if timeout is None else time.monotonic() + timeout
+        for thread in waiting:
+            if thread is not threading.current_thread():
+                thread.join(None if end is None else max(end - time.monotonic(), 0))
+        return not any(thread.is_alive() for thread in waiting if thread is not threading.current_thread())
+
+    async def adrain(self, timeout: float | None = None, *, close: bool = False) -> bool:
+        """Async `drain`: waits for the tasks of this loop, and for the threads."""
+        with self._lock:
+            self._closed = self._closed or close
+            loop = asyncio.get_running_loop()
+            tasks = {task for task in self._tasks.values() if task.get_loop() is loop}
+            has_threads = bool(self._threads)
+        pending: set[asyncio.Task[Any]] = set()
+        if tasks:
+            _, pending = await asyncio.wait(tasks, timeout=timeout)
+        if has_threads and not await asyncio.to_thread(self.drain, timeout):
+            return False
+        return not pending
+
+
+def _report(scope: Scope, error: Exception) -> None:
+    _log.warning("Background compaction of session %r failed: %s", scope[1], type(error).__name__)

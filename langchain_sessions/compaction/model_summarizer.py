@@ -1,0 +1,214 @@
+"""Summaries by a chat model: every archived event is shown to it, in as many calls as its window asks for."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import BaseMessage
+from langchain_core.utils.json import parse_json_markdown
+
+from langchain_sessions._flow import Flow, ask, async_face, sync_face
+from langchain_sessions.compaction.base import Outcome
+from langchain_sessions.compaction.prompts import Entry, SummaryPrompts, entry_of, fence_for, messages_for
+from langchain_sessions.compaction.structured import (
+    STRUCTURED_CHARACTERS,
+    Schema,
+    check_schema,
+    read_structured,
+    schema_text,
+)
+from langchain_sessions.compaction.summarizer import (
+    PLAIN_CHARACTERS,
+    Summary,
+    SummaryError,
+    SummaryLimits,
+    SummaryTask,
+    fit_text,
+)
+from langchain_sessions.compaction.triggers import DEFAULT_CONTEXT_WINDOW, model_window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.runnables import Runnable, RunnableConfig
+
+    from langchain_sessions.tokens import TokenCounter
+
+_CHARACTERS_PER_TOKEN = 2  # of a reply, for the room that it needs: pessimistic for every script but Chinese
+_SHARE = 0.9  # of the window; the count is an estimate
+_LEAST = 200
+"""However small a window is said to be, a call shows this many tokens of the record."""
+
+# LangGraph leaves what is tagged so out of the messages that it streams to the user.
+_CONFIG: RunnableConfig = {
+    "tags": ["nostream"],
+    "run_name": "summarize_session",
+    "metadata": {"lc_source": "summarization"},
+}
+
+
+class ModelSummarizer:
+    """Summarises with any LangChain chat model.
+
+    Args:
+        model: The model; a cheap one will do.
+        prompts: The texts around the record.
+        schema: For a structured summary: a pydantic model or a JSON schema with a text field `summary`. The model's
+            own structured output is used; one that has none is asked for JSON.
+    """
+
+    def __init__(
+        self, model: BaseChatModel, *, prompts: SummaryPrompts | None = None, schema: Schema | None = None
+    ) -> None:
+        """Summarise with `model`."""
+        self.model = model
+        self.prompts = prompts or SummaryPrompts()
+        self.schema = None if schema is None else check_schema(schema)
+
+    def max_characters(self, limits: SummaryLimits) -> int:
+        """How long a summary may be."""
+        return limits.max_characters or (PLAIN_CHARACTERS if self.schema is None else STRUCTURED_CHARACTERS)
+
+    def room(self, limits: SummaryLimits, counter: TokenCounter) -> int:
+        """How many tokens of the record one call can be shown, beside its instructions and a full summary."""
+        window = limits.max_input_tokens or model_window(self.model) or DEFAULT_CONTEXT_WINDOW
+        frame = counter.count_text(self.prompts.system) + counter.count_text(self.prompts.request)
+        frame += 0 if self.schema is None else counter.count_text(schema_text(self.schema))
+        summaries = 2 * self.max_characters(limits) // _CHARACTERS_PER_TOKEN
+        return max(int(window * _SHARE) - frame - summaries, _LEAST)
+
+    def _summarize(self, task: SummaryTask) -> Flow[Summary]:
+        """Summarise everything that is archived, folding in the summary before it."""
+        limits = task.limits
+        upcoming = [entry_of(event, limits.tool_characters) for event in task.upcoming]
+        room = self.room(limits, task.counter)
+        upcoming = _that_fit(upcoming, room // 4, task.counter)
+        room -= sum(_cost(entry, task.counter) for entry in upcoming)
+        chunks = list(split_record([entry_of(e, limits.tool_characters) for e in task.archived], room, task.counter))
+        text, calls = task.previous, 0
+        summary: Summary | None = None
+        for number, chunk in enumerate(chunks, start=1):
+            is_last = number == len(chunks)
+            messages = messages_for(
+                self.prompts,
+                chunk,
+                previous=text,
+                upcoming=upcoming if is_last else (),
+                part=(number, len(chunks)),
+                max_characters=self.max_characters(limits),
+            )
+            summary, made = yield from self._attempts(messages, task, calls, is_structured=is_last)
+            text, calls = summary.text, calls + made
+        if summary is None:
+            raise SummaryError(Outcome.SUMMARY_BLANK, "there is nothing to summarise")
+        return replace(summary, calls=calls)
+
+    summarize = sync_face(_summarize)
+    asummarize = async_face(_summarize)
+
+    def _attempts(
+        self, messages: list[BaseMessage], task: SummaryTask, calls: int, *, is_structured: bool
+    ) -> Flow[tuple[Summary, int]]:
+        """Ask until there is a usable answer, the retries are used up or the time is over."""
+        last: SummaryError | None = None
+        for attempt in range(1, task.limits.retries + 2):
+            if task.deadline is not None and time.monotonic() >= task.deadline:
+                break
+            try:
+                return (yield from self._call(messages, task, is_structured=is_structured)), attempt
+            except SummaryError as error:
+                last = SummaryError(error.outcome, str(error), calls=calls + attempt)
+            except Exception as error:  # noqa: BLE001 - providers raise what they like; it is reported
+                reason = f"the summariser raised {type(error).__name__}"
+                last = SummaryError(Outcome.SUMMARY_FAILED, reason, calls=calls + attempt)
+                last.__cause__ = error
+        raise last or SummaryError(Outcome.SUMMARY_FAILED, "the time for the summary is over", calls=calls)
+
+    def _call(self, messages: list[BaseMessage], task: SummaryTask, *, is_structured: bool) -> Flow[Summary]:
+        limit = self.max_characters(task.limits)
+        if self.schema is None or not is_structured:
+            reply = yield from ask(self.model.invoke, messages, _CONFIG)
+            return Summary(text=fit_text(_text_of(reply), limit))
+        try:
+            chain: Runnable[Any, Any] = self.model.with_structured_output(self.schema, include_raw=True)
+        except NotImplementedError:
+            reply = yield from ask(self.model.invoke, _asking_for_json(messages, self.schema), _CONFIG)
+            return read_structured(self.schema, parse_json_markdown(_text_of(reply)), limit)
+        answer = yield from ask(chain.invoke, messages, _CONFIG)
+        if not isinstance(answer, dict) or "parsed" not in answer:
+            return read_structured(self.schema, answer, limit)
+        if answer.get("parsing_error") is not None:  # pyright: ignore[reportUnknownMemberType]
+            raise SummaryError(Outcome.SUMMARY_FAILED, "the answer does not fit the schema")
+        return read_structured(self.schema, answer["parsed"], limit)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _text_of(reply: object) -> str:
+    """The text of a model's reply.
+
+    Raises:
+        SummaryError: It is no message, or has no text.
+    """
+    if reply is None or reply in ("", []):
+        raise SummaryError(Outcome.SUMMARY_BLANK, "the summary is blank")
+    if isinstance(reply, str):
+        return reply
+    if not isinstance(reply, BaseMessage):
+        raise SummaryError(Outcome.SUMMARY_FAILED, f"the model returned {type(reply).__name__}, not a message")
+    return str(reply.text)
+
+
+def _asking_for_json(messages: list[BaseMessage], schema: Schema) -> list[BaseMessage]:
+    *first, request = messages
+    asked = (
+        f"{request.text}\n\nAnswer with one JSON object that fits this schema, and nothing else:\n{schema_text(schema)}"
+    )
+    return [*first, request.model_copy(update={"content": asked})]
+
+
+def _cost(entry: Entry, counter: TokenCounter) -> int:
+    return counter.count_text(entry.under("00000000"))
+
+
+def _that_fit(entries: Sequence[Entry], room: int, counter: TokenCounter) -> list[Entry]:
+    kept: list[Entry] = []
+    for entry in entries:
+        room -= _cost(entry, counter)
+        if room < 0:
+            break
+        kept.append(entry)
+    return kept
+
+
+def split_record(entries: Sequence[Entry], room: int, counter: TokenCounter) -> Iterator[list[Entry]]:
+    """Divide a record into chunks that fit into a call each; an entry that fits into none is divided itself."""
+    chunk: list[Entry] = []
+    used = 0
+    for entry in entries:
+        for piece in _pieces(entry, room, counter):
+            cost = _cost(piece, counter)
+            if chunk and used + cost > room:
+                yield chunk
+                chunk, used = [], 0
+            chunk.append(piece)
+            used += cost
+    if chunk:
+        yield chunk
+
+
+def _pieces(entry: Entry, room: int, counter: TokenCounter) -> Iterator[Entry]:
+    cost = _cost(entry, counter)
+    if cost <= room or len(entry.text) <= 1:
+        yield entry
+        return
+    half = len(entry.text) // 2
+    space = entry.text.rfind(" ", half // 2, half)
+    cut = space + 1 if space > 0 else half
+    head = entry.head if entry.head.endswith("continued") else f"{entry.head}, continued"
+    yield from _pieces(Entry(entry.head, entry.text[:cut]), room, counter)
+    yield from _pieces(Entry(head, entry.text[cut:]), room, counter)
+
+
+__all__ = ["ModelSummarizer", "fence_for", "split_record"]

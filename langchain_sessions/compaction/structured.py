@@ -1,0 +1,135 @@
+"""Structured summaries: a schema of fields in place of free text."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
+
+from pydantic import BaseModel, Field, ValidationError
+
+from langchain_sessions.compaction.base import Outcome
+from langchain_sessions.compaction.summarizer import Summary, SummaryError, cut_text, fit_text
+from langchain_sessions.errors import require
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+STRUCTURED_CHARACTERS = 1_000
+
+Schema = type[BaseModel] | dict[str, Any]
+"""A pydantic model, or a JSON schema of an object; with a text field named `summary`."""
+
+
+class ConversationSummary(BaseModel):
+    """A summary of a conversation."""
+
+    title: str = Field(description="A title of at most eight words.")
+    keywords: list[str] = Field(description="Three to ten words that one would search for.")
+    summary: str = Field(description="What was said, as running text.")
+    key_points: list[str] = Field(description="The points that matter, one sentence each.")
+    key_facts: list[str] = Field(description="Facts with names, numbers and dates exactly as they were given.")
+    sentiment: str = Field(description="The user's mood in a word or two.")
+    confidence: float = Field(description="How complete and certain this summary is, from 0 to 1.")
+
+
+_JSON_TYPES: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "array": (list,),
+    "object": (dict,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+}
+
+
+def is_model(schema: Schema) -> TypeGuard[type[BaseModel]]:
+    """Whether the schema is a pydantic model."""
+    return isinstance(schema, type)
+
+
+def check_schema(schema: Schema) -> Schema:
+    """The schema, if a summary can be read out of it.
+
+    Raises:
+        InvalidInputError: It has no field `summary`.
+    """
+    fields: Any = schema.model_fields if is_model(schema) else cast("dict[str, Any]", schema).get("properties", {})
+    require("summary" in fields, "schema", "needs a text field named 'summary'")
+    return schema
+
+
+def schema_text(schema: Schema) -> str:
+    """The schema for a model that has no structured output of its own."""
+    document = schema.model_json_schema() if is_model(schema) else schema
+    return json.dumps(document, ensure_ascii=False)
+
+
+def read_structured(schema: Schema, answer: object, max_characters: int) -> Summary:
+    """The summary in a model's structured answer.
+
+    The text is the field `summary`, followed by the lists of sentences as far as they fit: what the model is to
+    go on from has to hold the facts too.
+
+    Raises:
+        SummaryError: The answer does not fit the schema, or is blank.
+    """
+    fields = _validated(schema, answer)
+    text = fields.get("summary")
+    if text is None:
+        raise SummaryError(Outcome.SUMMARY_BLANK, "the summary is blank")
+    if not isinstance(text, str):
+        raise SummaryError(Outcome.SUMMARY_FAILED, f"the field 'summary' is {type(text).__name__}, not text")
+    details = {name: value for name, value in fields.items() if name not in ("title", "keywords", "summary")}
+    return Summary(
+        text=_with_lists(fit_text(text, max_characters), details, max_characters),
+        title=fields.get("title"),
+        keywords=tuple(fields.get("keywords") or ()),
+        details=details,
+    )
+
+
+def _validated(schema: Schema, answer: object) -> dict[str, Any]:
+    if is_model(schema):
+        if isinstance(answer, dict):
+            try:
+                answer = schema.model_validate(answer)
+            except ValidationError as error:
+                problem = f"the answer does not fit the schema in {error.error_count()} places"
+                raise SummaryError(Outcome.SUMMARY_FAILED, problem) from error
+        if isinstance(answer, schema):
+            return answer.model_dump(mode="json")
+    elif isinstance(answer, BaseModel):
+        answer = answer.model_dump(mode="json")
+    if answer is None or answer == {}:
+        raise SummaryError(Outcome.SUMMARY_BLANK, "the summary is blank")
+    if not isinstance(answer, dict):
+        raise SummaryError(Outcome.SUMMARY_FAILED, f"the summariser returned {type(answer).__name__}, not the schema")
+    fields = cast("dict[str, Any]", answer)
+    _check_fields(cast("dict[str, Any]", schema), fields)
+    return fields
+
+
+def _check_fields(schema: dict[str, Any], fields: dict[str, Any]) -> None:
+    """Required fields are there, and fields of a simple type are of it."""
+    missing = [name for name in schema.get("required", ()) if name not in fields]
+    if missing:
+        raise SummaryError(Outcome.SUMMARY_FAILED, f"the answer lacks {', '.join(map(str, missing))}")
+    for name, rule in schema.get("properties", {}).items():
+        kinds = _JSON_TYPES.get(str(rule.get("type"))) if isinstance(rule, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        if kinds is not None and name in fields and not isinstance(fields[name], kinds):
+            raise SummaryError(Outcome.SUMMARY_FAILED, f"the field {name!r} is {type(fields[name]).__name__}")
+
+
+def _with_lists(text: str, details: Mapping[str, Any], max_characters: int) -> str:
+    for name, value in details.items():
+        if not isinstance(value, list):
+            continue
+        items = [item for item in cast("list[object]", value) if isinstance(item, str) and item.strip()]
+        heading = f"\n\n{name.replace('_', ' ').capitalize()}:"
+        for item in items:
+            line = f"\n- {cut_text(' '.join(item.split()), max_characters)}"
+            if len(text) + len(heading) + len(line) > max_characters:
+                return text
+            text += heading + line
+            heading = ""
+    return text

@@ -1,0 +1,431 @@
+"""One run: ask the trigger, choose, summarise, commit. Written once for both faces.
+
+The model runs outside any transaction. The commit is a compare-and-set on the archived range alone, so appends
+meanwhile never lose it; a rewind, an edit or another compaction in the range does. A lease in the store keeps two
+processes from paying for the same summary. It guards money: where it fails, the compare-and-set still decides.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+import uuid
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Protocol
+
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_sessions import rows as r
+from langchain_sessions._flow import Flow, ask
+from langchain_sessions.compaction.base import (
+    NO_CALL,
+    Compaction,
+    CompactionPlan,
+    CompactionRequest,
+    CompactionResult,
+    ModelCall,
+    Outcome,
+)
+from langchain_sessions.compaction.prompts import SHADOW_PROMPT
+from langchain_sessions.compaction.selection import is_summary, settle_selection, spoken
+from langchain_sessions.compaction.summarizer import (
+    GuardedSummarizer,
+    Summary,
+    SummaryError,
+    SummaryLimits,
+    SummaryTask,
+)
+from langchain_sessions.errors import SessionNotFoundError, SessionsError
+from langchain_sessions.events import NewEvent, SessionEvent, Standing
+from langchain_sessions.ids import check_branch
+from langchain_sessions.ledger import Cover, Ledger, LogView
+from langchain_sessions.runs import SeqSet
+from langchain_sessions.stores.base import ArchivePlan, SessionStore
+from langchain_sessions.times import from_micros
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from langchain_sessions.encoding import EventEncoder
+    from langchain_sessions.rows import EventRow, SessionKey, SessionRow
+    from langchain_sessions.session import Session
+    from langchain_sessions.tokens import TokenCounter
+
+_log = logging.getLogger(__name__)
+
+_ATTEMPTS = 3
+"""How often a run whose range was touched meanwhile starts over, where that costs no model call."""
+_FAILURES = (Outcome.SUMMARY_BLANK, Outcome.SUMMARY_FAILED)
+GENERATED_TITLE = "generated_title"
+"""Session metadata: the title that a summary gave, so that a title of the user's own is never replaced."""
+KEYWORDS = "keywords"
+"""Session metadata: the newest summary's keywords."""
+
+
+class SessionLog(Protocol):
+    """What a run needs of the service."""
+
+    store: SessionStore
+    encoder: EventEncoder
+    tokens: TokenCounter
+
+    def key(self, session_id: str) -> SessionKey:
+        """The key of a session for this view."""
+        ...
+
+    def now(self) -> int:
+        """The present in microseconds."""
+        ...
+
+    def idle_before(self, now: int) -> int:
+        """Open invocations that were not touched since then count as failed."""
+        ...
+
+    def session_of(self, row: SessionRow) -> Session:
+        """The public value of a session row."""
+        ...
+
+
+def compact_session(
+    log: SessionLog,
+    session_id: str,
+    compaction: Compaction,
+    *,
+    branch: str | None = None,
+    invocation_id: str | None = None,
+    force: bool = False,
+    call: ModelCall | None = None,
+    automatic: bool = False,
+) -> Flow[CompactionResult]:
+    """Compact one branch scope of a session if it is time.
+
+    Args:
+        log: The service.
+        session_id: The session.
+        compaction: When and how.
+        branch: The scope; None is root.
+        invocation_id: The running invocation, whose events count and stay.
+        force: Do not ask the trigger, nor wait after an earlier failure.
+        call: What is known of the model call ahead.
+        automatic: Nobody asked for this run, so it must not cost anybody the answer: whatever goes wrong becomes an
+            outcome, a run that finds nothing to do leaves no record (it would leave one on every turn), and one that
+            finds another at work, or failed lately, makes way.
+
+    Raises:
+        SessionNotFoundError: There is none for this view.
+    """
+    run = _Run(log, session_id, compaction, check_branch(branch), invocation_id, force, automatic, call or NO_CALL)
+    try:
+        result = yield from run.compact()
+        if compaction.on_result is not None and result.outcome is not Outcome.NOT_TRIGGERED:
+            compaction.on_result(result)
+    except Exception as error:
+        if not automatic or isinstance(error, SessionNotFoundError):
+            raise
+        _log.warning("Compaction of session %r failed: %s", session_id, type(error).__name__)
+        return (yield from run.failed(f"{type(error).__name__} was raised"))
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """What a run decides by: the live events of its scope and what they were read at."""
+
+    request: CompactionRequest
+    view: LogView
+    cover: Cover | None
+
+    @property
+    def previous(self) -> str | None:
+        """The text of the summary in force."""
+        texts = [e.message.text for e in self.request.events if is_summary(e) and isinstance(e.message, AIMessage)]
+        return "\n\n".join(str(text) for text in texts) or None
+
+    @property
+    def tokens(self) -> int:
+        """What the live events count for."""
+        return sum(event.tokens for event in self.request.events)
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run and what is known of it so far."""
+
+    log: SessionLog
+    session_id: str
+    compaction: Compaction
+    scope: str | None
+    invocation_id: str | None
+    force: bool
+    automatic: bool
+    call: ModelCall
+    started: float = field(default_factory=time.monotonic)
+    holder: str = field(default_factory=lambda: uuid.uuid4().hex)
+    tokens_before: int = 0
+
+    @property
+    def key(self) -> SessionKey:
+        return self.log.key(self.session_id)
+
+    def result(self, outcome: Outcome, **known: Any) -> CompactionResult:
+        """A result with what is known of every run."""
+        known = {"tokens_before": self.tokens_before, "tokens_after": self.tokens_before, **known}
+        duration = timedelta(seconds=time.monotonic() - self.started)
+        return CompactionResult(
+            outcome=outcome, session_id=self.session_id, scope=self.scope, duration=duration, **known
+        )
+
+    # -- deciding ------------------------------------------------------------------------------------------
+
+    def compact(self) -> Flow[CompactionResult]:
+        """The whole run."""
+        request = yield from self._measure()
+        self.tokens_before = request.counters.tokens
+        trigger = self.compaction.when
+        if not self.force and trigger is not None and not trigger.is_due(request):
+            return self.result(Outcome.NOT_TRIGGERED)
+        for attempt in range(1, _ATTEMPTS + 1):
+            loaded = yield from self._load(request)
+            self.tokens_before = loaded.tokens
+            plan = self.compaction.how.plan(loaded.request)
+            archive = settle_selection(loaded.request.events, self.scope, plan.archive)
+            if not archive:
+                return (yield from self._nothing_to_do())
+            plan = replace(plan, archive=archive)
+            if plan.summarizer is not None:
+                return (yield from self._summarize_and_commit(loaded, plan))
+            done = yield from self._commit(loaded, plan, None)
+            if done is not None:
+                return done
+            if attempt < _ATTEMPTS:
+                request = yield from self._measure()
+        return (yield from self._refused(Outcome.LOST_RACE, "the range was touched meanwhile"))
+
+    def _measure(self) -> Flow[CompactionRequest]:
+        """The request without events: at most two statements, no bodies."""
+        now = self.log.now()
+        session, counters = yield from ask(self.log.store.measure_scope, self.key, self.scope, now)
+        cover = Ledger.decode(session.ledger).covers.get(self.scope)
+        return CompactionRequest(
+            session=self.log.session_of(session),
+            scope=self.scope,
+            counters=counters,
+            now=from_micros(now),
+            counter=self.log.tokens,
+            last_compacted_at=None if cover is None else from_micros(cover.at),
+            call=self.call,
+        )
+
+    def _load(self, request: CompactionRequest) -> Flow[_Loaded]:
+        """The request with the live events of the scope: what is archived costs nothing."""
+        now = self.log.now()
+        found = yield from ask(
+            self.log.store.load_context,
+            self.key,
+            self.scope,
+            self.invocation_id,
+            None,
+            now,
+            self.log.idle_before(now),
+        )
+        rows = [row for row in found.rows if row.scope == self.scope]
+        events = tuple(self.log.encoder.event(self.session_id, row, found.view) for row in rows)
+        return _Loaded(replace(request, events=events), found.view, found.view.ledger.covers.get(self.scope))
+
+    # -- the summary ---------------------------------------------------------------------------------------
+
+    def _summarize_and_commit(self, loaded: _Loaded, plan: CompactionPlan) -> Flow[CompactionResult]:
+        """Summarise under a lease, and commit what came of it."""
+        limits = plan.limits or SummaryLimits()
+        granted = yield from self._lease(limits.timeout + timedelta(seconds=30))
+        if not granted and self.automatic and not self.force:
+            # Another run is at work, or one failed so lately that the next would only cost its timeout again.
+            return self.result(Outcome.LOST_RACE, reason="another run holds the scope, or failed lately")
+        cool_down = timedelta(0)
+        try:
+            result = yield from self._with_summary(loaded, plan, limits)
+            cool_down = limits.cool_down if result.outcome in _FAILURES else cool_down
+            return result
+        finally:
+            if granted:
+                yield from self._lease(cool_down)
+
+    def _with_summary(self, loaded: _Loaded, plan: CompactionPlan, limits: SummaryLimits) -> Flow[CompactionResult]:
+        assert plan.summarizer is not None  # noqa: S101 - the caller's case
+        task = SummaryTask(
+            archived=tuple(plan.archive),
+            counter=self.log.tokens,
+            previous=loaded.previous,
+            upcoming=_upcoming(loaded.request.events, plan),
+            limits=limits,
+        )
+        try:
+            summary = yield from ask(GuardedSummarizer(plan.summarizer).summarize, task)
+        except SummaryError as error:
+            _log.warning("No summary of session %r: %s", self.session_id, error)
+            return (yield from self._refused(error.outcome, str(error), calls=error.calls))
+        for _ in range(_ATTEMPTS):
+            after = self._tokens_after(loaded, plan, summary)
+            if after > loaded.tokens + limits.max_growth:
+                problem = f"the context would grow from {loaded.tokens} to {after} tokens"
+                return (yield from self._refused(Outcome.NOT_WORTH_IT, problem, calls=summary.calls))
+            done = yield from self._commit(loaded, plan, summary)
+            if done is not None:
+                return done
+            fresh = yield from self._load((yield from self._measure()))
+            if not _is_intact(loaded, fresh, plan):
+                break
+            loaded = fresh
+        return (yield from self._refused(Outcome.LOST_RACE, "the range was touched meanwhile", calls=summary.calls))
+
+    def _lease(self, duration: timedelta) -> Flow[bool]:
+        now = self.log.now()
+        until = now + duration // timedelta(microseconds=1)
+        return (yield from ask(self.log.store.lease_scope, self.key, self.scope, self.holder, now, until))
+
+    # -- committing ----------------------------------------------------------------------------------------
+
+    def _commit(self, loaded: _Loaded, plan: CompactionPlan, summary: Summary | None) -> Flow[CompactionResult | None]:
+        """Archive; None when the range was touched since it was loaded."""
+        now = self.log.now()
+        after = self._tokens_after(loaded, plan, summary)
+        details = self._details(Outcome.COMPACTED, plan=plan, tokens_after=after, calls=summary.calls if summary else 0)
+        archive = ArchivePlan(
+            scope=self.scope,
+            covered=SeqSet.of(event.seq for event in plan.archive),
+            base_version=loaded.view.last_seq,
+            base_record=0 if loaded.cover is None else loaded.cover.record,
+            record=self._record(now, details),
+            now=now,
+            summaries=self._summary_rows(plan, summary, now),
+            idle_before=self.log.idle_before(now),
+        )
+        rows = yield from ask(self.log.store.archive_events, self.key, archive)
+        if rows is None:
+            return None
+        if summary is not None:
+            yield from self._describe_session(loaded.request.session, summary)
+        record = rows[0].seq
+        return self.result(
+            Outcome.COMPACTED,
+            archived=tuple(replace(e, standing=Standing.ARCHIVED, archived_by=record) for e in plan.archive),
+            tokens_after=after,
+            summary=None if summary is None else summary.text,
+            title=None if summary is None else summary.title,
+            keywords=() if summary is None else summary.keywords,
+            calls=0 if summary is None else summary.calls,
+            record=record,
+            is_rebased=record != loaded.view.last_seq + 1,
+        )
+
+    def _tokens_after(self, loaded: _Loaded, plan: CompactionPlan, summary: Summary | None) -> int:
+        left = loaded.tokens - sum(event.tokens for event in plan.archive)
+        if summary is None:
+            return left
+        replaced = sum(event.tokens for event in loaded.request.events if is_summary(event))
+        return left - replaced + sum(row.tokens for row in self._summary_rows(plan, summary, 0))
+
+    def _summary_rows(self, plan: CompactionPlan, summary: Summary | None, now: int) -> tuple[EventRow, ...]:
+        """The synthetic turn: a shadow question and the summary as its answer, at the same instant."""
+        if summary is None:
+            return ()
+        source = {"synthetic": True, "source": _source(self.compaction)}
+        details = {**source, "summary": dict(summary.details)} if summary.details else source
+        turn = (
+            NewEvent(message=HumanMessage(plan.shadow or SHADOW_PROMPT), metadata=source, synthetic=True),
+            NewEvent(message=AIMessage(summary.text), metadata=details, synthetic=True),
+        )
+        return tuple(self.log.encoder.row(replace(event, branch=self.scope), now) for event in turn)
+
+    def _describe_session(self, session: Session, summary: Summary) -> Flow[None]:
+        """Put the title and the keywords of a structured summary on the session.
+
+        A title that somebody else gave stays. Nothing is put there where messages are encrypted: a title is not.
+        """
+        if self.log.encoder.codec.encrypts:
+            return
+        changes: dict[str, Any] = {}
+        metadata: dict[str, Any] = {}
+        if summary.keywords:
+            metadata[KEYWORDS] = list(summary.keywords)
+        if summary.title is not None and session.title in (None, session.metadata.get(GENERATED_TITLE)):
+            changes["title"] = metadata[GENERATED_TITLE] = summary.title
+        if metadata:
+            changes["metadata"] = json.dumps(metadata)
+        if not changes:
+            return
+        try:
+            yield from ask(self.log.store.update_session, self.key, changes, self.log.now())
+        except SessionsError as error:
+            # The compaction is committed; its title may come with the next one.
+            _log.warning("Session %r got no title: %s", self.session_id, type(error).__name__)
+
+    # -- records -------------------------------------------------------------------------------------------
+
+    def _nothing_to_do(self) -> Flow[CompactionResult]:
+        """Only a run that somebody asked for is recorded: a trigger that stays due would write on every turn."""
+        if self.automatic and not self.force:
+            return self.result(Outcome.NOTHING_TO_DO)
+        return (yield from self._refused(Outcome.NOTHING_TO_DO, "nothing may be archived"))
+
+    def failed(self, reason: str) -> Flow[CompactionResult]:
+        """Record a failure of the trigger, the strategy or the store, as far as the store still takes it."""
+        try:
+            return (yield from self._refused(Outcome.FAILED, reason))
+        except SessionsError:
+            return self.result(Outcome.FAILED, reason=reason)
+
+    def _refused(self, outcome: Outcome, reason: str, *, calls: int = 0) -> Flow[CompactionResult]:
+        """Record a run that changed nothing."""
+        now = self.log.now()
+        details = self._details(outcome, tokens_after=self.tokens_before, calls=calls, reason=reason)
+        row = yield from ask(self.log.store.append_record, self.key, self._record(now, details), now)
+        return self.result(outcome, reason=reason, calls=calls, record=row.seq)
+
+    def _details(
+        self,
+        outcome: Outcome,
+        *,
+        tokens_after: int,
+        plan: CompactionPlan | None = None,
+        calls: int = 0,
+        reason: str | None = None,
+    ) -> Mapping[str, Any]:
+        when = self.compaction.when
+        details = {
+            "outcome": outcome.value,
+            "strategy": type(self.compaction.how).__name__,
+            "trigger": None if when is None or self.force else type(when).__name__,
+            "where": self.compaction.where,
+            "archived": 0 if plan is None else len(plan.archive),
+            "tokens_before": self.tokens_before,
+            "tokens_after": tokens_after,
+            "calls": calls,
+            "milliseconds": round((time.monotonic() - self.started) * 1000),
+            "reason": reason,
+        }
+        return {name: value for name, value in details.items() if value is not None}
+
+    def _record(self, now: int, details: Mapping[str, Any]) -> EventRow:
+        row = self.log.encoder.row(NewEvent(metadata=details), now)
+        return row._replace(kind=r.COMPACTION, branch=self.scope)
+
+
+def _source(compaction: Compaction) -> str:
+    return type(compaction.how).__name__
+
+
+def _upcoming(events: Sequence[SessionEvent], plan: CompactionPlan) -> tuple[SessionEvent, ...]:
+    """The events that follow the last archived one, for orientation."""
+    gone = {event.seq for event in plan.archive}
+    last = plan.archive[-1].position
+    kept = [event for event in spoken(events) if event.position > last and event.seq not in gone]
+    return tuple(kept[: plan.overlap])
+
+
+def _is_intact(before: _Loaded, fresh: _Loaded, plan: CompactionPlan) -> bool:
+    """Whether a summary still says what its range holds: the same events live, on top of the same summary."""
+    standing = {event.seq for event in fresh.request.events if event.standing in (Standing.LIVE, Standing.INTERRUPTED)}
+    return before.cover == fresh.cover and all(event.seq in standing for event in plan.archive)

@@ -1,0 +1,74 @@
+"""Column types and tables that mean the same on every database."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Index,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.types import TypeEngine
+
+_MYSQL_BINARY = "utf8mb4_0900_bin"
+_MARIADB_BINARY = "utf8mb4_nopad_bin"
+
+
+def ident_type(length: int = 255) -> TypeEngine[str]:
+    """A string that compares by code points: case, accents and trailing blanks count."""
+    exact = partial(mysql.VARCHAR, length, charset="utf8mb4")
+    return (
+        String(length)
+        .with_variant(postgresql.VARCHAR(length, collation="C"), "postgresql")
+        .with_variant(exact(collation=_MYSQL_BINARY), "mysql")
+        .with_variant(exact(collation=_MARIADB_BINARY), "mariadb")
+    )
+
+
+def text_type() -> TypeEngine[str]:
+    """Text of any length, in any script."""
+    return (
+        Text()
+        .with_variant(postgresql.TEXT(collation="C"), "postgresql")
+        .with_variant(mysql.LONGTEXT(charset="utf8mb4", collation=_MYSQL_BINARY), "mysql")
+        .with_variant(mysql.LONGTEXT(charset="utf8mb4", collation=_MARIADB_BINARY), "mariadb")
+    )
+
+
+def bytes_type() -> TypeEngine[bytes]:
+    """Bytes of any length."""
+    return LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb")
+
+
+def fixed_bytes(length: int) -> TypeEngine[bytes]:
+    """Bytes of a known length, short enough for a key."""
+    return LargeBinary(length).with_variant(mysql.VARBINARY(length), "mysql", "mariadb")
+
+
+def big_key() -> TypeEngine[int]:
+    """A session key."""
+    return BigInteger().with_variant(sqlite.INTEGER(), "sqlite")
+
+
+def keyed_table(metadata: MetaData, name: str, *parts: Column[object] | Index | UniqueConstraint) -> Table:
+    """A table of rows that belong to sessions: clustered by its primary key where the engine can."""
+    return Table(
+        name,
+        metadata,
+        *parts,
+        sqlite_with_rowid=False,
+        mysql_engine="InnoDB",
+        mysql_row_format="DYNAMIC",
+        mysql_default_charset="utf8mb4",
+        mariadb_engine="InnoDB",
+        mariadb_row_format="DYNAMIC",
+        mariadb_default_charset="utf8mb4",
+    )
