@@ -58,7 +58,7 @@ def drive(flow: Flow[T]) -> T:
         while True:
             try:
                 answer = request.run()
-            except BaseException as error:  # noqa: BLE001 - handed to the workflow, which may handle it
+            except BaseException as error:
                 request = flow.throw(error)
             else:
                 request = flow.send(answer)
@@ -74,7 +74,7 @@ async def adrive(flow: Flow[T]) -> T:
         while True:
             try:
                 answer = await request.arun()
-            except BaseException as error:  # noqa: BLE001 - handed to the workflow, which may handle it
+            except BaseException as error:
                 request = flow.throw(error)
             else:
                 request = flow.send(answer)
@@ -116,3 +116,10 @@ def async_face(body: Callable[Concatenate[S, P], Flow[T]]) -> Callable[Concatena
     name = body.__name__.lstrip("_")
     _publish(face, body, f"a{name}", f"Async `{name}`.")
     return face
+
+
+def faces(
+    body: Callable[Concatenate[S, P], Flow[T]],
+) -> tuple[Callable[Concatenate[S, P], T], Callable[Concatenate[S, P], Coroutine[Any, Any, T]]]:
+    """Both public methods of a workflow method, the synchronous one first."""
+    return sync_face(body), async_face(body)

@@ -7,13 +7,15 @@ the last, by position; here whole messages are looked at.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from langchain_sessions.events import SessionEvent
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from langchain_sessions.events import SessionEvent
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +56,7 @@ class Context:
 class Paired(NamedTuple):
     """A message that belongs into a prompt, and where it stood in the input."""
 
-    index: int
+    at: int
     message: BaseMessage
 
 

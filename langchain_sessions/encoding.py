@@ -6,7 +6,7 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage
 
@@ -16,14 +16,16 @@ from langchain_sessions.codec.text import fold, searchable_text
 from langchain_sessions.codec.values import dump_exact
 from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.events import EventKind, NewEvent, SessionEvent, Standing
-from langchain_sessions.filters import EventFilter
 from langchain_sessions.ids import check_branch, check_id, check_optional_id
-from langchain_sessions.ledger import LogView
 from langchain_sessions.rows import EventRow
 from langchain_sessions.state import dump_delta
 from langchain_sessions.stores.base import EventQuery
 from langchain_sessions.times import check_aware, from_micros, to_micros
-from langchain_sessions.tokens import TokenCounter
+
+if TYPE_CHECKING:
+    from langchain_sessions.filters import EventFilter
+    from langchain_sessions.ledger import LogView
+    from langchain_sessions.tokens import TokenCounter
 
 KINDS = {
     r.STATE: EventKind.STATE,

@@ -64,6 +64,19 @@ class StaleSessionError(SessionsError):
         )
 
 
+class HeadConflictError(SessionsError):
+    """Another checkpoint became the head of a thread; with `strict_head` nothing was written."""
+
+    def __init__(self, session_id: str, parent: str | None, head: str) -> None:
+        """Name both checkpoints."""
+        self.session_id = session_id
+        self.parent = parent
+        self.head = head
+        super().__init__(
+            f"The head of thread {session_id!r} is checkpoint {head!r}, not {parent!r}. Read the state again and retry."
+        )
+
+
 class EventConflictError(SessionsError):
     """An event id stands in the log with another message; the first one was kept."""
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
-from datetime import datetime
 from enum import Enum
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from langchain_sessions.errors import InvalidInputError, require
 from langchain_sessions.events import EventKind, Standing
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Iterable
+    from datetime import datetime
 
 DEFAULT_PAGE_SIZE = 10
 _MAX_INT = 2**62

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from langchain_sessions._flow import Flow, adrive, async_face, drive, sync_face
+from langchain_sessions._flow import Flow, adrive, drive, faces
 from langchain_sessions.events import InvocationStatus, NewEvent, SessionEvent
 from langchain_sessions.state import TEMP
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import TracebackType
+
     from langchain_core.messages import BaseMessage
     from typing_extensions import Self
 
@@ -63,11 +64,13 @@ class Invocation:
         Raises:
             SessionNotFoundError: There is no such session.
         """
-        changed = {key: value for key, value in self.state.items() if key not in self._stored or self._stored[key] != value}
+        changed = {
+            key: value for key, value in self.state.items() if key not in self._stored or self._stored[key] != value
+        }
         removed = {key: None for key in self._stored if key not in self.state}
         delta = {**changed, **removed, **(state_delta or {})}
         delta = {key: value for key, value in delta.items() if not key.startswith(TEMP)}
-        events = yield from self._service._append(  # noqa: SLF001 - one module in two files
+        events = yield from self._service._append(
             self.session_id,
             messages,
             branch=self._branch,
@@ -83,8 +86,7 @@ class Invocation:
         self._count += len(events)
         return events
 
-    append = sync_face(_append)
-    aappend = async_face(_append)
+    append, aappend = faces(_append)
 
     def _context(self, *, last_n: int | None = None) -> Flow[Context]:
         """The context as this run sees it, its own messages included.
@@ -93,13 +95,12 @@ class Invocation:
             SessionNotFoundError: There is no such session.
         """
         return (
-            yield from self._service._context(  # noqa: SLF001 - one module in two files
+            yield from self._service._context(
                 self.session_id, branch=self._branch, last_n=last_n, invocation_id=self.id
             )
         )
 
-    context = sync_face(_context)
-    acontext = async_face(_context)
+    context, acontext = faces(_context)
 
     def _finish(self, error: BaseException | None) -> Flow[None]:
         status = InvocationStatus.DONE

@@ -11,13 +11,17 @@ its covered events is not rewound, wherever its own record stands; per scope the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from langchain_sessions.events import Standing
-from langchain_sessions.runs import Run, SeqSet
 from langchain_sessions import rows as r
-from langchain_sessions.rows import EventRow, Mark
+from langchain_sessions.events import Standing
+from langchain_sessions.runs import NO_SEQS, Run, SeqSet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from langchain_sessions.rows import EventRow, Mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ class Cover:
     first: int
     upto: int
     top: int
-    holes: SeqSet = SeqSet()
+    holes: SeqSet = NO_SEQS
     summaries: tuple[int, ...] = ()
     at: int = 0
 
@@ -72,7 +76,7 @@ class Ledger:
         covers: The widest compaction in force of each scope.
     """
 
-    hidden: SeqSet = SeqSet()
+    hidden: SeqSet = NO_SEQS
     edits: tuple[Edit, ...] = ()
     covers: Mapping[str | None, Cover] = field(default_factory=dict[str | None, Cover])
 
@@ -82,9 +86,7 @@ class Ledger:
         ordered = sorted(marks)
         hidden = hidden_at(((mark.seq, int(mark.data)) for mark in ordered if mark.kind == "rewind"), last_seq)
         edits = tuple(
-            Edit(mark.seq, *json.loads(mark.data))
-            for mark in ordered
-            if mark.kind == "edit" and mark.seq not in hidden
+            Edit(mark.seq, *json.loads(mark.data)) for mark in ordered if mark.kind == "edit" and mark.seq not in hidden
         )
         covers: dict[str | None, Cover] = {}
         for mark in ordered:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 Run = tuple[int, int]
 
@@ -95,6 +98,8 @@ class SeqSet:
 
 
 _INFINITE = 1 << 63
+NO_SEQS = SeqSet()
+"""No position."""
 
 
 def fold_runs(seqs: Iterable[int]) -> Iterator[Run]:

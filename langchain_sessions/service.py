@@ -5,14 +5,12 @@ from __future__ import annotations
 import copy
 import json
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_sessions import rows as r
-from langchain_sessions._flow import Flow, ask, async_face, sync_face
+from langchain_sessions._flow import Flow, ask, faces
 from langchain_sessions.codec.messages import MessageCodec
 from langchain_sessions.codec.values import dump_exact
 from langchain_sessions.compaction.background import BackgroundRuns
@@ -42,6 +40,9 @@ from langchain_sessions.tokens import EstimatedTokenCounter, TokenCounter
 from langchain_sessions.turns import Turn, split_turns
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from types import TracebackType
+
     from langchain_core.messages import BaseMessage
     from langgraph.checkpoint.serde.base import SerializerProtocol
     from sqlalchemy import Engine
@@ -105,7 +106,7 @@ class SessionService:
         clock: The present, aware; for tests.
     """
 
-    def __init__(  # noqa: PLR0913 - each stands alone; none of them travel together
+    def __init__(
         self,
         database: str | URL | Engine | AsyncEngine | SessionStore = "sqlite://",
         *,
@@ -141,8 +142,10 @@ class SessionService:
         self.encoder = EventEncoder(self.codec, self.tokens)
         self._is_view = False
         self._owns_store = not isinstance(database, SessionStore)
-        self.store = database if isinstance(database, SessionStore) else _sql_store(
-            database, table_prefix=table_prefix, create_schema=create_schema, synchronous=synchronous
+        self.store = (
+            database
+            if isinstance(database, SessionStore)
+            else _sql_store(database, table_prefix=table_prefix, create_schema=create_schema, synchronous=synchronous)
         )
 
     # -- whose view ----------------------------------------------------------------------------------------
@@ -190,8 +193,7 @@ class SessionService:
         """Create or upgrade the tables. Idempotent; safe when many processes do it at once."""
         yield from ask(self.store.create_schema)
 
-    create_schema = sync_face(_create_schema)
-    acreate_schema = async_face(_create_schema)
+    create_schema, acreate_schema = faces(_create_schema)
 
     def _close(self) -> Flow[None]:
         """Finish what runs in the background and close what the service opened. A view closes nothing."""
@@ -200,8 +202,7 @@ class SessionService:
         if self._owns_store:
             yield from ask(self.store.close)
 
-    close = sync_face(_close)
-    aclose = async_face(_close)
+    close, aclose = faces(_close)
 
     def __enter__(self) -> Self:
         """Use the service as a context manager; it is closed at the end."""
@@ -223,15 +224,15 @@ class SessionService:
 
     # -- sessions ------------------------------------------------------------------------------------------
 
-    def _create(  # noqa: PLR0913
+    def _create(
         self,
         session_id: str | None = None,
         *,
-        user_id: str | None | _Unset = UNSET,
+        user_id: str | _Unset | None = UNSET,
         title: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         state: Mapping[str, Any] | None = None,
-        time_to_live: timedelta | None | _Unset = UNSET,
+        time_to_live: timedelta | _Unset | None = UNSET,
     ) -> Flow[Session]:
         """Create a session.
 
@@ -248,16 +249,15 @@ class SessionService:
             InvalidInputError: A value cannot be used.
         """
         ttl = self._time_to_live if isinstance(time_to_live, _Unset) else _duration(time_to_live)
-        draft = self._draft(session_id or uuid.uuid4().hex if session_id is None else session_id, user_id, ttl)
+        draft = self._draft(uuid.uuid4().hex if session_id is None else session_id, user_id, ttl)
         draft = _with_state(draft, state)
         draft = replace(draft, title=check_title(title), metadata=dump_exact(dict(metadata or {}), "metadata"))
         row = yield from ask(self.store.create_session, draft)
         return self.session_of(row)
 
-    create = sync_face(_create)
-    acreate = async_face(_create)
+    create, acreate = faces(_create)
 
-    def _open(self, session_id: str, *, user_id: str | None | _Unset = UNSET, anew: bool = True) -> Flow[Session]:
+    def _open(self, session_id: str, *, user_id: str | _Unset | None = UNSET, anew: bool = True) -> Flow[Session]:
         """The session of an id, created if there is none. Atomic: of many callers one creates.
 
         Args:
@@ -276,19 +276,27 @@ class SessionService:
         row = yield from ask(self.store.open_session, replace(draft, anew=anew))
         return self.session_of(row)
 
-    open = sync_face(_open)
-    aopen = async_face(_open)
+    open, aopen = faces(_open)
 
-    def _draft(self, session_id: str, user_id: str | None | _Unset, ttl: int | None) -> SessionDraft:
+    def adapter_draft(self, session_id: str) -> SessionDraft:
+        """How an adapter opens a session of this view.
+
+        Raises:
+            InvalidInputError: The id cannot be one.
+        """
+        return self._draft(session_id, UNSET, self._adapter_time_to_live)
+
+    def _draft(self, session_id: str, user_id: str | _Unset | None, ttl: int | None) -> SessionDraft:
         owner = self._new_owner(user_id)
         now = self.now()
         draft = SessionDraft(app=self.app, id=check_id(session_id, "session_id"), user_id=owner, now=now)
         if ttl is None:
             return draft
-        sliding = {"renewal": ttl, "renewal_grain": min(_HOUR, ttl // 4)} if self._slides else {}
-        return replace(draft, expires_at=now + ttl, **sliding)
+        if not self._slides:
+            return replace(draft, expires_at=now + ttl)
+        return replace(draft, expires_at=now + ttl, renewal=ttl, renewal_grain=min(_HOUR, ttl // 4))
 
-    def _new_owner(self, user_id: str | None | _Unset) -> str | None:
+    def _new_owner(self, user_id: str | _Unset | None) -> str | None:
         """Who owns a session that this view creates."""
         if isinstance(self._owner, Anyone):
             owner = None if isinstance(user_id, _Unset) else check_optional_id(user_id, "user_id")
@@ -310,8 +318,7 @@ class SessionService:
             raise SessionNotFoundError(session_id)
         return self.session_of(row)
 
-    get = sync_face(_get)
-    aget = async_face(_get)
+    get, aget = faces(_get)
 
     def _list_sessions(self, *, limit: int = 50, after: str | None = None) -> Flow[Page[Session]]:
         """Sessions of this view, newest activity first, without loading events.
@@ -330,16 +337,15 @@ class SessionService:
         cursor = None if found.after is None else encode_cursor("sessions", *found.after)
         return Page(items=tuple(self.session_of(row) for row in found.rows), next_cursor=cursor)
 
-    list_sessions = sync_face(_list_sessions)
-    alist_sessions = async_face(_list_sessions)
+    list_sessions, alist_sessions = faces(_list_sessions)
 
     def _update(
         self,
         session_id: str,
         *,
-        title: str | None | _Unset = UNSET,
+        title: str | _Unset | None = UNSET,
         metadata: Mapping[str, Any] | None = None,
-        time_to_live: timedelta | None | _Unset = UNSET,
+        time_to_live: timedelta | _Unset | None = UNSET,
     ) -> Flow[Session]:
         """Change what a session says about itself; its log is not touched.
 
@@ -367,8 +373,7 @@ class SessionService:
         row = yield from ask(self.store.update_session, self.key(session_id), changes, now)
         return self.session_of(row)
 
-    update = sync_face(_update)
-    aupdate = async_face(_update)
+    update, aupdate = faces(_update)
 
     def _end(self, session_id: str) -> Flow[Session]:
         """End a session: it can be read and searched, but takes no events until `reopen`. Idempotent.
@@ -380,8 +385,7 @@ class SessionService:
         row = yield from ask(self.store.end_session, self.key(session_id), self._record(r.LIFECYCLE, now), now, now)
         return self.session_of(row)
 
-    end = sync_face(_end)
-    aend = async_face(_end)
+    end, aend = faces(_end)
 
     def _reopen(self, session_id: str) -> Flow[Session]:
         """Let an ended session take events again. Idempotent.
@@ -393,8 +397,7 @@ class SessionService:
         row = yield from ask(self.store.end_session, self.key(session_id), self._record(r.LIFECYCLE, now), None, now)
         return self.session_of(row)
 
-    reopen = sync_face(_reopen)
-    areopen = async_face(_reopen)
+    reopen, areopen = faces(_reopen)
 
     def _delete(self, session_id: str) -> Flow[bool]:
         """Remove a session with everything that it holds: events, state, index, checkpoints. False if there is none.
@@ -405,8 +408,7 @@ class SessionService:
         until = now + TOMBSTONE // timedelta(microseconds=1)
         return (yield from ask(self.store.delete_session, self.key(session_id), now, until))
 
-    delete = sync_face(_delete)
-    adelete = async_face(_delete)
+    delete, adelete = faces(_delete)
 
     def _delete_user(self, user_id: str | None = None) -> Flow[int]:
         """Remove all sessions of a user and the user's `user:` state; how many sessions there were.
@@ -421,8 +423,7 @@ class SessionService:
         until = now + TOMBSTONE // timedelta(microseconds=1)
         return (yield from ask(self.store.delete_user, self.app, wanted, now, until))
 
-    delete_user = sync_face(_delete_user)
-    adelete_user = async_face(_delete_user)
+    delete_user, adelete_user = faces(_delete_user)
 
     def _purge_expired(self, *, batch: int = 100, progress: Callable[[int], None] | None = None) -> Flow[int]:
         """Remove expired sessions for good, a batch per transaction; how many.
@@ -441,8 +442,7 @@ class SessionService:
             if gone < batch:
                 return total
 
-    purge_expired = sync_face(_purge_expired)
-    apurge_expired = async_face(_purge_expired)
+    purge_expired, apurge_expired = faces(_purge_expired)
 
     def _fork(
         self,
@@ -480,12 +480,11 @@ class SessionService:
         row = yield from ask(self.store.fork_session, self.key(session_id), draft, at_seq)
         return self.session_of(row)
 
-    fork = sync_face(_fork)
-    afork = async_face(_fork)
+    fork, afork = faces(_fork)
 
     # -- the log -------------------------------------------------------------------------------------------
 
-    def _append(  # noqa: PLR0913
+    def _append(
         self,
         session_id: str,
         messages: BaseMessage | NewEvent | Sequence[BaseMessage | NewEvent],
@@ -530,7 +529,7 @@ class SessionService:
         """
         key = self.key(session_id)
         shared = None
-        if not (branch is author is invocation_id is metadata is timestamp is None):
+        if any(value is not None for value in (branch, author, invocation_id, metadata, timestamp)):
             shared = NewEvent(
                 branch=branch, author=author, invocation_id=invocation_id, metadata=metadata, timestamp=timestamp
             )
@@ -562,8 +561,7 @@ class SessionService:
         appended = yield from ask(self.store.append_events, key, batch)
         return [self.encoder.event(session_id, row, appended.view) for row in appended.rows]
 
-    append = sync_face(_append)
-    aappend = async_face(_append)
+    append, aappend = faces(_append)
 
     def _edit(
         self,
@@ -593,8 +591,7 @@ class SessionService:
         appended = yield from ask(self.store.append_events, self.key(session_id), batch)
         return self.encoder.event(session_id, appended.rows[0], appended.view)
 
-    edit = sync_face(_edit)
-    aedit = async_face(_edit)
+    edit, aedit = faces(_edit)
 
     def invocation(
         self, session_id: str, invocation_id: str | None = None, *, branch: str | None = None, author: str | None = None
@@ -649,10 +646,9 @@ class SessionService:
         found = yield from ask(self.store.find_events, self.key(session_id), query, now)
         return self._page(session_id, found, query.limit, cursor, newest=query.newest, offset=query.offset)
 
-    events = sync_face(_events)
-    aevents = async_face(_events)
+    events, aevents = faces(_events)
 
-    def _page(  # noqa: PLR0913
+    def _page(
         self, session_id: str, found: EventSlice, size: int | None, cursor: str | None, *, newest: bool, offset: int
     ) -> Page[SessionEvent]:
         items = tuple(self.encoder.event(session_id, row, found.view) for row in found.rows)
@@ -709,8 +705,7 @@ class SessionService:
             compaction=0 if cover is None else cover.record,
         )
 
-    context = sync_face(_context)
-    acontext = async_face(_context)
+    context, acontext = faces(_context)
 
     def _messages(
         self,
@@ -738,8 +733,7 @@ class SessionService:
         )
         return [message for _, message in pair_tool_calls(self.codec.decode_all(session_id, found.rows))]
 
-    messages = sync_face(_messages)
-    amessages = async_face(_messages)
+    messages, amessages = faces(_messages)
 
     def _turns(self, session_id: str, *, branch: str | None = None) -> Flow[list[Turn]]:
         """The turns of one branch scope that stand in the context, in order; a preamble comes first.
@@ -750,8 +744,7 @@ class SessionService:
         context = yield from self._context(session_id, branch=branch)
         return split_turns(context.events, branch)
 
-    turns = sync_face(_turns)
-    aturns = async_face(_turns)
+    turns, aturns = faces(_turns)
 
     def _count(self, session_id: str, *, branch: str | None = None) -> Flow[Counters]:
         """How many events, turns and tokens are live in one branch scope, without loading any.
@@ -761,8 +754,7 @@ class SessionService:
         """
         return (yield from ask(self.store.count_live, self.key(session_id), check_branch(branch), self.now()))
 
-    count = sync_face(_count)
-    acount = async_face(_count)
+    count, acount = faces(_count)
 
     # -- state ---------------------------------------------------------------------------------------------
 
@@ -775,11 +767,14 @@ class SessionService:
         found = yield from ask(self.store.load_state, self.key(session_id), self.now())
         return merged_view(found.session, found.user, found.app)
 
-    state = sync_face(_state)
-    astate = async_face(_state)
+    state, astate = faces(_state)
 
     def _rewind(
-        self, session_id: str, *, before_invocation: str | None = None, to_seq: int | None = None,
+        self,
+        session_id: str,
+        *,
+        before_invocation: str | None = None,
+        to_seq: int | None = None,
         reset_thread: bool = False,
     ) -> Flow[RewindResult]:
         """Go back: what came after is hidden, and the session's state is what it was. Nothing is deleted.
@@ -801,8 +796,7 @@ class SessionService:
         name = check_optional_id(before_invocation, "before_invocation")
         return (yield from self._go_back(session_id, name, to_seq, undo=False, reset_thread=reset_thread))
 
-    rewind = sync_face(_rewind)
-    arewind = async_face(_rewind)
+    rewind, arewind = faces(_rewind)
 
     def _undo_rewind(self, session_id: str) -> Flow[RewindResult]:
         """Take the newest standing rewind back: the log reads as it did just before it.
@@ -815,8 +809,7 @@ class SessionService:
         """
         return (yield from self._go_back(session_id, None, None, undo=True, reset_thread=False))
 
-    undo_rewind = sync_face(_undo_rewind)
-    aundo_rewind = async_face(_undo_rewind)
+    undo_rewind, aundo_rewind = faces(_undo_rewind)
 
     def _go_back(
         self, session_id: str, before_invocation: str | None, to_seq: int | None, *, undo: bool, reset_thread: bool
@@ -835,7 +828,7 @@ class SessionService:
 
     # -- compaction's commit -------------------------------------------------------------------------------
 
-    def _archive(  # noqa: PLR0913
+    def _archive(
         self,
         session_id: str,
         covered: Iterable[int],
@@ -880,10 +873,9 @@ class SessionService:
         rows = yield from ask(self.store.archive_events, self.key(session_id), plan)
         return None if rows is None else [self.encoder.event(session_id, row, None) for row in rows]
 
-    archive = sync_face(_archive)
-    aarchive = async_face(_archive)
+    archive, aarchive = faces(_archive)
 
-    def _compact(  # noqa: PLR0913 - each stands alone
+    def _compact(
         self,
         session_id: str,
         compaction: Compaction,
@@ -909,7 +901,7 @@ class SessionService:
         Raises:
             SessionNotFoundError: There is none for this view.
         """
-        from langchain_sessions.compaction.workflow import compact_session  # noqa: PLC0415 - few services compact
+        from langchain_sessions.compaction.workflow import compact_session
 
         return (
             yield from compact_session(
@@ -924,8 +916,7 @@ class SessionService:
             )
         )
 
-    compact = sync_face(_compact)
-    acompact = async_face(_compact)
+    compact, acompact = faces(_compact)
 
     def _compact_later(
         self, session_id: str, compaction: Compaction, *, branch: str | None = None, call: ModelCall | None = None
@@ -948,8 +939,7 @@ class SessionService:
 
         return (yield from ask(self.background.start, place, run))
 
-    compact_later = sync_face(_compact_later)
-    acompact_later = async_face(_compact_later)
+    compact_later, acompact_later = faces(_compact_later)
 
     # -- maintenance ---------------------------------------------------------------------------------------
 
@@ -961,8 +951,7 @@ class SessionService:
         """
         return (yield from ask(self.store.verify_session, self.key(session_id), self.now()))
 
-    verify = sync_face(_verify)
-    averify = async_face(_verify)
+    verify, averify = faces(_verify)
 
     def _record(self, kind: int, now: int) -> EventRow:
         """A record of something that happens to a log."""
@@ -996,13 +985,13 @@ def _encrypts(codec: SerializerProtocol | None, given: bool | None) -> bool:
         return False
     if given is not None:
         return given
-    from langgraph.checkpoint.serde.encrypted import EncryptedSerializer  # noqa: PLC0415 - only where a codec is used
+    from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
     return isinstance(codec, EncryptedSerializer)
 
 
 def _sql_store(database: Any, **options: Any) -> SessionStore:
-    from langchain_sessions.stores.sql.store import SqlStore  # noqa: PLC0415 - a store of one's own needs no SQL
+    from langchain_sessions.stores.sql.store import SqlStore
 
     return SqlStore(database, **options)
 

@@ -7,11 +7,13 @@ A delta maps keys to values; None deletes. The prefix of a key says how far it r
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_sessions.codec.values import dump_exact, dump_json
 from langchain_sessions.errors import require
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 USER = "user:"
 APP = "app:"

@@ -25,7 +25,7 @@ def from_micros(micros: int) -> datetime:
     return EPOCH + timedelta(microseconds=micros)
 
 
-def check_aware(moment: datetime, field: str) -> datetime:
+def check_aware(moment: object, field: str) -> datetime:
     """An aware datetime, as it is.
 
     Raises:
@@ -38,7 +38,7 @@ def check_aware(moment: datetime, field: str) -> datetime:
     return moment
 
 
-def check_duration(duration: timedelta, field: str) -> int:
+def check_duration(duration: object, field: str) -> int:
     """A positive duration in microseconds.
 
     Raises:

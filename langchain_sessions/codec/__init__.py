@@ -1,0 +1,1 @@
+"""Messages and Python values as text, and back without loss."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.messages import (
@@ -25,14 +24,17 @@ from langchain_core.messages import (
     message_chunk_to_message,
 )
 
+from langchain_sessions import rows as r
 from langchain_sessions.codec.text import folded_column, is_storable, searchable_text
 from langchain_sessions.codec.values import dump_json, load_json, pack
 from langchain_sessions.errors import CorruptRowError, SealedEventError
-from langchain_sessions import rows as r
-from langchain_sessions.rows import EventRow
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from langgraph.checkpoint.serde.base import SerializerProtocol
+
+    from langchain_sessions.rows import EventRow
 
 _KINDS: dict[type[BaseMessage], int] = {
     HumanMessage: r.HUMAN,
@@ -135,7 +137,7 @@ class MessageCodec:
         return self._columns(message, kind, flags, ident, rest)
 
     def _seal(self, message: BaseMessage, kind: int) -> EncodedMessage:
-        assert self.serde is not None  # noqa: S101 - the constructor's caller pairs them
+        assert self.serde is not None
         tag, data = self.serde.dumps_typed(message)
         ident, flags = _ident(message.id)
         sealed = f"{tag}:{base64.b64encode(data).decode()}"
@@ -223,7 +225,7 @@ class MessageCodec:
 
     def seal_text(self, text: str) -> str:
         """Some text as it may be stored by a codec that encrypts."""
-        assert self.serde is not None  # noqa: S101 - the constructor's caller pairs them
+        assert self.serde is not None
         tag, data = self.serde.dumps_typed(text)
         return f"{tag}:{base64.b64encode(data).decode()}"
 

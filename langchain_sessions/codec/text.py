@@ -9,6 +9,8 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _PRIVATE = 0x10F000
+_MAX_DEPTH = 20
+"""What nests deeper is no longer something that a person searches for."""
 
 
 def searchable_text(message: BaseMessage) -> str:
@@ -45,7 +47,7 @@ def _words(value: Any, depth: int = 0) -> list[str]:
         return [value]
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return [str(value)]
-    if depth > 20:  # noqa: PLR2004 - deeper is no longer something that a person searches for
+    if depth > _MAX_DEPTH:
         return []
     if isinstance(value, dict):
         return [word for key, item in value.items() for word in (str(key), *_words(item, depth + 1))]

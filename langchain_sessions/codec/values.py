@@ -12,7 +12,6 @@ import decimal
 import json
 import math
 import uuid
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.documents import Document
@@ -20,12 +19,16 @@ from langchain_core.documents import Document
 from langchain_sessions.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
 _TAG = "$"
 _MARK = f'"{_TAG}":['
 _MAX_DEPTH = 200
 _MAX_TEXT = 10_000
+_NAMED_DEPTH = 3
+"""Errors name the place of a value down to this depth."""
 _MAX_DIGITS_BITS = 10_000
 
 _SIMPLE: dict[type, tuple[str, Callable[[Any], Any]]] = {
@@ -118,7 +121,7 @@ def _as_text(value: Any) -> Any:
     """The marked text form of a value that nothing else holds; it reads back as a string."""
     try:
         text = str(value)
-    except Exception:  # noqa: BLE001 - a foreign __str__ may raise anything, and the answer must still be stored
+    except Exception:
         text = f"<{type(value).__qualname__}>"
     return {_TAG: ["text", text[:_MAX_TEXT]]}
 
@@ -161,14 +164,14 @@ def require_json(value: Any, field: str, depth: int = 0) -> None:
         raise InvalidInputError(field, "nested too deeply, or circular")
     if kind is list:
         for at, item in enumerate(value):
-            require_json(item, f"{field}[{at}]" if depth < 3 else field, depth + 1)  # noqa: PLR2004
+            require_json(item, f"{field}[{at}]" if depth < _NAMED_DEPTH else field, depth + 1)
         return
     if kind is not dict:
         raise InvalidInputError(field, f"JSON cannot hold a {kind.__name__} exactly")
     for key, item in value.items():
         if type(key) is not str:
             raise InvalidInputError(field, f"a key is a {type(key).__name__}, and JSON keys are strings")
-        require_json(item, f"{field}[{key[:40]!r}]" if depth < 3 else field, depth + 1)  # noqa: PLR2004
+        require_json(item, f"{field}[{key[:40]!r}]" if depth < _NAMED_DEPTH else field, depth + 1)
 
 
 def dump_exact(value: Any, field: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from langchain_sessions.compaction.base import (
@@ -102,9 +102,10 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Load a part on first use: a service that never compacts pays nothing for it."""
     if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+        found: object = getattr(import_module(_HOMES[name]), name)
+        return found
     message = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(message)

@@ -131,8 +131,8 @@ class Summarizer(Protocol):
         """Summarise `task.archived` together with `task.previous`."""
         ...
 
-    async def asummarize(self, task: SummaryTask) -> Summary | str:
-        """Async `summarize`."""
+    def asummarize(self, task: SummaryTask) -> Coroutine[Any, Any, Summary | str]:
+        """Async `summarize`; write it as `async def`."""
         ...
 
 
@@ -217,7 +217,7 @@ def _checked(answer: object, task: SummaryTask) -> Summary:
     Raises:
         SummaryError: It is none.
     """
-    if answer is None or answer == "" or answer == []:
+    if answer is None or answer in ("", []):
         raise SummaryError(Outcome.SUMMARY_BLANK, "the summary is blank")
     if isinstance(answer, str):
         answer = Summary(text=answer)

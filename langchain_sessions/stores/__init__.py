@@ -1,0 +1,1 @@
+"""Where logs are kept: a contract, and the stores that keep it."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
 
 S = TypeVar("S")
 P = ParamSpec("P")
@@ -40,7 +42,7 @@ async def finish(work: Coroutine[Any, Any, T] | Awaitable[T]) -> T:
             if task.cancelled():
                 raise
             cancelled = error
-        except Exception:  # noqa: BLE001 - read from the task below
+        except Exception:
             break
     if cancelled is not None:
         if not task.cancelled():

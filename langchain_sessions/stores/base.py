@@ -21,14 +21,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langchain_sessions.events import Standing
 from langchain_sessions.filters import ANY_BRANCH, AnyBranch
-from langchain_sessions.ledger import LogView
-from langchain_sessions.runs import SeqSet
-from langchain_sessions.stores._twins import threaded
 from langchain_sessions.rows import Counters, EventRow, InvocationRow, Owner, SessionKey, SessionRow
+from langchain_sessions.stores._twins import threaded
+
+if TYPE_CHECKING:
+    from langchain_sessions.events import Standing
+    from langchain_sessions.ledger import LogView
+    from langchain_sessions.runs import SeqSet
 
 SameMessage = Callable[[EventRow, EventRow], bool]
 
@@ -211,7 +213,7 @@ class SessionStore(ABC):
     # -- life ----------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def create_schema(self) -> None:
+    def create_schema(self, /) -> None:
         """Create or upgrade the tables. Idempotent, safe when many processes do it at once.
 
         Raises:
@@ -221,7 +223,7 @@ class SessionStore(ABC):
     acreate_schema = threaded(create_schema)
 
     @abstractmethod
-    def close(self) -> None:
+    def close(self, /) -> None:
         """Release what the store opened itself; finish nothing, lose nothing."""
 
     aclose = threaded(close)
@@ -229,7 +231,7 @@ class SessionStore(ABC):
     # -- sessions ------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def create_session(self, draft: SessionDraft) -> SessionRow:
+    def create_session(self, /, draft: SessionDraft) -> SessionRow:
         """Create a session. An expired session of the same owner under that id is deleted first.
 
         Raises:
@@ -239,7 +241,7 @@ class SessionStore(ABC):
     acreate_session = threaded(create_session)
 
     @abstractmethod
-    def open_session(self, draft: SessionDraft) -> SessionRow:
+    def open_session(self, /, draft: SessionDraft) -> SessionRow:
         """The draft's session, created if there is none. Atomic: of many callers one creates.
 
         Raises:
@@ -249,22 +251,25 @@ class SessionStore(ABC):
     aopen_session = threaded(open_session)
 
     @abstractmethod
-    def find_session(self, key: SessionKey, now: int) -> SessionRow | None:
+    def find_session(self, /, key: SessionKey, now: int) -> SessionRow | None:
         """The session, or None when there is none for this key."""
 
     afind_session = threaded(find_session)
 
     @abstractmethod
-    def list_sessions(self, query: SessionQuery) -> SessionSlice:
-        """Sessions by newest activity, without their events. Reads no more than it returns, but for a bounded
-        look ahead. Crosses partitions."""
+    def list_sessions(self, /, query: SessionQuery) -> SessionSlice:
+        """Sessions by newest activity, without their events. Crosses partitions.
+
+        Reads no more than it returns, but for a bounded look-ahead.
+        """
 
     alist_sessions = threaded(list_sessions)
 
     @abstractmethod
-    def update_session(self, key: SessionKey, changes: Mapping[str, Any], now: int) -> SessionRow:
-        """Set columns of a session (title, expires_at, renewal, renewal_grain); `metadata` is a JSON object whose
-        keys are merged into the stored one, null deletes.
+    def update_session(self, /, key: SessionKey, changes: Mapping[str, Any], now: int) -> SessionRow:
+        """Set columns of a session: title, expires_at, renewal, renewal_grain, metadata.
+
+        `metadata` is a JSON object whose keys are merged into the stored one; null deletes.
 
         Raises:
             SessionNotFoundError: There is none for this key.
@@ -273,7 +278,7 @@ class SessionStore(ABC):
     aupdate_session = threaded(update_session)
 
     @abstractmethod
-    def end_session(self, key: SessionKey, record: EventRow, ended_at: int | None, now: int) -> SessionRow:
+    def end_session(self, /, key: SessionKey, record: EventRow, ended_at: int | None, now: int) -> SessionRow:
         """End (or with None reopen) a session and append the record; nothing changes when it is so already.
 
         Raises:
@@ -283,25 +288,25 @@ class SessionStore(ABC):
     aend_session = threaded(end_session)
 
     @abstractmethod
-    def delete_session(self, key: SessionKey, now: int, tombstone_until: int) -> bool:
+    def delete_session(self, /, key: SessionKey, now: int, tombstone_until: int) -> bool:
         """Remove a session with everything that it holds; leave a tombstone. False when there is none."""
 
     adelete_session = threaded(delete_session)
 
     @abstractmethod
-    def delete_user(self, app: str, user_id: str, now: int, tombstone_until: int) -> int:
+    def delete_user(self, /, app: str, user_id: str, now: int, tombstone_until: int) -> int:
         """Remove all sessions of a user and the user's state; how many sessions. Crosses partitions."""
 
     adelete_user = threaded(delete_user)
 
     @abstractmethod
-    def purge_expired(self, app: str, owner: Owner, now: int, limit: int) -> int:
+    def purge_expired(self, /, app: str, owner: Owner, now: int, limit: int) -> int:
         """Remove at most `limit` expired sessions and forget old tombstones; how many. Crosses partitions."""
 
     apurge_expired = threaded(purge_expired)
 
     @abstractmethod
-    def fork_session(self, key: SessionKey, draft: SessionDraft, at_seq: int | None) -> SessionRow:
+    def fork_session(self, /, key: SessionKey, draft: SessionDraft, at_seq: int | None) -> SessionRow:
         """Copy a log up to a position, hidden entries included, into a new session. Crosses partitions.
 
         Raises:
@@ -315,7 +320,7 @@ class SessionStore(ABC):
     # -- the log -------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def append_events(self, key: SessionKey, batch: AppendBatch) -> Appended:
+    def append_events(self, /, key: SessionKey, batch: AppendBatch) -> Appended:
         """Append a batch: all of it or nothing.
 
         Idempotent by event id among the standing events: the same message returns the stored row, another one
@@ -333,9 +338,10 @@ class SessionStore(ABC):
     aappend_events = threaded(append_events)
 
     @abstractmethod
-    def find_events(self, key: SessionKey, query: EventQuery, now: int) -> EventSlice:
-        """Rows that meet the query, in log order. Never loads more rows than it returns, unless a predicate
-        forces it to look.
+    def find_events(self, /, key: SessionKey, query: EventQuery, now: int) -> EventSlice:
+        """Rows that meet the query, in log order.
+
+        Never loads more rows than it returns, unless a predicate forces it to look.
 
         Raises:
             SessionNotFoundError: There is none for this key.
@@ -344,8 +350,9 @@ class SessionStore(ABC):
     afind_events = threaded(find_events)
 
     @abstractmethod
-    def load_context(  # noqa: PLR0913
+    def load_context(
         self,
+        /,
         key: SessionKey,
         viewer: str | None,
         invocation_id: str | None,
@@ -364,7 +371,7 @@ class SessionStore(ABC):
     aload_context = threaded(load_context)
 
     @abstractmethod
-    def rewind_events(self, key: SessionKey, plan: RewindPlan) -> Rewound:
+    def rewind_events(self, /, key: SessionKey, plan: RewindPlan) -> Rewound:
         """Hide what came after a position and restore the session's state of then; append a record.
 
         Raises:
@@ -375,7 +382,7 @@ class SessionStore(ABC):
     arewind_events = threaded(rewind_events)
 
     @abstractmethod
-    def archive_events(self, key: SessionKey, plan: ArchivePlan) -> tuple[EventRow, ...] | None:
+    def archive_events(self, /, key: SessionKey, plan: ArchivePlan) -> tuple[EventRow, ...] | None:
         """Commit a compaction: archive the covered rows and put the summaries in their place.
 
         Returns:
@@ -389,7 +396,7 @@ class SessionStore(ABC):
     aarchive_events = threaded(archive_events)
 
     @abstractmethod
-    def append_record(self, key: SessionKey, record: EventRow, now: int) -> EventRow:
+    def append_record(self, /, key: SessionKey, record: EventRow, now: int) -> EventRow:
         """Append one entry that is no message and changes no standing; allowed on an ended session.
 
         Raises:
@@ -399,7 +406,7 @@ class SessionStore(ABC):
     aappend_record = threaded(append_record)
 
     @abstractmethod
-    def count_live(self, key: SessionKey, scope: str | None, now: int) -> Counters:
+    def count_live(self, /, key: SessionKey, scope: str | None, now: int) -> Counters:
         """How many events, turns and tokens are live in one branch scope, from counters.
 
         Raises:
@@ -409,7 +416,7 @@ class SessionStore(ABC):
     acount_live = threaded(count_live)
 
     @abstractmethod
-    def measure_scope(self, key: SessionKey, scope: str | None, now: int) -> ScopeMeasure:
+    def measure_scope(self, /, key: SessionKey, scope: str | None, now: int) -> ScopeMeasure:
         """The session and the counters of one scope, in at most two statements and without a body.
 
         Raises:
@@ -419,7 +426,7 @@ class SessionStore(ABC):
     ameasure_scope = threaded(measure_scope)
 
     @abstractmethod
-    def lease_scope(self, key: SessionKey, scope: str | None, holder: str, now: int, until: int) -> bool:
+    def lease_scope(self, /, key: SessionKey, scope: str | None, holder: str, now: int, until: int) -> bool:
         """Reserve a scope for one compactor, so that no two pay for the same summary.
 
         It is granted where nobody holds it, where the holder's time is over, and to the holder itself, who so
@@ -435,7 +442,7 @@ class SessionStore(ABC):
     alease_scope = threaded(lease_scope)
 
     @abstractmethod
-    def find_invocation(self, key: SessionKey, invocation_id: str, now: int) -> InvocationRow | None:
+    def find_invocation(self, /, key: SessionKey, invocation_id: str, now: int) -> InvocationRow | None:
         """How far an invocation got; None when the session has none of that id."""
 
     afind_invocation = threaded(find_invocation)
@@ -443,7 +450,7 @@ class SessionStore(ABC):
     # -- state ---------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def load_state(self, key: SessionKey, now: int) -> StateRows:
+    def load_state(self, /, key: SessionKey, now: int) -> StateRows:
         """The session's state and the scoped state of its user and app. The scoped part crosses partitions.
 
         Raises:
@@ -455,7 +462,7 @@ class SessionStore(ABC):
     # -- maintenance ---------------------------------------------------------------------------------------
 
     @abstractmethod
-    def verify_session(self, key: SessionKey, now: int) -> list[str]:
+    def verify_session(self, /, key: SessionKey, now: int) -> list[str]:
         """Rebuild every derived value of a session from its log; a line for each that differs.
 
         Raises:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
+from langchain_sessions import rows as r
 from langchain_sessions.codec.text import ascii_lower
 from langchain_sessions.filters import AnyBranch
 from langchain_sessions.ledger import LogView, visible_scopes
-from langchain_sessions import rows as r
 from langchain_sessions.stores.base import EventQuery, EventSlice
-from langchain_sessions.rows import EventRow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from langchain_sessions.rows import EventRow
 
 
 def matches(row: EventRow, query: EventQuery, view: LogView) -> bool:

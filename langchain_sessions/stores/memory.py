@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
 from itertools import count
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+from langchain_sessions import rows as r
 from langchain_sessions.errors import (
     EventNotFoundError,
     SessionEndedError,
@@ -17,11 +17,6 @@ from langchain_sessions.errors import (
     StaleSessionError,
 )
 from langchain_sessions.ledger import Ledger, LogView
-from langchain_sessions.runs import decode_runs
-from langchain_sessions.state import apply_deltas, scoped_keys, split_delta
-from langchain_sessions.stores import base, placing
-from langchain_sessions import rows as r
-from langchain_sessions.stores.matching import cut_window, matches, sees
 from langchain_sessions.rows import (
     Counters,
     EventRow,
@@ -31,6 +26,13 @@ from langchain_sessions.rows import (
     SessionKey,
     SessionRow,
 )
+from langchain_sessions.runs import decode_runs
+from langchain_sessions.state import apply_deltas, scoped_keys, split_delta
+from langchain_sessions.stores import base, placing
+from langchain_sessions.stores.matching import cut_window, matches, sees
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -172,9 +174,7 @@ class MemoryStore(base.SessionStore):
 
     def _counted(self, log: _Log) -> SessionRow:
         counters = placing.count_scope(log.events, log.view(0), None)
-        return log.session._replace(
-            live_events=counters.events, live_turns=counters.turns, live_tokens=counters.tokens
-        )
+        return log.session._replace(live_events=counters.events, live_turns=counters.turns, live_tokens=counters.tokens)
 
     @_locked
     def list_sessions(self, query: base.SessionQuery) -> base.SessionSlice:
@@ -219,6 +219,7 @@ class MemoryStore(base.SessionStore):
 
     @_locked
     def delete_user(self, app: str, user_id: str, now: int, tombstone_until: int) -> int:
+        del now
         mine = [log.session.id for (a, _), log in self._logs.items() if a == app and log.session.user_id == user_id]
         for session_id in mine:
             del self._logs[app, session_id]
@@ -316,7 +317,7 @@ class MemoryStore(base.SessionStore):
         return cut_window((row for row in log.events if matches(row, query, view)), query, view)
 
     @_locked
-    def load_context(  # noqa: PLR0913
+    def load_context(
         self,
         key: SessionKey,
         viewer: str | None,

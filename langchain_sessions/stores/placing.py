@@ -6,17 +6,20 @@ Pure functions of rows; a store reads what they ask for and writes what they ret
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from langchain_sessions import rows as r
 from langchain_sessions.errors import EventConflictError, EventNotFoundError, InvalidInputError
 from langchain_sessions.events import Standing
 from langchain_sessions.ledger import Cover, Edit, LogView, encode_cover
+from langchain_sessions.rows import Counters, EventRow, InvocationRow, Mark, SessionRow
 from langchain_sessions.runs import SeqSet
 from langchain_sessions.state import split_delta
-from langchain_sessions import rows as r
-from langchain_sessions.stores.base import AppendBatch, ArchivePlan, SessionDraft
-from langchain_sessions.rows import Counters, EventRow, InvocationRow, Mark, SessionRow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from langchain_sessions.stores.base import AppendBatch, ArchivePlan, SessionDraft
 
 MARK_KINDS = {r.REWIND: "rewind", r.COMPACTION: "compaction"}
 _GONE = (Standing.REWOUND, Standing.FAILED)

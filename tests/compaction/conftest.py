@@ -1,3 +1,4 @@
+# ruff: noqa: ANN401 - stands in for what users pass, which may be anything
 """A service on every backend, called through both faces."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# ruff: noqa: ANN401 - stands in for what users pass, which may be anything
 """Chat models that do what a test tells them, and remember what they were shown."""
 
 from __future__ import annotations

@@ -244,7 +244,7 @@ async def test_intervals(ada: Faced) -> None:
 async def test_structured_summaries_reach_the_session(ada: Faced) -> None:
     await ada.update("s1", metadata={"ticket": 7})
     await ada.talk("s1", 4)
-    fields = {
+    fields: dict[str, Any] = {
         "title": "Asking and\nanswering",
         "keywords": ["question", "answer"],
         "summary": "They talked.",
@@ -261,7 +261,9 @@ async def test_structured_summaries_reach_the_session(ada: Faced) -> None:
     assert session.metadata["keywords"] == ["question", "answer"]
     assert session.metadata["ticket"] == 7
     summary = (await ada.context("s1")).events[1]
-    assert summary.metadata["summary"] == {name: fields[name] for name in ("key_points", "key_facts", "sentiment", "confidence")}
+    assert summary.metadata["summary"] == {
+        name: fields[name] for name in ("key_points", "key_facts", "sentiment", "confidence")
+    }
 
 
 async def test_a_title_of_the_users_own_stays(ada: Faced) -> None:
@@ -306,5 +308,7 @@ async def test_facts_survive_five_compactions(ada: Faced) -> None:
         assert (await ada.compact("s1", compaction)).is_compacted
     for fact in range(30):
         assert len(await all_events(ada, keyword=f"fact-{fact:03d}", exclude_synthetic=True)) == 1
-    archived = [event for event in await all_events(ada) if event.standing is Standing.ARCHIVED and not event.is_synthetic]
+    archived = [
+        event for event in await all_events(ada) if event.standing is Standing.ARCHIVED and not event.is_synthetic
+    ]
     assert all(event.message.text in model.shown for event in archived)

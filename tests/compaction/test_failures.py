@@ -1,4 +1,5 @@
-"""Whatever a summariser, a trigger or a strategy does: the history stays, the answer is delivered, the run is recorded."""
+# ruff: noqa: ANN401 - stands in for what users pass, which may be anything
+"""Whatever a summariser, a trigger or a strategy does: history stays, the answer comes, the run is recorded."""
 
 from __future__ import annotations
 
@@ -168,7 +169,7 @@ async def test_a_structured_answer_that_does_not_fit(local: Faced) -> None:
 async def test_structured_summaries_have_a_maximal_length(local: Faced) -> None:
     await local.talk("s1", 60)
     schema = {"properties": {"summary": {"type": "string"}, "facts": {"type": "array"}}, "required": ["summary"]}
-    reply = '{"summary": "%s", "facts": ["%s"]}' % ("A sentence. " * 120, "f" * 300)
+    reply = '{{"summary": "{}", "facts": ["{}"]}}'.format("A sentence. " * 120, "f" * 300)
     how = Summarize(ScriptedModel(replies=[reply]), keep_events=2, schema=schema)
     result = await local.compact("s1", Compaction(None, how))
     assert result.is_compacted

@@ -149,7 +149,10 @@ async def test_one_background_run_of_a_scope_at_a_time(ada: Faced, operator: Ses
 
     heard: list[CompactionResult] = []
     compaction = Compaction(
-        TurnCount(2), Summarize(ScriptedModel().before_each(wait), keep_events=2), where="background", on_result=heard.append
+        TurnCount(2),
+        Summarize(ScriptedModel().before_each(wait), keep_events=2),
+        where="background",
+        on_result=heard.append,
     )
     assert await ada.compact_later("s1", compaction)
     await asyncio.to_thread(entered.wait, 10)
@@ -203,7 +206,7 @@ async def test_closing_waits_for_what_runs(ada: Faced, operator: SessionService)
     if ada.face == "async":
         await operator.aclose()
     else:
-        await asyncio.to_thread(operator.close)
+        await asyncio.to_thread(operator.background.drain, close=True)
     assert [result.outcome for result in heard] == [Outcome.COMPACTED]
     assert not await ada.compact_later("s1", compaction)
 

@@ -1,3 +1,4 @@
+# ruff: noqa: ANN401 - stands in for what users pass, which may be anything
 from __future__ import annotations
 
 from typing import Any
@@ -25,7 +26,8 @@ def message(code: str) -> BaseMessage:
         return AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": name}])
     if kind == "r":
         return ToolMessage("found", tool_call_id=name)
-    return {"u": HumanMessage, "a": AIMessage, "s": SystemMessage}[kind](code)
+    kinds: dict[str, type[BaseMessage]] = {"u": HumanMessage, "a": AIMessage, "s": SystemMessage}
+    return kinds[kind](code)
 
 
 def log(codes: str, **changes: Any) -> list[SessionEvent]:

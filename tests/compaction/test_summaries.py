@@ -1,3 +1,4 @@
+# ruff: noqa: ANN401 - stands in for what users pass, which may be anything
 """What a summariser is shown, and that no text in it can do more than be shown."""
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ async def compacted(local: Faced, *messages: BaseMessage, **options: Any) -> Scr
 
 
 @pytest.mark.parametrize(
-    "text", ["{}", "${x}", "$&", "\\1 \\g<0>", "{fence} {conversation} {previous}", '{"a": {"b": [1, "{c}"]}}', "%s %(x)s"]
+    "text",
+    ["{}", "${x}", "$&", "\\1 \\g<0>", "{fence} {conversation} {previous}", '{"a": {"b": [1, "{c}"]}}', "%s %(x)s"],
 )
 async def test_templates_survive_what_users_write(local: Faced, text: str) -> None:
     model = await compacted(local, HumanMessage(f"a{text}b"), AIMessage(text))
@@ -94,7 +96,10 @@ async def test_blocks_of_every_kind(local: Faced) -> None:
 async def test_every_fact_is_shown_whatever_the_window(local: Faced, window: int) -> None:
     messages: list[BaseMessage] = []
     for n in range(100):
-        messages += [HumanMessage(f"By the way, fact-{n:03d} is {n * 37}. " + "Filler goes here. " * 8), AIMessage("Noted.")]
+        messages += [
+            HumanMessage(f"By the way, fact-{n:03d} is {n * 37}. " + "Filler goes here. " * 8),
+            AIMessage("Noted."),
+        ]
     model = ScriptedModel(profile={"max_input_tokens": window})
     limits = SummaryLimits(max_characters=500, max_calls=100)
     await compacted(local, *messages, model=model, limits=limits)
@@ -143,7 +148,9 @@ async def test_a_summary_over_another_window(local: Faced) -> None:
 
 
 async def test_prompts_of_ones_own(local: Faced) -> None:
-    prompts = SummaryPrompts(system="Fasse zusammen.", request="{conversation}|{max_characters}|{unknown}", shadow="Und?")
+    prompts = SummaryPrompts(
+        system="Fasse zusammen.", request="{conversation}|{max_characters}|{unknown}", shadow="Und?"
+    )
     model = await compacted(local, HumanMessage("hallo"), AIMessage("tag"), prompts=prompts)
     system, request = model.prompts[0]
     assert system.text == "Fasse zusammen."
@@ -153,12 +160,22 @@ async def test_prompts_of_ones_own(local: Faced) -> None:
 
 async def test_the_models_own_structured_output_is_used(local: Faced) -> None:
     asked: list[Any] = []
-    fields = {"title": "T", "keywords": [], "summary": "Own.", "key_points": [], "key_facts": [], "sentiment": "", "confidence": 1}
+    fields = {
+        "title": "T",
+        "keywords": [],
+        "summary": "Own.",
+        "key_points": [],
+        "key_facts": [],
+        "sentiment": "",
+        "confidence": 1,
+    }
 
     class Structured(ScriptedModel):
         def with_structured_output(self, schema: Any, **kwargs: Any) -> Runnable[Any, Any]:
             asked.append((schema, kwargs))
-            return RunnableLambda(lambda _: {"raw": None, "parsed": ConversationSummary(**fields), "parsing_error": None})  # type: ignore[arg-type]
+            return RunnableLambda(
+                lambda _: {"raw": None, "parsed": ConversationSummary(**fields), "parsing_error": None}
+            )  # type: ignore[arg-type]
 
     await compacted(local, HumanMessage("a"), AIMessage("b"), model=Structured(), schema=ConversationSummary)
     assert asked == [(ConversationSummary, {"include_raw": True})]

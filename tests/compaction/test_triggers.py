@@ -1,3 +1,4 @@
+# ruff: noqa: ANN401 - stands in for what users pass, which may be anything
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
@@ -33,7 +34,14 @@ TOOL = {"name": "look", "description": "Looks things up. " * 20, "parameters": {
 def request(**given: Any) -> CompactionRequest:
     counters = Counters(given.pop("events", 0), given.pop("turns", 0), given.pop("tokens", 0))
     return CompactionRequest(
-        **{"session": SESSION, "scope": None, "counters": counters, "now": NOON, "counter": EstimatedTokenCounter(), **given}
+        **{
+            "session": SESSION,
+            "scope": None,
+            "counters": counters,
+            "now": NOON,
+            "counter": EstimatedTokenCounter(),
+            **given,
+        }
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     BigInteger,
@@ -26,21 +26,18 @@ from sqlalchemy import (
     union_all,
     update,
 )
-from sqlalchemy.sql.dml import Insert, Update
 
+from langchain_sessions import rows as r
 from langchain_sessions.errors import SessionEndedError, StaleSessionError
-from langchain_sessions.ledger import LogView
+from langchain_sessions.rows import Counters, EventRow, InvocationRow, SessionKey, SessionRow
 from langchain_sessions.state import apply_deltas
 from langchain_sessions.stores import placing
-from langchain_sessions import rows as r
 from langchain_sessions.stores.base import AppendBatch, Appended
-from langchain_sessions.rows import Counters, EventRow, InvocationRow, SessionKey, SessionRow
 from langchain_sessions.stores.sql.counting import add_counters, recount
 from langchain_sessions.stores.sql.lookup import (
     event_columns,
     insert_events,
     key_criteria,
-    key_values,
     load_view,
     owner_shape,
     require_session,
@@ -49,6 +46,11 @@ from langchain_sessions.stores.sql.lookup import (
 )
 from langchain_sessions.stores.sql.scoped import change_scoped_state
 from langchain_sessions.stores.sql.transaction import Transaction, param
+
+if TYPE_CHECKING:
+    from sqlalchemy.sql.dml import Insert, Update
+
+    from langchain_sessions.ledger import LogView
 
 ACTIVITY_GRAIN = 60_000_000
 """Activity is indexed to the minute: an indexed time that moves with every append defeats PostgreSQL's HOT."""
@@ -196,7 +198,9 @@ def _side_rows(tx: Transaction, key: SessionKey, batch: AppendBatch, first_seq: 
 def _side_source(table: Table, skey: Any, **given: Any) -> Select[Any]:
     """Selects a row of a side table for a session key that another row names."""
     named = {c.name: cast(param(c.name), c.type) if given else param(c.name) for c in table.c}
-    return select(*({**named, "skey": skey, **given}).values())
+    columns: list[Any] = list({**named, "skey": skey, **given}.values())
+    source: Select[Any] = select(*columns)
+    return source
 
 
 def last_mark(batch: AppendBatch) -> int:
@@ -303,7 +307,11 @@ def append_fully(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Append
         recount(tx, session._replace(last_seq=last, ledger=view.ledger.encode()), batch.idle_before)
     else:
         add_counters(tx, session, placing.tally_change(relatives, before, [*relatives, *placed.fresh], view))
-    return Appended(placed.rows, last, load_view(tx, session._replace(last_seq=last, ledger=view.ledger.encode()), batch.idle_before))
+    return Appended(
+        placed.rows,
+        last,
+        load_view(tx, session._replace(last_seq=last, ledger=view.ledger.encode()), batch.idle_before),
+    )
 
 
 def _relatives(tx: Transaction, session: SessionRow, batch: AppendBatch) -> list[EventRow]:
@@ -323,7 +331,7 @@ def _relatives(tx: Transaction, session: SessionRow, batch: AppendBatch) -> list
     return list(found.values())
 
 
-def _move_session(  # noqa: PLR0913
+def _move_session(
     tx: Transaction,
     session: SessionRow,
     batch: AppendBatch,

@@ -5,17 +5,20 @@ The root scope's counters lie on the session row, which an append writes anyway;
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, insert, select
 
-from langchain_sessions.ledger import LogView
 from langchain_sessions.rows import Counters, InvocationRow, SessionKey, SessionRow
 from langchain_sessions.stores import placing
 from langchain_sessions.stores.base import ScopeMeasure
 from langchain_sessions.stores.sql.lookup import load_light, load_view, locate, require_session, set_session
 from langchain_sessions.stores.sql.transaction import Transaction, param
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from langchain_sessions.ledger import LogView
 
 
 def add_counters(tx: Transaction, session: SessionRow, counted: Mapping[str | None, Counters]) -> None:
@@ -61,9 +64,7 @@ def recount_scope(tx: Transaction, session: SessionRow, view: LogView, scope: st
     """Count one scope anew from what of it is not archived: after a compaction."""
     counted = placing.count_scope(load_light(tx, session, scope, view), view, scope)
     if scope is None:
-        set_session(
-            tx, session.skey, live_events=counted.events, live_turns=counted.turns, live_tokens=counted.tokens
-        )
+        set_session(tx, session.skey, live_events=counted.events, live_turns=counted.turns, live_tokens=counted.tokens)
     else:
         _write_scope(tx, session, scope, counted)
 
@@ -73,8 +74,6 @@ def _write_scope(tx: Transaction, session: SessionRow, scope: str, counters: Cou
     same = (table.c.skey == session.skey, table.c.scope == scope)
     tx.change(delete(table).where(*same))
     tx.change(insert(table).values(skey=session.skey, scope=scope, **counters._asdict()))
-
-
 
 
 def count_live(tx: Transaction, key: SessionKey, scope: str | None, now: int) -> Counters:
@@ -88,9 +87,7 @@ def measure_scope(tx: Transaction, key: SessionKey, scope: str | None, now: int)
     return ScopeMeasure(session, read_counters(tx, session, scope))
 
 
-def lease_scope(  # noqa: PLR0913
-    tx: Transaction, key: SessionKey, scope: str | None, holder: str, now: int, until: int
-) -> bool:
+def lease_scope(tx: Transaction, key: SessionKey, scope: str | None, holder: str, now: int, until: int) -> bool:
     """The contract's `lease_scope`. The lock of the session row makes it one at a time; the root's name is blank."""
     session = require_session(tx, key, now, lock=True)
     table = tx.tables.leases

@@ -6,8 +6,7 @@ criteria, so a statement is compiled once for every combination that is really u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import ColumnElement, String, and_, false, func, literal_column, not_, or_, true
 from sqlalchemy import cast as sql_cast
@@ -17,10 +16,13 @@ from langchain_sessions.events import Standing
 from langchain_sessions.filters import AnyBranch
 from langchain_sessions.ledger import Cover, LogView, visible_scopes
 from langchain_sessions.runs import SeqSet
-from langchain_sessions.stores.base import EventQuery
-from langchain_sessions.stores.sql.schema import Tables
 from langchain_sessions.stores.sql.transaction import param
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Sequence
+
+    from langchain_sessions.stores.base import EventQuery
+    from langchain_sessions.stores.sql.schema import Tables
 
 _CACHED_RANGES = 16
 
@@ -118,9 +120,7 @@ def in_ranges(name: str, column: ColumnElement[Any], seqs: SeqSet, *, inside: bo
     values = {f"q_{name}{at}_{side}": run[side] for at, run in enumerate(bounds) for side in (0, 1)}
 
     def build() -> ColumnElement[bool]:
-        found = or_(
-            *(column.between(param(f"q_{name}{at}_0"), param(f"q_{name}{at}_1")) for at in range(size))
-        )
+        found = or_(*(column.between(param(f"q_{name}{at}_0"), param(f"q_{name}{at}_1")) for at in range(size)))
         return found if inside else not_(found)
 
     shape: Hashable = ("ranges", name, size, inside) if size <= _CACHED_RANGES else object()

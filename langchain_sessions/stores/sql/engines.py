@@ -46,7 +46,7 @@ class Engines:
     def dialect(self) -> Dialect:
         """The dialect of the engines."""
         engine = self.sync if self.sync is not None else self.async_
-        assert engine is not None  # noqa: S101 - the functions below give at least one
+        assert engine is not None
         found: Dialect = engine.dialect
         return found
 
@@ -164,6 +164,6 @@ def _server_engines(url: URL) -> Engines:
 
 
 def _async_engine(url: URL, options: dict[str, Any]) -> TYPE_ASYNC_ENGINE:
-    from sqlalchemy.ext.asyncio import create_async_engine  # noqa: PLC0415 - heavy, and only servers need it
+    from sqlalchemy.ext.asyncio import create_async_engine
 
     return create_async_engine(url, **options)

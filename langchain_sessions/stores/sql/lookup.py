@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Select, Table, delete, insert, literal_column, or_, select, update
 from sqlalchemy import and_ as both
 from sqlalchemy.dialects import mysql, postgresql, sqlite
-from sqlalchemy.sql.dml import Insert
 
+from langchain_sessions import rows as r
 from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.ledger import Ledger, LogView
+from langchain_sessions.rows import Anyone, EventRow, InvocationRow, Mark, Owner, SessionKey, SessionRow
 from langchain_sessions.runs import decode_runs
 from langchain_sessions.stores import placing
-from langchain_sessions import rows as r
-from langchain_sessions.rows import Anyone, EventRow, InvocationRow, Mark, Owner, SessionKey, SessionRow
-from langchain_sessions.stores.sql.schema import Tables
 from langchain_sessions.stores.sql.transaction import Transaction, param
 
+if TYPE_CHECKING:
+    from sqlalchemy.sql.dml import Insert
+
+    from langchain_sessions.stores.sql.schema import Tables
 
 Changes = Mapping[str, Callable[[Any], Any]]
 
@@ -118,7 +120,8 @@ def light_columns(tables: Tables) -> list[ColumnElement[Any]]:
 
 def light_row(values: tuple[Any, ...]) -> EventRow:
     """An `EventRow` without bodies."""
-    return EventRow(*values, None, None, None, None, None)
+    bodies: tuple[None, ...] = (None,) * 5
+    return EventRow(*values, *bodies)
 
 
 def load_light(tx: Transaction, session: SessionRow, scope: str | None, view: LogView) -> list[EventRow]:
@@ -201,5 +204,3 @@ def remove_rows(tx: Transaction, skeys: Iterable[int]) -> None:
     keys = list(skeys)
     for table in tx.tables.of_session:
         tx.change(delete(table).where(table.c.skey.in_(keys)))
-
-

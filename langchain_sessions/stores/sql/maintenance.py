@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sqlalchemy import func, select
 
 from langchain_sessions.ledger import Ledger
-from langchain_sessions.rows import EventRow, SessionKey, SessionRow
+from langchain_sessions.rows import EventRow, Mark, SessionKey, SessionRow
 from langchain_sessions.stores import placing
 from langchain_sessions.stores.sql.counting import read_counters
 from langchain_sessions.stores.sql.lookup import event_columns, load_light, load_marks, load_view, require_session
 from langchain_sessions.stores.sql.standing import replay
-from langchain_sessions.stores.sql.transaction import Transaction
+
+if TYPE_CHECKING:
+    from langchain_sessions.stores.sql.transaction import Transaction
 
 
 def verify_session(tx: Transaction, key: SessionKey, now: int) -> list[str]:
@@ -18,7 +22,9 @@ def verify_session(tx: Transaction, key: SessionKey, now: int) -> list[str]:
     session = require_session(tx, key, now, lock=True)
     e = tx.tables.events.c
     found: list[str] = []
-    first, last, total = tx.once(select(func.min(e.seq), func.max(e.seq), func.count()).where(e.skey == session.skey))[0]
+    first, last, total = tx.once(select(func.min(e.seq), func.max(e.seq), func.count()).where(e.skey == session.skey))[
+        0
+    ]
     if (first or 1, last or 0, total) != (1, session.last_seq, session.last_seq):
         found.append("positions are not gap-free")
     marks = _marks_in_log(tx, session)
@@ -33,7 +39,7 @@ def verify_session(tx: Transaction, key: SessionKey, now: int) -> list[str]:
     return found + _wrong_counters(tx, session)
 
 
-def _marks_in_log(tx: Transaction, session: SessionRow) -> list[placing.Mark]:
+def _marks_in_log(tx: Transaction, session: SessionRow) -> list[Mark]:
     e = tx.tables.events.c
     rows = tx.once(
         select(*event_columns(tx.tables)).where(e.skey == session.skey, e.extra.is_not(None)).order_by(e.seq)

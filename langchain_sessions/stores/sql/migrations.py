@@ -51,9 +51,7 @@ def check_version(tx: Transaction, known: int = SCHEMA_VERSION) -> None:
         raise SchemaError(problem)
 
 
-def migrate(
-    tx: Transaction, ddl_flavour: str, known: int = SCHEMA_VERSION, steps: Mapping[int, Step] = STEPS
-) -> bool:
+def migrate(tx: Transaction, ddl_flavour: str, known: int = SCHEMA_VERSION, steps: Mapping[int, Step] = STEPS) -> bool:
     """Bring the database one step further; whether there may be more to do.
 
     Raises:
@@ -79,8 +77,10 @@ def migrate(
 
 
 def _version_or_zero(tx: Transaction) -> int:
-    """The recorded version; 0 where there is no table. Asked of the catalogue, since a failed query ends a
-    PostgreSQL transaction."""
+    """The recorded version; 0 where there is no table.
+
+    Asked of the catalogue, since a failed query ends a PostgreSQL transaction.
+    """
     name = tx.tables.versions.name
     catalogue = {
         "sqlite": "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?",

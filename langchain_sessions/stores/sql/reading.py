@@ -43,7 +43,7 @@ def _prepared(tx: Transaction, shape: tuple[Any, ...], criteria: list[Criterion]
     return tx.prepare((*shape, *(criterion.shape for criterion in criteria)), build)
 
 
-def _select(  # noqa: PLR0913
+def _select(
     tx: Transaction,
     session: SessionRow,
     criteria: list[Criterion],
@@ -94,7 +94,7 @@ def _looked_through(
     tx: Transaction, session: SessionRow, criteria: list[Criterion], query: EventQuery, view: LogView
 ) -> EventSlice:
     """Ask the predicate row by row, in chunks, until the window is full."""
-    assert query.predicate is not None  # noqa: S101 - the caller's case
+    assert query.predicate is not None
     wanted = None if query.limit is None or query.with_total else query.offset + query.limit
     e = tx.tables.events.c
     edge = session.last_seq + 1 if query.newest else 0
@@ -114,7 +114,7 @@ def _looked_through(
     return cut_window(found, query, view)
 
 
-def load_context(  # noqa: PLR0913
+def load_context(
     tx: Transaction,
     key: SessionKey,
     viewer: str | None,
@@ -154,9 +154,7 @@ def _floors(tx: Transaction, session: SessionRow, viewer: str | None, view: LogV
     def build() -> ColumnElement[bool]:
         rooted = flagged(tx.tables, r.ROOTED)
         tails = [or_(e.branch.is_(None), rooted) & (e.seq > param("q_floor0"))]
-        tails += [
-            (e.branch == param(f"q_scope{at}")) & (e.seq > param(f"q_floor{at}")) for at in range(1, len(scopes))
-        ]
+        tails += [(e.branch == param(f"q_scope{at}")) & (e.seq > param(f"q_floor{at}")) for at in range(1, len(scopes))]
         return or_(*tails) & (e.seq > param("q_lowest")) & (e.seq <= param("q_last"))
 
     return [Criterion(("floors", len(scopes)), build, values)]

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Dialect
 from sqlalchemy import exc as sa_exc
@@ -26,9 +26,11 @@ from langchain_sessions.errors import (
     SyncNotAvailableError,
 )
 from langchain_sessions.stores._twins import finish
-from langchain_sessions.stores.sql.engines import Engines
-from langchain_sessions.stores.sql.schema import Tables
 from langchain_sessions.stores.sql.transaction import StatementCache, Transaction
+
+if TYPE_CHECKING:
+    from langchain_sessions.stores.sql.engines import Engines
+    from langchain_sessions.stores.sql.schema import Tables
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -132,7 +134,7 @@ class Runner:
             raise
 
     def _checkout(self) -> Any:
-        assert self.engines.sync is not None  # noqa: S101 - checked in run
+        assert self.engines.sync is not None
         try:
             return self.engines.sync.raw_connection()
         except Exception as error:
@@ -143,7 +145,8 @@ class Runner:
     async def arun(self, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Async `run`. A cancelled caller never leaves half an operation."""
         if self.engines.async_ is None:
-            return await finish(asyncio.to_thread(self.run, mode, operation, *args, **kwargs))
+            # One hop for the whole transaction; a closure, since to_thread cannot be typed over both signatures.
+            return await finish(asyncio.to_thread(lambda: self.run(mode, operation, *args, **kwargs)))
         return await finish(self._aretrying(mode, operation, *args, **kwargs))
 
     async def _aretrying(self, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -157,20 +160,24 @@ class Runner:
     async def _aattempt(self, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         self._guard_fork()
         engine = self.engines.async_
-        assert engine is not None  # noqa: S101 - checked in arun
+        assert engine is not None
         try:
             connection = await engine.connect()
         except Exception as error:
             raise self._translated(error) from error
+
+        def on_driver(connection: Any) -> T:
+            return self._in_transaction(connection.connection.dbapi_connection, mode, operation, *args, **kwargs)
+
+        result: T
         try:
-            return await connection.run_sync(
-                lambda sync: self._in_transaction(sync.connection.dbapi_connection, mode, operation, *args, **kwargs)
-            )
+            result = await connection.run_sync(on_driver)
         except _DeadConnectionError:
             await connection.invalidate()
             raise
         finally:
             await connection.close()
+        return result
 
     # -- both ----------------------------------------------------------------------------------------------
 
@@ -197,7 +204,7 @@ class Runner:
         transaction.close()
         return result
 
-    def _begin(self, driver: Any, transaction: Transaction, mode: str) -> None:
+    def _begin(self, driver: Any, transaction: Transaction, mode: Mode) -> None:
         if self.flavour == "sqlite":
             if mode is not Mode.READ:
                 transaction.script("BEGIN IMMEDIATE")
@@ -207,7 +214,7 @@ class Runner:
             if mode in (Mode.WRITE, Mode.APPEND):
                 transaction.script("BEGIN")
 
-    def _commit(self, driver: Any, transaction: Transaction, mode: str) -> None:
+    def _commit(self, driver: Any, transaction: Transaction, mode: Mode) -> None:
         if self.flavour == "mysql":
             driver.commit()
         elif mode in (Mode.WRITE, Mode.APPEND) or (mode is Mode.STATEMENT and self.flavour == "sqlite"):
@@ -217,7 +224,7 @@ class Runner:
         """Undo what was begun; whether the connection is still good."""
         try:
             driver.rollback()
-        except Exception:  # noqa: BLE001 - whatever it says, this connection must not be used again
+        except Exception:
             return False
         return True
 

@@ -22,11 +22,13 @@ from sqlalchemy import (
     SmallInteger,
     Table,
     UniqueConstraint,
+    insert,
 )
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.dialects.mysql import mariadb
 from sqlalchemy.schema import CreateIndex, CreateTable
 
+from langchain_sessions import rows as r
 from langchain_sessions.errors import UnsupportedDatabaseError, require
 from langchain_sessions.stores.sql.thread_schema import ThreadTables, build_thread_tables
 from langchain_sessions.stores.sql.types import big_key, bytes_type, ident_type, keyed_table, text_type
@@ -216,7 +218,7 @@ def _invocations(metadata: MetaData, prefix: str) -> Table:
         status,
         Column("updated_at", BigInteger, nullable=False),
     )
-    unfinished = status != 2  # noqa: PLR2004 - 2 is done, which nearly all are
+    unfinished = status != r.MARKS["done"]
     Index(
         f"{prefix}invocations_unfinished",
         table.c.skey,
@@ -275,5 +277,6 @@ def schema_sql(dialect: str, table_prefix: str = "") -> str:
         Statements separated by semicolons, ending with the row that records the schema's version.
     """
     tables = build_tables(table_prefix)
-    record = f"INSERT INTO {tables.versions.name} (version, applied_at) VALUES ({SCHEMA_VERSION}, 0)"
-    return ";\n\n".join([*ddl_statements(dialect, tables), record]) + ";\n"
+    row = insert(tables.versions).values(version=SCHEMA_VERSION, applied_at=0)
+    record = row.compile(dialect=flavour_dialect(dialect), compile_kwargs={"literal_binds": True})
+    return ";\n\n".join([*ddl_statements(dialect, tables), str(record)]) + ";\n"

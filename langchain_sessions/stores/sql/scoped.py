@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from sqlalchemy import ColumnElement, Table, delete, literal, select
 
-from langchain_sessions.rows import SessionKey, SessionRow
 from langchain_sessions.state import split_delta
 from langchain_sessions.stores import placing
 from langchain_sessions.stores.base import StateRows
 from langchain_sessions.stores.sql.lookup import require_session, upsert
 from langchain_sessions.stores.sql.transaction import Transaction, param
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from sqlalchemy.sql.dml import Insert
+
+    from langchain_sessions.rows import SessionKey, SessionRow
 
 
 def change_scoped_state(tx: Transaction, session: SessionRow, deltas: Iterable[str | None]) -> None:
@@ -32,17 +38,18 @@ def change_scoped_state(tx: Transaction, session: SessionRow, deltas: Iterable[s
 def _change(tx: Transaction, table: Table, owner: Mapping[str, str], changes: Mapping[str, str | None]) -> None:
     same = [table.c[name] == value for name, value in owner.items()]
     keys = (*owner, "name")
+
+    def build() -> Insert:
+        # SQLite's grammar needs a WHERE clause between SELECT and ON CONFLICT.
+        source = select(*(param(column.name) for column in table.c)).where(literal(1) == literal(1))
+        return upsert(tx, table, source, keys, {"value": lambda new: new.value})
+
     for name in sorted(changes):
         value = changes[name]
         if value is None:
             tx.change(delete(table).where(*same, table.c.name == name))
             continue
-        # SQLite's grammar needs a WHERE clause between SELECT and ON CONFLICT.
-        source = select(*(param(column.name) for column in table.c)).where(literal(1) == literal(1))
-        statement = tx.prepare(
-            ("scoped", table.name), lambda: upsert(tx, table, source, keys, {"value": lambda new: new.value})
-        )
-        tx.run(statement, {**owner, "name": name, "value": value})
+        tx.run(tx.prepare(("scoped", table.name), build), {**owner, "name": name, "value": value})
 
 
 def load_state(tx: Transaction, key: SessionKey, now: int) -> StateRows:
@@ -57,4 +64,4 @@ def load_state(tx: Transaction, key: SessionKey, now: int) -> StateRows:
 
 
 def _read(tx: Transaction, table: Table, criteria: tuple[ColumnElement[bool], ...]) -> dict[str, str]:
-    return dict(tx.once(select(table.c.name, table.c.value).where(*criteria)))  # type: ignore[arg-type]
+    return dict(tx.once(select(table.c.name, table.c.value).where(*criteria)))

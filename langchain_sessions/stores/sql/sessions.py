@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Select, and_, delete, insert, or_, select
-from sqlalchemy.sql.dml import Insert
 
 from langchain_sessions.errors import EventNotFoundError, SessionExistsError, SessionNotFoundError
 from langchain_sessions.ledger import Ledger
@@ -33,6 +31,11 @@ from langchain_sessions.stores.sql.lookup import (
 from langchain_sessions.stores.sql.scoped import change_scoped_state
 from langchain_sessions.stores.sql.standing import read_rows, replay
 from langchain_sessions.stores.sql.transaction import Prepared, Transaction, param
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sqlalchemy.sql.dml import Insert
 
 _LOOK_AHEAD = 4
 _FORK_CHUNK = 500
@@ -99,15 +102,13 @@ def _add(tx: Transaction, draft: SessionDraft) -> SessionRow:
         skey = tx.last_id
     else:
         found = tx.row(statement, values)
-        assert found is not None  # noqa: S101 - RETURNING of one inserted row
+        assert found is not None
         skey = found[0]
     row = row._replace(skey=skey)
     if draft.scoped_delta is not None:
         change_scoped_state(tx, row, [draft.scoped_delta])
     tombstones = tx.tables.tombstones
-    forget = tx.prepare(
-        "forget tombstone", lambda: delete(tombstones).where(tombstones.c.digest == param("digest"))
-    )
+    forget = tx.prepare("forget tombstone", lambda: delete(tombstones).where(tombstones.c.digest == param("digest")))
     tx.run(forget, {"digest": digest_of(draft.app, draft.id)})
     return row
 

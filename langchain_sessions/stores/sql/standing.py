@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sqlalchemy import select
 
 from langchain_sessions.errors import EventNotFoundError
@@ -22,7 +24,9 @@ from langchain_sessions.stores.sql.lookup import (
     require_session,
     set_session,
 )
-from langchain_sessions.stores.sql.transaction import Transaction
+
+if TYPE_CHECKING:
+    from langchain_sessions.stores.sql.transaction import Transaction
 
 
 def rewind_events(tx: Transaction, key: SessionKey, plan: RewindPlan) -> Rewound:

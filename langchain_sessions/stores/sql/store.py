@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from sqlalchemy import Engine
-from sqlalchemy.engine import URL
-
-from langchain_sessions._flow import Flow, ask, async_face, sync_face
+from langchain_sessions._flow import Flow, ask, faces
 from langchain_sessions.errors import SessionExistsError, StoreUnavailableError
-from langchain_sessions.rows import Owner, SessionKey, SessionRow
 from langchain_sessions.stores import base
 from langchain_sessions.stores.sql import (
     appending,
@@ -27,7 +22,15 @@ from langchain_sessions.stores.sql.engines import TYPE_ASYNC_ENGINE, Engines, en
 from langchain_sessions.stores.sql.lookup import locate
 from langchain_sessions.stores.sql.runner import Mode, Operation, Runner, UniqueViolationError
 from langchain_sessions.stores.sql.schema import build_tables
-from langchain_sessions.stores.sql.transaction import Transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from sqlalchemy import Engine
+    from sqlalchemy.engine import URL
+
+    from langchain_sessions.rows import Owner, SessionKey, SessionRow
+    from langchain_sessions.stores.sql.transaction import Transaction
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -123,10 +126,8 @@ class SqlStore(base.SessionStore):
         yield from ask(self._runner.run, Mode.READ, migrations.check_version)
         self._is_checked = True
 
-    _prepare_schema = sync_face(_prepare)
-    _aprepare_schema = async_face(_prepare)
-    create_schema = sync_face(_migrate)
-    acreate_schema = async_face(_migrate)
+    _prepare_schema, _aprepare_schema = faces(_prepare)
+    create_schema, acreate_schema = faces(_migrate)
 
     def close(self) -> None:
         """Close the engines that the library opened."""
@@ -147,8 +148,7 @@ class SqlStore(base.SessionStore):
                 continue
         raise SessionExistsError(draft.id)
 
-    create_session = sync_face(_create_session)
-    acreate_session = async_face(_create_session)
+    create_session, acreate_session = faces(_create_session)
 
     def _open_session(self, draft: base.SessionDraft) -> Flow[SessionRow]:
         found = yield from ask(self.run, Mode.READ, sessions.find_open_session, draft)
@@ -162,8 +162,7 @@ class SqlStore(base.SessionStore):
         problem = f"Session {draft.id!r} could not be opened: other writers keep creating and deleting it."
         raise StoreUnavailableError(problem)
 
-    open_session = sync_face(_open_session)
-    aopen_session = async_face(_open_session)
+    open_session, aopen_session = faces(_open_session)
 
     find_session, afind_session = pair(Mode.READ, locate, "find_session")
     list_sessions, alist_sessions = pair(Mode.READ, sessions.list_sessions)
@@ -177,8 +176,7 @@ class SqlStore(base.SessionStore):
             yield from self._forget_log()
         return gone
 
-    delete_session = sync_face(_delete_session)
-    adelete_session = async_face(_delete_session)
+    delete_session, adelete_session = faces(_delete_session)
 
     def _delete_user(self, app: str, user_id: str, now: int, tombstone_until: int) -> Flow[int]:
         del now
@@ -193,8 +191,7 @@ class SqlStore(base.SessionStore):
         yield from self._forget_log()
         return total
 
-    delete_user = sync_face(_delete_user)
-    adelete_user = async_face(_delete_user)
+    delete_user, adelete_user = faces(_delete_user)
 
     def _purge_expired(self, app: str, owner: Owner, now: int, limit: int) -> Flow[int]:
         gone = yield from ask(self.run, Mode.WRITE, sessions.purge_expired, app, owner, now, limit)
@@ -202,8 +199,7 @@ class SqlStore(base.SessionStore):
             yield from self._forget_log()
         return gone
 
-    purge_expired = sync_face(_purge_expired)
-    apurge_expired = async_face(_purge_expired)
+    purge_expired, apurge_expired = faces(_purge_expired)
 
     def _forget_log(self) -> Flow[None]:
         """SQLite: what was deleted leaves the write-ahead log too, as far as no reader still needs it."""
@@ -216,8 +212,7 @@ class SqlStore(base.SessionStore):
         except UniqueViolationError as error:
             raise SessionExistsError(draft.id) from error
 
-    fork_session = sync_face(_fork_session)
-    afork_session = async_face(_fork_session)
+    fork_session, afork_session = faces(_fork_session)
 
     # -- the log -------------------------------------------------------------------------------------------
 
@@ -232,8 +227,7 @@ class SqlStore(base.SessionStore):
                 return appended
         return (yield from ask(self.run, Mode.APPEND, appending.append_fully, key, batch))
 
-    append_events = sync_face(_append_events)
-    aappend_events = async_face(_append_events)
+    append_events, aappend_events = faces(_append_events)
 
     find_events, afind_events = pair(Mode.READ, reading.find_events)
     load_context, aload_context = pair(Mode.READ, reading.load_context)

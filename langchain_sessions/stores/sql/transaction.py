@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy import BindParameter, Dialect, bindparam
-from sqlalchemy.sql.elements import ClauseElement
-from sqlalchemy.types import TypeEngine
 
-from langchain_sessions.stores.sql.schema import Tables
+if TYPE_CHECKING:
+    from sqlalchemy.sql.elements import ClauseElement
+    from sqlalchemy.types import TypeEngine
+
+    from langchain_sessions.stores.sql.schema import Tables
 
 Values = Mapping[str, Any]
 
@@ -31,9 +33,10 @@ class Prepared:
 
     def __init__(self, statement: ClauseElement, dialect: Dialect) -> None:
         """Compile the statement for positional values."""
-        compiled: Any = statement.compile(dialect=dialect, compile_kwargs={"render_postcompile": True})
+        compiled: Any = cast("Any", statement).compile(dialect=dialect, compile_kwargs={"render_postcompile": True})
         self.text = str(compiled)
-        self.names: tuple[str, ...] = tuple(compiled.positiontup or ())
+        names: list[str] = compiled.positiontup or []
+        self.names = tuple(names)
         self._fixed = {name: value for name, value in compiled.params.items() if value is not None}
         self._pick: Callable[[Values], Any] | None = itemgetter(*self.names) if len(self.names) > 1 else None
 

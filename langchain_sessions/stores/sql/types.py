@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     BigInteger,
@@ -16,7 +17,9 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 from sqlalchemy.dialects import mysql, postgresql, sqlite
-from sqlalchemy.types import TypeEngine
+
+if TYPE_CHECKING:
+    from sqlalchemy.types import TypeEngine
 
 _MYSQL_BINARY = "utf8mb4_0900_bin"
 _MARIADB_BINARY = "utf8mb4_nopad_bin"
@@ -58,7 +61,7 @@ def big_key() -> TypeEngine[int]:
     return BigInteger().with_variant(sqlite.INTEGER(), "sqlite")
 
 
-def keyed_table(metadata: MetaData, name: str, *parts: Column[object] | Index | UniqueConstraint) -> Table:
+def keyed_table(metadata: MetaData, name: str, *parts: Column[Any] | Index | UniqueConstraint) -> Table:
     """A table of rows that belong to sessions: clustered by its primary key where the engine can."""
     return Table(
         name,

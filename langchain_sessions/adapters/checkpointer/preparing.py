@@ -1,0 +1,294 @@
+"""From LangGraph's checkpoint to a plan: what is known is referred to, what is new will be appended.
+
+Everything here is pure. It runs before the session row is locked, except for `Preparation.settle`, which assigns
+positions under the lock and does nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+
+from langchain_sessions import rows as r
+from langchain_sessions.adapters.checkpointer.cache import ThreadCache, clone_message
+from langchain_sessions.adapters.checkpointer.records import (
+    RUNS,
+    Record,
+    Slot,
+    dump_slot,
+    encode_record,
+)
+from langchain_sessions.adapters.checkpointer.splitting import MIN_TEXT, is_message_list, split
+from langchain_sessions.adapters.checkpointer.versions import branch_of, channel_branch
+from langchain_sessions.encoding import EventEncoder
+from langchain_sessions.events import NewEvent
+from langchain_sessions.ledger import Edit, Ledger
+from langchain_sessions.rows import EventRow, SessionRow
+from langchain_sessions.runs import SeqSet, decode_runs, encode_runs, expand_runs
+from langchain_sessions.stores.placing import with_extra
+from langchain_sessions.stores.threads import ROOT, CheckpointRow, Settled, WriteRow
+
+START = "__start__"
+
+
+@dataclass(slots=True, eq=False)
+class Incoming:
+    """A message that the log may not hold yet, as it was when the call began."""
+
+    message: BaseMessage
+    row: EventRow
+    is_rooted: bool
+    seq: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class PendingWrite:
+    """A write that was stored, or is about to be, with whatever bodies the log does not hold."""
+
+    row: WriteRow
+    value: Any
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A value whose references have no positions yet."""
+
+    channel: str
+    refs: list[int | Incoming]
+    data: Slot | None
+
+
+@dataclass(slots=True)
+class Preparation:
+    """A checkpoint that waits for its positions."""
+
+    record: Record
+    namespace: str
+    encoder: EventEncoder
+    thread: ThreadCache | None
+    parent: Record | None
+    pending: Sequence[PendingWrite]
+    parent_start: Any
+    now: int
+    drafts: list[_Draft] = field(default_factory=list[_Draft])
+    incoming: list[Incoming] = field(default_factory=list[Incoming])
+    adopted: list[tuple[PendingWrite, WriteRow]] = field(default_factory=list[tuple[PendingWrite, WriteRow]])
+    fresh: tuple[EventRow, ...] = ()
+    rooted: SeqSet = SeqSet()
+
+    @property
+    def idents(self) -> tuple[str, ...]:
+        """Identities to look up."""
+        return tuple(dict.fromkeys(item.row.ident for item in self.incoming))
+
+    # -- before the lock -----------------------------------------------------------------------------------
+
+    def take(self, values: Mapping[str, Any], new_versions: Mapping[str, Any]) -> None:
+        """Take in the values of the channels."""
+        lists = [name for name in self.record.channels if name in values and self._is_list(name, values[name])]
+        main = "messages" if "messages" in lists else lists[0] if len(lists) == 1 else None
+        # The conversation first: the log's order is the order of its list.
+        for channel in sorted(self.record.channels, key=lambda name: name != main):
+            version = self.record.version_of(channel)
+            known = self.parent is not None and self.parent.version_of(channel) == version
+            if channel not in new_versions and self.parent is not None and known:
+                slot = self.parent.slots.get(channel)
+                if slot is not None:
+                    self.record.slots[channel] = slot
+            elif channel in values:
+                self._take_value(channel, values[channel], is_list=channel in lists, is_main=channel == main)
+
+    @staticmethod
+    def _is_list(channel: str, value: Any) -> bool:
+        return not _is_internal(channel) and is_message_list(value)
+
+    def _take_value(self, channel: str, value: Any, *, is_list: bool, is_main: bool) -> None:
+        branch = branch_of(self.namespace)
+        if not is_main:
+            branch = channel_branch(branch, channel)
+        is_rooted = is_main and self.record.ns == ROOT
+        if is_list:
+            refs = self._positions(channel, value)
+            found = [
+                self._new(message, branch, is_rooted=is_rooted) if seq is None else seq
+                for message, seq in zip(value, refs, strict=True)
+            ]
+            self.record.slots[channel] = Slot(RUNS, b"")
+            self.drafts.append(_Draft(channel, found, None))
+            return
+        resolved: dict[int, int | Incoming] = {}
+
+        def wanted(item: Any) -> bool:
+            if type(item) is str:
+                return False
+            seq = self.thread.position(item) if self.thread is not None else None
+            if seq is None and (_is_internal(channel) or item.id is None):
+                return False
+            if id(item) not in resolved:
+                resolved[id(item)] = self._new(item, branch, is_rooted=False) if seq is None else seq
+            return True
+
+        parts = split(value, wanted)
+        serde = self.encoder.codec.serde
+        assert serde is not None  # noqa: S101 - the saver's codec always has one
+        if parts is None:
+            self.record.slots[channel] = dump_slot(value, serde)
+        else:
+            refs = [resolved[id(item)] for item in parts.references]
+            self.drafts.append(_Draft(channel, refs, dump_slot(parts.skeleton, serde, b"")))
+
+    def _positions(self, channel: str, messages: Sequence[BaseMessage]) -> list[int | None]:
+        if self.thread is None:
+            return [None] * len(messages)
+        before: list[int] = []
+        if self.parent is not None:
+            slot = self.parent.slots.get(channel)
+            if slot is not None and slot.kind == RUNS and slot.refs:
+                before = expand_runs(decode_runs(slot.refs))
+        return self.thread.positions(messages, before)
+
+    def _new(self, message: BaseMessage, branch: str | None, *, is_rooted: bool) -> Incoming:
+        clone = clone_message(message)
+        row = self.encoder.row(NewEvent(message=clone, branch=branch), self.now)
+        if row.flags & r.NO_MESSAGE_ID:
+            row = row._replace(ident=f"{self.record.cid[:200]}/{self.record.ns}/{len(self.incoming)}")
+        if is_rooted:
+            row = row._replace(flags=row.flags | r.ROOTED)
+        item = Incoming(clone, row, is_rooted)
+        self.incoming.append(item)
+        return item
+
+    # -- under the lock ------------------------------------------------------------------------------------
+
+    def settle(self, session: SessionRow, related: Sequence[EventRow]) -> Settled:
+        """Assign positions, and encode what depends on them. May be run again from the start."""
+        hidden = Ledger.decode(session.ledger).hidden
+        known: dict[str, list[EventRow]] = {}
+        for row in related:
+            known.setdefault(row.ident, []).append(row)
+        fresh: list[EventRow] = []
+        edits: list[Edit] = []
+        taken_over: set[int] = set()
+        for item in self.incoming:
+            rows = known.setdefault(item.row.ident, [])
+            standing = [row for row in rows if row.seq not in hidden]
+            found = next((row for row in reversed(standing) if self.encoder.codec.same(row, item.row)), None)
+            if found is None:
+                seq = session.last_seq + len(fresh) + 1
+                found = _numbered(item.row, seq, rows, standing[-1] if standing else None)
+                if standing:
+                    edits.append(Edit(seq, standing[-1].seq, found.place, 1))
+                fresh.append(found)
+                rows.append(found)
+            elif item.is_rooted and not found.flags & r.ROOTED:
+                taken_over.add(found.seq)
+            item.seq = found.seq
+        fresh = [row._replace(flags=row.flags | r.ROOTED) if row.seq in taken_over else row for row in fresh]
+        self._fill_slots()
+        row, _, values = encode_record(self.record)
+        self.rooted = (SeqSet.of(taken_over) | self._newly_rooted()) - SeqSet.of(row.seq for row in fresh)
+        self.fresh = tuple(fresh)
+        parent = self._adopt()
+        return Settled(
+            row=row,
+            fresh=self.fresh,
+            edits=tuple(edits),
+            rooted=self.rooted,
+            values=tuple(values),
+            writes=tuple(row for _, row in self.adopted),
+            parent=parent,
+        )
+
+    def _fill_slots(self) -> None:
+        for draft in self.drafts:
+            refs = encode_runs(item if type(item) is int else item.seq for item in draft.refs)  # type: ignore[union-attr]
+            slot = Slot(RUNS, refs) if draft.data is None else draft.data._replace(refs=refs)
+            self.record.slots[draft.channel] = slot
+
+    def _newly_rooted(self) -> SeqSet:
+        """Events that the root list holds for the first time, though the log has them: a subgraph's, a chain's."""
+        main = self.record.main
+        if self.record.ns != ROOT or main is None or self.thread is None:
+            return SeqSet()
+        rows = self.thread.rows
+        drafts = [draft for draft in self.drafts if draft.channel == main]
+        seqs = (item for draft in drafts for item in draft.refs if type(item) is int)
+        return SeqSet.of(seq for seq in seqs if not rows[seq].flags & r.ROOTED)
+
+    def _adopt(self) -> CheckpointRow | None:
+        """Rewrite what the parent holds inline, now that the log has it."""
+        self.adopted = []
+        by_ident: dict[str, list[Incoming]] = {}
+        texts: dict[str, int] = {}
+        for item in self.incoming:
+            by_ident.setdefault(item.row.ident, []).append(item)
+            if item.row.text is not None and len(item.row.text) >= MIN_TEXT:
+                texts[item.row.text] = item.seq
+        if not by_ident:
+            return None
+        for write in self.pending:
+            slot = self._refer(write.value, by_ident, texts)
+            if slot is not None:
+                row = write.row._replace(kind=slot.kind, refs=slot.refs, data=slot.data)
+                self.adopted.append((write, row))
+        if self.parent is None or START not in self.parent.slots or self.parent_start is None:
+            return None
+        slot = self._refer(self.parent_start, by_ident, texts)
+        if slot is None:
+            return None
+        self.parent.slots[START] = slot
+        return encode_record(self.parent)[0]
+
+    def _refer(self, value: Any, by_ident: Mapping[str, Sequence[Incoming]], texts: Mapping[str, int]) -> Slot | None:
+        resolved: dict[int, int] = {}
+
+        def wanted(item: Any) -> bool:
+            if type(item) is str:
+                return item in texts
+            seq = next((one.seq for one in by_ident.get(str(item.id), ()) if _equal(one.message, item)), None)
+            if seq is None and self.thread is not None:
+                seq = self.thread.position(item)
+            if seq is not None:
+                resolved[id(item)] = seq
+            return seq is not None
+
+        parts = split(value, wanted)
+        if parts is None:
+            return None
+        refs = encode_runs(texts[item] if type(item) is str else resolved[id(item)] for item in parts.references)
+        if parts.is_list:
+            return Slot(RUNS, refs)
+        serde = self.encoder.codec.serde
+        assert serde is not None  # noqa: S101 - the saver's codec always has one
+        return dump_slot(parts.skeleton, serde, refs)
+
+
+def _is_internal(channel: str) -> bool:
+    """Whether a channel is LangGraph's own; what it carries is on its way to another one."""
+    return channel.startswith(("__", "branch:"))
+
+
+def _equal(ours: BaseMessage, other: BaseMessage) -> bool:
+    return (
+        type(ours) is type(other)
+        and ours.__dict__ == other.__dict__
+        and (ours.__pydantic_extra__ or {}) == (other.__pydantic_extra__ or {})
+    )
+
+
+def _numbered(row: EventRow, seq: int, rows: Sequence[EventRow], current: EventRow | None) -> EventRow:
+    """A new event in its place: behind all others, or in that of the revision before it."""
+    rev = max((old.rev for old in rows), default=-1) + 1
+    if current is None:
+        return row._replace(seq=seq, rev=rev)
+    return row._replace(
+        seq=seq,
+        rev=rev,
+        flags=row.flags | r.EDIT,
+        position=current.place,
+        branch=current.branch,
+        extra=with_extra(row.extra, "mark", [current.seq, current.place, 1]),
+    )

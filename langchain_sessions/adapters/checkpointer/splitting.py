@@ -1,0 +1,157 @@
+"""Taking the messages out of a value, and putting them back.
+
+A value of any shape becomes a *skeleton*, in which marks stand where messages were, and the list of these messages.
+The skeleton goes through the serializer; the messages go to the log. Only plain containers are walked: what the
+walk does not know stays whole, and whatever stays whole is stored whole.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    BaseMessageChunk,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from langgraph.types import Overwrite, Send
+
+MARK = "langchain_sessions:ref"
+KNOWN = frozenset({HumanMessage, AIMessage, SystemMessage, ToolMessage, ChatMessage, FunctionMessage})
+_LEAVES = frozenset({str, int, float, bool, type(None), bytes})
+_LIST, _ONE, _TEXT = 0, 1, 2
+MIN_TEXT = 32
+"""Shorter strings are not worth a reference."""
+
+
+class Split(NamedTuple):
+    """A value without its messages. `is_list`: it was a list of messages and nothing else."""
+
+    skeleton: Any
+    references: list[BaseMessage | str]
+    is_list: bool
+
+
+class _MarkInValueError(Exception):
+    """The value holds our own mark; it is stored whole."""
+
+
+def is_event(message: object) -> bool:
+    """Whether a value may stand in the log: a whole message, not an instruction to a reducer."""
+    kind = type(message)
+    if kind in KNOWN:
+        return True
+    return isinstance(message, BaseMessage) and not isinstance(message, (BaseMessageChunk, RemoveMessage))
+
+
+def is_message_list(value: object) -> bool:
+    """Whether a value is a list of messages and nothing else."""
+    return type(value) is list and (set(map(type, value)) <= KNOWN or all(map(is_event, value)))
+
+
+Wanted = Callable[[Any], bool]
+
+
+def split(value: Any, wanted: Wanted) -> Split | None:
+    """Take out what `wanted` says yes to; None where there is nothing, or the value holds the mark itself.
+
+    Args:
+        value: Any value.
+        wanted: Asked for each message, and for each string that might be a message's text.
+    """
+    if type(value) in _LEAVES:
+        return None
+    references: list[BaseMessage | str] = []
+    try:
+        skeleton = _walk(value, wanted, references)
+    except _MarkInValueError:
+        return None
+    if not references:
+        return None
+    is_list = type(value) is list and type(skeleton) is dict and skeleton.get(MARK, [None])[0] == _LIST
+    return Split(skeleton, references, is_list)
+
+
+def _walk(value: Any, wanted: Wanted, into: list[BaseMessage | str]) -> Any:
+    kind = type(value)
+    if kind is str:
+        if len(value) >= MIN_TEXT and wanted(value):
+            into.append(value)
+            return {MARK: [_TEXT, len(into) - 1]}
+        return value
+    if kind in _LEAVES:
+        return value
+    if isinstance(value, BaseMessage):
+        if is_event(value) and wanted(value):
+            into.append(value)
+            return {MARK: [_ONE, len(into) - 1]}
+        return value
+    if kind is list:
+        return _walk_list(value, wanted, into)
+    if kind is dict:
+        if MARK in value:
+            raise _MarkInValueError
+        return {key: _walk(item, wanted, into) for key, item in value.items()}
+    if kind is tuple:
+        return tuple(_walk(item, wanted, into) for item in value)
+    return _walk_wrapper(value, wanted, into)
+
+
+def _walk_list(value: list[Any], wanted: Wanted, into: list[BaseMessage | str]) -> Any:
+    if value and is_message_list(value) and all(map(wanted, value)):
+        into.extend(value)
+        return {MARK: [_LIST, len(into) - len(value), len(value)]}
+    return [_walk(item, wanted, into) for item in value]
+
+
+def _walk_wrapper(value: Any, wanted: Wanted, into: list[BaseMessage | str]) -> Any:
+    """The containers of LangGraph itself; any other object stays whole."""
+    kind = type(value)
+    if kind is Send:
+        return Send(value.node, _walk(value.arg, wanted, into), timeout=value.timeout)
+    if kind is Overwrite:
+        return dataclasses.replace(value, value=_walk(value.value, wanted, into))
+    if kind is _DeltaSnapshot:
+        return _DeltaSnapshot(_walk(value.value, wanted, into))
+    return value
+
+
+def join(skeleton: Any, messages: Sequence[BaseMessage], text_of: Callable[[int], str]) -> Any:
+    """Put messages back where their marks stand.
+
+    Args:
+        skeleton: What `split` made.
+        messages: The messages, in the order of the references.
+        text_of: The text at the place of a reference.
+    """
+    kind = type(skeleton)
+    if kind in _LEAVES or isinstance(skeleton, BaseMessage):
+        return skeleton
+    if kind is dict:
+        mark = skeleton.get(MARK)
+        if mark is None:
+            return {key: join(item, messages, text_of) for key, item in skeleton.items()}
+        if mark[0] == _LIST:
+            return list(messages[mark[1] : mark[1] + mark[2]])
+        return messages[mark[1]] if mark[0] == _ONE else text_of(mark[1])
+    if kind is list:
+        return [join(item, messages, text_of) for item in skeleton]
+    if kind is tuple:
+        return tuple(join(item, messages, text_of) for item in skeleton)
+    if kind is Send:
+        return Send(skeleton.node, join(skeleton.arg, messages, text_of), timeout=skeleton.timeout)
+    if kind is Overwrite:
+        return dataclasses.replace(skeleton, value=join(skeleton.value, messages, text_of))
+    if kind is _DeltaSnapshot:
+        return _DeltaSnapshot(join(skeleton.value, messages, text_of))
+    return skeleton
+

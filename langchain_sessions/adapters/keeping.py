@@ -1,0 +1,301 @@
+"""Keeping a conversation around model calls: what the advisor and the middleware do before and after each."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from langchain_core import exceptions
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+
+from langchain_sessions._flow import Flow, ask
+from langchain_sessions.adapters import prompts
+from langchain_sessions.adapters.modes import MemoryMode, PromptDraft
+from langchain_sessions.adapters.requests import News, Request, find_news, window_for
+from langchain_sessions.adapters.selecting import Selector, message_window, not_empty
+from langchain_sessions.compaction.base import Compaction, ModelCall, Outcome
+from langchain_sessions.compaction.windows import TurnWindow
+from langchain_sessions.errors import InvalidInputError, SessionEndedError, SessionNotFoundError
+from langchain_sessions.events import EventKind, InvocationStatus, NewEvent, SessionEvent, Standing
+from langchain_sessions.filters import EventFilter
+from langchain_sessions.ids import check_branch
+
+if TYPE_CHECKING:
+    from langchain_sessions.adapters.addressing import Address
+
+_log = logging.getLogger(__name__)
+
+FILTER_KEY = "session_filter"
+"""The key of `configurable` that narrows what one call sees."""
+
+_STORED = frozenset(Standing) - {Standing.REWOUND, Standing.SUPERSEDED}
+_OVERFLOW_CODES = ("context_length_exceeded", "string_above_max_length")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Keeping:
+    """How a conversation is kept.
+
+    Attributes:
+        compaction: When and how to compact.
+        branch: The agent's branch; None is root.
+        author: Who answers.
+        human: Who asks.
+        store: Chooses which new messages are stored.
+        show: Chooses which remembered messages a prompt shows.
+        store_system: Whether system messages of a request are stored; a newer one replaces the older.
+        store_examples: Whether few-shots of a request are stored.
+        modes: How memory reaches the model; as messages where there is none.
+    """
+
+    compaction: Compaction | None = None
+    branch: str | None = None
+    author: str | None = None
+    human: str | None = None
+    store: Selector = not_empty
+    show: Selector | None = None
+    store_system: bool = False
+    store_examples: bool = False
+    modes: tuple[MemoryMode, ...] = ()
+
+
+@dataclass(kw_only=True, slots=True)
+class Running:
+    """One model call in progress."""
+
+    address: Address
+    invocation_id: str
+    request: Request
+    news: News
+    appended: tuple[SessionEvent, ...] = ()
+    call: ModelCall = field(default_factory=ModelCall)
+    configurable: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    shown_tokens: int = 0
+
+    @property
+    def count(self) -> int:
+        """How many messages of the run the log holds."""
+        return self.news.stored + len(self.appended)
+
+
+def is_overflow(error: BaseException) -> bool:
+    """Whether a provider says that the prompt exceeds its context window."""
+    known = getattr(exceptions, "ContextOverflowError", None)
+    if known is not None and isinstance(error, known):
+        return True
+    return getattr(error, "code", None) in _OVERFLOW_CODES
+
+
+def begin(
+    keeping: Keeping, address: Address, request: Request, *, run_id: str, call: ModelCall, configurable: Mapping[str, Any]
+) -> Flow[Running]:
+    """Open the session, store what is new in the request, compact if it is time.
+
+    Raises:
+        SessionNotFoundError: The session belongs to somebody else.
+        SessionEndedError: It has ended.
+    """
+    sessions, session_id = address
+    yield from ask(sessions.open, session_id)
+    wanted = EventFilter(
+        kinds=frozenset({EventKind.MESSAGE}),
+        standings=_STORED,
+        exclude_synthetic=True,
+        branch=check_branch(keeping.branch),
+        last_n=window_for(request.body),
+    )
+    recent = yield from ask(sessions.events, session_id, wanted)
+    spoken = [event for event in recent if not isinstance(event.message, SystemMessage)]
+    news = find_news(request.body, spoken)
+    running = Running(
+        address=address,
+        invocation_id=news.invocation_id or run_id,
+        request=request,
+        news=news,
+        call=call,
+        configurable=configurable,
+    )
+    system = yield from _new_system(keeping, running, recent.items)
+    fresh = [*system, *(news.examples if keeping.store_examples else ()), *keeping.store(news.fresh)]
+    running.appended = tuple((yield from _append(keeping, running, fresh, InvocationStatus.OPEN)))
+    yield from _index(keeping, running, running.appended)
+    if keeping.compaction is not None and keeping.compaction.where == "before":
+        yield from _compact(keeping, running, keeping.compaction, force=False)
+    return running
+
+
+def _new_system(keeping: Keeping, running: Running, recent: Sequence[SessionEvent]) -> Flow[list[SystemMessage]]:
+    """The request's system message, if it is to be stored and says something new."""
+    merged = prompts.merge_system(running.request.system)
+    if merged is None or not keeping.store_system:
+        return []
+    stored = prompts.newest_system(recent)
+    if not stored:
+        wanted = EventFilter(message_types=frozenset({"system"}), branch=keeping.branch, last_n=1)
+        found = yield from ask(running.address.sessions.events, running.address.session_id, wanted)
+        stored = prompts.newest_system(found.items)
+    return [] if stored and stored[0].content == merged.content else [merged]
+
+
+def _append(
+    keeping: Keeping, running: Running, messages: Sequence[BaseMessage], status: InvocationStatus, **more: Any
+) -> Flow[list[SessionEvent]]:
+    sessions, session_id = running.address
+    events = [
+        NewEvent(
+            message=message, author=keeping.human if isinstance(message, HumanMessage) else keeping.author, **more
+        )
+        for message in messages
+    ]
+    return (
+        yield from ask(
+            sessions.append,
+            session_id,
+            events,
+            branch=keeping.branch,
+            invocation_id=running.invocation_id,
+            invocation_status=status,
+            first_ordinal=running.count,
+        )
+    )
+
+
+def build(keeping: Keeping, running: Running) -> Flow[list[BaseMessage]]:
+    """The prompt: one system block, few-shots, what is remembered, what is being said."""
+    draft = yield from recall(keeping, running)
+    for mode in keeping.modes:
+        draft = yield from mode.shape(draft)
+    history = [message for _, message in draft.history]
+    return prompts.assemble(draft.system, running.news.examples, history, draft.tail)
+
+
+def recall(keeping: Keeping, running: Running) -> Flow[PromptDraft]:
+    """What is remembered, before a mode gives it its form."""
+    sessions, session_id = running.address
+    context = yield from ask(
+        sessions.context, session_id, branch=keeping.branch, invocation_id=running.invocation_id
+    )
+    shown = prompts.remembered(context.events, frozenset(event.seq for event in running.appended), running.news)
+    shown = yield from _narrowed(keeping, running, shown)
+    chosen = {event.seq: message for event, message in zip(context.events, context.messages, strict=True)}
+    pairs = [(event, chosen[event.seq]) for event in shown]
+    if keeping.show is not None:
+        kept = {id(message) for message in keeping.show([message for _, message in pairs])}
+        pairs = [pair for pair in pairs if id(pair[1]) in kept]
+    system = prompts.merge_system(running.request.system or prompts.newest_system(shown))
+    spoken = tuple(pair for pair in pairs if not isinstance(pair[1], SystemMessage))
+    return PromptDraft(
+        address=running.address,
+        system=system,
+        history=spoken,
+        tail=running.news.tail,
+        configurable=running.configurable,
+    )
+
+
+def _narrowed(keeping: Keeping, running: Running, events: list[SessionEvent]) -> Flow[list[SessionEvent]]:
+    """What a filter of this call leaves of a context; it never adds anything."""
+    given = running.configurable.get(FILTER_KEY)
+    if given is None:
+        return events
+    if not isinstance(given, EventFilter):
+        raise InvalidInputError(FILTER_KEY, "give an EventFilter")
+    # A window counts what the call would see without it: this branch, without what is being said.
+    wanted = replace(EventFilter.active(), branch=keeping.branch).merge(given)
+    if running.appended:
+        begun = running.appended[0].seq
+        wanted = replace(wanted, before_seq=min(begun, wanted.before_seq or begun))
+    found = yield from ask(running.address.sessions.events, running.address.session_id, wanted)
+    seqs = {event.seq for event in found}
+    kept = [event for event in events if event.seq in seqs]
+    first = next((at for at, event in enumerate(kept) if isinstance(event.message, HumanMessage)), len(kept))
+    return kept[first:]
+
+
+def _compact(keeping: Keeping, running: Running, compaction: Compaction, *, force: bool) -> Flow[Outcome]:
+    sessions, session_id = running.address
+    result = yield from ask(
+        sessions.compact,
+        session_id,
+        compaction,
+        branch=keeping.branch,
+        invocation_id=running.invocation_id,
+        force=force,
+        call=running.call,
+        automatic=True,
+    )
+    return result.outcome
+
+
+def make_room(keeping: Keeping, running: Running) -> Flow[bool]:
+    """Compact after a provider refused the prompt as too long; whether that made it shorter."""
+    given = keeping.compaction
+    if given is not None and (yield from _compact(keeping, running, given, force=True)) is Outcome.COMPACTED:
+        return True
+    last_resort = Compaction(None, TurnWindow(max_turns=1), on_result=None if given is None else given.on_result)
+    return (yield from _compact(keeping, running, last_resort, force=True)) is Outcome.COMPACTED
+
+
+def finish(keeping: Keeping, running: Running, reply: AIMessage | None, consumed: Sequence[str] = ()) -> Flow[None]:
+    """Store the reply. The run is done, unless the reply asks for tools."""
+    said: list[BaseMessage] = [] if reply is None else list(keeping.store([reply]))
+    if said:
+        said += [prompts.acknowledgement(call) for call in consumed]
+    awaits = reply is not None and bool(reply.tool_calls or reply.invalid_tool_calls) and not consumed
+    status = InvocationStatus.OPEN if awaits and said else InvocationStatus.DONE
+    try:
+        stored = yield from _append(keeping, running, said, status)
+        yield from _index(keeping, running, stored)
+        if keeping.compaction is not None and keeping.compaction.where == "background" and not awaits:
+            sessions, session_id = running.address
+            yield from ask(
+                sessions.compact_later, session_id, keeping.compaction, branch=keeping.branch, call=running.call
+            )
+    except (SessionNotFoundError, SessionEndedError) as error:
+        # Deleted or ended while the model spoke: the answer is still delivered.
+        _log.warning("A reply was not stored: %s", error)
+
+
+def interrupt(keeping: Keeping, running: Running, partial: AIMessage | None) -> Flow[None]:
+    """The reader left: keep what arrived. A question that got no word of answer is not replayed."""
+    if partial is None:
+        yield from _append(keeping, running, [], InvocationStatus.FAILED)
+    else:
+        yield from _append(keeping, running, [partial], InvocationStatus.INTERRUPTED, interrupted=True)
+
+
+def fail(keeping: Keeping, running: Running, partial: AIMessage | None, error: BaseException) -> Flow[None]:
+    """The call failed: mark the run, and keep what arrived in a run of its own, out of a retry's way."""
+    try:
+        yield from _append(keeping, running, [], InvocationStatus.FAILED)
+        if partial is not None:
+            attempt = replace_id(running, f"{running.invocation_id}~{uuid.uuid4().hex[:8]}")
+            code = type(error).__name__
+            yield from _append(
+                keeping, attempt, [partial], InvocationStatus.FAILED, interrupted=True, error_code=code
+            )
+    except (SessionNotFoundError, SessionEndedError):
+        return
+
+
+def replace_id(running: Running, invocation_id: str) -> Running:
+    """The same call under another invocation."""
+    return Running(
+        address=running.address, invocation_id=invocation_id, request=running.request, news=running.news
+    )
+
+
+def _index(keeping: Keeping, running: Running, events: Sequence[SessionEvent]) -> Flow[None]:
+    for mode in keeping.modes:
+        yield from mode.index(running.address, events)
+
+
+def window_of(last_n: int | None, show: Selector | None) -> Selector | None:
+    """The window and the selector of a caller as one."""
+    if last_n is None:
+        return show
+    window = message_window(last_n)
+    return window if show is None else lambda messages: window(show(messages))

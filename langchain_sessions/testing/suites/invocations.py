@@ -1,0 +1,162 @@
+"""Runs of a model over a session: open, done, failed, interrupted."""
+
+from __future__ import annotations
+
+import pytest
+
+from langchain_sessions.errors import InvalidInputError, SessionNotFoundError
+from langchain_sessions.events import EventKind, InvocationStatus, Standing
+from langchain_sessions.filters import EventFilter
+from langchain_sessions.service import SessionService
+from langchain_sessions.testing.faces import SettableClock
+from langchain_sessions.testing.suites.base import MakeService, StoreSuite, ai, human, standings, texts
+
+
+class InvocationSuite(StoreSuite):
+    """A context leaves out other runs that are open or failed."""
+
+    def test_a_run_shows_when_it_is_done(self, ada: SessionService) -> None:
+        with ada.invocation("s1") as run:
+            run.append(human("question"))
+            assert texts(ada.messages("s1")) == []
+            assert texts(run.context().messages) == ["question"]
+            run.append(ai("answer"))
+        assert texts(ada.messages("s1")) == ["question", "answer"]
+        assert {event.invocation_id for event in ada.events("s1")} == {run.id}
+        assert ada.verify("s1") == []
+
+    def test_two_tabs(self, ada: SessionService) -> None:
+        """§ Two runs at once do not see each other's half turns."""
+        with ada.invocation("s1") as one, ada.invocation("s1") as two:
+            one.append(human("one"))
+            two.append(human("two"))
+            assert texts(one.context().messages) == ["one"]
+            assert texts(two.context().messages) == ["two"]
+            one.append(ai("answer one"))
+        assert texts(ada.messages("s1")) == ["one", "two", "answer one"]
+
+    def test_a_failed_run_stays_out(self, ada: SessionService) -> None:
+        """S34: the failed turn is marked and not replayed as unanswered."""
+        with pytest.raises(RuntimeError), ada.invocation("s1") as run:
+            run.append(human("question"), state_delta={"a": 1})
+            raise RuntimeError
+        assert texts(ada.messages("s1")) == []
+        assert standings(ada.events("s1")) == [Standing.FAILED]
+        assert ada.count("s1").events == 0
+        assert texts(ada.events("s1", EventFilter(standings=frozenset({Standing.FAILED})))) == ["question"]
+
+    def test_a_retry_of_a_failed_run(self, ada: SessionService) -> None:
+        """S34: a retry does not duplicate."""
+        with pytest.raises(RuntimeError), ada.invocation("s1", "run") as run:
+            run.append(human("question"))
+            raise RuntimeError
+        with ada.invocation("s1", "run") as run:
+            run.append([human("question"), ai("answer")])
+        assert texts(ada.messages("s1")) == ["question", "answer"]
+        assert ada.count("s1").events == 2
+        assert ada.verify("s1") == []
+
+    def test_a_cancelled_run_is_interrupted(self, ada: SessionService) -> None:
+        """S35: what there is stays and is marked."""
+        with pytest.raises(KeyboardInterrupt), ada.invocation("s1") as run:
+            run.append([human("question"), ai("half")])
+            raise KeyboardInterrupt
+        assert texts(ada.messages("s1")) == ["question", "half"]
+        assert standings(ada.events("s1")) == [Standing.INTERRUPTED] * 2
+
+    def test_open_and_idle_counts_as_failed(self, ada: SessionService, clock: SettableClock) -> None:
+        """§ kill -9 before the mark."""
+        ada.append("s1", human("question"), invocation_id="run", invocation_status=InvocationStatus.OPEN)
+        assert standings(ada.events("s1")) == [Standing.OPEN]
+        clock.advance(minutes=14)
+        ada.append("s1", ai("still at it"), invocation_id="run")
+        clock.advance(minutes=14)
+        assert standings(ada.events("s1")) == [Standing.OPEN] * 2
+        clock.advance(minutes=2)
+        assert standings(ada.events("s1")) == [Standing.FAILED] * 2
+        assert texts(ada.messages("s1")) == []
+        ada.append("s1", ai("late"), invocation_id="run", invocation_status=InvocationStatus.DONE)
+        assert texts(ada.messages("s1")) == ["question", "still at it", "late"]
+        assert ada.verify("s1") == []
+
+    def test_the_limit_is_the_services(self, ada: SessionService, make_service: MakeService, clock: SettableClock) -> None:
+        from datetime import timedelta  # noqa: PLC0415
+
+        quick = make_service(invocation_timeout=timedelta(seconds=5)).as_user("ada")
+        ada.append("s1", human("question"), invocation_id="run", invocation_status=InvocationStatus.OPEN)
+        clock.advance(seconds=6)
+        assert standings(ada.events("s1")) == [Standing.OPEN]
+        assert standings(quick.events("s1")) == [Standing.FAILED]
+
+    def test_every_status_reads_back(self, ada: SessionService) -> None:
+        shown = {}
+        for status in InvocationStatus:
+            run = status.value
+            ada.append("s1", human(run), invocation_id=run, invocation_status=status)
+            shown[run] = standings(ada.events("s1", EventFilter(invocation_id=run)))
+        assert shown == {
+            "open": [Standing.OPEN],
+            "done": [Standing.LIVE],
+            "failed": [Standing.FAILED],
+            "interrupted": [Standing.INTERRUPTED],
+        }
+        assert texts(ada.messages("s1")) == ["done", "interrupted"]
+        assert texts(ada.messages("s1", invocation_id="open")) == ["open", "done", "interrupted"]
+        assert texts(ada.messages("s1", invocation_id="failed")) == ["done", "failed", "interrupted"]
+        assert ada.verify("s1") == []
+
+    def test_marks_without_messages(self, ada: SessionService) -> None:
+        ada.append("s1", human("m1"), invocation_id="run", invocation_status=InvocationStatus.OPEN)
+        [mark] = ada.append("s1", [], invocation_id="run", invocation_status=InvocationStatus.FAILED)
+        assert (mark.kind, mark.message) == (EventKind.INVOCATION, None)
+        assert texts(ada.messages("s1")) == []
+        ada.append("s1", [], invocation_id="run", invocation_status=InvocationStatus.DONE)
+        assert texts(ada.messages("s1")) == ["m1"]
+        assert ada.count("s1").events == 1
+
+    def test_temp_state_lives_in_the_run(self, ada: SessionService) -> None:
+        """A15."""
+        with ada.invocation("s1") as run:
+            run.state["temp:step"] = 1
+            run.state["n"] = 1
+            run.append(human("m1"))
+            run.state["temp:step"] = 2
+            run.state["n"] = 2
+            run.append(ai("m2"))
+            assert run.state == {"temp:step": 2, "n": 2}
+        deltas = [dict(event.state_delta) for event in ada.events("s1") if event.message is not None]
+        assert deltas == [{"n": 1}, {"n": 2}]
+        assert ada.state("s1") == {"n": 2}
+
+    def test_state_changed_last_is_stored_at_the_end(self, ada: SessionService) -> None:
+        with ada.invocation("s1") as run:
+            run.append(human("m1"))
+            run.state["n"] = 5
+        assert ada.state("s1") == {"n": 5}
+        assert texts(ada.messages("s1")) == ["m1"]
+
+    def test_a_run_speaks_for_its_branch(self, ada: SessionService) -> None:
+        """S21."""
+        with ada.invocation("s1", branch="orch.writer", author="writer") as run:
+            run.append([human("write"), ai("written")])
+        events = [event for event in ada.events("s1") if event.message is not None]
+        assert {(event.branch, event.author) for event in events} == {("orch.writer", "writer")}
+        assert texts(ada.messages("s1", branch="orch.reader")) == []
+        assert texts(ada.messages("s1", branch="orch.writer")) == ["write", "written"]
+
+    def test_rewinding_an_open_run(self, ada: SessionService) -> None:
+        ada.append("s1", human("m1"))
+        ada.append("s1", human("open"), invocation_id="run", invocation_status=InvocationStatus.OPEN)
+        ada.rewind("s1", before_invocation="run")
+        assert texts(ada.messages("s1")) == ["m1"]
+        assert ada.count("s1").events == 1
+        assert ada.verify("s1") == []
+
+    def test_misuse(self, ada: SessionService) -> None:
+        with pytest.raises(InvalidInputError, match="invocation_status"):
+            ada.append("s1", human("m1"), invocation_status=InvocationStatus.OPEN)
+        with pytest.raises(InvalidInputError, match="invocation_id"):
+            ada.invocation("s1", " ")
+        with pytest.raises(SessionNotFoundError), ada.invocation("nowhere") as run:
+            run.append(human("m1"))
+        assert ada.get("s1").version == 0

@@ -1,0 +1,112 @@
+"""A strict provider, a service and the two faces of every call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_openai import ChatOpenAI
+
+from langchain_sessions import SessionService
+from langchain_sessions.adapters.advisor import SessionMemoryAdvisor
+from tests.openai_stub.server import OpenAIStub
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import Runnable, RunnableConfig
+
+
+class Face:
+    """Calls a runnable the synchronous or the asynchronous way."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
+
+    async def invoke(self, chat: Runnable[Any, Any], value: Any, config: RunnableConfig, **kwargs: Any) -> Any:
+        if self.name == "sync":
+            return chat.invoke(value, config, **kwargs)
+        return await chat.ainvoke(value, config, **kwargs)
+
+    async def stream(self, chat: Runnable[Any, Any], value: Any, config: RunnableConfig, take: int | None = None) -> list[Any]:
+        """The chunks of a stream; with `take`, the reader leaves after so many."""
+        found: list[Any] = []
+        if self.name == "sync":
+            chunks = chat.stream(value, config)
+            for chunk in chunks:
+                found.append(chunk)
+                if len(found) == take:
+                    break
+            chunks.close()  # type: ignore[attr-defined]
+            return found
+        stream = chat.astream(value, config)
+        async for chunk in stream:
+            found.append(chunk)
+            if len(found) == take:
+                break
+        await stream.aclose()  # type: ignore[attr-defined]
+        return found
+
+
+@pytest.fixture(params=["sync", "async"])
+def face(request: pytest.FixtureRequest) -> Face:
+    return Face(request.param)
+
+
+@pytest.fixture
+def stub() -> Iterator[OpenAIStub]:
+    """A provider; the test fails when any request that went out breaks a rule."""
+    with OpenAIStub() as running:
+        yield running
+    assert running.complaints == []
+
+
+@pytest.fixture
+def model(stub: OpenAIStub) -> ChatOpenAI:
+    return make_model(stub)
+
+
+def make_model(stub: OpenAIStub, **options: Any) -> ChatOpenAI:
+    return ChatOpenAI(model="gpt-4o-mini", base_url=stub.base_url, api_key="k", max_retries=0, **options)
+
+
+@pytest.fixture
+def sessions(tmp_path: Path) -> Iterator[SessionService]:
+    with SessionService(f"sqlite:///{tmp_path / 'chat.db'}") as service:
+        yield service
+
+
+@pytest.fixture
+def ada(sessions: SessionService) -> SessionService:
+    return sessions.as_user("ada")
+
+
+@pytest.fixture
+def memory(sessions: SessionService) -> SessionMemoryAdvisor:
+    return SessionMemoryAdvisor(sessions)
+
+
+@pytest.fixture
+def config() -> RunnableConfig:
+    return config_for("s1")
+
+
+def config_for(session_id: str, user_id: str = "ada", **more: Any) -> RunnableConfig:
+    return {"configurable": {"session_id": session_id, "user_id": user_id, **more}}
+
+
+def texts(service: SessionService, session_id: str = "s1", **options: Any) -> list[str]:
+    """What a prompt would show, as texts."""
+    return [str(message.text) for message in service.messages(session_id, **options)]
+
+
+def logged(service: SessionService, session_id: str = "s1") -> list[tuple[str, str, str]]:
+    """All messages of the log: type, text, standing."""
+    return [
+        (event.message.type, str(event.message.text), event.standing.value)
+        for event in service.events(session_id)
+        if event.message is not None
+    ]
