@@ -44,6 +44,7 @@ _TYPES = {
     "function": r.FUNCTION,
     "other": r.OTHER,
 }
+_NO_KIND = -1
 _RECORD_KINDS = {kind: code for code, kind in KINDS.items()}
 
 
@@ -205,14 +206,14 @@ class EventEncoder:
         for kind in wanted.kinds:
             kinds |= set(_MESSAGE_KINDS) if kind is EventKind.MESSAGE else {_RECORD_KINDS[kind]}
         if wanted.message_types and wanted.kinds:
-            kinds = {_TYPES[name] for name in wanted.message_types} & kinds
+            # No kind at all would mean every kind.
+            kinds = {_TYPES[name] for name in wanted.message_types} & kinds or {_NO_KIND}
         standings = wanted.standings
         if wanted.exclude_archived:
             standings = (standings or frozenset(Standing)) - {Standing.ARCHIVED}
-        words = (*((wanted.keyword,) if wanted.keyword is not None else ()), *wanted.keywords)
-        both = wanted.keyword is not None and bool(wanted.keywords)
-        if both and wanted.match == "any" and len(wanted.keywords) > 1:
-            raise InvalidInputError("keywords", "give keyword or keywords, or match='all'")
+            kinds = kinds if standings else {_NO_KIND}
+        word = None if wanted.keyword is None else fold(wanted.keyword)
+        words = tuple(fold(word) for word in wanted.keywords)
         sealed = self.codec.encrypts
         return EventQuery(
             kinds=frozenset(kinds),
@@ -220,8 +221,9 @@ class EventEncoder:
             exclude_synthetic=wanted.exclude_synthetic,
             since=None if wanted.since is None else to_micros(wanted.since),
             until=None if wanted.until is None else to_micros(wanted.until),
-            keywords=() if sealed else tuple(fold(word) for word in words),
-            match_all=wanted.match == "all" or both or len(words) == 1,
+            keyword=None if sealed else word,
+            keywords=() if sealed else words,
+            match_all=wanted.match == "all",
             branch=wanted.branch,
             authors=wanted.authors,
             invocation_id=wanted.invocation_id,
@@ -231,25 +233,25 @@ class EventEncoder:
             limit=wanted.limit,
             offset=wanted.offset,
             with_total=with_total,
-            predicate=self._predicate(wanted, words if sealed else ()),
+            predicate=self._predicate(wanted, word if sealed else None, words if sealed else ()),
             idle_before=idle_before,
         )
 
-    def _predicate(self, wanted: EventFilter, words: Sequence[str]) -> Any:
+    def _predicate(self, wanted: EventFilter, word: str | None, words: Sequence[str]) -> Any:
         """What no database decides: a regular expression, and keywords in sealed bodies."""
         pattern = wanted.pattern
-        if pattern is None and not words:
+        if pattern is None and word is None and not words:
             return None
-        folded = [fold(word) for word in words]
-        enough = all if wanted.match == "all" or len(folded) == 1 else any
+        enough = all if wanted.match == "all" else any
 
         def holds(row: EventRow) -> bool:
             if row.kind >= r.FIRST_RECORD:
                 return False
             text = self.text(row)
-            return (pattern is None or pattern.search(text) is not None) and (
-                not folded or enough(word in fold(text) for word in folded)
-            )
+            if pattern is not None and pattern.search(text) is None:
+                return False
+            folded = fold(text) if word is not None or words else ""
+            return (word is None or word in folded) and (not words or enough(each in folded for each in words))
 
         return holds
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 T = TypeVar("T")
+_MAX_INT = 2**62
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,3 +71,16 @@ def decode_cursor(cursor: str, *kinds: str) -> tuple[str, list[Any]]:
     if kind not in kinds:
         raise InvalidInputError("cursor", "it belongs to another kind of page")
     return kind, place
+
+
+def decode_positions(cursor: str, least: int, *kinds: str) -> tuple[str, list[int]]:
+    """The kind and the place of a cursor whose place is at least so many whole numbers, None as 0.
+
+    Raises:
+        InvalidInputError: It is not such a cursor.
+    """
+    kind, place = decode_cursor(cursor, *kinds)
+    numbers = [0 if part is None else part for part in place]
+    if len(numbers) < least or not all(type(part) is int and 0 <= part < _MAX_INT for part in numbers):
+        raise InvalidInputError("cursor", "not a cursor that this library made")
+    return kind, numbers

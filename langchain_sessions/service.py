@@ -21,7 +21,7 @@ from langchain_sessions.events import InvocationStatus, NewEvent, SessionEvent
 from langchain_sessions.filters import EventFilter
 from langchain_sessions.ids import check_branch, check_id, check_optional_id, check_title
 from langchain_sessions.invocation import Invocation
-from langchain_sessions.page import Page, decode_cursor, encode_cursor
+from langchain_sessions.page import Page, decode_positions, encode_cursor
 from langchain_sessions.rows import ANYONE, Anyone, Counters, EventRow, Owner, SessionKey, SessionRow
 from langchain_sessions.runs import SeqSet
 from langchain_sessions.session import Session
@@ -331,7 +331,7 @@ class SessionService:
             InvalidInputError: The cursor is not one of this method, or the limit is not above 0.
         """
         require(type(limit) is int and limit > 0, "limit", "give a whole number above 0")
-        place = None if after is None else tuple(int(part) for part in decode_cursor(after, "sessions")[1])
+        place = None if after is None else tuple(decode_positions(after, 2, "sessions")[1])
         query = SessionQuery(app=self.app, owner=self._owner, now=self.now(), limit=limit, after=place)
         found = yield from ask(self.store.list_sessions, query)
         cursor = None if found.after is None else encode_cursor("sessions", *found.after)
@@ -472,7 +472,7 @@ class SessionService:
         require(at_seq is None or (type(at_seq) is int and at_seq >= 0), "at_seq", "give a position of the log")
         source = yield from self._get(session_id)
         draft = replace(
-            self._draft(new_id or uuid.uuid4().hex, UNSET, self._time_to_live),
+            self._draft(uuid.uuid4().hex if new_id is None else new_id, UNSET, self._time_to_live),
             user_id=source.user_id,
             title=source.title if title is None else check_title(title),
             metadata=dump_exact({**source.metadata, **(metadata or {}), "forked_from": source.id}, "metadata"),
@@ -528,6 +528,8 @@ class SessionService:
             InvalidInputError: A value cannot be stored exactly; nothing was written.
         """
         key = self.key(session_id)
+        whole = expected_version is None or type(expected_version) is int
+        require(whole, "expected_version", "give the version of a session, a whole number")
         shared = None
         if any(value is not None for value in (branch, author, invocation_id, metadata, timestamp)):
             shared = NewEvent(
@@ -635,10 +637,9 @@ class SessionService:
         query = self.encoder.query(chosen, idle_before=self.idle_before(now), with_total=with_total)
         older = False
         if cursor is not None:
-            direction, place = decode_cursor(cursor, "older", "newer")
+            direction, (at, size, *_) = decode_positions(cursor, 2, "older", "newer")
             older = direction == "older"
-            at, size = int(place[0]), place[1]
-            query = replace(query, newest=older, offset=0, limit=query.limit or size)
+            query = replace(query, newest=older, offset=0, limit=query.limit or size or None)
             if older:
                 query = replace(query, before_seq=min(at, query.before_seq or at))
             else:
@@ -1014,7 +1015,7 @@ def _with_delta(
     events: list[BaseMessage | NewEvent], delta: Mapping[str, Any], shared: NewEvent
 ) -> list[BaseMessage | NewEvent]:
     """The events with a batch's state delta on the first; an event of its own where there is none."""
-    if not any(not key.startswith(TEMP) for key in delta if isinstance(key, str)):
+    if all(isinstance(key, str) and key.startswith(TEMP) for key in delta):
         return events
     if not events:
         return [replace(shared, state_delta=delta)]

@@ -31,7 +31,9 @@ def session_id_of(configurable: Mapping[str, Any]) -> str | None:
     session, thread = configurable.get("session_id"), configurable.get("thread_id")
     in_graph = any(key.startswith("__pregel_") for key in configurable)
     if in_graph and session is not None and thread is not None and str(thread) != session:
-        raise InvalidInputError("session_id", "differs from thread_id; in a graph the thread is the session, leave it out")
+        raise InvalidInputError(
+            "session_id", "differs from thread_id; in a graph the thread is the session, leave it out"
+        )
     if session is not None:
         return check_id(session, "session_id")
     return None if thread is None else check_id(str(thread), "thread_id")

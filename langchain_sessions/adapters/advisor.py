@@ -58,7 +58,7 @@ class SessionMemoryAdvisor(Runnable[Any, Any]):
         name: The name of its runs in traces and events.
     """
 
-    def __init__(  # noqa: PLR0913 - each stands alone
+    def __init__(
         self,
         sessions: SessionService,
         *,

@@ -35,7 +35,7 @@ class ChatWithMemory(Runnable[Any, Any]):
     `SessionMemoryAdvisor.wrap`.
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         memory: SessionMemoryAdvisor,
         inner: Runnable[Any, Any],
@@ -123,7 +123,9 @@ class ChatWithMemory(Runnable[Any, Any]):
     def _configured(self, config: RunnableConfig | None) -> RunnableConfig:
         return merge_configs(self._config, config)
 
-    def _invoke(self, value: Any, run_manager: CallbackManagerForChainRun, config: RunnableConfig, **kwargs: Any) -> Any:
+    def _invoke(
+        self, value: Any, run_manager: CallbackManagerForChainRun, config: RunnableConfig, **kwargs: Any
+    ) -> Any:
         return drive(self._answer(value, run_manager, config, kwargs))
 
     async def _ainvoke(
@@ -131,9 +133,7 @@ class ChatWithMemory(Runnable[Any, Any]):
     ) -> Any:
         return await adrive(self._answer(value, run_manager, config, kwargs))
 
-    def _answer(
-        self, value: Any, manager: _Managers, config: RunnableConfig, kwargs: dict[str, Any]
-    ) -> Flow[Any]:
+    def _answer(self, value: Any, manager: _Managers, config: RunnableConfig, kwargs: dict[str, Any]) -> Flow[Any]:
         """One call from the request to the stored reply."""
         running = yield from self._begin(value, manager, config)
         if running is None:
@@ -154,7 +154,7 @@ class ChatWithMemory(Runnable[Any, Any]):
             yield from k.fail(keeping, running, recorder.partial() or recorder.reply(), error)
             raise
         reply = recorder.reply(output)
-        yield from k.finish(keeping, running, reply, () if reply is None else consumed_calls(reply, output))
+        yield from k.finish(keeping, running, reply, consumed=() if reply is None else consumed_calls(reply, output))
         return output
 
     # -- streams -------------------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ class ChatWithMemory(Runnable[Any, Any]):
     def _finish_stream(self, running: k.Running, recorder: ReplyRecorder, last: _Delivered) -> Flow[None]:
         reply = recorder.reply(None if last.is_message else last.chunk)
         consumed = () if reply is None or last.is_message else consumed_calls(reply, last.chunk)
-        yield from k.finish(self.memory.keeping, running, reply, consumed)
+        yield from k.finish(self.memory.keeping, running, reply, consumed=consumed)
 
     def _broken_off(
         self, running: k.Running, recorder: ReplyRecorder, last: _Delivered, error: BaseException
@@ -260,7 +260,7 @@ class ChatWithMemory(Runnable[Any, Any]):
         if recorder.is_complete and (reply := recorder.completed()) is not None:
             # All had arrived; the reader just did not ask for the end.
             consumed = () if last.is_message else consumed_calls(reply, last.chunk)
-            yield from k.finish(keeping, running, reply, consumed)
+            yield from k.finish(keeping, running, reply, consumed=consumed)
             return
         yield from k.interrupt(keeping, running, recorder.partial())
 
@@ -281,9 +281,7 @@ class ChatWithMemory(Runnable[Any, Any]):
                 address,
                 sort_request(self._said(value)),
                 run_id=str(manager.run_id),
-                call=ModelCall(
-                    model=chat_model(self.inner), tools=self._tools, context_window=memory.context_window
-                ),
+                call=ModelCall(model=chat_model(self.inner), tools=self._tools, context_window=memory.context_window),
                 configurable=config.get("configurable") or {},
             )
         )
@@ -344,4 +342,3 @@ def chat_model(runnable: Runnable[Any, Any]) -> BaseChatModel | None:
     while isinstance(runnable, RunnableBindingBase):
         runnable = cast("Runnable[Any, Any]", runnable.bound)
     return runnable if isinstance(runnable, BaseChatModel) else None
-

@@ -14,10 +14,11 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_sessions._flow import Flow, ask
 from langchain_sessions.adapters import prompts
 from langchain_sessions.adapters.modes import MemoryMode, PromptDraft
-from langchain_sessions.adapters.requests import News, Request, find_news, window_for
+from langchain_sessions.adapters.requests import News, Request, asking_event, find_news, window_for
 from langchain_sessions.adapters.selecting import Selector, message_window, not_empty
 from langchain_sessions.compaction.base import Compaction, ModelCall, Outcome
 from langchain_sessions.compaction.windows import TurnWindow
+from langchain_sessions.context import call_ids
 from langchain_sessions.errors import InvalidInputError, SessionEndedError, SessionNotFoundError
 from langchain_sessions.events import EventKind, InvocationStatus, NewEvent, SessionEvent, Standing
 from langchain_sessions.filters import EventFilter
@@ -32,6 +33,7 @@ FILTER_KEY = "session_filter"
 """The key of `configurable` that narrows what one call sees."""
 
 _STORED = frozenset(Standing) - {Standing.REWOUND, Standing.SUPERSEDED}
+_LAST_CALLS = 8
 _OVERFLOW_CODES = ("context_length_exceeded", "string_above_max_length")
 
 
@@ -90,7 +92,13 @@ def is_overflow(error: BaseException) -> bool:
 
 
 def begin(
-    keeping: Keeping, address: Address, request: Request, *, run_id: str, call: ModelCall, configurable: Mapping[str, Any]
+    keeping: Keeping,
+    address: Address,
+    request: Request,
+    *,
+    run_id: str,
+    call: ModelCall,
+    configurable: Mapping[str, Any],
 ) -> Flow[Running]:
     """Open the session, store what is new in the request, compact if it is time.
 
@@ -145,9 +153,7 @@ def _append(
 ) -> Flow[list[SessionEvent]]:
     sessions, session_id = running.address
     events = [
-        NewEvent(
-            message=message, author=keeping.human if isinstance(message, HumanMessage) else keeping.author, **more
-        )
+        NewEvent(message=message, author=keeping.human if isinstance(message, HumanMessage) else keeping.author, **more)
         for message in messages
     ]
     return (
@@ -175,9 +181,7 @@ def build(keeping: Keeping, running: Running) -> Flow[list[BaseMessage]]:
 def recall(keeping: Keeping, running: Running) -> Flow[PromptDraft]:
     """What is remembered, before a mode gives it its form."""
     sessions, session_id = running.address
-    context = yield from ask(
-        sessions.context, session_id, branch=keeping.branch, invocation_id=running.invocation_id
-    )
+    context = yield from ask(sessions.context, session_id, branch=keeping.branch, invocation_id=running.invocation_id)
     shown = prompts.remembered(context.events, frozenset(event.seq for event in running.appended), running.news)
     shown = yield from _narrowed(keeping, running, shown)
     chosen = {event.seq: message for event, message in zip(context.events, context.messages, strict=True)}
@@ -239,12 +243,29 @@ def make_room(keeping: Keeping, running: Running) -> Flow[bool]:
     return (yield from _compact(keeping, running, last_resort, force=True)) is Outcome.COMPACTED
 
 
-def finish(keeping: Keeping, running: Running, reply: AIMessage | None, consumed: Sequence[str] = ()) -> Flow[None]:
-    """Store the reply. The run is done, unless the reply asks for tools."""
-    said: list[BaseMessage] = [] if reply is None else list(keeping.store([reply]))
+def finish(
+    keeping: Keeping,
+    running: Running,
+    reply: AIMessage | None,
+    *,
+    consumed: Sequence[str] = (),
+    results: Sequence[BaseMessage] = (),
+    ended: bool = False,
+) -> Flow[None]:
+    """Store the reply. The run is done, unless the reply asks for tools.
+
+    Args:
+        keeping: How the conversation is kept.
+        running: The call.
+        reply: What the model said.
+        consumed: Calls of the reply that a structured output was made from.
+        results: Results of its calls that came with it.
+        ended: Nobody will answer its calls.
+    """
+    said: list[BaseMessage] = [] if reply is None else list(keeping.store([reply, *results]))
     if said:
         said += [prompts.acknowledgement(call) for call in consumed]
-    awaits = reply is not None and bool(reply.tool_calls or reply.invalid_tool_calls) and not consumed
+    awaits = reply is not None and bool(call_ids(reply)) and not (consumed or ended)
     status = InvocationStatus.OPEN if awaits and said else InvocationStatus.DONE
     try:
         stored = yield from _append(keeping, running, said, status)
@@ -272,25 +293,43 @@ def fail(keeping: Keeping, running: Running, partial: AIMessage | None, error: B
     try:
         yield from _append(keeping, running, [], InvocationStatus.FAILED)
         if partial is not None:
-            attempt = replace_id(running, f"{running.invocation_id}~{uuid.uuid4().hex[:8]}")
-            code = type(error).__name__
-            yield from _append(
-                keeping, attempt, [partial], InvocationStatus.FAILED, interrupted=True, error_code=code
+            attempt = Running(
+                address=running.address,
+                invocation_id=f"{running.invocation_id}~{uuid.uuid4().hex[:8]}",
+                request=running.request,
+                news=running.news,
             )
+            code = type(error).__name__
+            yield from _append(keeping, attempt, [partial], InvocationStatus.FAILED, interrupted=True, error_code=code)
     except (SessionNotFoundError, SessionEndedError):
         return
-
-
-def replace_id(running: Running, invocation_id: str) -> Running:
-    """The same call under another invocation."""
-    return Running(
-        address=running.address, invocation_id=invocation_id, request=running.request, news=running.news
-    )
 
 
 def _index(keeping: Keeping, running: Running, events: Sequence[SessionEvent]) -> Flow[None]:
     for mode in keeping.modes:
         yield from mode.index(running.address, events)
+
+
+def keep_result(
+    keeping: Keeping, address: Address, results: Sequence[BaseMessage], call_id: str, *, ends_turn: bool
+) -> Flow[None]:
+    """Store the results of a tool call as part of the run that made it."""
+    sessions, session_id = address
+    wanted = EventFilter(
+        message_types=frozenset({"ai"}), standings=_STORED, branch=check_branch(keeping.branch), last_n=_LAST_CALLS
+    )
+    recent = yield from ask(sessions.events, session_id, wanted)
+    asked = asking_event(call_id, recent.items)
+    if asked is None or asked.invocation_id is None:
+        return  # called by something that is not kept; the next model call stores what it is shown
+    running = Running(
+        address=address,
+        invocation_id=asked.invocation_id,
+        request=Request(system=(), body=()),
+        news=News(invocation_id=asked.invocation_id),
+    )
+    status = InvocationStatus.DONE if ends_turn else InvocationStatus.OPEN
+    yield from _append(keeping, running, keeping.store(results), status)
 
 
 def window_of(last_n: int | None, show: Selector | None) -> Selector | None:

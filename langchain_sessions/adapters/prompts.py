@@ -37,9 +37,7 @@ def remembered(events: Sequence[SessionEvent], appended: frozenset[int], news: N
     Where the request carries the running turn, what other writers logged since it began belongs behind it.
     """
     return [
-        event
-        for event in events
-        if event.seq not in appended and (news.start is None or event.position < news.start)
+        event for event in events if event.seq not in appended and (news.start is None or event.position < news.start)
     ]
 
 

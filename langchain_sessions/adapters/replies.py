@@ -79,7 +79,7 @@ class ReplyRecorder(BaseCallbackHandler):
     @property
     def is_complete(self) -> bool:
         """Whether all that was asked was answered to the end, though the reader may have left before noticing."""
-        return bool(self._whole) and not self._parts or any(p.chunk_position == "last" for p in self._parts.values())
+        return (bool(self._whole) and not self._parts) or any(p.chunk_position == "last" for p in self._parts.values())
 
     def completed(self) -> AIMessage | None:
         """The reply of a stream that was delivered to its end."""

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage, convert_to_messages
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    convert_to_messages,
+)
 from langchain_core.prompt_values import PromptValue
 
 from langchain_sessions.context import call_ids
@@ -50,7 +57,7 @@ class News:
     stored: int = 0
 
 
-def as_messages(value: Any) -> list[BaseMessage]:
+def as_messages(value: object) -> list[BaseMessage]:
     """Whatever a chat model takes, as messages; the objects of the caller stay what they are.
 
     Raises:
@@ -63,9 +70,10 @@ def as_messages(value: Any) -> list[BaseMessage]:
     if isinstance(value, PromptValue):
         return value.to_messages()
     if isinstance(value, Sequence):
-        return convert_to_messages(value)
+        return convert_to_messages(cast("Sequence[Any]", value))
     raise InvalidInputError(
-        "input", f"a {type(value).__name__} is no message; name the keys with memory.wrap(chain, input_key=..., history_key=...)"
+        "input",
+        f"a {type(value).__name__} is no message; name the keys with memory.wrap(chain, input_key=..., history_key=...)",
     )
 
 
@@ -89,7 +97,7 @@ def likeness(message: BaseMessage) -> tuple[object, ...]:
     return kind, str(message.text), repr(_media(message.content)), calls, answered
 
 
-def _media(content: Any) -> list[Any]:
+def _media(content: str | list[Any]) -> list[Any]:
     """The blocks that are neither text nor calls nor thoughts."""
     if isinstance(content, str):
         return []
@@ -168,7 +176,7 @@ def _begun(
     """A request that says something new, or results that stand alone."""
     invocation, stored = None, 0
     if fresh and isinstance(fresh[0], ToolMessage):
-        asked = _asking(fresh[0], events)
+        asked = asking_event(fresh[0].tool_call_id, events)
         invocation = asked.invocation_id if asked is not None else None
         stored = _count(invocation, events)
     return News(
@@ -180,10 +188,10 @@ def _begun(
     )
 
 
-def _asking(result: ToolMessage, events: Sequence[SessionEvent]) -> SessionEvent | None:
+def asking_event(call_id: str, events: Sequence[SessionEvent]) -> SessionEvent | None:
     """The newest event that made the call which a result answers."""
     for event in reversed(events):
-        if event.message is not None and result.tool_call_id in call_ids(event.message):
+        if event.message is not None and call_id in call_ids(event.message):
             return event
     return None
 
@@ -200,7 +208,8 @@ def _continued(
     first = turn.get(start) or next(iter(turn.values()), None)
     finished = not added and first is not None and all(event.standing not in _RESUMABLE for event in turn.values())
     answered = any(isinstance(event.message, AIMessage) for event in turn.values())
-    invocation = None if first is None or (finished and answered) else first.invocation_id
+    named = (event.invocation_id for event in turn.values() if event.invocation_id is not None)
+    invocation = None if finished and answered else next(named, None)
     return News(
         tail=tuple(body[start:]),
         fresh=tuple(added),
@@ -210,5 +219,5 @@ def _continued(
     )
 
 
-def _count(invocation: str | None, events: Any) -> int:
+def _count(invocation: str | None, events: Iterable[SessionEvent]) -> int:
     return 0 if invocation is None else sum(event.invocation_id == invocation for event in events)

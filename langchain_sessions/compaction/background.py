@@ -53,7 +53,8 @@ class BackgroundRuns:
             _report(scope, error)
         finally:
             with self._lock:
-                self._threads.pop(scope, None)
+                if self._threads.get(scope) is threading.current_thread():
+                    del self._threads[scope]
 
     async def astart(self, scope: Scope, flow: Callable[[], Flow[Any]]) -> bool:
         """Async `start`: a task of the running loop."""
@@ -74,11 +75,16 @@ class BackgroundRuns:
             _report(scope, error)
 
     def _is_free(self, scope: Scope) -> bool:
-        return not self._closed and scope not in self._threads and scope not in self._tasks
+        thread, task = self._threads.get(scope), self._tasks.get(scope)
+        # Threads of the process that this one was forked from, and tasks of a loop that ended, are over.
+        running = (thread is not None and thread.is_alive()) or (task is not None and not task.done())
+        return not self._closed and not running
 
     def _forget(self, scope: Scope) -> None:
         with self._lock:
-            self._tasks.pop(scope, None)
+            task = self._tasks.get(scope)
+            if task is not None and task.done():
+                del self._tasks[scope]
 
     def drain(self, timeout: float | None = None, *, close: bool = False) -> bool:
         """Wait for the threads; whether all are done. Tasks of a loop are waited for by `adrain` alone."""

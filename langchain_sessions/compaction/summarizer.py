@@ -19,7 +19,7 @@ from langchain_sessions.compaction.base import Outcome
 from langchain_sessions.errors import InvalidInputError, SessionsError, require
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Coroutine, Mapping
 
     from langchain_sessions.events import SessionEvent
     from langchain_sessions.tokens import TokenCounter
@@ -172,7 +172,11 @@ class GuardedSummarizer:
     async def asummarize(self, task: SummaryTask) -> Summary:
         """Async `summarize`."""
         task = _with_deadline(task)
-        work = asyncio.ensure_future(self._summarizer.asummarize(task))
+
+        async def run() -> object:
+            return await self._summarizer.asummarize(task)
+
+        work = asyncio.ensure_future(run())
         try:
             # Not `wait_for`: a model that ignores its cancellation must not keep the caller waiting.
             await asyncio.wait({work}, timeout=task.limits.timeout.total_seconds())

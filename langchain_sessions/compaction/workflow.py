@@ -57,7 +57,7 @@ _log = logging.getLogger(__name__)
 
 _ATTEMPTS = 3
 """How often a run whose range was touched meanwhile starts over, where that costs no model call."""
-_FAILURES = (Outcome.SUMMARY_BLANK, Outcome.SUMMARY_FAILED)
+_PAID_IN_VAIN = (Outcome.SUMMARY_BLANK, Outcome.SUMMARY_FAILED, Outcome.NOT_WORTH_IT)
 GENERATED_TITLE = "generated_title"
 """Session metadata: the title that a summary gave, so that a title of the user's own is never replaced."""
 KEYWORDS = "keywords"
@@ -110,8 +110,8 @@ def compact_session(
         force: Do not ask the trigger, nor wait after an earlier failure.
         call: What is known of the model call ahead.
         automatic: Nobody asked for this run, so it must not cost anybody the answer: whatever goes wrong becomes an
-            outcome, a run that finds nothing to do leaves no record (it would leave one on every turn), and one that
-            finds another at work, or failed lately, makes way.
+            outcome, a run that finds nothing to do, or too little to pay for, leaves no record (it would leave one on
+            every turn), and one that finds another at work, or failed lately, makes way.
 
     Raises:
         SessionNotFoundError: There is none for this view.
@@ -239,6 +239,8 @@ class _Run:
     def _summarize_and_commit(self, loaded: _Loaded, plan: CompactionPlan) -> Flow[CompactionResult]:
         """Summarise under a lease, and commit what came of it."""
         limits = plan.limits or SummaryLimits()
+        if self.automatic and not self.force and _is_too_little(loaded, plan):
+            return self.result(Outcome.NOT_WORTH_IT, reason="the summary in force is larger than what would go")
         granted = yield from self._lease(limits.timeout + timedelta(seconds=30))
         if not granted and self.automatic and not self.force:
             # Another run is at work, or one failed so lately that the next would only cost its timeout again.
@@ -246,7 +248,7 @@ class _Run:
         cool_down = timedelta(0)
         try:
             result = yield from self._with_summary(loaded, plan, limits)
-            cool_down = limits.cool_down if result.outcome in _FAILURES else cool_down
+            cool_down = limits.cool_down if result.outcome in _PAID_IN_VAIN else cool_down
             return result
         finally:
             if granted:
@@ -423,6 +425,12 @@ def _upcoming(events: Sequence[SessionEvent], plan: CompactionPlan) -> tuple[Ses
     last = plan.archive[-1].position
     kept = [event for event in spoken(events) if event.position > last and event.seq not in gone]
     return tuple(kept[: plan.overlap])
+
+
+def _is_too_little(loaded: _Loaded, plan: CompactionPlan) -> bool:
+    """Whether even a summary no longer than the last would save nothing: better to wait for more than to pay."""
+    replaced = sum(event.tokens for event in loaded.request.events if is_summary(event))
+    return 0 < sum(event.tokens for event in plan.archive) <= replaced
 
 
 def _is_intact(before: _Loaded, fresh: _Loaded, plan: CompactionPlan) -> bool:

@@ -118,6 +118,11 @@ class Bucket:
         found = self._words.find(b"\n%b\n" % term.encode("utf-8", "surrogatepass"))
         return None if found < 0 else self._packed(self._words.count(b"\n", 0, found))
 
+    @property
+    def first(self) -> str:
+        """The first term: it tells which bucket this is."""
+        return self._words[1 : self._words.index(b"\n", 1)].decode("utf-8", "surrogatepass")
+
     def terms(self) -> list[str]:
         """All terms, in order."""
         return self._words[1:-1].decode("utf-8", "surrogatepass").split("\n")
@@ -181,11 +186,13 @@ def _pack_bucket(terms: list[str], postings: Mapping[str, tuple[Sequence[int], S
 
 @dataclass(slots=True)
 class ChunkFacts:
-    """What the index keeps of the events of a chunk, column by column.
+    """What the index keeps of the events of a chunk, column by column; nothing is added up before it is asked for.
 
     Attributes:
-        seqs: Places in the log, ascending.
-        seconds: When, in seconds since 1970.
+        first_seq: Where it begins in the log.
+        first_second: The earliest instant, in seconds since 1970.
+        seqs: Places in the log after the first, ascending.
+        seconds: Instants after the first.
         kinds: What each is.
         lengths: Number of terms of each.
         flags: Hints of each.
@@ -195,6 +202,8 @@ class ChunkFacts:
         branches: All branches; the first is None.
     """
 
+    first_seq: int
+    first_second: int
     seqs: Sequence[int]
     seconds: Sequence[int]
     kinds: Sequence[int]
@@ -207,13 +216,16 @@ class ChunkFacts:
 
     @classmethod
     def of(cls, events: Iterable[EventFacts]) -> ChunkFacts:
-        """The columns of some events in log order."""
+        """The columns of some events in log order, at least one."""
         rows = list(events)
         authors: dict[str | None, int] = {None: 0}
         branches: dict[str | None, int] = {None: 0}
+        first_seq, first_second = rows[0].seq, min(row.at for row in rows) // _SECOND
         return cls(
-            seqs=[row.seq for row in rows],
-            seconds=[row.at // _SECOND for row in rows],
+            first_seq=first_seq,
+            first_second=first_second,
+            seqs=[row.seq - first_seq for row in rows],
+            seconds=[row.at // _SECOND - first_second for row in rows],
             kinds=bytes(row.kind for row in rows),
             lengths=[min(row.length, _LONGEST) for row in rows],
             flags=bytes(row.flags for row in rows),
@@ -227,8 +239,8 @@ class ChunkFacts:
         """The events again, row by row; instants without their fractions."""
         for at, seq in enumerate(self.seqs):
             yield EventFacts(
-                seq,
-                self.seconds[at] * _SECOND,
+                self.first_seq + seq,
+                (self.first_second + self.seconds[at]) * _SECOND,
                 self.kinds[at],
                 self.lengths[at],
                 self.flags[at],
@@ -238,17 +250,14 @@ class ChunkFacts:
 
     def pack(self) -> bytes:
         """As bytes: a line of JSON, then the columns."""
-        first_seq, first_second = self.seqs[0], min(self.seconds)
-        seqs = [seq - first_seq for seq in self.seqs]
-        seconds = [second - first_second for second in self.seconds]
-        seq_code, second_code = ("I" if max(values) < _OFFSET_LIMIT else "Q" for values in (seqs, seconds))
+        codes = ["I" if max(values) < _OFFSET_LIMIT else "Q" for values in (self.seqs, self.seconds)]
         head = json.dumps(
-            [len(seqs), first_seq, seq_code, first_second, second_code, self.authors, self.branches],
+            [len(self.seqs), self.first_seq, codes[0], self.first_second, codes[1], self.authors, self.branches],
             separators=(",", ":"),
         )
         columns = (
-            _put(array(seq_code, seqs)),
-            _put(array(second_code, seconds)),
+            _put(array(codes[0], self.seqs)),
+            _put(array(codes[1], self.seconds)),
             bytes(self.kinds),
             _put(array("H", self.lengths)),
             bytes(self.flags),
@@ -260,17 +269,19 @@ class ChunkFacts:
     @classmethod
     def unpack(cls, data: bytes) -> ChunkFacts:
         """Read what `pack` wrote."""
-        line, _, rest = data.partition(b"\n")
-        size, first_seq, seq_code, first_second, second_code, authors, branches = json.loads(line)
-        widths = [8 if seq_code == "Q" else 4, 8 if second_code == "Q" else 4, 1, 2, 1, 2, 2]
+        end = data.index(b"\n")
+        size, first_seq, seq_code, first_second, second_code, authors, branches = json.loads(data[:end])
+        widths = (8 if seq_code == "Q" else 4, 8 if second_code == "Q" else 4, 1, 2, 1, 2, 2)
         columns: list[bytes] = []
-        start = 0
+        start = end + 1
         for width in widths:
-            columns.append(rest[start : start + width * size])
+            columns.append(data[start : start + width * size])
             start += width * size
         return cls(
-            seqs=list(map(first_seq.__add__, _get(seq_code, columns[0]))),
-            seconds=list(map(first_second.__add__, _get(second_code, columns[1]))),
+            first_seq=first_seq,
+            first_second=first_second,
+            seqs=_get(seq_code, columns[0]),
+            seconds=_get(second_code, columns[1]),
             kinds=columns[2],
             lengths=_get("H", columns[3]),
             flags=columns[4],
@@ -333,3 +344,85 @@ def chunks_to_merge(stored: Sequence[ChunkSize], added: int) -> list[ChunkSize]:
         taken.insert(0, chunk)
         size += chunk.events
     return taken
+
+
+class PackedOccurrences:
+    """Where a term occurs in a stored chunk."""
+
+    __slots__ = ("_data", "_events")
+
+    def __init__(self, data: bytes, events: int) -> None:
+        self._data = data
+        self._events = events
+
+    def __len__(self) -> int:
+        return count_postings(self._data, self._events)
+
+    def put_into(self, counts: bytearray, start: int) -> None:
+        """Add to a byte per event, beginning at `start`."""
+        end = start + self._events
+        if is_dense(self._data, self._events) and not any(counts[start:end]):
+            counts[start:end] = self._data
+            return
+        for index, count in self.pairs():
+            counts[start + index] = min(_MOST_COUNTED, counts[start + index] + count)
+
+    def pairs(self) -> Iterable[tuple[int, int]]:
+        """Index in the chunk and count, ascending."""
+        return zip(*unpack_postings(self._data, self._events), strict=True)
+
+
+class PackedPart:
+    """A stored chunk as ranking reads it: any terms whose buckets were read, and the facts of its events.
+
+    Args:
+        facts: As `ChunkFacts.pack` made them.
+        size: Number of terms of all events.
+        buckets: Buckets of the terms that are asked for.
+    """
+
+    __slots__ = ("_buckets", "events", "facts", "hidden", "size", "speakers")
+
+    def __init__(self, facts: bytes, size: int, buckets: Iterable[bytes]) -> None:
+        self.facts = ChunkFacts.unpack(bytes(facts))
+        self.events = len(self.facts.seqs)
+        self.size = size
+        self.hidden: set[int] = set()
+        self.speakers = {author for author in self.facts.authors if author}
+        self._buckets: dict[str, Bucket] = {}
+        for data in buckets:
+            bucket = Bucket(bytes(data), self.events)
+            self._buckets[bucket_of(bucket.first)] = bucket
+
+    def length(self, index: int) -> int:
+        """Number of terms of an event."""
+        return self.facts.lengths[index]
+
+    def hints(self, index: int) -> int:
+        """Hints of an event."""
+        return self.facts.flags[index]
+
+    def author(self, index: int) -> str | None:
+        """Who said it."""
+        return self.facts.authors[self.facts.author_numbers[index]]
+
+    def instant(self, index: int) -> float:
+        """When, in seconds since 1970."""
+        return self.facts.first_second + self.facts.seconds[index]
+
+    def find(self, term: str) -> PackedOccurrences | None:
+        """Where a term occurs."""
+        bucket = self._buckets.get(bucket_of(term))
+        data = None if bucket is None else bucket.find(term)
+        return None if data is None else PackedOccurrences(data, self.events)
+
+    def expand(self, beginning: str) -> Iterable[str]:
+        """The terms that begin so."""
+        return [
+            term for bucket in self._buckets.values() for term in bucket.terms()
+            if term.startswith(beginning) and ":" not in term
+        ]
+
+    def vocabulary(self) -> Iterable[str]:
+        """All terms that were read."""
+        return chain.from_iterable(bucket.terms() for bucket in self._buckets.values())

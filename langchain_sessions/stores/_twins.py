@@ -33,7 +33,7 @@ def threaded(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, 
 
 async def finish(work: Coroutine[Any, Any, T] | Awaitable[T]) -> T:
     """Await some work that must not be torn: a cancelled caller is cancelled after it has finished."""
-    task = asyncio.ensure_future(work)
+    task: asyncio.Future[T] = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:

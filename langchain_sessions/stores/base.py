@@ -19,12 +19,14 @@ Rules that hold for all of them:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.filters import ANY_BRANCH, AnyBranch
 from langchain_sessions.rows import Counters, EventRow, InvocationRow, Owner, SessionKey, SessionRow
+from langchain_sessions.stores import indexing
 from langchain_sessions.stores._twins import threaded
 
 if TYPE_CHECKING:
@@ -98,6 +100,7 @@ class EventQuery:
     exclude_synthetic: bool = False
     since: int | None = None
     until: int | None = None
+    keyword: str | None = None
     keywords: tuple[str, ...] = ()
     match_all: bool = True
     branch: str | AnyBranch | None = ANY_BRANCH
@@ -470,3 +473,64 @@ class SessionStore(ABC):
         """
 
     averify_session = threaded(verify_session)
+
+    # -- recall: concrete; a store that keeps no index answers from its logs ---------------------------------
+
+    def load_index(self, query: indexing.IndexQuery) -> indexing.IndexRead:
+        """What a search needs of the index, and the events after it; or whose index has to catch up first.
+
+        All of it as of one moment, per log. Crosses partitions where the scope holds several sessions.
+
+        Raises:
+            SessionNotFoundError: The scope names one session and there is none.
+        """
+        return indexing.scan_index(self, query.scope)
+
+    aload_index = threaded(load_index)
+
+    def find_index(self, key: SessionKey, fingerprint: str, now: int) -> indexing.IndexPlace:
+        """How far the index of a log goes. Without an index: to its end.
+
+        Raises:
+            SessionNotFoundError: There is none for this key.
+        """
+        session = self.find_session(key, now)
+        if session is None:
+            raise SessionNotFoundError(key.id)
+        return indexing.IndexPlace(session.skey, session.last_seq, session.last_seq, 0, ())
+
+    afind_index = threaded(find_index)
+
+    def load_chunks(
+        self, key: SessionKey, numbers: Sequence[int], now: int
+    ) -> list[tuple[indexing.StoredChunk, list[bytes]]]:
+        """Whole chunks of an index, by their numbers.
+
+        Raises:
+            SessionNotFoundError: There is none for this key.
+        """
+        return []
+
+    aload_chunks = threaded(load_chunks)
+
+    def write_index(self, key: SessionKey, change: indexing.IndexChange, now: int) -> bool:
+        """Move an index forward; False, and nothing is changed, where it moved since the plan, or the log is gone."""
+        return False
+
+    awrite_index = threaded(write_index)
+
+    def scan_logs(self, scope: indexing.LogScope, query: EventQuery) -> list[indexing.LogSlice]:
+        """Rows of all logs of a scope that meet a query; logs without any are left out where there are several.
+
+        Raises:
+            SessionNotFoundError: The scope names one session and there is none.
+        """
+        return indexing.scan_logs(self, scope, query)
+
+    ascan_logs = threaded(scan_logs)
+
+    def load_events(self, scope: indexing.LogScope, places: Mapping[str, SeqSet]) -> list[indexing.LogSlice]:
+        """Rows at some positions of some sessions of a scope; what is gone is left out."""
+        return indexing.pick_events(self, scope, places)
+
+    aload_events = threaded(load_events)

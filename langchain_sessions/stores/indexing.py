@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions.ledger import LogView
     from langchain_sessions.rows import Owner
+    from langchain_sessions.runs import SeqSet
     from langchain_sessions.stores.base import EventQuery, EventSlice, SessionStore
 
 _PAGE = 200
@@ -184,3 +185,24 @@ def scan_index(store: SessionStore, scope: LogScope) -> IndexRead:
     messages = EventQuery(kinds=frozenset(range(r.HUMAN, r.FIRST_RECORD)), idle_before=scope.idle_before)
     logs = scan_logs(store, scope, messages)
     return IndexRead([IndexedLog(log.session, log.rows.view, (), {}, log.rows.rows) for log in logs], [])
+
+
+def pick_events(store: SessionStore, scope: LogScope, places: Mapping[str, SeqSet]) -> list[LogSlice]:
+    """Rows at some positions of some sessions."""
+    from langchain_sessions.stores.base import EventQuery  # noqa: PLC0415 - the contract imports this module
+
+    found: list[LogSlice] = []
+    for session_id, seqs in places.items():
+        key = SessionKey(scope.app, session_id, scope.owner)
+        session = store.find_session(key, scope.now)
+        if session is None or not seqs:
+            continue
+        query = EventQuery(
+            after_seq=seqs.runs[0][0] - 1, before_seq=seqs.runs[-1][1] + 1, idle_before=scope.idle_before
+        )
+        try:
+            rows = store.find_events(key, query, scope.now)
+        except SessionNotFoundError:  # deleted in between
+            continue
+        found.append(LogSlice(session, rows._replace(rows=[row for row in rows.rows if row.seq in seqs])))
+    return found

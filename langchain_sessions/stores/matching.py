@@ -47,11 +47,13 @@ def compared_text(row: EventRow) -> str | None:
 
 
 def _holds_keywords(row: EventRow, query: EventQuery) -> bool:
-    if not query.keywords:
+    if query.keyword is None and not query.keywords:
         return True
     text = compared_text(row)
-    if text is None:
+    if text is None or (query.keyword is not None and query.keyword not in text):
         return False
+    if not query.keywords:
+        return True
     found = (word in text for word in query.keywords)
     return all(found) if query.match_all else any(found)
 

@@ -14,7 +14,6 @@ from langchain_sessions.errors import (
     SessionEndedError,
     SessionExistsError,
     SessionNotFoundError,
-    StaleSessionError,
 )
 from langchain_sessions.ledger import Ledger, LogView
 from langchain_sessions.rows import (
@@ -273,11 +272,10 @@ class MemoryStore(base.SessionStore):
         if log.session.ended_at is not None:
             raise SessionEndedError(key.id)
         last = log.session.last_seq
-        if batch.expected_version is not None and batch.expected_version != last:
-            raise StaleSessionError(key.id, batch.expected_version, last)
-        view = log.view(batch.idle_before)
         idents, ids = {row.ident for row in batch.rows}, {row.id for row in batch.rows}
         existing = [row for row in log.events if row.ident in idents or row.id in ids]
+        view = log.view(batch.idle_before)
+        placing.require_version(key.id, batch, existing, view, last)
         placed = placing.place_batch(key.id, batch, existing, view, last)
         placing.require_owner(log.session.user_id, [row.delta for row in placed.fresh])
         if not placed.fresh:
@@ -350,10 +348,7 @@ class MemoryStore(base.SessionStore):
 
     def _target(self, session_id: str, log: _Log, ledger: Ledger, plan: base.RewindPlan) -> int:
         if plan.undo:
-            standing = [mark.seq for mark in log.marks if mark.kind == "rewind" and mark.seq not in ledger.hidden]
-            if not standing:
-                raise EventNotFoundError(session_id, "rewind to undo")
-            return standing[-1] - 1
+            return placing.undone_target(session_id, log.marks, ledger.hidden)
         if plan.before_invocation is not None:
             hits = (row.seq for row in log.events if row.invocation_id == plan.before_invocation)
             first = next((seq for seq in hits if seq not in ledger.hidden), None)

@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_sessions import rows as r
-from langchain_sessions.errors import EventConflictError, EventNotFoundError, InvalidInputError
+from langchain_sessions.errors import EventConflictError, EventNotFoundError, InvalidInputError, StaleSessionError
 from langchain_sessions.events import Standing
 from langchain_sessions.ledger import Cover, Edit, LogView, encode_cover
 from langchain_sessions.rows import Counters, EventRow, InvocationRow, Mark, SessionRow
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from langchain_sessions.stores.base import AppendBatch, ArchivePlan, SessionDraft
 
 MARK_KINDS = {r.REWIND: "rewind", r.COMPACTION: "compaction"}
-_GONE = (Standing.REWOUND, Standing.FAILED)
-"""Standings in which an id may be appended anew."""
 _STANDINGS = {1: Standing.OPEN, 3: Standing.FAILED, 4: Standing.INTERRUPTED}
 
 
@@ -33,6 +31,24 @@ class Placed(NamedTuple):
     rows: tuple[EventRow, ...]
     fresh: tuple[EventRow, ...]
     edits: tuple[Edit, ...]
+
+
+def require_version(
+    session_id: str, batch: AppendBatch, existing: Iterable[EventRow], view: LogView, last_seq: int
+) -> None:
+    """Refuse a batch that expects another version, unless it stands exactly where that version would have put it.
+
+    That is the same append again, whose answer got lost on its way.
+
+    Raises:
+        StaleSessionError: The log has moved on without it.
+    """
+    expected = batch.expected_version
+    if expected is None or expected == last_seq:
+        return
+    places = {row.seq: row.id for row in existing if view.standing(row) not in (Standing.REWOUND, Standing.FAILED)}
+    if any(places.get(expected + 1 + at) != row.id for at, row in enumerate(batch.rows)):
+        raise StaleSessionError(session_id, expected, last_seq)
 
 
 def place_batch(
@@ -74,12 +90,19 @@ def place_batch(
     return Placed(tuple(placed), tuple(fresh), tuple(edits))
 
 
+def _is_gone(old: EventRow, standing: Standing, new: EventRow) -> bool:
+    """Whether an id may be appended anew. A failed run that is tried again finds what it stored itself."""
+    if standing is Standing.FAILED:
+        return old.invocation_id != new.invocation_id
+    return standing is Standing.REWOUND
+
+
 def _stored_twin(
     session_id: str, row: EventRow, known: Sequence[tuple[EventRow, Standing]], batch: AppendBatch
 ) -> EventRow | None:
     """The stored row that this append repeats, if any."""
-    named = [old for old, stand in known if old.id == row.id and stand not in _GONE]
-    message = [old for old, stand in known if old.ident == row.ident and stand not in _GONE]
+    named = [old for old, stand in known if old.id == row.id and not _is_gone(old, stand, row)]
+    message = [old for old, stand in known if old.ident == row.ident and not _is_gone(old, stand, row)]
     if not named and not message:
         return None
     current = _current_revision(row, known)
@@ -93,8 +116,10 @@ def _stored_twin(
 
 def _current_revision(row: EventRow, known: Sequence[tuple[EventRow, Standing]]) -> EventRow | None:
     """The event that holds the message now."""
-    gone = (*_GONE, Standing.SUPERSEDED)
-    return next((old for old, stand in reversed(known) if old.ident == row.ident and stand not in gone), None)
+    for old, stand in reversed(known):
+        if old.ident == row.ident and stand is not Standing.SUPERSEDED and not _is_gone(old, stand, row):
+            return old
+    return None
 
 
 def _numbered(
@@ -218,6 +243,20 @@ def require_owner(user_id: str | None, deltas: Iterable[str | None]) -> None:
     """
     if user_id is None and any(delta is not None and split_delta(delta).user for delta in deltas):
         raise InvalidInputError("state_delta", "user: keys need a session that has a user")
+
+
+def undone_target(session_id: str, marks: Iterable[Mark], hidden: SeqSet) -> int:
+    """Where to go back to in order to undo the newest rewind that stands and that is not an undoing itself.
+
+    Raises:
+        EventNotFoundError: There is none.
+    """
+    rewinds = {mark.seq: int(mark.data) for mark in marks if mark.kind == "rewind"}
+    # Whoever goes back to just before a rewind undoes it; undoing again reaches the one before.
+    found = [seq for seq, target in rewinds.items() if seq not in hidden and target + 1 not in rewinds]
+    if not found:
+        raise EventNotFoundError(session_id, "rewind to undo")
+    return max(found) - 1
 
 
 class Archived(NamedTuple):

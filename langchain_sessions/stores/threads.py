@@ -146,15 +146,15 @@ class PutResult(NamedTuple):
 class WritesPlan:
     """Pending writes to store.
 
-    `replaces` says of each whether it replaces an earlier one of its key. The rows are asked for late: while they
-    waited, the log may have taken their messages over.
+    `replaces` says of each whether it replaces an earlier one of its key. The rows are asked for late, for a session
+    key: while they waited, the log may have taken their messages over.
     """
 
     key: SessionKey
     draft: SessionDraft
     ns: int
     ns_name: str
-    rows: Callable[[], Sequence[WriteRow]]
+    rows: Callable[[int], Sequence[WriteRow]]
     replaces: tuple[bool, ...]
     named_in: int | None = None
 
@@ -189,6 +189,7 @@ class CheckpointQuery:
         now: The present.
         session_id: One session's; None for all.
         ns: One namespace's; None for all.
+        ns_name: The name of that namespace.
         cid: The one with this id.
         before: Those with smaller ids.
         limit: How many.
@@ -201,6 +202,7 @@ class CheckpointQuery:
     now: int
     session_id: str | None = None
     ns: int | None = None
+    ns_name: str = ""
     cid: str | None = None
     before: str | None = None
     limit: int | None = 1

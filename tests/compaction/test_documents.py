@@ -35,7 +35,8 @@ def test_a_trigger_and_a_strategy_take_ten_lines_each() -> None:
 @pytest.mark.filterwarnings("default")
 def test_the_notebook_runs() -> None:
     notebook: Any = nbformat.read(  # type: ignore[no-untyped-call]
-        ROOT / "notebooks" / "03_compaction.ipynb", as_version=4)
+        ROOT / "notebooks" / "03_compaction.ipynb", as_version=4
+    )
     client = NotebookClient(notebook, timeout=100, kernel_name="python3", resources={"metadata": {"path": str(ROOT)}})
     client.execute()
     assert any("image/png" in output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", ()))

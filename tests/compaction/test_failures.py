@@ -116,6 +116,19 @@ async def test_a_summary_that_saves_nothing_is_not_worth_it(ada: Faced) -> None:
     assert await outcomes(ada) == ["not_worth_it"]
 
 
+async def test_too_little_to_pay_for_waits(ada: Faced) -> None:
+    await ada.talk("s1", 12)
+    model = ScriptedModel(replies=["A summary with quite a few words, which weigh more than a short turn does."])
+    compaction = Compaction(None, Summarize(model, keep_events=2))
+    assert (await ada.compact("s1", compaction, automatic=True)).is_compacted
+    await ada.talk("s1", 1, first=12)
+    assert (await ada.compact("s1", compaction, automatic=True)).outcome is Outcome.NOT_WORTH_IT
+    assert len(model.prompts) == 1
+    assert await outcomes(ada) == ["compacted"]
+    await ada.talk("s1", 3, first=13)
+    assert (await ada.compact("s1", compaction, automatic=True)).is_compacted
+
+
 async def test_a_little_too_long_is_cut_at_a_sentence(local: Faced) -> None:
     await local.talk("s1", 9)
     model = ScriptedModel(replies=["One sentence. Another one. A third that is too long."])

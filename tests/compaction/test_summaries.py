@@ -160,7 +160,7 @@ async def test_prompts_of_ones_own(local: Faced) -> None:
 
 async def test_the_models_own_structured_output_is_used(local: Faced) -> None:
     asked: list[Any] = []
-    fields = {
+    fields: dict[str, Any] = {
         "title": "T",
         "keywords": [],
         "summary": "Own.",
@@ -173,9 +173,10 @@ async def test_the_models_own_structured_output_is_used(local: Faced) -> None:
     class Structured(ScriptedModel):
         def with_structured_output(self, schema: Any, **kwargs: Any) -> Runnable[Any, Any]:
             asked.append((schema, kwargs))
-            return RunnableLambda(
-                lambda _: {"raw": None, "parsed": ConversationSummary(**fields), "parsing_error": None}
-            )  # type: ignore[arg-type]
+            return RunnableLambda(answer)
+
+    def answer(_: Any) -> dict[str, Any]:
+        return {"raw": None, "parsed": ConversationSummary(**fields), "parsing_error": None}
 
     await compacted(local, HumanMessage("a"), AIMessage("b"), model=Structured(), schema=ConversationSummary)
     assert asked == [(ConversationSummary, {"include_raw": True})]

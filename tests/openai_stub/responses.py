@@ -19,7 +19,13 @@ def _items(body: dict[str, Any], reply: Reply) -> tuple[str, list[dict[str, Any]
     if text:
         part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
         items.append(
-            {"type": "message", "id": f"msg_{next(_ids)}", "role": "assistant", "status": "completed", "content": [part]}
+            {
+                "type": "message",
+                "id": f"msg_{next(_ids)}",
+                "role": "assistant",
+                "status": "completed",
+                "content": [part],
+            }
         )
     items += [
         {

@@ -98,7 +98,9 @@ class OpenAIStub:
             if self.allow_repeats:
                 found = [line for line in found if "occurs twice" not in line]
             if not self.may_quote:
-                found += [f"a system message quotes {text[:40]!r}" for text in rules.system_quotes(messages, self._said)]
+                found += [
+                    f"a system message quotes {text[:40]!r}" for text in rules.system_quotes(messages, self._said)
+                ]
             self._said |= {rules.text_of(m.get("content")) for m in messages if m["role"] == "user"}
             self.requests.append(Recorded(path, body, messages))
             self.complaints += [f"request {len(self.requests)}: {line}" for line in found]
@@ -109,7 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
     owner: OpenAIStub
     protocol_version = "HTTP/1.1"
 
-    def do_POST(self) -> None:  # noqa: N802 - the name that the base class calls
+    def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         reply = self.owner.receive(self.path, body)
         self.close_connection = True
@@ -154,7 +156,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"0\r\n\r\n")
 
     def _error(self, status: int, code: str, message: str) -> None:
-        self._json(status, {"error": {"message": message, "type": "invalid_request_error", "param": None, "code": code}})
+        self._json(
+            status, {"error": {"message": message, "type": "invalid_request_error", "param": None, "code": code}}
+        )
 
     def _json(self, status: int, document: dict[str, Any]) -> None:
         data = json.dumps(document).encode()
@@ -167,5 +171,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the base class
         """Stay quiet."""
-
-

@@ -31,7 +31,9 @@ class Face:
             return chat.invoke(value, config, **kwargs)
         return await chat.ainvoke(value, config, **kwargs)
 
-    async def stream(self, chat: Runnable[Any, Any], value: Any, config: RunnableConfig, take: int | None = None) -> list[Any]:
+    async def stream(
+        self, chat: Runnable[Any, Any], value: Any, config: RunnableConfig, take: int | None = None
+    ) -> list[Any]:
         """The chunks of a stream; with `take`, the reader leaves after so many."""
         found: list[Any] = []
         if self.name == "sync":

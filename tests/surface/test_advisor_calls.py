@@ -53,13 +53,17 @@ async def test_a_conversation_is_remembered(
     assert {standing for _, _, standing in logged(ada)} == {"live"}
 
 
-async def test_chunks_arrive_one_by_one(face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, config: RunnableConfig) -> None:
+async def test_chunks_arrive_one_by_one(
+    face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, config: RunnableConfig
+) -> None:
     stub.script("one two three four")
     chunks = await face.stream(memory.wrap(model) | StrOutputParser(), "count", config)
     assert [chunk for chunk in chunks if chunk] == ["one", " two", " three", " four"]
 
 
-async def test_the_whole_message_is_stored(face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, ada: SessionService, config: RunnableConfig) -> None:
+async def test_the_whole_message_is_stored(
+    face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, ada: SessionService, config: RunnableConfig
+) -> None:
     chat = memory.wrap(make_model(stub, stream_usage=True)) | StrOutputParser()
     assert await face.invoke(chat, "hi", config) == "reply 1"
     await face.stream(chat, "and now", config)
@@ -101,7 +105,9 @@ async def test_structured_output(
     assert "grace" in stub.last.texts[1]
 
 
-async def test_a_batch_has_a_session_for_each_item(face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, ada: SessionService) -> None:
+async def test_a_batch_has_a_session_for_each_item(
+    face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, ada: SessionService
+) -> None:
     chat = memory.wrap(model)
     configs = [config_for("s1"), config_for("s2"), config_for("s3")]
     values = ["first", "second", "third"]
@@ -113,19 +119,30 @@ async def test_a_batch_has_a_session_for_each_item(face: Face, stub: OpenAIStub,
     assert [len(texts(ada, name)) for name in ("s1", "s2", "s3")] == [2, 2, 2]
 
 
-async def test_bound_arguments_reach_the_model(face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, config: RunnableConfig) -> None:
+async def test_bound_arguments_reach_the_model(
+    face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, config: RunnableConfig
+) -> None:
     chat = memory.wrap(model).bind(stop=["x"]).with_config(tags=["t"]).with_retry()
     await face.invoke(chat, "hi", config)
     assert stub.last.body["stop"] == ["x"]
 
 
-async def test_configured_once(face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, ada: SessionService) -> None:
+async def test_configured_once(
+    face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, ada: SessionService
+) -> None:
     chat = memory.wrap(model).with_config(config_for("s1"))
     await face.invoke(chat, "hi", {})
     assert texts(ada) == ["hi", "reply 1"]
 
 
-async def test_a_chain_with_keys(face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, ada: SessionService, config: RunnableConfig) -> None:
+async def test_a_chain_with_keys(
+    face: Face,
+    stub: OpenAIStub,
+    memory: SessionMemoryAdvisor,
+    model: ChatOpenAI,
+    ada: SessionService,
+    config: RunnableConfig,
+) -> None:
     prompt = ChatPromptTemplate(
         [("system", "Speak {tongue}."), MessagesPlaceholder("history"), ("human", "Now: {question}")]
     )
@@ -136,17 +153,24 @@ async def test_a_chain_with_keys(face: Face, stub: OpenAIStub, memory: SessionMe
     assert texts(ada) == ["hi", "reply 1", "and", "reply 2"]
 
 
-async def test_a_chain_that_takes_the_whole_conversation(face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, config: RunnableConfig) -> None:
+async def test_a_chain_that_takes_the_whole_conversation(
+    face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, config: RunnableConfig
+) -> None:
     chain = memory.wrap(itemgetter("messages") | RunnableLambda(list) | model, input_key="messages")
     await face.invoke(chain, {"messages": "hi"}, config)
     await face.invoke(chain, {"messages": [HumanMessage("and")]}, config)
     assert stub.last.texts == ["hi", "reply 1", "and"]
 
 
-async def test_a_template_before_the_model(face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, ada: SessionService, config: RunnableConfig) -> None:
-    prompt = ChatPromptTemplate(
-        [("system", "Be brief."), ("human", "2+2"), ("ai", "4"), ("human", "{question}")]
-    )
+async def test_a_template_before_the_model(
+    face: Face,
+    stub: OpenAIStub,
+    memory: SessionMemoryAdvisor,
+    model: ChatOpenAI,
+    ada: SessionService,
+    config: RunnableConfig,
+) -> None:
+    prompt = ChatPromptTemplate([("system", "Be brief."), ("human", "2+2"), ("ai", "4"), ("human", "{question}")])
     chain = prompt | memory.wrap(model) | StrOutputParser()
     await face.invoke(chain, {"question": "3+3"}, config)
     await face.invoke(chain, {"question": "4+4"}, config)
@@ -154,7 +178,14 @@ async def test_a_template_before_the_model(face: Face, stub: OpenAIStub, memory:
     assert texts(ada) == ["3+3", "reply 1", "4+4", "reply 2"]
 
 
-async def test_examples_and_system_are_stored_on_request(face: Face, stub: OpenAIStub, sessions: SessionService, ada: SessionService, model: ChatOpenAI, config: RunnableConfig) -> None:
+async def test_examples_and_system_are_stored_on_request(
+    face: Face,
+    stub: OpenAIStub,
+    sessions: SessionService,
+    ada: SessionService,
+    model: ChatOpenAI,
+    config: RunnableConfig,
+) -> None:
     memory = SessionMemoryAdvisor(sessions, store_system=True, store_examples=True)
     chat = memory.wrap(model)
     await face.invoke(chat, [("system", "Be brief."), ("human", "2+2"), ("ai", "4"), ("human", "3+3")], config)
@@ -166,13 +197,27 @@ async def test_examples_and_system_are_stored_on_request(face: Face, stub: OpenA
     assert [text for kind, text, _ in logged(ada) if kind == "system"] == ["Be brief.", "Be long."]
 
 
-async def test_several_messages_at_once_are_stored_once(face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, ada: SessionService, config: RunnableConfig) -> None:
+async def test_several_messages_at_once_are_stored_once(
+    face: Face,
+    stub: OpenAIStub,
+    memory: SessionMemoryAdvisor,
+    model: ChatOpenAI,
+    ada: SessionService,
+    config: RunnableConfig,
+) -> None:
     stub.several_questions = True
     await face.invoke(memory.wrap(model), [HumanMessage("one"), HumanMessage("two"), HumanMessage("three")], config)
     assert texts(ada) == ["one", "two", "three", "reply 1"]
 
 
-async def test_the_same_words_twice_are_two_messages(face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, ada: SessionService, config: RunnableConfig) -> None:
+async def test_the_same_words_twice_are_two_messages(
+    face: Face,
+    stub: OpenAIStub,
+    memory: SessionMemoryAdvisor,
+    model: ChatOpenAI,
+    ada: SessionService,
+    config: RunnableConfig,
+) -> None:
     stub.allow_repeats = True
     stub.script("ok", "ok")
     chat = memory.wrap(model)
@@ -181,25 +226,38 @@ async def test_the_same_words_twice_are_two_messages(face: Face, stub: OpenAIStu
     assert texts(ada) == ["yes", "ok", "yes", "ok"]
 
 
-async def test_events_have_sensible_names(stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, config: RunnableConfig) -> None:
+async def test_events_have_sensible_names(
+    stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, config: RunnableConfig
+) -> None:
     events = [event async for event in memory.wrap(model).astream_events("hi", config, version="v2")]
     assert {event["name"] for event in events} == {"SessionMemoryAdvisor", "ChatOpenAI"}
     assert [e["data"]["chunk"].content for e in events if e["event"] == "on_chat_model_stream"][1:3] == ["reply", " 1"]
 
 
-async def test_sugar(face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, ada: SessionService, config: RunnableConfig) -> None:
+async def test_sugar(
+    face: Face,
+    stub: OpenAIStub,
+    memory: SessionMemoryAdvisor,
+    model: ChatOpenAI,
+    ada: SessionService,
+    config: RunnableConfig,
+) -> None:
     await face.invoke((memory | model) | StrOutputParser(), "hi", config)
     assert texts(ada) == ["hi", "reply 1"]
 
 
-async def test_a_bare_advisor_in_a_chain_raises(face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, config: RunnableConfig) -> None:
+async def test_a_bare_advisor_in_a_chain_raises(
+    face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, config: RunnableConfig
+) -> None:
     chain = ChatPromptTemplate([("human", "{q}")]) | memory | model
     with pytest.raises(BareAdvisorError, match=r"memory\.wrap\(model\)"):
         await face.invoke(chain, {"q": "hi"}, config)
     assert stub.requests == []
 
 
-async def test_a_dictionary_needs_keys(face: Face, memory: SessionMemoryAdvisor, model: ChatOpenAI, config: RunnableConfig) -> None:
+async def test_a_dictionary_needs_keys(
+    face: Face, memory: SessionMemoryAdvisor, model: ChatOpenAI, config: RunnableConfig
+) -> None:
     with pytest.raises(InvalidInputError, match="input_key"):
         await face.invoke(memory.wrap(model), {"question": "hi"}, config)
 

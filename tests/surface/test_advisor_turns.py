@@ -53,7 +53,15 @@ async def hand_written_loop(
 @pytest.mark.parametrize("ids", [True, False])
 @pytest.mark.parametrize("only_news", [True, False])
 async def test_a_hand_written_tool_loop(
-    face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, ada: SessionService, config: RunnableConfig, *, ids: bool, only_news: bool
+    face: Face,
+    stub: OpenAIStub,
+    memory: SessionMemoryAdvisor,
+    model: ChatOpenAI,
+    ada: SessionService,
+    config: RunnableConfig,
+    *,
+    ids: bool,
+    only_news: bool,
 ) -> None:
     chat = memory.wrap(model).bind_tools([weather])
     two = CallTools((Call("weather", {"city": "Rome"}), Call("weather", {"city": "Oslo"})))
@@ -67,7 +75,9 @@ async def test_a_hand_written_tool_loop(
     assert [(kind, standing) for kind, _, standing in logged(ada)] == [(kind, "live") for kind in kinds]
 
 
-async def test_an_unfinished_tool_loop_is_not_replayed(face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, config: RunnableConfig) -> None:
+async def test_an_unfinished_tool_loop_is_not_replayed(
+    face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, config: RunnableConfig
+) -> None:
     chat = memory.wrap(model).bind_tools([weather])
     stub.script(call("weather", city="Rome"), "hello")
     await face.invoke(chat, "weather?", config)
@@ -104,7 +114,14 @@ async def test_a_graph_that_passes_its_whole_state(
     assert [kind for kind, _, _ in logged(ada)] == ["human", "ai", "human", "ai", "tool", "ai", "human", "ai"]
 
 
-async def test_a_failed_turn_is_marked_and_not_replayed(face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, ada: SessionService, config: RunnableConfig) -> None:
+async def test_a_failed_turn_is_marked_and_not_replayed(
+    face: Face,
+    stub: OpenAIStub,
+    memory: SessionMemoryAdvisor,
+    model: ChatOpenAI,
+    ada: SessionService,
+    config: RunnableConfig,
+) -> None:
     chat = memory.wrap(model)
     stub.script(Fail(), "hello")
     with pytest.raises(Exception, match="429"):
@@ -116,14 +133,29 @@ async def test_a_failed_turn_is_marked_and_not_replayed(face: Face, stub: OpenAI
 
 
 @pytest.mark.parametrize("question", ["first", HumanMessage("first", id="q1")])
-async def test_a_retry_stores_nothing_twice(face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, ada: SessionService, config: RunnableConfig, question: Any) -> None:
+async def test_a_retry_stores_nothing_twice(
+    face: Face,
+    stub: OpenAIStub,
+    memory: SessionMemoryAdvisor,
+    model: ChatOpenAI,
+    ada: SessionService,
+    config: RunnableConfig,
+    question: Any,
+) -> None:
     chat = memory.wrap(model).with_retry(stop_after_attempt=3, wait_exponential_jitter=False)
     stub.script(Fail(), Fail(), "hello")
     await face.invoke(chat, [question], config)
     assert logged(ada) == [("human", "first", "live"), ("ai", "hello", "live")]
 
 
-async def test_a_failed_step_of_a_tool_loop_is_taken_up_again(face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, ada: SessionService, config: RunnableConfig) -> None:
+async def test_a_failed_step_of_a_tool_loop_is_taken_up_again(
+    face: Face,
+    stub: OpenAIStub,
+    memory: SessionMemoryAdvisor,
+    model: ChatOpenAI,
+    ada: SessionService,
+    config: RunnableConfig,
+) -> None:
     chat = memory.wrap(model).bind_tools([weather])
     stub.script(call("weather", city="Rome"), Fail(), "sunny", "bye")
     asked = HumanMessage("weather?")
@@ -137,7 +169,14 @@ async def test_a_failed_step_of_a_tool_loop_is_taken_up_again(face: Face, stub: 
     assert texts(ada) == ["weather?", "", "sun", "sunny", "thanks", "bye"]
 
 
-async def test_a_reader_who_leaves_early(face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, ada: SessionService, config: RunnableConfig) -> None:
+async def test_a_reader_who_leaves_early(
+    face: Face,
+    stub: OpenAIStub,
+    memory: SessionMemoryAdvisor,
+    model: ChatOpenAI,
+    ada: SessionService,
+    config: RunnableConfig,
+) -> None:
     chat = memory.wrap(model)
     stub.script("one two three four five six", "fine")
     await face.stream(chat, "count", config, take=4)
@@ -148,7 +187,14 @@ async def test_a_reader_who_leaves_early(face: Face, stub: OpenAIStub, memory: S
     assert stub.last.roles == ["user", "assistant", "user"]
 
 
-async def test_a_reader_who_leaves_before_the_first_word(face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, ada: SessionService, config: RunnableConfig) -> None:
+async def test_a_reader_who_leaves_before_the_first_word(
+    face: Face,
+    stub: OpenAIStub,
+    memory: SessionMemoryAdvisor,
+    model: ChatOpenAI,
+    ada: SessionService,
+    config: RunnableConfig,
+) -> None:
     chat = memory.wrap(model)
     await face.stream(chat, "count", config, take=1)
     await face.invoke(chat, "go on", config)
@@ -156,13 +202,27 @@ async def test_a_reader_who_leaves_before_the_first_word(face: Face, stub: OpenA
     assert logged(ada)[0] == ("human", "count", "failed")
 
 
-async def test_a_reader_who_leaves_at_the_last_chunk(face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, ada: SessionService, config: RunnableConfig) -> None:
+async def test_a_reader_who_leaves_at_the_last_chunk(
+    face: Face,
+    stub: OpenAIStub,
+    memory: SessionMemoryAdvisor,
+    model: ChatOpenAI,
+    ada: SessionService,
+    config: RunnableConfig,
+) -> None:
     stub.script("one two three")
     await face.stream(memory.wrap(model), "count", config, take=6)
     assert logged(ada) == [("human", "count", "live"), ("ai", "one two three", "live")]
 
 
-async def test_a_connection_that_breaks(face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, ada: SessionService, config: RunnableConfig) -> None:
+async def test_a_connection_that_breaks(
+    face: Face,
+    stub: OpenAIStub,
+    memory: SessionMemoryAdvisor,
+    model: ChatOpenAI,
+    ada: SessionService,
+    config: RunnableConfig,
+) -> None:
     chat = memory.wrap(model)
     stub.script(Cut("one two three four five six", 4), "hello")
     with pytest.raises(Exception, match=r"(?i)connection|peer"):
@@ -172,7 +232,14 @@ async def test_a_connection_that_breaks(face: Face, stub: OpenAIStub, memory: Se
     assert stub.last.texts == ["again"]
 
 
-async def test_the_same_question_after_a_broken_stream(face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, ada: SessionService, config: RunnableConfig) -> None:
+async def test_the_same_question_after_a_broken_stream(
+    face: Face,
+    stub: OpenAIStub,
+    memory: SessionMemoryAdvisor,
+    model: ChatOpenAI,
+    ada: SessionService,
+    config: RunnableConfig,
+) -> None:
     chat = memory.wrap(model)
     stub.script(Cut("one two three four five six", 4), "six", "bye")
     with pytest.raises(Exception, match=r"(?i)connection|peer"):
@@ -182,7 +249,14 @@ async def test_the_same_question_after_a_broken_stream(face: Face, stub: OpenAIS
     assert texts(ada) == ["count", "six", "thanks", "bye"]
 
 
-async def test_a_parser_that_fails(face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, ada: SessionService, config: RunnableConfig) -> None:
+async def test_a_parser_that_fails(
+    face: Face,
+    stub: OpenAIStub,
+    memory: SessionMemoryAdvisor,
+    model: ChatOpenAI,
+    ada: SessionService,
+    config: RunnableConfig,
+) -> None:
     chain = memory.wrap(model | JsonOutputParser())
     stub.script("no json", '{"a": 1}')
     with pytest.raises(OutputParserException):
@@ -192,7 +266,9 @@ async def test_a_parser_that_fails(face: Face, stub: OpenAIStub, memory: Session
     assert ("ai", "no json", "failed") in logged(ada)
 
 
-async def test_cancelled_calls(stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, ada: SessionService, config: RunnableConfig) -> None:
+async def test_cancelled_calls(
+    stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, ada: SessionService, config: RunnableConfig
+) -> None:
     chat, release = memory.wrap(model), threading.Event()
     for number in range(4):
         stub.script(Hold("never", release))
@@ -210,7 +286,14 @@ async def test_cancelled_calls(stub: OpenAIStub, memory: SessionMemoryAdvisor, m
 
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_an_overflow_is_compacted_and_tried_once_more(
-    face: Face, stub: OpenAIStub, sessions: SessionService, ada: SessionService, model: ChatOpenAI, config: RunnableConfig, *, streamed: bool
+    face: Face,
+    stub: OpenAIStub,
+    sessions: SessionService,
+    ada: SessionService,
+    model: ChatOpenAI,
+    config: RunnableConfig,
+    *,
+    streamed: bool,
 ) -> None:
     memory = SessionMemoryAdvisor(sessions, compaction=Compaction(TurnCount(99), SlidingWindow(4)))
     chat = memory.wrap(model)
@@ -224,7 +307,14 @@ async def test_an_overflow_is_compacted_and_tried_once_more(
     assert texts(ada)[-2:] == ["and now", "fits"]
 
 
-async def test_an_overflow_that_stays_is_reported(face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, ada: SessionService, config: RunnableConfig) -> None:
+async def test_an_overflow_that_stays_is_reported(
+    face: Face,
+    stub: OpenAIStub,
+    memory: SessionMemoryAdvisor,
+    model: ChatOpenAI,
+    ada: SessionService,
+    config: RunnableConfig,
+) -> None:
     chat = memory.wrap(model)
     await face.invoke(chat, "hi", config)
     stub.script(Overflow(), Overflow(), "small is fine")
@@ -235,7 +325,9 @@ async def test_an_overflow_that_stays_is_reported(face: Face, stub: OpenAIStub, 
     assert texts(ada)[-2:] == ["small", "small is fine"]
 
 
-async def test_each_message_is_sent_once(face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, config: RunnableConfig) -> None:
+async def test_each_message_is_sent_once(
+    face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, config: RunnableConfig
+) -> None:
     chat = memory.wrap(model)
     for number in range(5):
         await face.invoke(chat, [SystemMessage("Be brief."), HumanMessage(f"question {number}")], config)
@@ -243,7 +335,9 @@ async def test_each_message_is_sent_once(face: Face, stub: OpenAIStub, memory: S
     assert stub.last.texts == ["Be brief.", *expected, "question 4"]
 
 
-async def test_a_window_keeps_the_system_message(face: Face, stub: OpenAIStub, sessions: SessionService, model: ChatOpenAI, config: RunnableConfig) -> None:
+async def test_a_window_keeps_the_system_message(
+    face: Face, stub: OpenAIStub, sessions: SessionService, model: ChatOpenAI, config: RunnableConfig
+) -> None:
     chat = SessionMemoryAdvisor(sessions, last_n=2).wrap(model)
     for number in range(4):
         await face.invoke(chat, [SystemMessage("Be brief."), HumanMessage(f"question {number}")], config)
@@ -255,7 +349,14 @@ def test_a_window_begins_with_a_question() -> None:
     assert [m.content for m in message_window(4)(talk)] == ["u2", "a2"]
 
 
-async def test_a_filter_of_one_call_narrows_only(face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, ada: SessionService, config: RunnableConfig) -> None:
+async def test_a_filter_of_one_call_narrows_only(
+    face: Face,
+    stub: OpenAIStub,
+    memory: SessionMemoryAdvisor,
+    model: ChatOpenAI,
+    ada: SessionService,
+    config: RunnableConfig,
+) -> None:
     chat = memory.wrap(model)
     await face.invoke(chat, "alpha", config)
     await face.invoke(chat, "beta", config)
@@ -266,7 +367,14 @@ async def test_a_filter_of_one_call_narrows_only(face: Face, stub: OpenAIStub, m
     assert stub.last.texts == ["wider"]
 
 
-async def test_branches(face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, ada: SessionService, config: RunnableConfig) -> None:
+async def test_branches(
+    face: Face,
+    stub: OpenAIStub,
+    memory: SessionMemoryAdvisor,
+    model: ChatOpenAI,
+    ada: SessionService,
+    config: RunnableConfig,
+) -> None:
     await face.invoke(memory.wrap(model), "at root", config)
     await face.invoke(memory.on_branch("orch.writer").wrap(model), "to the writer", config)
     await face.invoke(memory.on_branch("orch.researcher").wrap(model), "to the researcher", config)
@@ -277,8 +385,17 @@ async def test_branches(face: Face, stub: OpenAIStub, memory: SessionMemoryAdvis
     assert branches == [None] * 2 + ["orch.writer"] * 2 + ["orch.researcher"] * 2 + [None] * 2
 
 
-async def test_what_is_stored_and_what_is_shown(face: Face, stub: OpenAIStub, sessions: SessionService, ada: SessionService, model: ChatOpenAI, config: RunnableConfig) -> None:
-    memory = SessionMemoryAdvisor(sessions, store=by_type("human", "ai", "tool"), select=without_tool_calls, author="bot", human="Ada")
+async def test_what_is_stored_and_what_is_shown(
+    face: Face,
+    stub: OpenAIStub,
+    sessions: SessionService,
+    ada: SessionService,
+    model: ChatOpenAI,
+    config: RunnableConfig,
+) -> None:
+    memory = SessionMemoryAdvisor(
+        sessions, store=by_type("human", "ai", "tool"), select=without_tool_calls, author="bot", human="Ada"
+    )
     chat = memory.wrap(model).bind_tools([weather])
     stub.script(call("weather", city="Rome"), "sunny", "bye")
     await hand_written_loop(face, chat, "weather?", config, ids=False)
@@ -287,7 +404,14 @@ async def test_what_is_stored_and_what_is_shown(face: Face, stub: OpenAIStub, se
     assert [event.author for event in ada.events("s1") if event.message is not None][:2] == ["Ada", "bot"]
 
 
-async def test_failed_calls_need_not_be_stored(face: Face, stub: OpenAIStub, sessions: SessionService, ada: SessionService, model: ChatOpenAI, config: RunnableConfig) -> None:
+async def test_failed_calls_need_not_be_stored(
+    face: Face,
+    stub: OpenAIStub,
+    sessions: SessionService,
+    ada: SessionService,
+    model: ChatOpenAI,
+    config: RunnableConfig,
+) -> None:
     chat = SessionMemoryAdvisor(sessions, store=without_failed_calls).wrap(model).bind_tools([weather])
     stub.script(call("weather", city="Rome"), "sorry", "bye")
     asked = HumanMessage("weather?")
@@ -299,13 +423,17 @@ async def test_failed_calls_need_not_be_stored(face: Face, stub: OpenAIStub, ses
     assert stub.last.texts == ["weather?", "sorry", "thanks"]
 
 
-async def test_no_session_is_an_error(face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI) -> None:
+async def test_no_session_is_an_error(
+    face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI
+) -> None:
     with pytest.raises(InvalidInputError, match="session_id"):
         await face.invoke(memory.wrap(model), "hi", {})
     assert stub.requests == []
 
 
-async def test_no_session_may_be_skipped(face: Face, stub: OpenAIStub, sessions: SessionService, model: ChatOpenAI) -> None:
+async def test_no_session_may_be_skipped(
+    face: Face, stub: OpenAIStub, sessions: SessionService, model: ChatOpenAI
+) -> None:
     chat = SessionMemoryAdvisor(sessions, on_missing_session="skip").wrap(model)
     await face.invoke(chat, "hi", {})
     await face.stream(chat, "again", {})
@@ -313,7 +441,9 @@ async def test_no_session_may_be_skipped(face: Face, stub: OpenAIStub, sessions:
     assert len(sessions.list_sessions()) == 0
 
 
-async def test_a_foreign_session_costs_nothing(face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, config: RunnableConfig) -> None:
+async def test_a_foreign_session_costs_nothing(
+    face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, config: RunnableConfig
+) -> None:
     await face.invoke(memory.wrap(model), "mine", config)
     with pytest.raises(SessionNotFoundError):
         await face.invoke(memory.wrap(model), "mine now", config_for("s1", "grace"))
@@ -322,7 +452,14 @@ async def test_a_foreign_session_costs_nothing(face: Face, stub: OpenAIStub, mem
     assert len(stub.requests) == 1
 
 
-async def test_an_ended_session_costs_nothing(face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, ada: SessionService, config: RunnableConfig) -> None:
+async def test_an_ended_session_costs_nothing(
+    face: Face,
+    stub: OpenAIStub,
+    memory: SessionMemoryAdvisor,
+    model: ChatOpenAI,
+    ada: SessionService,
+    config: RunnableConfig,
+) -> None:
     ada.create("s1")
     ada.end("s1")
     with pytest.raises(SessionEndedError):

@@ -17,7 +17,7 @@ LAYERS = (
     ("adapters",),
     ("service", "invocation"),
     ("compaction", "recall", "stores.memory", "stores.sql"),
-    ("stores.base", "stores._twins", "stores.matching", "stores.placing", "stores.threads"),
+    ("stores.base", "stores._twins", "stores.matching", "stores.placing", "stores.threads", "stores.indexing"),
 )
 CONTRACT = len(LAYERS) - 1
 # Whoever wants these has to install them, or is an adapter to them. All else may need only the base dependencies.

@@ -17,7 +17,8 @@ from langchain_core.messages import BaseMessage
 
 from langchain_sessions.adapters.checkpointer.records import Record
 from langchain_sessions.codec.messages import MessageCodec
-from langchain_sessions.rows import NO_MESSAGE_ID, EventRow
+from langchain_sessions.rows import NO_MESSAGE_ID, EventRow, SessionRow
+from langchain_sessions.runs import SeqSet
 
 _fields = attrgetter("__dict__")
 _extras = attrgetter("__pydantic_extra__")
@@ -54,8 +55,9 @@ def clone_message(message: BaseMessage) -> BaseMessage:
 class ThreadCache:
     """What is known of one session's events. Keyed by a session key that is never used again."""
 
-    def __init__(self, session_id: str, codec: MessageCodec) -> None:
+    def __init__(self, skey: int, session_id: str, codec: MessageCodec) -> None:
         """Know nothing yet."""
+        self.skey = skey
         self.session_id = session_id
         self.rows: dict[int, EventRow] = {}
         self.records: OrderedDict[tuple[int, str], Record] = OrderedDict()
@@ -179,7 +181,7 @@ class MessageCache:
         with self._lock:
             found = self._threads.get(skey)
             if found is None:
-                found = self._threads[skey] = ThreadCache(session_id, self._codec)
+                found = self._threads[skey] = ThreadCache(skey, session_id, self._codec)
             self._threads.move_to_end(skey)
             self._keys[app, session_id] = skey
             while len(self._threads) > 1 and sum(thread.size for thread in self._threads.values()) > self._limit:
@@ -187,8 +189,32 @@ class MessageCache:
                 self._keys.pop((app, gone.session_id), None)
             return found
 
-    def known(self, app: str, session_id: str) -> tuple[int, ThreadCache] | None:
-        """The session that had this id when it was last seen, and what is known of it. It may be gone."""
+    def known(self, app: str, session_id: str) -> ThreadCache | None:
+        """What is known of the session that had this id when it was last seen. It may be gone."""
         with self._lock:
             skey = self._keys.get((app, session_id))
-            return None if skey is None or skey not in self._threads else (skey, self._threads[skey])
+            return None if skey is None else self._threads.get(skey)
+
+    def forget(self, app: str, session_id: str) -> None:
+        """Forget a session that turned out to be gone."""
+        with self._lock:
+            skey = self._keys.pop((app, session_id), None)
+            if skey is not None:
+                self._threads.pop(skey, None)
+
+
+class Needs:
+    """Which events one reader lacks. It holds on to what is known, whatever the cache lets go meanwhile."""
+
+    def __init__(self, cache: MessageCache) -> None:
+        """Ask a cache."""
+        self.threads: dict[int, ThreadCache] = {}
+        self._cache = cache
+
+    def __call__(self, session: SessionRow, seqs: SeqSet) -> SeqSet:
+        """Those of some events that are not known."""
+        thread = self.threads.get(session.skey)
+        if thread is None:
+            thread = self.threads[session.skey] = self._cache.thread(session.skey, session.app, session.id)
+        rows = thread.rows
+        return SeqSet.of(seq for seq in seqs if seq not in rows)

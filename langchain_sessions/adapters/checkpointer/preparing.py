@@ -24,6 +24,7 @@ from langchain_sessions.adapters.checkpointer.records import (
 from langchain_sessions.adapters.checkpointer.splitting import MIN_TEXT, is_message_list, split
 from langchain_sessions.adapters.checkpointer.versions import branch_of, channel_branch
 from langchain_sessions.encoding import EventEncoder
+from langchain_sessions.errors import SessionsError
 from langchain_sessions.events import NewEvent
 from langchain_sessions.ledger import Edit, Ledger
 from langchain_sessions.rows import EventRow, SessionRow
@@ -32,6 +33,10 @@ from langchain_sessions.stores.placing import with_extra
 from langchain_sessions.stores.threads import ROOT, CheckpointRow, Settled, WriteRow
 
 START = "__start__"
+
+
+class RecreatedError(SessionsError):
+    """The session was deleted and created anew since it was last seen. Internal: the call is made again."""
 
 
 @dataclass(slots=True, eq=False)
@@ -164,7 +169,13 @@ class Preparation:
     # -- under the lock ------------------------------------------------------------------------------------
 
     def settle(self, session: SessionRow, related: Sequence[EventRow]) -> Settled:
-        """Assign positions, and encode what depends on them. May be run again from the start."""
+        """Assign positions, and encode what depends on them. May be run again from the start.
+
+        Raises:
+            RecreatedError: What is known is of a session that is gone.
+        """
+        if self.thread is not None and self.thread.skey != session.skey:
+            raise RecreatedError
         hidden = Ledger.decode(session.ledger).hidden
         known: dict[str, list[EventRow]] = {}
         for row in related:

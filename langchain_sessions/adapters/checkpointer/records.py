@@ -137,10 +137,9 @@ def encode_record(record: Record) -> tuple[CheckpointRow, tuple[int, bytes], lis
     packed: list[Any] = []
     for channel in record.channels:
         slot = record.slots.get(channel, NOTHING)
-        if slot.data is not None and len(slot.data) > INLINE_LIMIT:
-            slot = slot._replace(data=None, digest=value_digest(slot.data))
-            values.append(ValueRow(slot.digest or b"", record.slots[channel].data or b""))
-            record.slots[channel] = slot
+        if slot.data is not None and _is_large(channel, slot):
+            values.append(ValueRow(value_digest(slot.data), slot.data))
+            slot = slot._replace(data=None, digest=values[-1].digest)
         if slot.digest is not None:
             outside.append(slot.digest)
         if slot.refs is not None and channel != main:
@@ -173,6 +172,18 @@ def encode_record(record: Record) -> tuple[CheckpointRow, tuple[int, bytes], lis
         data,
     )
     return row, shape, values
+
+
+def _is_large(channel: str, slot: Slot) -> bool:
+    """Whether the value lies beside the row. The graph's input does not: the next checkpoint shortens it."""
+    return slot.data is not None and len(slot.data) > INLINE_LIMIT and channel != "__start__"
+
+
+def lighten(record: Record) -> None:
+    """Let go of values that are stored now; later checkpoints name them by digest."""
+    for channel, slot in record.slots.items():
+        if slot.data is not None and _is_large(channel, slot):
+            record.slots[channel] = slot._replace(data=None, digest=value_digest(slot.data))
 
 
 def _pack_slot(slot: Slot, *, is_main: bool) -> Any:

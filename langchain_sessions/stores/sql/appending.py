@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 
 from langchain_sessions import rows as r
-from langchain_sessions.errors import SessionEndedError, StaleSessionError
+from langchain_sessions.errors import SessionEndedError
 from langchain_sessions.rows import Counters, EventRow, InvocationRow, SessionKey, SessionRow
 from langchain_sessions.state import apply_deltas
 from langchain_sessions.stores import placing
@@ -199,7 +199,7 @@ def _side_source(table: Table, skey: Any, **given: Any) -> Select[Any]:
     """Selects a row of a side table for a session key that another row names."""
     named = {c.name: cast(param(c.name), c.type) if given else param(c.name) for c in table.c}
     columns: list[Any] = list({**named, "skey": skey, **given}.values())
-    source: Select[Any] = select(*columns)
+    source: Any = select(*columns)
     return source
 
 
@@ -287,10 +287,9 @@ def append_fully(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Append
     session = require_session(tx, key, batch.now, lock=True)
     if session.ended_at is not None:
         raise SessionEndedError(key.id)
-    if batch.expected_version is not None and batch.expected_version != session.last_seq:
-        raise StaleSessionError(key.id, batch.expected_version, session.last_seq)
     view = load_view(tx, session, batch.idle_before)
     relatives = _relatives(tx, session, batch)
+    placing.require_version(key.id, batch, relatives, view, session.last_seq)
     placed = placing.place_batch(key.id, batch, relatives, view, session.last_seq)
     deltas = [row.delta for row in placed.fresh if row.delta is not None]
     placing.require_owner(session.user_id, deltas)

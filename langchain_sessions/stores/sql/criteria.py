@@ -59,8 +59,10 @@ def criteria_of(query: EventQuery, view: LogView, tables: Tables, flavour: str) 
         found.append(Criterion("real", lambda: ~flagged(tables, r.SYNTHETIC), {}))
     if not isinstance(query.branch, AnyBranch):
         found.append(visible(query.branch, tables))
+    if query.keyword is not None:
+        found.append(_keywords("keyword", (query.keyword,), tables, flavour))
     if query.keywords:
-        found.append(_keywords(query, tables, flavour))
+        found.append(_keywords("words", query.keywords, tables, flavour, match_all=query.match_all))
     if query.standings:
         shape = ("standings", *sorted(s.value for s in query.standings)) if _is_plain(view) else object()
         found.append(Criterion(shape, lambda: standing_clause(query.standings, view, tables), {}))
@@ -89,21 +91,23 @@ def _any_of(name: str, column: ColumnElement[Any], values: Sequence[object]) -> 
     return Criterion((name, len(values)), lambda: column.in_([param(key) for key in named]), named)
 
 
-def _keywords(query: EventQuery, tables: Tables, flavour: str) -> Criterion:
+def _keywords(
+    name: str, words: Sequence[str], tables: Tables, flavour: str, *, match_all: bool = True
+) -> Criterion:
     """Literal occurrence in case-folded text; `%`, `_` and backslash mean themselves."""
     e = tables.events.c
-    named = {f"q_word{at}": word for at, word in enumerate(query.keywords)}
+    named = {f"q_{name}{at}": word for at, word in enumerate(words)}
     find = {"postgresql": func.strpos, "sqlite": func.instr, "mysql": func.instr}[flavour]
 
     def build() -> ColumnElement[bool]:
         text = func.coalesce(e.folded, func.lower(e.text))
-        words = [param(key, String()) for key in named]
+        given: list[ColumnElement[str]] = [param(key, String()) for key in named]
         if flavour == "postgresql":
-            words = [sql_cast(word, e.text.type) for word in words]  # type: ignore[misc]
-        clauses = [find(text, word) > 0 for word in words]
-        return and_(*clauses) if query.match_all else or_(*clauses)
+            given = [sql_cast(word, e.text.type) for word in given]
+        clauses = [find(text, word) > 0 for word in given]
+        return and_(*clauses) if match_all else or_(*clauses)
 
-    return Criterion(("words", len(named), query.match_all), build, named)
+    return Criterion((name, len(named), match_all), build, named)
 
 
 def flagged(tables: Tables, flag: int) -> ColumnElement[bool]:

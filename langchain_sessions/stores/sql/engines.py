@@ -35,12 +35,14 @@ class Engines:
         async_: The async engine; None on SQLite, and when only a sync one was given.
         owned: Whether the library made them, and so closes them.
         in_memory: A SQLite database that lives in one shared connection.
+        thread_bound: One that lives in a connection which only the thread that opened it may use.
     """
 
     sync: Engine | None
     async_: TYPE_ASYNC_ENGINE | None
     owned: bool
     in_memory: bool = False
+    thread_bound: bool = False
 
     @property
     def dialect(self) -> Dialect:
@@ -65,7 +67,9 @@ def engines_for(database: str | URL | Engine | TYPE_ASYNC_ENGINE, *, synchronous
     """
     if isinstance(database, Engine):
         _require_supported(database.dialect)
-        return Engines(database, None, owned=False, in_memory=_is_memory(database.url))
+        in_memory = _is_memory(database.url)
+        bound = in_memory and not isinstance(database.pool, StaticPool)
+        return Engines(database, None, owned=False, in_memory=in_memory, thread_bound=bound)
     if isinstance(database, (str, URL)):
         return _engines_for_url(database, synchronous)
     if hasattr_sync_engine(database):
@@ -117,7 +121,9 @@ def _engines_for_url(database: str | URL, synchronous: str) -> Engines:
 
 
 def _is_memory(url: URL) -> bool:
-    return url.get_backend_name() == "sqlite" and (not url.database or ":memory:" in url.database)
+    if url.get_backend_name() != "sqlite":
+        return False
+    return not url.database or ":memory:" in url.database or url.query.get("mode") == "memory"
 
 
 def _sqlite_engine(url: URL, synchronous: str) -> Engine:

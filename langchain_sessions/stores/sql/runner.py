@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -51,14 +52,21 @@ class Mode(Enum):
 
 
 _MAX_TRIES = 12
+_THREADS = 4
+"""Workers for stores without an async engine: one writes while others read."""
+_MAX_DEAD = 3
 _LOST_RACES = ("40001", "40P01", "55P03")
 _MYSQL_RACES = (1205, 1213, 1020)
 _MYSQL_MISSING = (1146,)
 _UNREACHABLE = ("08", "57P", "53")
 
 
-class UniqueViolationError(Exception):
+class UniqueViolationError(StoreError):
     """A row with that key exists already. Internal: operations turn it into an answer."""
+
+    def __init__(self) -> None:
+        """Say what a caller would need to know, if one ever saw it."""
+        super().__init__("The database refused a row whose key exists; nothing was written.")
 
 
 class _LostRaceError(Exception):
@@ -80,8 +88,11 @@ class Runner:
         self._pid = os.getpid()
         # SQLite admits one writer; waiting here is fair and costs no polling. In memory there is one connection.
         self._turn: threading.RLock | None = threading.RLock() if self.flavour == "sqlite" else None
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="langchain-sessions")
         self._writer: Any = None
         self._inherited: list[Any] = []
+        # A pool that gives each thread an in-memory database of its own is used from one thread only.
+        self._only_thread = ThreadPoolExecutor(1, "langchain_sessions") if engines.thread_bound else None
 
     # -- synchronous ---------------------------------------------------------------------------------------
 
@@ -95,9 +106,15 @@ class Runner:
         """
         if self.engines.sync is None:
             raise SyncNotAvailableError
+        if self._only_thread is not None:
+            return self._only_thread.submit(lambda: self._run_here(mode, operation, *args, **kwargs)).result()
+        return self._run_here(mode, operation, *args, **kwargs)
+
+    def _run_here(self, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         attempt = 0
         while True:
             attempt += 1
+            self._guard_fork()
             try:
                 if self._turn is None or (mode is Mode.READ and not self.engines.in_memory):
                     return self._on_pooled(mode, operation, *args, **kwargs)
@@ -108,12 +125,15 @@ class Runner:
 
     def _on_pooled(self, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run an operation on a connection of the pool."""
-        self._guard_fork()
+        assert self.engines.sync is not None
+        pool = self.engines.sync.pool
         pooled = self._checkout()
         try:
-            return self._in_transaction(pooled.dbapi_connection, mode, operation, *args, **kwargs)
-        except _DeadConnectionError as error:
-            pooled.invalidate(error)
+            return self._in_transaction(pooled.dbapi_connection, pooled.invalidate, mode, operation, *args, **kwargs)
+        except _DeadConnectionError:
+            # What idles beside a dead connection most likely died with it. Of many that notice, one clears the pool.
+            if self.engines.sync.pool is pool:
+                self.engines.sync.dispose()
             raise
         finally:
             pooled.close()
@@ -122,16 +142,16 @@ class Runner:
         """SQLite: run an operation on the connection that is kept for writing, which spares the pool's round."""
         if self.engines.in_memory or not self.engines.owned:
             return self._on_pooled(mode, operation, *args, **kwargs)
-        self._guard_fork()
         if self._writer is None:
             pooled = self._checkout()
             self._writer = pooled.dbapi_connection
             pooled.detach()
-        try:
-            return self._in_transaction(self._writer, mode, operation, *args, **kwargs)
-        except _DeadConnectionError:
-            self._writer = None
-            raise
+        return self._in_transaction(self._writer, self._drop_writer, mode, operation, *args, **kwargs)
+
+    def _drop_writer(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
 
     def _checkout(self) -> Any:
         assert self.engines.sync is not None
@@ -145,8 +165,9 @@ class Runner:
     async def arun(self, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Async `run`. A cancelled caller never leaves half an operation."""
         if self.engines.async_ is None:
-            # One hop for the whole transaction; a closure, since to_thread cannot be typed over both signatures.
-            return await finish(asyncio.to_thread(lambda: self.run(mode, operation, *args, **kwargs)))
+            # One hop for the whole transaction.
+            loop = asyncio.get_running_loop()
+            return await finish(loop.run_in_executor(self._threads, lambda: self.run(mode, operation, *args, **kwargs)))
         return await finish(self._aretrying(mode, operation, *args, **kwargs))
 
     async def _aretrying(self, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -161,19 +182,22 @@ class Runner:
         self._guard_fork()
         engine = self.engines.async_
         assert engine is not None
+        pool = engine.sync_engine.pool
         try:
             connection = await engine.connect()
         except Exception as error:
             raise self._translated(error) from error
 
         def on_driver(connection: Any) -> T:
-            return self._in_transaction(connection.connection.dbapi_connection, mode, operation, *args, **kwargs)
+            driver = connection.connection.dbapi_connection
+            return self._in_transaction(driver, connection.invalidate, mode, operation, *args, **kwargs)
 
         result: T
         try:
             result = await connection.run_sync(on_driver)
         except _DeadConnectionError:
-            await connection.invalidate()
+            if engine.sync_engine.pool is pool:
+                await engine.dispose()
             raise
         finally:
             await connection.close()
@@ -182,37 +206,76 @@ class Runner:
     # -- both ----------------------------------------------------------------------------------------------
 
     def _in_transaction(
-        self, driver: Any, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs
+        self,
+        driver: Any,
+        discard: Callable[[], None],
+        mode: Mode,
+        operation: Operation[P, T],
+        *args: P.args,
+        **kwargs: P.kwargs,
     ) -> T:
-        """Run an operation between BEGIN and COMMIT on a driver connection, or roll everything back."""
+        """Run an operation between BEGIN and COMMIT on a driver connection, or roll everything back.
+
+        A connection that cannot even roll back is discarded, whatever went wrong.
+        """
         committing = False
+        was = None
         try:
+            was = self._borrow(driver)
             transaction = Transaction(driver, self.cache)
-            self._begin(driver, transaction, mode)
+            self._begin(transaction, mode)
             result = operation(transaction, *args, **kwargs)
             committing = True
             self._commit(driver, transaction, mode)
         except BaseException as error:
-            alive = self._roll_back(driver)
+            alive = self._roll_back(driver) and self._give_back(driver, was)
+            if not alive:
+                discard()
             if not isinstance(error, Exception) or isinstance(error, SessionsError):
                 raise
             translated = self._translated(error, alive=alive)
+            if alive and isinstance(translated, _DeadConnectionError):
+                discard()
             if committing and mode is Mode.WRITE and isinstance(translated, _DeadConnectionError):
                 problem = "The database went away while it committed: read before you repeat the call."
                 raise StoreUnavailableError(problem) from error
             raise translated from error
         transaction.close()
+        if not self._give_back(driver, was):
+            discard()
         return result
 
-    def _begin(self, driver: Any, transaction: Transaction, mode: Mode) -> None:
+    def _borrow(self, driver: Any) -> Any:
+        """Bring a connection into the mode that operations need; what to restore where it is somebody else's."""
+        if self.flavour == "postgresql":
+            was = driver.autocommit
+            if not was:
+                driver.autocommit = True
+            return was
+        if not self.engines.owned and self.flavour == "sqlite":
+            # What is deleted must not linger in the file, also where the engine is the caller's.
+            driver.execute("PRAGMA secure_delete = ON")
+        return None
+
+    def _give_back(self, driver: Any, was: Any) -> bool:
+        """Restore the mode of a caller's connection; whether the connection is still good."""
+        if was is False and not self.engines.owned:
+            try:
+                driver.autocommit = False
+            except Exception:
+                return False
+        return True
+
+    def _begin(self, transaction: Transaction, mode: Mode) -> None:
         if self.flavour == "sqlite":
             if mode is not Mode.READ:
                 transaction.script("BEGIN IMMEDIATE")
         elif self.flavour == "postgresql":
-            if not driver.autocommit:
-                driver.autocommit = True
             if mode in (Mode.WRITE, Mode.APPEND):
                 transaction.script("BEGIN")
+        elif not self.engines.owned and mode is not Mode.READ:
+            # A caller's engine may commit by itself after each statement.
+            transaction.script("BEGIN")
 
     def _commit(self, driver: Any, transaction: Transaction, mode: Mode) -> None:
         if self.flavour == "mysql":
@@ -231,7 +294,7 @@ class Runner:
     def _pause(self, error: Exception, attempt: int) -> float:
         """How long to wait before the next attempt; raises when there is none."""
         dead = isinstance(error, _DeadConnectionError)
-        if attempt >= _MAX_TRIES or (dead and attempt > 1):
+        if attempt >= _MAX_TRIES or (dead and attempt >= _MAX_DEAD):
             problem = "The database went away." if dead else "The database kept preferring other writers."
             raise StoreUnavailableError(problem) from error.__cause__
         return 0.0 if dead else min(0.005 * 2**attempt, 0.5)
@@ -245,7 +308,7 @@ class Runner:
         if not isinstance(driver, (dbapi.Error, OSError)):
             return error
         code = _error_code(driver)
-        if isinstance(driver, dbapi.IntegrityError):
+        if isinstance(driver, dbapi.IntegrityError) and alive:
             return UniqueViolationError()
         if code in _LOST_RACES or code in _MYSQL_RACES:
             return _LostRaceError()
@@ -260,16 +323,22 @@ class Runner:
         self._pid = os.getpid()
         if self._turn is not None:
             self._turn = threading.RLock()
+            if self.engines.in_memory:
+                return  # the child has a copy of the whole database
             # Kept, not closed: a close here would meddle with the parent's file.
             self._inherited.append(self._writer)
             self._writer = None
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="langchain-sessions")
         for engine in (self.engines.sync, self.engines.async_ and self.engines.async_.sync_engine):
             if engine is not None:
+                self._inherited.append(engine.pool)
                 engine.dispose(close=False)
 
     def close(self) -> None:
         """Close the engines that the library opened. An async engine is closed by `aclose`."""
         self._close_writer()
+        self._threads.shutdown(wait=False)
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="langchain-sessions")
         if self.engines.owned and self.engines.sync is not None:
             self.engines.sync.dispose()
         if self.engines.owned and self.engines.async_ is not None:
@@ -278,10 +347,11 @@ class Runner:
 
     def _close_writer(self) -> None:
         if self._turn is not None:
+            self._guard_fork()
             with self._turn:
-                if self._writer is not None:
-                    self._writer.close()
-                self._writer = None
+                self._drop_writer()
+        if self._only_thread is not None:
+            self._only_thread.shutdown()
 
     async def aclose(self) -> None:
         """Async `close`."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from sqlalchemy import (
     BigInteger,
@@ -30,8 +31,12 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from langchain_sessions import rows as r
 from langchain_sessions.errors import UnsupportedDatabaseError, require
+from langchain_sessions.stores.sql.recall_schema import RecallTables, build_recall_tables
 from langchain_sessions.stores.sql.thread_schema import ThreadTables, build_thread_tables
 from langchain_sessions.stores.sql.types import big_key, bytes_type, ident_type, keyed_table, text_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SCHEMA_VERSION = 1
 _PREFIX = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,29}\Z|\Z")
@@ -53,6 +58,7 @@ class Tables:
     app_state: Table
     tombstones: Table
     threads: ThreadTables
+    recall: RecallTables
 
     @property
     def of_session(self) -> list[Table]:
@@ -128,6 +134,7 @@ def build_tables(prefix: str = "") -> Tables:
             Column("until", BigInteger, nullable=False),
         ),
         threads=build_thread_tables(metadata, prefix),
+        recall=build_recall_tables(metadata, prefix),
     )
 
 
@@ -247,23 +254,19 @@ def flavour_dialect(flavour: str) -> Dialect:
     return known[flavour]()
 
 
-def ddl_statements(flavour: str, tables: Tables, *, if_missing: bool = False) -> list[str]:
-    """The statements that create the tables and their indexes, in order.
-
-    Args:
-        flavour: The kind of database.
-        tables: The tables.
-        if_missing: Leave alone what is there, so that a creation that was broken off can be run again.
-    """
+def ddl_by_table(flavour: str, tables: Tables) -> Iterator[tuple[Table, dict[str | None, str]]]:
+    """For each table, in order, the statement that creates it (under None) and its indexes by name."""
     dialect = flavour_dialect(flavour)
-    statements: list[str] = []
     for table in tables.metadata.sorted_tables:
-        statements.append(str(CreateTable(table, if_not_exists=if_missing).compile(dialect=dialect)).strip())
+        statements: dict[str | None, str] = {None: str(CreateTable(table).compile(dialect=dialect)).strip()}
         for index in sorted(table.indexes, key=lambda index: str(index.name)):
-            # MySQL has no IF NOT EXISTS for indexes; a creation that was broken off there is rare and says so.
-            skip = if_missing and flavour != "mysql"
-            statements.append(str(CreateIndex(index, if_not_exists=skip).compile(dialect=dialect)).strip())
-    return statements
+            statements[str(index.name)] = str(CreateIndex(index).compile(dialect=dialect)).strip()
+        yield table, statements
+
+
+def ddl_statements(flavour: str, tables: Tables) -> list[str]:
+    """The statements that create the tables and their indexes, in order."""
+    return [statement for _, named in ddl_by_table(flavour, tables) for statement in named.values()]
 
 
 def schema_sql(dialect: str, table_prefix: str = "") -> str:

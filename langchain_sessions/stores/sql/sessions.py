@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, and_, delete, insert, or_, select
+from sqlalchemy import ColumnElement, Select, delete, insert, or_, select
+from sqlalchemy import and_ as both
 
 from langchain_sessions.errors import EventNotFoundError, SessionExistsError, SessionNotFoundError
 from langchain_sessions.ledger import Ledger
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy.sql.dml import Insert
 
-_LOOK_AHEAD = 4
+_LOOK_AHEAD = 3
+_ROWS_AT_ONCE = 50
 _FORK_CHUNK = 500
 
 
@@ -128,29 +130,40 @@ def list_sessions(tx: Transaction, query: SessionQuery) -> SessionSlice:
     """The contract's `list_sessions`.
 
     The index is on activity, which follows `updated_at` within a minute. So the page is chosen from a bounded
-    look-ahead, sorted exactly; a cursor holds both the last row shown and how far the index was read, so that
-    nothing is skipped or shown twice even where more sessions than that were active within one minute.
+    look-ahead over keys, sorted exactly; a cursor holds both the last row shown and how far the index was read, so
+    that nothing is skipped or shown twice even where more sessions than that were active within one minute.
     """
     s = tx.tables.sessions.c
     shown, read = _cursor_places(query)
     wanted = query.limit * _LOOK_AHEAD + 50
-    rows: list[SessionRow] = []
+    found: list[_Place] = []
     if shown is not None and read is not None:
         # Rows at or above the mark were read before: of them only what was not shown yet is due.
-        due = or_(s.updated_at < shown[0], and_(s.updated_at == shown[0], s.skey < shown[1]))
-        again = or_(s.activity > read[0], and_(s.activity == read[0], s.skey >= read[1]))
-        rows = _page(tx, query, wanted, due, again, s.activity <= shown[0])
-    if len(rows) < wanted:
-        below = [] if read is None else [or_(s.activity < read[0], and_(s.activity == read[0], s.skey < read[1]))]
-        rows += _page(tx, query, wanted - len(rows), *below)
-    mark = min(((row.activity, row.skey) for row in rows), default=(0, 0))
+        due = or_(s.updated_at < param("c_updated"), both(s.updated_at == param("c_updated"), s.skey < param("c_skey")))
+        again = or_(
+            s.activity > param("c_activity"), both(s.activity == param("c_activity"), s.skey >= param("c_mark"))
+        )
+        found = _places(tx, query, wanted, "again", due, again, s.activity <= param("c_updated"))
+    if len(found) < wanted:
+        below = or_(s.activity < param("c_activity"), both(s.activity == param("c_activity"), s.skey < param("c_mark")))
+        found += _places(tx, query, wanted - len(found), "below", *([] if read is None else [below]))
+    mark = min(((place.activity, place.skey) for place in found), default=(0, 0))
     if read is not None:
         mark = min(mark, read)
-    rows.sort(key=lambda row: (row.updated_at, row.skey), reverse=True)
-    page = rows[: query.limit]
-    if len(rows) <= query.limit and len(rows) < wanted:
-        return SessionSlice(page, None)
-    return SessionSlice(page, (page[-1].updated_at, page[-1].skey, *mark))
+    found.sort(key=lambda place: (place.updated_at, place.skey), reverse=True)
+    page = found[: query.limit]
+    rows = _rows_of(tx, [place.skey for place in page])
+    if len(found) <= query.limit and len(found) < wanted:
+        return SessionSlice(rows, None)
+    return SessionSlice(rows, (page[-1].updated_at, page[-1].skey, *mark))
+
+
+class _Place(NamedTuple):
+    """Where a session stands in the order of activity."""
+
+    activity: int
+    skey: int
+    updated_at: int
 
 
 def _cursor_places(query: SessionQuery) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
@@ -160,13 +173,16 @@ def _cursor_places(query: SessionQuery) -> tuple[tuple[int, int] | None, tuple[i
     return (updated_at, skey), (activity, mark)
 
 
-def _page(tx: Transaction, query: SessionQuery, limit: int, *criteria: ColumnElement[bool]) -> list[SessionRow]:
+def _places(
+    tx: Transaction, query: SessionQuery, limit: int, name: str, *criteria: ColumnElement[bool]
+) -> list[_Place]:
+    """Keys in the order of the index."""
     s = tx.tables.sessions.c
     shape = owner_shape(query.owner)
 
     def build() -> Select[Any]:
         return (
-            select(*session_columns(tx.tables))
+            select(s.activity, s.skey, s.updated_at)
             .where(
                 s.app == param("k_app"),
                 *owner_criterion(tx.tables, shape),
@@ -178,9 +194,27 @@ def _page(tx: Transaction, query: SessionQuery, limit: int, *criteria: ColumnEle
         )
 
     values = {**key_values(SessionKey(query.app, "", query.owner), query.now), "k_limit": limit}
-    if criteria:
-        return [session_row(row) for row in tx.rows(Prepared(build(), tx.cache.dialect), values)]
-    return [session_row(row) for row in tx.rows(tx.prepare(("list", shape), build), values)]
+    if query.after is not None:
+        values.update(zip(("c_updated", "c_skey", "c_activity", "c_mark"), query.after, strict=True))
+    statement = tx.prepare(("list", name, shape, len(criteria)), build)
+    return [_Place(*row) for row in tx.rows(statement, values)]
+
+
+def _rows_of(tx: Transaction, skeys: list[int]) -> list[SessionRow]:
+    """The sessions of some keys, in their order."""
+    found: dict[int, SessionRow] = {}
+    table = tx.tables.sessions
+
+    def build() -> Select[Any]:
+        keys = [param(f"k{at}") for at in range(_ROWS_AT_ONCE)]
+        return select(*session_columns(tx.tables)).where(table.c.skey.in_(keys))
+
+    for start in range(0, len(skeys), _ROWS_AT_ONCE):
+        some = skeys[start : start + _ROWS_AT_ONCE]
+        padded = [*some, *[some[-1]] * (_ROWS_AT_ONCE - len(some))]
+        rows = tx.rows(tx.prepare("sessions", build), {f"k{at}": skey for at, skey in enumerate(padded)})
+        found.update((row[0], session_row(row)) for row in rows)
+    return [found[skey] for skey in skeys if skey in found]
 
 
 def update_session(tx: Transaction, key: SessionKey, changes: Mapping[str, Any], now: int) -> SessionRow:

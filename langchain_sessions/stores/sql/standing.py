@@ -48,15 +48,9 @@ def rewind_events(tx: Transaction, key: SessionKey, plan: RewindPlan) -> Rewound
 
 def _target(tx: Transaction, session: SessionRow, ledger: Ledger, plan: RewindPlan) -> int:
     """The position to go back to."""
-    e, m = tx.tables.events.c, tx.tables.marks.c
+    e = tx.tables.events.c
     if plan.undo:
-        rewinds = tx.once(
-            select(m.seq).where(m.skey == session.skey, m.kind == "rewind").order_by(m.seq.desc())  # newest first
-        )
-        standing = next((row[0] for row in rewinds if row[0] not in ledger.hidden), None)
-        if standing is None:
-            raise EventNotFoundError(session.id, "rewind to undo")
-        return int(standing) - 1
+        return placing.undone_target(session.id, load_marks(tx, session), ledger.hidden)
     if plan.before_invocation is not None:
         mine = tx.once(
             select(e.seq).where(e.skey == session.skey, e.invocation_id == plan.before_invocation).order_by(e.seq)

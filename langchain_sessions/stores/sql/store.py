@@ -14,6 +14,7 @@ from langchain_sessions.stores.sql import (
     maintenance,
     migrations,
     reading,
+    recall,
     scoped,
     sessions,
     standing,
@@ -108,6 +109,11 @@ class SqlStore(base.SessionStore):
             await self._aprepare_schema()
         return await self._runner.arun(mode, operation, *args, **kwargs)
 
+    @property
+    def has_async_engine(self) -> bool:
+        """Whether async methods run on an async engine; otherwise they hop to a worker thread."""
+        return self._engines.async_ is not None
+
     def _migrate(self) -> Flow[None]:
         """Create or upgrade the tables."""
         # The dialect learns on its first connection whether a mysql URL leads to MariaDB.
@@ -156,7 +162,7 @@ class SqlStore(base.SessionStore):
             return found
         for _ in range(_MAX_RACES):
             try:
-                return (yield from ask(self.run, Mode.WRITE, sessions.open_session, draft))
+                return (yield from ask(self.run, Mode.APPEND, sessions.open_session, draft))
             except UniqueViolationError:
                 continue
         problem = f"Session {draft.id!r} could not be opened: other writers keep creating and deleting it."
@@ -239,3 +245,12 @@ class SqlStore(base.SessionStore):
     find_invocation, afind_invocation = pair(Mode.READ, counting.find_invocation)
     load_state, aload_state = pair(Mode.READ, scoped.load_state)
     verify_session, averify_session = pair(Mode.WRITE, maintenance.verify_session)
+
+    # -- recall --------------------------------------------------------------------------------------------
+
+    load_index, aload_index = pair(Mode.READ, recall.load_index)
+    find_index, afind_index = pair(Mode.READ, recall.find_index)
+    load_chunks, aload_chunks = pair(Mode.READ, recall.load_chunks)
+    write_index, awrite_index = pair(Mode.WRITE, recall.write_index)
+    scan_logs, ascan_logs = pair(Mode.READ, recall.scan_logs)
+    load_events, aload_events = pair(Mode.READ, recall.load_events)

@@ -161,7 +161,7 @@ def _candidates(
     for values_ in tx.rows(tx.prepare(asked, build), values):
         row = checkpoint_row(values_[:width])
         rest = values_[width:]
-        name = (rest[0] or "") if named else ""
+        name = (rest[0] or "") if named else query.ns_name
         owner = session if session is not None else session_row(tuple(rest[1:] if named else rest))
         found.append(Found(owner, name, row))
     return found

@@ -253,7 +253,7 @@ def put_writes(tx: Transaction, plan: WritesPlan) -> SessionRow:
     """
     session = _session(tx, plan.key, replace(plan.draft, anew=False))
     keys = ("skey", "ns", "cid", "task", "idx", "cut")
-    given = plan.rows()
+    given = plan.rows(session.skey)
     for over in (False, True):
         rows = [
             {"skey": session.skey, **row._asdict()}

@@ -1,0 +1,3 @@
+"""..."""
+class Upkeep:
+    pass

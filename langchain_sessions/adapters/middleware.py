@@ -1,0 +1,218 @@
+"""Memory for `create_agent`: the model sees the compacted view, the graph's state stays as it is."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
+
+from langchain.agents.middleware.types import (
+    AgentMiddleware,
+    AgentState,
+    ExtendedModelResponse,
+    ModelRequest,
+    ModelResponse,
+    ToolCallRequest,
+)
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
+from langgraph.config import get_config
+from langgraph.errors import GraphBubbleUp
+from langgraph.types import Command
+
+from langchain_sessions._flow import Flow, adrive, ask, drive
+from langchain_sessions.adapters import keeping as k
+from langchain_sessions.adapters.addressing import Address, address_of, require_address
+from langchain_sessions.adapters.requests import sort_request
+from langchain_sessions.adapters.selecting import Selector, not_empty
+from langchain_sessions.compaction.base import ModelCall
+from langchain_sessions.errors import require
+from langchain_sessions.ids import check_branch
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
+
+    from langchain_sessions.adapters.modes import MemoryMode
+    from langchain_sessions.compaction.base import Compaction
+    from langchain_sessions.service import SessionService
+
+Asked = TypeVar("Asked")
+Answered = TypeVar("Answered")
+ModelResult = ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]
+ToolResult = ToolMessage | Command[Any]
+
+
+class _Step(Generic[Asked, Answered]):
+    """A handler of either face as one object with two faces."""
+
+    def __init__(self, handler: Callable[[Asked], Any]) -> None:
+        self._handler = handler
+
+    def run(self, request: Asked) -> Answered:
+        return cast("Answered", self._handler(request))
+
+    async def arun(self, request: Asked) -> Answered:
+        return cast("Answered", await self._handler(request))
+
+
+class SessionMemoryMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
+    """Keeps the conversation of an agent in a session and shows the model the compacted view of it.
+
+    It works around the model and the tools only, so that it adds no step and no checkpoint to the graph, and it never
+    changes the graph's state. The session is the thread, the user `configurable["user_id"]`.
+
+    Args:
+        sessions: The service. Unbound, the config's `user_id` says whose session it is.
+        compaction: When and how to compact.
+        branch: The branch that the agent speaks on; None is root, which all see.
+        last_n: Show at most so many remembered messages.
+        select: Chooses which remembered messages the model sees.
+        store: Chooses which new messages are stored.
+        author: Who answers, as the log names it.
+        human: Who asks, as the log names it.
+        modes: How memory reaches the model: as messages by default.
+        on_missing_session: Raise where the config names no session, or `skip` memory for that call.
+        context_window: The model's window in tokens, where its profile does not say.
+    """
+
+    def __init__(
+        self,
+        sessions: SessionService,
+        *,
+        compaction: Compaction | None = None,
+        branch: str | None = None,
+        last_n: int | None = None,
+        select: Selector | None = None,
+        store: Selector = not_empty,
+        author: str | None = None,
+        human: str | None = None,
+        modes: Sequence[MemoryMode] = (),
+        on_missing_session: Literal["error", "skip"] = "error",
+        context_window: int | None = None,
+    ) -> None:
+        """See the class."""
+        super().__init__()
+        require(on_missing_session in ("error", "skip"), "on_missing_session", "give 'error' or 'skip'")
+        self.sessions = sessions
+        self.on_missing_session = on_missing_session
+        self.context_window = context_window
+        self.keeping = k.Keeping(
+            compaction=compaction,
+            branch=check_branch(branch),
+            author=author,
+            human=human,
+            store=store,
+            show=k.window_of(last_n, select),
+            modes=tuple(modes),
+        )
+
+    # -- the model -----------------------------------------------------------------------------------------
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelResult:
+        """Show the model the compacted view; store what is new and the reply."""
+        return drive(self._model_call(request, _Step(handler)))
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+    ) -> ModelResult:
+        """Async `wrap_model_call`."""
+        return await adrive(self._model_call(request, _Step(handler)))
+
+    def _model_call(self, request: ModelRequest[Any], step: _Step[ModelRequest[Any], ModelResult]) -> Flow[ModelResult]:
+        config = get_config()
+        address = self._address(config)
+        if address is None:
+            return (yield from ask(step.run, request))
+        system = [] if request.system_message is None else [request.system_message]
+        running = yield from k.begin(
+            self.keeping,
+            address,
+            sort_request([*system, *request.messages]),
+            run_id=uuid.uuid4().hex,
+            call=ModelCall(
+                model=request.model,
+                system=request.system_message,
+                tools=tuple(request.tools),
+                context_window=self.context_window,
+            ),
+            configurable=cast("Mapping[str, Any]", config.get("configurable") or {}),
+        )
+        try:
+            try:
+                response = yield from ask(step.run, (yield from self._shown(request, running)))
+            except Exception as error:
+                if not k.is_overflow(error) or not (yield from k.make_room(self.keeping, running)):
+                    raise
+                response = yield from ask(step.run, (yield from self._shown(request, running)))
+        except GraphBubbleUp:
+            raise  # the graph waits for somebody; the run goes on later
+        except BaseException as error:
+            yield from k.fail(self.keeping, running, None, error)
+            raise
+        reply, results, ended = _said(response)
+        yield from k.finish(self.keeping, running, reply, results=results, ended=ended)
+        return response
+
+    def _shown(self, request: ModelRequest[Any], running: k.Running) -> Flow[ModelRequest[Any]]:
+        """The request with the compacted view in place of the state's messages."""
+        prompt: list[Any] = yield from k.build(self.keeping, running)
+        if prompt and isinstance(prompt[0], SystemMessage):
+            return request.override(system_message=prompt[0], messages=prompt[1:])
+        return request.override(messages=prompt)
+
+    # -- tools ---------------------------------------------------------------------------------------------
+
+    def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolResult]) -> ToolResult:
+        """Store the result of a tool beside its call."""
+        return drive(self._tool_call(request, _Step(handler)))
+
+    async def awrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[ToolResult]]
+    ) -> ToolResult:
+        """Async `wrap_tool_call`."""
+        return await adrive(self._tool_call(request, _Step(handler)))
+
+    def _tool_call(self, request: ToolCallRequest, step: _Step[ToolCallRequest, ToolResult]) -> Flow[ToolResult]:
+        address = self._address(get_config())
+        result = yield from ask(step.run, request)
+        call_id = request.tool_call["id"]
+        if address is not None and call_id is not None:
+            ends = request.tool is not None and request.tool.return_direct
+            results = _results(result, call_id)
+            yield from k.keep_result(self.keeping, address, results, call_id, ends_turn=ends)
+        return result
+
+    def _address(self, config: RunnableConfig) -> Address | None:
+        find = address_of if self.on_missing_session == "skip" else require_address
+        return find(self.sessions, config)
+
+
+def _said(response: ModelResult) -> tuple[AIMessage | None, list[BaseMessage], bool]:
+    """The reply in a response, results that came with it, and whether a structured output ends the turn."""
+    if isinstance(response, ExtendedModelResponse):
+        response = response.model_response
+    if isinstance(response, AIMessage):
+        return _named(response), [], False
+    reply = next((message for message in response.result if isinstance(message, AIMessage)), None)
+    results = [_named(message) for message in response.result if isinstance(message, ToolMessage)]
+    return None if reply is None else _named(reply), list(results), response.structured_response is not None
+
+
+def _results(result: ToolResult, call_id: str) -> list[BaseMessage]:
+    """The results in what a tool returned, whether bare or in an update of the state."""
+    if isinstance(result, ToolMessage):
+        return [_named(result)]
+    update = result.update
+    messages = cast("Mapping[str, Any]", update).get("messages", ()) if isinstance(update, Mapping) else ()
+    return [_named(m) for m in messages if isinstance(m, ToolMessage) and m.tool_call_id == call_id]
+
+
+Message = TypeVar("Message", bound=BaseMessage)
+
+
+def _named(message: Message) -> Message:
+    """The message with an id: the graph would give it one anyway, and the log needs the same."""
+    if message.id is None:
+        message.id = str(uuid.uuid4())
+    return message

@@ -1,0 +1,318 @@
+"""Ranking over any number of logs, wherever their inverted events lie: in memory, in packed chunks, in both.
+
+A log is a sequence of parts, usually chunks of an index and the tail behind it. Parts of one log adjoin, so that
+neighbours reach across; logs are laid far enough apart that none is the neighbour of another's event.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Final, Protocol
+
+from langchain_sessions.recall.dates import asks_when, date_range
+from langchain_sessions.recall.ranking import Candidate, CorpusStatistics, rank, shortlist
+from langchain_sessions.recall.terms import TOKEN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from datetime import datetime
+
+    from langchain_sessions.recall.grammar import Query
+    from langchain_sessions.recall.ranking import RankedEvent, RankingWeights
+    from langchain_sessions.recall.terms import TermMaker
+
+QUESTION: Final = 1
+TIME: Final = 2
+CANDIDATES: Final = 300
+"""How many events are ranked in full. `make bench-recall` shows what that costs in recall among 100 000 events."""
+
+Group = tuple[str, ...]
+
+
+class Occurrences(Protocol):
+    """Where a term occurs in a part, and how often."""
+
+    def __len__(self) -> int:
+        """In how many events."""
+        ...
+
+    def put_into(self, counts: bytearray, start: int) -> None:
+        """Add to a byte per event, beginning at `start`."""
+        ...
+
+    def pairs(self) -> Iterable[tuple[int, int]]:
+        """Index in the part and count, ascending."""
+        ...
+
+
+class Part(Protocol):
+    """Some events of one log in order, inverted. Events are known by their index in it."""
+
+    @property
+    def events(self) -> int:
+        """How many events."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """How many terms they have in all."""
+        ...
+
+    @property
+    def speakers(self) -> Collection[str]:
+        """All authors."""
+        ...
+
+    @property
+    def hidden(self) -> Collection[int]:
+        """Events that do not count at all."""
+        ...
+
+    def length(self, index: int) -> int:
+        """Number of terms of an event."""
+        ...
+
+    def hints(self, index: int) -> int:
+        """`QUESTION` and `TIME`, added."""
+        ...
+
+    def author(self, index: int) -> str | None:
+        """Who said it."""
+        ...
+
+    def instant(self, index: int) -> float:
+        """When, in seconds since 1970."""
+        ...
+
+    def find(self, term: str) -> Occurrences | None:
+        """Where a term occurs."""
+        ...
+
+    def expand(self, beginning: str) -> Iterable[str]:
+        """The terms that begin so."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One event found.
+
+    Attributes:
+        segment: Which of the searched parts it is in, counted through all logs.
+        index: Which event of that part it is.
+        ranked: Its score and the reasons for it.
+    """
+
+    segment: int
+    index: int
+    ranked: RankedEvent
+
+
+def names_in(authors: Collection[str], groups: Sequence[Group], maker: TermMaker) -> tuple[frozenset[str], list[Group]]:
+    """Tell the authors whom a query names from the words it looks for.
+
+    An author's name is a field: almost every message of a conversation could carry it, so it says who, not what.
+
+    Returns:
+        The named authors, and the groups that are left to look for (all of them, when nothing else would be left).
+    """
+    asked = frozenset(chain.from_iterable(groups))
+    named: set[str] = set()
+    spent: set[str] = set()
+    for author in authors:
+        for name in TOKEN.findall(author):
+            units = maker.query_terms(name)
+            if units and not any(asked.isdisjoint(unit) for unit in units):
+                named.add(author)
+                spent.update(chain.from_iterable(units))
+    left = [group for group in groups if spent.isdisjoint(group)]
+    return frozenset(named), left or list(groups)
+
+
+def search_logs(
+    logs: Sequence[Sequence[Part]],
+    query: Query,
+    maker: TermMaker,
+    *,
+    weights: RankingWeights,
+    admits: Callable[[int, int], bool] | None = None,
+    cosine: Callable[[int, int], float | None] | None = None,
+    candidates: int = CANDIDATES,
+) -> list[Found]:
+    """Rank the events of logs for a ranked query, the best first.
+
+    Args:
+        logs: The parts of each log.
+        query: A ranked query; its operators are the caller's to check, on the text of the events.
+        maker: The maker that made the terms of both.
+        weights: What counts how much.
+        admits: Whether an event (part, index) may be returned; it still counts as a neighbour.
+        cosine: Similarity in meaning of an event (part, index) to the query, where known.
+        candidates: How many events to rank in full.
+    """
+    authors = {author for log in logs for part in log for author in part.speakers}
+    named, groups = names_in(authors, query.groups, maker)
+    scope = _Corpus(logs, weights, named if len(named) == 1 else frozenset(), date_range(query.text))
+    postings = [scope.postings(group) for group in groups]
+    statistics = scope.statistics(postings)
+
+    def is_admitted(position: int) -> bool:
+        place = scope.locate(position)
+        return place is not None and (admits is None or admits(*place))
+
+    chosen = shortlist(postings, statistics, weights, limit=candidates, admits=is_admitted if admits else None)
+    places = {position: place for position in chosen if (place := scope.locate(position))}
+    places = {position: place for position, place in places.items() if not scope.is_hidden(*place)}
+
+    def describe(position: int) -> Candidate:
+        place = places[position]
+        return scope.describe(position, *place, cosine(*place) if cosine else None)
+
+    chosen = {position: chosen[position] for position in places}
+    ranked = rank(chosen, statistics, describe, weights, asks_when=asks_when(query.text))
+    return [Found(*places[event.position], event) for event in ranked]
+
+
+class _Dense(Mapping[int, int]):
+    """Counts of a common term, a byte for every position; quicker to build and to ask than a dictionary."""
+
+    __slots__ = ("_counts", "_found")
+
+    def __init__(self, counts: bytearray) -> None:
+        self._counts = counts
+        self._found = len(counts) - counts.count(0)
+
+    def __len__(self) -> int:
+        return self._found
+
+    def __iter__(self) -> Iterator[int]:
+        return (position for position, count in enumerate(self._counts) if count)
+
+    def __getitem__(self, position: int) -> int:
+        count = self._counts[position] if 0 <= position < len(self._counts) else 0
+        if not count:
+            raise KeyError(position)
+        return count
+
+    def get(self, position: int, default: int = 0) -> int:  # type: ignore[override]
+        """The count at a position, 0 for none: a byte for every position says as much."""
+        return self._counts[position] if 0 <= position < len(self._counts) else default
+
+    def items(self) -> Iterable[tuple[int, int]]:  # type: ignore[override]
+        """All that is not 0."""
+        return [pair for pair in enumerate(self._counts) if pair[1]]
+
+
+class _Corpus:
+    """Parts laid end to end."""
+
+    def __init__(
+        self,
+        logs: Sequence[Sequence[Part]],
+        weights: RankingWeights,
+        named: frozenset[str],
+        period: tuple[datetime, datetime] | None,
+    ) -> None:
+        self._parts = [part for log in logs for part in log]
+        self._kernel = tuple(weights.kernel().items())
+        self._reach = weights.reach
+        self._named = named
+        self._period = (period[0].timestamp(), period[1].timestamp()) if period else None
+        self._starts: list[int] = []
+        self._hides = any(part.hidden for part in self._parts)
+        position = 0
+        for log in logs:
+            for part in log:
+                self._starts.append(position)
+                position += part.events
+            position += weights.reach
+        self._end = position
+
+    def postings(self, group: Group) -> Mapping[int, int]:
+        """Find where any of a group's terms occurs, and how often."""
+        found: list[tuple[int, Part, Occurrences]] = []
+        for start, part in zip(self._starts, self._parts, strict=True):
+            found.extend((start, part, each) for term in _expand(group, part) if (each := part.find(term)) is not None)
+        if sum(len(each) for _, _, each in found) > self._end // 8 and not self._hides:
+            counts = bytearray(self._end)
+            for start, _, each in found:
+                each.put_into(counts, start)
+            return _Dense(counts)
+        joined: dict[int, int] = {}
+        for start, part, each in found:
+            if part.hidden or len(group) > 1:
+                for index, count in each.pairs():
+                    if index not in part.hidden:
+                        joined[start + index] = joined.get(start + index, 0) + count
+            else:
+                joined.update((start + index, count) for index, count in each.pairs())
+        return joined
+
+    def statistics(self, postings: Sequence[Mapping[int, int]]) -> CorpusStatistics:
+        """Count what BM25 wants to know."""
+        events = sum(part.events for part in self._parts)
+        terms = sum(part.size for part in self._parts)
+        reached = sum(share for _, share in self._kernel)
+        return CorpusStatistics(
+            events=events,
+            frequencies=tuple(map(len, postings)),
+            average_window=max(1.0, reached * terms / max(1, events)),
+        )
+
+    def locate(self, position: int) -> tuple[int, int] | None:
+        """Tell the part and the index in it of a position; None for a position between logs."""
+        number = bisect_right(self._starts, position) - 1
+        if number < 0:
+            return None
+        index = position - self._starts[number]
+        return (number, index) if index < self._parts[number].events else None
+
+    def is_hidden(self, number: int, index: int) -> bool:
+        """Whether an event does not count."""
+        return self._hides and index in self._parts[number].hidden
+
+    def _window(self, position: int, part: Part, index: int) -> float:
+        """Length of an event and its neighbours, weighted as their words are."""
+        length = part.length
+        if self._reach <= index < part.events - self._reach:
+            return sum([share * length(index + offset) for offset, share in self._kernel])
+        total = 0.0
+        for offset, share in self._kernel:
+            place = self.locate(position + offset)
+            if place is not None:
+                total += share * self._parts[place[0]].length(place[1])
+        return total
+
+    def describe(self, position: int, number: int, index: int, cosine: float | None) -> Candidate:
+        """Collect what ranking asks about an event."""
+        part = self._parts[number]
+        hints = part.hints(index)
+        before = (number, index - 1) if index else self.locate(position - 1)
+        return Candidate(
+            window=self._window(position, part, index),
+            is_question=bool(hints & QUESTION),
+            is_answer=before is not None and bool(self._parts[before[0]].hints(before[1]) & QUESTION),
+            mentions_time=bool(hints & TIME),
+            is_named=bool(self._named) and part.author(index) in self._named,
+            age=self._age(part.instant(index)) if self._period else None,
+            cosine=cosine,
+        )
+
+    def _age(self, instant: float) -> float | None:
+        if self._period is None or instant < self._period[0]:
+            return None
+        return max(0.0, instant - self._period[1])
+
+
+def _expand(group: Group, part: Part) -> Iterable[str]:
+    """Find the terms that a group stands for here; one that ends in `*` stands for all that begin so."""
+    if not any(term.endswith("*") for term in group):
+        return group
+    known = dict.fromkeys(term for term in group if not term.endswith("*"))
+    for term in group:
+        if term.endswith("*"):
+            known.update(dict.fromkeys(part.expand(term[:-1])))
+    return known

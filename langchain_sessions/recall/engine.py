@@ -1,0 +1,66 @@
+"""From rows of a log to entries of its index, for one choice of settings."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, ToolMessage
+
+from langchain_sessions import rows as r
+from langchain_sessions.recall.documents import make_document
+from langchain_sessions.recall.packing import LAYOUT_VERSION, EventFacts
+from langchain_sessions.recall.postings import Entry, EntryMaker
+from langchain_sessions.recall.terms import TermMaker
+from langchain_sessions.times import from_micros
+
+if TYPE_CHECKING:
+    from langchain_sessions.recall.settings import SearchSettings
+    from langchain_sessions.rows import EventRow
+
+SYNTHETIC: Final = 4
+SUMMARY: Final = 8
+
+
+def tool_term(name: str) -> str:
+    """The term under which uses of a tool are indexed; no word is written like it."""
+    return f"tool:{'_'.join(name.split())[:64]}"
+
+
+def tools_of(message: BaseMessage) -> set[str]:
+    """The tools that a message calls or answers for."""
+    if isinstance(message, AIMessage):
+        return {str(call["name"]) for call in (*message.tool_calls, *message.invalid_tool_calls) if call["name"]}
+    if isinstance(message, (ToolMessage, FunctionMessage)) and message.name:
+        return {message.name}
+    return set()
+
+
+class RecallEngine:
+    """Makes terms and entries.
+
+    Args:
+        settings: The choice.
+    """
+
+    def __init__(self, settings: SearchSettings) -> None:
+        self.settings = settings
+        self.maker = TermMaker(settings.language)
+        self.entries = EntryMaker(self.maker)
+        named = f"{LAYOUT_VERSION}:{self.maker.fingerprint}"
+        self.fingerprint = hashlib.sha256(named.encode()).hexdigest()[:32]
+
+    def entry(self, row: EventRow, message: BaseMessage) -> Entry:
+        """What the index keeps of an event."""
+        document = make_document(message, author=row.author, timestamp=from_micros(row.at))
+        entry = self.entries.entry(document)
+        counts = Counter(entry.counts)
+        counts.update({tool_term(name): 1 for name in tools_of(message)})
+        flags = entry.flags | (SYNTHETIC if row.flags & r.SYNTHETIC else 0) | (SUMMARY if row.flags & r.SUMMARY else 0)
+        return Entry(counts, entry.length, flags, entry.author, entry.instant)
+
+    @staticmethod
+    def facts(row: EventRow, entry: Entry) -> EventFacts:
+        """The part of an entry that is no term."""
+        return EventFacts(row.seq, row.at, row.kind, entry.length, entry.flags, entry.author, row.branch)

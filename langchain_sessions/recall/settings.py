@@ -1,0 +1,46 @@
+"""How recall works for a service."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from langchain_sessions.recall.ranking import RankingWeights
+
+if TYPE_CHECKING:
+    from langchain_sessions.recall.engine import RecallEngine
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSettings:
+    """What a service may be told about recall.
+
+    Attributes:
+        language: The language of words in Latin script, or `auto`: guessed text by text, English when in doubt.
+            An index is built for one; changing it builds the index anew, session by session, at the next search.
+        weights: What counts how much in ranking.
+        candidates: How many events a search ranks in full. Fewer is quicker and finds less in large logs.
+        scanned: How many events may be left out of the index and scanned by a search; above that it catches up first.
+    """
+
+    language: str = "auto"
+    weights: RankingWeights = field(default_factory=RankingWeights)
+    candidates: int = 300
+    scanned: int = 64
+
+    @cached_property
+    def engine(self) -> RecallEngine:
+        """What makes terms and entries; built on first use, since the tables behind it take a while to load."""
+        from langchain_sessions.recall.engine import RecallEngine  # noqa: PLC0415
+
+        return RecallEngine(self)
+
+
+EVERY = 512
+"""An append that crosses a multiple of this brings the index up to date: one in hundreds pays for all."""
+
+
+def is_due(version: int, added: int) -> bool:
+    """Whether an append that brought the log to this version has to bring its index up to date."""
+    return version % EVERY < added

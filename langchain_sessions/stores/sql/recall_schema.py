@@ -1,0 +1,69 @@
+"""The tables of the recall index. All of it lies under the session's key and is deleted with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from sqlalchemy import BigInteger, Column, Integer, MetaData, Table
+
+from langchain_sessions.stores.sql.types import big_key, bytes_type, ident_type, keyed_table
+
+
+@dataclass(frozen=True, slots=True)
+class RecallTables:
+    """The tables of recall.
+
+    Attributes:
+        logs: How far the index of each log goes.
+        chunks: What ranking asks about the events of each chunk.
+        terms: The terms of each chunk, a row per bucket.
+        vectors: Embeddings of events, one row each.
+    """
+
+    logs: Table
+    chunks: Table
+    terms: Table
+    vectors: Table
+
+
+def build_recall_tables(metadata: MetaData, prefix: str) -> RecallTables:
+    """The tables of recall under a name prefix."""
+    key: Any = partial(Column, primary_key=True, autoincrement=False)
+    return RecallTables(
+        logs=keyed_table(
+            metadata,
+            f"{prefix}recall_logs",
+            key("skey", big_key()),
+            Column("indexed_to", BigInteger, nullable=False),
+            Column("fingerprint", ident_type(64), nullable=False),
+            Column("generation", BigInteger, nullable=False),
+        ),
+        chunks=keyed_table(
+            metadata,
+            f"{prefix}recall_chunks",
+            key("skey", big_key()),
+            key("chunk", Integer),
+            Column("last_seq", BigInteger, nullable=False),
+            Column("events", Integer, nullable=False),
+            Column("terms", BigInteger, nullable=False),
+            Column("facts", bytes_type(), nullable=False),
+        ),
+        terms=keyed_table(
+            metadata,
+            f"{prefix}recall_terms",
+            key("skey", big_key()),
+            key("chunk", Integer),
+            key("bucket", ident_type(8)),
+            Column("data", bytes_type(), nullable=False),
+        ),
+        vectors=keyed_table(
+            metadata,
+            f"{prefix}recall_vectors",
+            key("skey", big_key()),
+            key("seq", BigInteger),
+            Column("model", ident_type(64), nullable=False),
+            Column("data", bytes_type(), nullable=False),
+        ),
+    )

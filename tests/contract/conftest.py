@@ -1,0 +1,42 @@
+"""Stores for the contract: one per backend and worker, since every test works in an app of its own."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.conftest import Databases
+from tests.servers import databases
+
+from langchain_sessions.stores.memory import MemoryStore
+from langchain_sessions.stores.sql.store import SqlStore
+from langchain_sessions.testing import PrivateLoop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from langchain_sessions.stores.base import SessionStore
+
+
+@pytest.fixture(scope="session")
+def shared_loop() -> Iterator[PrivateLoop]:
+    """The loop that the shared stores' connections belong to."""
+    loop = PrivateLoop()
+    yield loop
+    loop.close()
+
+
+@pytest.fixture(scope="session")
+def shared_store(backend: str, all_databases: Databases, shared_loop: PrivateLoop) -> Iterator[SessionStore]:
+    """The store of a backend, on tables of its own."""
+    if backend == "memory":
+        yield MemoryStore()
+        return
+    url, prefix = all_databases.shared(backend), f"c{secrets.token_hex(4)}_"
+    store = SqlStore(url, table_prefix=prefix)
+    store.create_schema()
+    yield store
+    shared_loop.run(store.aclose())
+    if backend in {"postgres", "mariadb"}:
+        databases.drop_tables(url, prefix)

@@ -1,0 +1,233 @@
+"""Memory in an agent: what the model sees, what the log holds, what the graph does not notice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
+from langchain_core.messages import HumanMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from pydantic import BaseModel
+
+from langchain_sessions import InvalidInputError, SessionNotFoundError
+from langchain_sessions.adapters.advisor import SessionMemoryAdvisor
+from langchain_sessions.adapters.middleware import SessionMemoryMiddleware
+from langchain_sessions.compaction import Compaction, TurnCount, TurnWindow
+from tests.openai_stub.replies import Call, CallTools, Fail, Fill, Overflow, call
+from tests.surface.conftest import Face, logged, texts
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
+    from langchain_openai import ChatOpenAI
+
+    from langchain_sessions import SessionService
+    from tests.openai_stub.server import OpenAIStub
+
+
+class Person(BaseModel):
+    """Somebody."""
+
+    name: str
+
+
+@tool
+def weather(city: str) -> str:
+    """The weather of a city."""
+    return f"sun in {city}"
+
+
+@tool(return_direct=True)
+def ticket(city: str) -> str:
+    """A ticket to a city."""
+    return f"ticket to {city}"
+
+
+@tool
+def broken(city: str) -> str:
+    """A tool that raises."""
+    raise RuntimeError(city)
+
+
+TWO = CallTools((Call("weather", {"city": "Rome"}), Call("weather", {"city": "Oslo"})))
+
+
+@pytest.fixture
+def thread() -> RunnableConfig:
+    return {"configurable": {"thread_id": "s1", "user_id": "ada"}}
+
+
+def question(text: str) -> dict[str, Any]:
+    return {"messages": [HumanMessage(text)]}
+
+
+@pytest.mark.parametrize("with_saver", [True, False])
+async def test_an_agent_with_tools(
+    face: Face,
+    stub: OpenAIStub,
+    sessions: SessionService,
+    ada: SessionService,
+    model: ChatOpenAI,
+    thread: RunnableConfig,
+    *,
+    with_saver: bool,
+) -> None:
+    agent = create_agent(
+        model,
+        [weather],
+        system_prompt="Be brief.",
+        middleware=[SessionMemoryMiddleware(sessions)],
+        checkpointer=InMemorySaver() if with_saver else None,
+    )
+    stub.script("hello", TWO, "sunny", "bye")
+    for text in ("hi", "weather?", "thanks"):
+        await face.invoke(agent, question(text), thread)
+    roles = ["system", "user", "assistant", "user", "assistant", "tool", "tool", "assistant", "user"]
+    assert stub.last.roles == roles
+    kinds = ["human", "ai", "human", "ai", "tool", "tool", "ai", "human", "ai"]
+    assert [(kind, standing) for kind, _, standing in logged(ada)] == [(kind, "live") for kind in kinds]
+
+
+async def test_no_step_and_no_checkpoint_is_added(
+    face: Face, stub: OpenAIStub, sessions: SessionService, model: ChatOpenAI, thread: RunnableConfig
+) -> None:
+    found = []
+    for middleware in ([], [SessionMemoryMiddleware(sessions)]):
+        saver = InMemorySaver()
+        agent = create_agent(model, [weather], middleware=middleware, checkpointer=saver)
+        stub.script(TWO, "sunny")
+        state = await face.invoke(agent, question("weather?"), thread)
+        found.append((len(list(saver.list(thread))), [m.type for m in state["messages"]], len(agent.nodes)))
+    assert found[0] == found[1]
+
+
+async def test_compaction_leaves_the_state_alone(
+    face: Face,
+    stub: OpenAIStub,
+    sessions: SessionService,
+    ada: SessionService,
+    model: ChatOpenAI,
+    thread: RunnableConfig,
+) -> None:
+    compaction = Compaction(TurnCount(2), TurnWindow(max_turns=2))
+    agent = create_agent(
+        model,
+        [weather],
+        middleware=[SessionMemoryMiddleware(sessions, compaction=compaction)],
+        checkpointer=InMemorySaver(),
+    )
+    stub.script("one", TWO, "two", "three", "four")
+    for number in range(4):
+        state = await face.invoke(agent, question(f"question {number}"), thread)
+    assert stub.last.texts == ["question 2", "three", "question 3"]
+    assert len(state["messages"]) == 11
+    assert len(logged(ada)) == 11
+
+
+async def test_an_overflow_in_a_tool_loop(
+    face: Face, stub: OpenAIStub, sessions: SessionService, model: ChatOpenAI, thread: RunnableConfig
+) -> None:
+    agent = create_agent(model, [weather], middleware=[SessionMemoryMiddleware(sessions)], checkpointer=InMemorySaver())
+    stub.script("one", TWO, Overflow(), "sunny")
+    await face.invoke(agent, question("hi"), thread)
+    await face.invoke(agent, question("weather?"), thread)
+    assert stub.last.roles == ["user", "assistant", "tool", "tool"]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "reply"), [(ToolStrategy, call("Person", name="grace")), (ProviderStrategy, Fill({"name": "grace"}))]
+)
+async def test_structured_output(
+    face: Face,
+    stub: OpenAIStub,
+    sessions: SessionService,
+    ada: SessionService,
+    model: ChatOpenAI,
+    thread: RunnableConfig,
+    strategy: Any,
+    reply: Any,
+) -> None:
+    agent = create_agent(
+        model, [weather], middleware=[SessionMemoryMiddleware(sessions)], response_format=strategy(Person)
+    )
+    stub.script(reply)
+    state = await face.invoke(agent, question("who?"), thread)
+    assert state["structured_response"] == Person(name="grace")
+    assert {standing for _, _, standing in logged(ada)} == {"live"}
+
+
+async def test_a_tool_that_answers_directly_ends_the_turn(
+    face: Face,
+    stub: OpenAIStub,
+    sessions: SessionService,
+    ada: SessionService,
+    model: ChatOpenAI,
+    thread: RunnableConfig,
+) -> None:
+    agent = create_agent(model, [ticket], middleware=[SessionMemoryMiddleware(sessions)])
+    stub.script(call("ticket", city="Rome"))
+    await face.invoke(agent, question("ticket?"), thread)
+    assert texts(ada) == ["ticket?", "", "ticket to Rome"]
+
+
+async def test_a_failed_turn_is_not_replayed(
+    face: Face,
+    stub: OpenAIStub,
+    sessions: SessionService,
+    ada: SessionService,
+    model: ChatOpenAI,
+    thread: RunnableConfig,
+) -> None:
+    agent = create_agent(model, [weather], middleware=[SessionMemoryMiddleware(sessions)], checkpointer=InMemorySaver())
+    stub.script(Fail(), "hello")
+    with pytest.raises(Exception, match="429"):
+        await face.invoke(agent, question("first"), thread)
+    await face.invoke(agent, question("second"), thread)
+    assert stub.last.texts == ["second"]
+    assert texts(ada) == ["second", "hello"]
+
+
+async def test_a_tool_that_raises(
+    face: Face,
+    stub: OpenAIStub,
+    sessions: SessionService,
+    ada: SessionService,
+    model: ChatOpenAI,
+    thread: RunnableConfig,
+) -> None:
+    agent = create_agent(model, [broken], middleware=[SessionMemoryMiddleware(sessions)])
+    stub.script(call("broken", city="Rome"), "hello")
+    with pytest.raises(RuntimeError, match="Rome"):
+        await face.invoke(agent, question("first"), thread)
+    await face.invoke(agent, question("second"), thread)
+    assert stub.last.texts == ["second"]
+
+
+async def test_one_conversation_through_a_chain_and_an_agent(
+    face: Face, stub: OpenAIStub, sessions: SessionService, model: ChatOpenAI, thread: RunnableConfig
+) -> None:
+    agent = create_agent(model, [weather], middleware=[SessionMemoryMiddleware(sessions)])
+    await face.invoke(SessionMemoryAdvisor(sessions).wrap(model), "by chain", thread)
+    await face.invoke(agent, question("by agent"), thread)
+    assert stub.last.texts == ["by chain", "reply 1", "by agent"]
+
+
+async def test_no_session(face: Face, stub: OpenAIStub, sessions: SessionService, model: ChatOpenAI) -> None:
+    with pytest.raises(InvalidInputError, match="session_id"):
+        await face.invoke(create_agent(model, middleware=[SessionMemoryMiddleware(sessions)]), question("hi"), {})
+    agent = create_agent(model, [weather], middleware=[SessionMemoryMiddleware(sessions, on_missing_session="skip")])
+    stub.script(TWO, "sunny")
+    await face.invoke(agent, question("weather?"), {})
+    assert len(sessions.list_sessions()) == 0
+
+
+async def test_a_foreign_session_costs_nothing(
+    face: Face, stub: OpenAIStub, sessions: SessionService, ada: SessionService, model: ChatOpenAI
+) -> None:
+    ada.create("s1")
+    agent = create_agent(model, middleware=[SessionMemoryMiddleware(sessions)])
+    with pytest.raises(SessionNotFoundError):
+        await face.invoke(agent, question("hi"), {"configurable": {"thread_id": "s1", "user_id": "grace"}})
+    assert stub.requests == []
