@@ -28,6 +28,13 @@ from langchain_sessions.session import Session
 from langchain_sessions.turns import Turn
 
 if TYPE_CHECKING:
+    from langchain_sessions.adapters.search_tool import (
+        create_conversation_search_tool,
+        create_cross_session_search_tool,
+    )
+    from langchain_sessions.recall.hits import SearchFilter, SearchHit, SearchPage
+    from langchain_sessions.recall.ranking import RankingWeights
+    from langchain_sessions.recall.settings import SearchSettings
     from langchain_sessions.stores.memory import MemoryStore
     from langchain_sessions.stores.sql.schema import schema_sql
     from langchain_sessions.stores.sql.store import SqlStore
@@ -36,7 +43,14 @@ __version__ = "0.1.0"
 
 _LAZY = {
     "MemoryStore": "langchain_sessions.stores.memory",
+    "RankingWeights": "langchain_sessions.recall.ranking",
+    "SearchFilter": "langchain_sessions.recall.hits",
+    "SearchHit": "langchain_sessions.recall.hits",
+    "SearchPage": "langchain_sessions.recall.hits",
+    "SearchSettings": "langchain_sessions.recall.settings",
     "SqlStore": "langchain_sessions.stores.sql.store",
+    "create_conversation_search_tool": "langchain_sessions.adapters.search_tool",
+    "create_cross_session_search_tool": "langchain_sessions.adapters.search_tool",
     "schema_sql": "langchain_sessions.stores.sql.schema",
 }
 
@@ -53,8 +67,13 @@ __all__ = [
     "MemoryStore",
     "NewEvent",
     "Page",
+    "RankingWeights",
     "RewindResult",
     "SealedEventError",
+    "SearchFilter",
+    "SearchHit",
+    "SearchPage",
+    "SearchSettings",
     "Session",
     "SessionEndedError",
     "SessionEvent",
@@ -68,6 +87,8 @@ __all__ = [
     "StoreError",
     "StoreUnavailableError",
     "Turn",
+    "create_conversation_search_tool",
+    "create_cross_session_search_tool",
     "schema_sql",
 ]
 

@@ -45,7 +45,7 @@ _TYPES = {
     "other": r.OTHER,
 }
 _NO_KIND = -1
-_RECORD_KINDS = {kind: code for code, kind in KINDS.items()}
+_CODES = {EventKind.MESSAGE: _MESSAGE_KINDS, **{kind: frozenset({code}) for code, kind in KINDS.items()}}
 
 
 class EventEncoder:
@@ -202,12 +202,11 @@ class EventEncoder:
 
     def query(self, wanted: EventFilter, *, idle_before: int = 0, with_total: bool = False) -> EventQuery:
         """A filter in stored form."""
-        kinds = {_TYPES[name] for name in wanted.message_types}
-        for kind in wanted.kinds:
-            kinds |= set(_MESSAGE_KINDS) if kind is EventKind.MESSAGE else {_RECORD_KINDS[kind]}
-        if wanted.message_types and wanted.kinds:
+        types = {_TYPES[name] for name in wanted.message_types}
+        kinds = {code for kind in wanted.kinds for code in _CODES[kind]} or types
+        if types:
             # No kind at all would mean every kind.
-            kinds = {_TYPES[name] for name in wanted.message_types} & kinds or {_NO_KIND}
+            kinds = kinds & types or {_NO_KIND}
         standings = wanted.standings
         if wanted.exclude_archived:
             standings = (standings or frozenset(Standing)) - {Standing.ARCHIVED}

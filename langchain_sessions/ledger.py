@@ -34,7 +34,7 @@ class Cover:
         first: The first covered position; its summary stands there.
         upto: The last covered position.
         top: The largest covered seq.
-        holes: Events of the scope up to `upto` that it does not cover.
+        holes: Events of the scope up to `upto` that it does not cover, and the places of those.
         summaries: Seqs of the events that stand for the covered ones.
         at: When it was made, in microseconds.
     """
@@ -50,7 +50,10 @@ class Cover:
 
     def covers(self, row: EventRow) -> bool:
         """Whether the row is archived by this compaction."""
-        return row.place <= self.upto and row.seq not in self.holes and row.seq not in self.summaries
+        if row.place > self.upto or row.seq in self.holes or row.seq in self.summaries:
+            return False
+        # An edit stands where its original stood: what a compaction left out of its range stays left out when edited.
+        return row.place not in self.holes
 
 
 @dataclass(frozen=True, slots=True)

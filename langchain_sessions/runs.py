@@ -131,7 +131,11 @@ def _merge(ordered: Iterable[Run]) -> Iterator[Run]:
 
 def encode_runs(seqs: Iterable[int]) -> bytes:
     """An ordered list of positions as bytes: readable text while short, packed when long."""
-    runs = list(fold_runs(seqs))
+    return encode_run_list(list(fold_runs(seqs)))
+
+
+def encode_run_list(runs: list[Run]) -> bytes:
+    """`encode_runs` for positions that are folded into runs already."""
     text = ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs).encode()
     return text if len(text) <= _TEXT_LIMIT else _PACKED + zlib.compress(_deltas(runs), 6)
 

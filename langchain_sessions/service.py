@@ -16,12 +16,13 @@ from langchain_sessions.codec.values import dump_exact
 from langchain_sessions.compaction.background import BackgroundRuns
 from langchain_sessions.context import Context, pair_tool_calls
 from langchain_sessions.encoding import EventEncoder, as_events
-from langchain_sessions.errors import SessionNotFoundError, require
+from langchain_sessions.errors import InvalidInputError, SessionNotFoundError, require
 from langchain_sessions.events import InvocationStatus, NewEvent, SessionEvent
 from langchain_sessions.filters import EventFilter
 from langchain_sessions.ids import check_branch, check_id, check_optional_id, check_title
 from langchain_sessions.invocation import Invocation
 from langchain_sessions.page import Page, decode_positions, encode_cursor
+from langchain_sessions.recall.settings import INDEX_EVERY, SearchSettings
 from langchain_sessions.rows import ANYONE, Anyone, Counters, EventRow, Owner, SessionKey, SessionRow
 from langchain_sessions.runs import SeqSet
 from langchain_sessions.session import Session
@@ -35,11 +36,13 @@ from langchain_sessions.stores.base import (
     SessionQuery,
     SessionStore,
 )
+from langchain_sessions.stores.indexing import LogScope
 from langchain_sessions.times import check_duration, from_micros, to_micros, utc_now
 from langchain_sessions.tokens import EstimatedTokenCounter, TokenCounter
 from langchain_sessions.turns import Turn, split_turns
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
@@ -50,6 +53,8 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
     from typing_extensions import Self
 
+    from langchain_sessions.recall.hits import SearchFilter, SearchPage
+    from langchain_sessions.recall.indexing import Indexer
     from langchain_sessions.compaction.base import Compaction, CompactionResult, ModelCall
 
 DEFAULT_TIME_TO_LIVE = timedelta(days=60)
@@ -103,6 +108,8 @@ class SessionService:
         invocation_timeout: An invocation that is open and idle for longer counts as failed.
         require_user: Refuse sessions that nobody owns.
         synchronous: SQLite's durability for a URL: FULL, or NORMAL (a power cut may take the last transactions).
+        search: Whether appends keep the index of recall up to date, and how recall works. It costs one append in
+            hundreds some milliseconds.
         clock: The present, aware; for tests.
     """
 
@@ -122,6 +129,7 @@ class SessionService:
         invocation_timeout: timedelta = timedelta(minutes=15),
         require_user: bool = False,
         synchronous: str = "FULL",
+        search: bool | SearchSettings = True,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
         """See the class. Nothing is opened before first use."""
@@ -140,6 +148,7 @@ class SessionService:
         self.tokens: TokenCounter = tokens if tokens is not None else EstimatedTokenCounter()
         self.codec = MessageCodec(codec, encrypts=_encrypts(codec, encrypted))
         self.encoder = EventEncoder(self.codec, self.tokens)
+        self._search_settings = _search_settings(search)
         self._is_view = False
         self._owns_store = not isinstance(database, SessionStore)
         self.store = (
@@ -561,6 +570,8 @@ class SessionService:
             idle_before=self.idle_before(now),
         )
         appended = yield from ask(self.store.append_events, key, batch)
+        if appended.version % INDEX_EVERY < len(rows) and self._search_settings is not None:
+            yield from self._indexer().catch_up_quietly(key)
         return [self.encoder.event(session_id, row, appended.view) for row in appended.rows]
 
     append, aappend = faces(_append)
@@ -872,6 +883,8 @@ class SessionService:
             idle_before=self.idle_before(now),
         )
         rows = yield from ask(self.store.archive_events, self.key(session_id), plan)
+        if rows is not None and self._search_settings is not None:
+            yield from self._indexer().catch_up_quietly(self.key(session_id))
         return None if rows is None else [self.encoder.event(session_id, row, None) for row in rows]
 
     archive, aarchive = faces(_archive)
@@ -950,9 +963,109 @@ class SessionService:
         Raises:
             SessionNotFoundError: There is no such session for this view.
         """
-        return (yield from ask(self.store.verify_session, self.key(session_id), self.now()))
+        key = self.key(session_id)
+        found = yield from ask(self.store.verify_session, key, self.now())
+        return [*found, *((yield from self._indexer().verify(key)) if self._search_settings is not None else ())]
 
     verify, averify = faces(_verify)
+
+    # -- recall --------------------------------------------------------------------------------------------
+
+    def _search(
+        self,
+        query: str | re.Pattern[str],
+        *,
+        session_id: str | None = None,
+        whole_app: bool = False,
+        where: SearchFilter | None = None,
+        mode: Literal["ranked", "literal"] = "ranked",
+        order: Literal["relevance", "time"] = "relevance",
+        limit: int = 10,
+        page: int = 0,
+        cursor: str | None = None,
+        neighbours: int = 1,
+        recency: float = 0.0,
+    ) -> Flow[SearchPage]:
+        """Find what was said, compacted or not: the best first, each hit with its neighbours and the reasons for it.
+
+        What was just appended is found. What a rewind hid and revisions that an edit replaced are not, unless asked.
+
+        Args:
+            query: Words, a "phrase", prefix*, AND, OR, -not; nothing in it is an error. Or a compiled regular
+                expression, from code only: then every event that it is found in, oldest first.
+            session_id: The session; by default all sessions of this view's owner.
+            whole_app: On the operator's service: search the sessions of everybody.
+            where: Criteria beside the words.
+            mode: `literal` finds every event that holds the text as it is, whatever its case, oldest first.
+            order: `time` returns the hits of a page oldest first of all.
+            limit: Hits per page.
+            page: Which page, from 0.
+            cursor: The `next_cursor` of an earlier page instead; it stays right while events are appended.
+            neighbours: How many events to show on each side of a hit.
+            recency: What an event of now gains in score; half of it is left after 30 days.
+
+        Raises:
+            SessionNotFoundError: There is no such session for this view.
+            SealedEventError: A log was written with an encrypting codec that this service does not have.
+            InvalidInputError: A parameter other than the query cannot be used.
+        """
+        from langchain_sessions.recall.hits import SearchFilter  # noqa: PLC0415 - few services search
+        from langchain_sessions.recall.search import Searcher, SearchRequest  # noqa: PLC0415
+
+        everyone = isinstance(self._owner, Anyone)
+        require(session_id is not None or whole_app or not everyone, "session_id", "give one, or whole_app=True")
+        require(not whole_app or (everyone and session_id is None), "whole_app", "only the operator's service may")
+        key = SessionKey(self.app, "" if session_id is None else check_id(session_id, "session_id"), self._owner)
+        now = self.now()
+        request = SearchRequest(
+            text=query,
+            scope=LogScope(
+                app=key.app, owner=key.owner, session_id=session_id, now=now, idle_before=self.idle_before(now)
+            ),
+            where=SearchFilter() if where is None else where,
+            mode=mode,
+            order=order,
+            limit=limit,
+            page=page,
+            cursor=cursor,
+            neighbours=neighbours,
+            recency=recency,
+        )
+        return (yield from Searcher(self.store, self.encoder, self._indexer()).search(request))
+
+    search, asearch = faces(_search)
+
+    def _reindex(
+        self, session_id: str | None = None, *, progress: Callable[[str, int], None] | None = None
+    ) -> Flow[int]:
+        """Bring the index of recall up to date; how many events were added to it.
+
+        Nobody has to: appends and searches do. It spares the first search of an imported log the wait, and that after
+        a release or a language that makes other terms. It may be stopped at any time and goes on where it was.
+
+        Args:
+            session_id: The session; by default all sessions that this view reaches.
+            progress: Told the id of each session and how many of its events were added.
+
+        Raises:
+            SessionNotFoundError: There is no such session for this view.
+        """
+        if session_id is None:
+            return (yield from self._indexer().reindex(self.app, self._owner, progress))
+        added = yield from self._indexer().catch_up(self.key(session_id))
+        if progress is not None:
+            progress(session_id, added)
+        return added
+
+    reindex, areindex = faces(_reindex)
+
+    def _indexer(self) -> Indexer:
+        from langchain_sessions.recall.indexing import Indexer  # noqa: PLC0415 - few services search
+
+        settings = self._search_settings
+        if settings is None:
+            raise InvalidInputError("search", "this service was built with search=False")
+        return Indexer(self.store, self.codec, settings.engine, self.now)
 
     def _record(self, kind: int, now: int) -> EventRow:
         """A record of something that happens to a log."""
@@ -979,6 +1092,12 @@ class SessionService:
 
 
 _EVERYTHING = EventFilter()
+
+
+def _search_settings(given: bool | SearchSettings) -> SearchSettings | None:  # noqa: FBT001 - as users give it
+    if isinstance(given, SearchSettings):
+        return given
+    return SearchSettings() if given else None
 
 
 def _encrypts(codec: SerializerProtocol | None, given: bool | None) -> bool:

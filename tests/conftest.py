@@ -22,6 +22,7 @@ from tests.servers.tally import BACKENDS, BackendTally
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+pytest.register_assert_rewrite("langchain_sessions.testing")
 settings.register_profile("default", deadline=None, max_examples=40)
 settings.register_profile("ci", deadline=None, max_examples=100, print_blob=True)
 settings.register_profile("deep", deadline=None, max_examples=1000, print_blob=True)

@@ -2,20 +2,53 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from importlib import import_module, util
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from langchain_sessions.adapters.advisor import SessionMemoryAdvisor
+    from langchain_sessions.adapters.advisor import BareAdvisorError, SessionMemoryAdvisor
+    from langchain_sessions.adapters.chat import ChatWithMemory
+    from langchain_sessions.adapters.checkpointer.saver import SessionCheckpointSaver
+    from langchain_sessions.adapters.history import SessionChatMessageHistory
+    from langchain_sessions.adapters.long_term import LongTermMemory
+    from langchain_sessions.adapters.middleware import SessionMemoryMiddleware
+    from langchain_sessions.adapters.modes import MemoryMode, SummaryAsFact, SystemPromptMemory
 
-_LAZY = {"SessionMemoryAdvisor": "langchain_sessions.adapters.advisor"}
+_LAZY = {
+    "BareAdvisorError": "advisor",
+    "ChatWithMemory": "chat",
+    "LongTermMemory": "long_term",
+    "MemoryMode": "modes",
+    "SessionChatMessageHistory": "history",
+    "SessionCheckpointSaver": "checkpointer.saver",
+    "SessionMemoryAdvisor": "advisor",
+    "SessionMemoryMiddleware": "middleware",
+    "SummaryAsFact": "modes",
+    "SystemPromptMemory": "modes",
+}
+_EXTRAS = {"SessionMemoryMiddleware": ("langchain", "agents")}
 
-__all__ = ["SessionMemoryAdvisor"]
+__all__ = [
+    "BareAdvisorError",
+    "ChatWithMemory",
+    "LongTermMemory",
+    "MemoryMode",
+    "SessionChatMessageHistory",
+    "SessionCheckpointSaver",
+    "SessionMemoryAdvisor",
+    "SessionMemoryMiddleware",
+    "SummaryAsFact",
+    "SystemPromptMemory",
+]
 
 
 def __getattr__(name: str) -> Any:
-    """Load an adapter on first use."""
-    if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
-    message = f"module {__name__!r} has no attribute {name!r}"
-    raise AttributeError(message)
+    """Load an adapter on first use; say what to install where that is missing."""
+    if name not in _LAZY:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    if name in _EXTRAS and util.find_spec(_EXTRAS[name][0]) is None:
+        from langchain_sessions.errors import MissingDependencyError  # noqa: PLC0415 - only where something is missing
+
+        raise MissingDependencyError(name, _EXTRAS[name][1])
+    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)

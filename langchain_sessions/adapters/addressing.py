@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_sessions.errors import InvalidInputError
@@ -10,6 +9,8 @@ from langchain_sessions.ids import check_id
 from langchain_sessions.rows import Anyone
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from langchain_core.runnables import RunnableConfig
 
     from langchain_sessions.service import SessionService

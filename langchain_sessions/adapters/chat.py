@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any, cast
 
@@ -77,14 +77,20 @@ class ChatWithMemory(Runnable[Any, Any]):
 
     # -- what a chat model offers --------------------------------------------------------------------------
 
-    def _with(self, inner: Runnable[Any, Any], *, tools: Sequence[Any] | None = None) -> ChatWithMemory:
+    def _with(
+        self,
+        inner: Runnable[Any, Any],
+        *,
+        tools: Sequence[Any] | None = None,
+        config: RunnableConfig | None = None,
+    ) -> ChatWithMemory:
         return ChatWithMemory(
             self.memory,
             inner,
             input_key=self.input_key,
             history_key=self.history_key,
             tools=self._tools if tools is None else tools,
-            config=self._config,
+            config=self._config if config is None else config,
         )
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> ChatWithMemory:
@@ -101,9 +107,7 @@ class ChatWithMemory(Runnable[Any, Any]):
 
     @override
     def with_config(self, config: RunnableConfig | None = None, **kwargs: Any) -> ChatWithMemory:
-        clone = self._with(self.inner)
-        clone._config = merge_configs(self._config, config, cast("RunnableConfig", kwargs))
-        return clone
+        return self._with(self.inner, config=merge_configs(self._config, config, cast("RunnableConfig", kwargs)))
 
     def _method(self, name: str) -> Callable[..., Runnable[Any, Any]]:
         if chat_model(self.inner) is None:
@@ -177,9 +181,9 @@ class ChatWithMemory(Runnable[Any, Any]):
         yield from self._transform_stream_with_config(input, self._stream, self._configured(config), **kwargs)
 
     @override
-    async def atransform(  # type: ignore[override]
+    async def atransform(
         self, input: AsyncIterator[Any], config: RunnableConfig | None = None, **kwargs: Any
-    ) -> Any:
+    ) -> AsyncGenerator[Any, None]:
         chunks = self._atransform_stream_with_config(input, self._astream, self._configured(config), **kwargs)
         async with aclosing(cast("Any", chunks)) as closed_in_time:
             async for chunk in closed_in_time:
@@ -301,7 +305,7 @@ class ChatWithMemory(Runnable[Any, Any]):
         """What the wrapped runnable is given: the whole prompt, or its dictionary with the history filled in."""
         if self.history_key is not None:
             draft = yield from k.recall(self.memory.keeping, running)
-            return {**value, self.history_key: [message for _, message in draft.history]}
+            return {**value, self.history_key: [event.message for event in draft.history]}
         prompt = yield from k.build(self.memory.keeping, running)
         return prompt if self.input_key is None else {**value, self.input_key: prompt}
 
@@ -340,5 +344,5 @@ def _joined(parts: list[Any]) -> Any:
 def chat_model(runnable: Runnable[Any, Any]) -> BaseChatModel | None:
     """The chat model behind a runnable and its bindings; None where it is something else."""
     while isinstance(runnable, RunnableBindingBase):
-        runnable = cast("Runnable[Any, Any]", runnable.bound)
+        runnable = runnable.bound
     return runnable if isinstance(runnable, BaseChatModel) else None

@@ -6,7 +6,6 @@ is better served by `SessionMemoryAdvisor.wrap`, which also keeps failed, stream
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -22,6 +21,8 @@ from langchain_sessions.ids import check_branch, check_id
 from langchain_sessions.rows import Anyone
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from langchain_sessions.service import SessionService
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core import exceptions
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
@@ -14,17 +13,28 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_sessions._flow import Flow, ask
 from langchain_sessions.adapters import prompts
 from langchain_sessions.adapters.modes import MemoryMode, PromptDraft
-from langchain_sessions.adapters.requests import News, Request, asking_event, find_news, window_for
+from langchain_sessions.adapters.requests import (
+    News,
+    Remembered,
+    Request,
+    asking_event,
+    find_news,
+    says_one_thing,
+    window_for,
+)
 from langchain_sessions.adapters.selecting import Selector, message_window, not_empty
 from langchain_sessions.compaction.base import Compaction, ModelCall, Outcome
 from langchain_sessions.compaction.windows import TurnWindow
-from langchain_sessions.context import call_ids
+from langchain_sessions.context import call_ids, pair_tool_calls
 from langchain_sessions.errors import InvalidInputError, SessionEndedError, SessionNotFoundError
 from langchain_sessions.events import EventKind, InvocationStatus, NewEvent, SessionEvent, Standing
 from langchain_sessions.filters import EventFilter
 from langchain_sessions.ids import check_branch
+from langchain_sessions.rows import SYNTHETIC
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
     from langchain_sessions.adapters.addressing import Address
 
 _log = logging.getLogger(__name__)
@@ -75,7 +85,7 @@ class Running:
     appended: tuple[SessionEvent, ...] = ()
     call: ModelCall = field(default_factory=ModelCall)
     configurable: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    shown_tokens: int = 0
+    context: tuple[Remembered, ...] | None = None
 
     @property
     def count(self) -> int:
@@ -106,18 +116,11 @@ def begin(
         SessionNotFoundError: The session belongs to somebody else.
         SessionEndedError: It has ended.
     """
-    sessions, session_id = address
-    yield from ask(sessions.open, session_id)
-    wanted = EventFilter(
-        kinds=frozenset({EventKind.MESSAGE}),
-        standings=_STORED,
-        exclude_synthetic=True,
-        branch=check_branch(keeping.branch),
-        last_n=window_for(request.body),
-    )
-    recent = yield from ask(sessions.events, session_id, wanted)
-    spoken = [event for event in recent if not isinstance(event.message, SystemMessage)]
-    news = find_news(request.body, spoken)
+    loaded = yield from _opened(keeping, address)
+    recent: Sequence[Remembered] = loaded.context
+    if loaded.is_unsettled or not says_one_thing(request.body):
+        recent = yield from _recent(keeping, address, window_for(request.body))
+    news = find_news(request.body, [event for event in recent if not isinstance(event.message, SystemMessage)])
     running = Running(
         address=address,
         invocation_id=news.invocation_id or run_id,
@@ -126,25 +129,98 @@ def begin(
         call=call,
         configurable=configurable,
     )
-    system = yield from _new_system(keeping, running, recent.items)
+    system = _new_system(keeping, request, loaded.context)
     fresh = [*system, *(news.examples if keeping.store_examples else ()), *keeping.store(news.fresh)]
     running.appended = tuple((yield from _append(keeping, running, fresh, InvocationStatus.OPEN)))
+    if news.invocation_id is None:
+        running.context = (*loaded.context, *_seen(running.appended))
     yield from _index(keeping, running, running.appended)
     if keeping.compaction is not None and keeping.compaction.where == "before":
         yield from _compact(keeping, running, keeping.compaction, force=False)
     return running
 
 
-def _new_system(keeping: Keeping, running: Running, recent: Sequence[SessionEvent]) -> Flow[list[SystemMessage]]:
+class _Loaded(NamedTuple):
+    """The context of a viewer, and whether some run of the session is not done."""
+
+    context: tuple[Remembered, ...]
+    is_unsettled: bool
+
+
+def _opened(keeping: Keeping, address: Address) -> Flow[_Loaded]:
+    """The context of a session, which is opened where there is none."""
+    try:
+        return (yield from _load(keeping, address, None))
+    except SessionNotFoundError:
+        yield from ask(address.sessions.open, address.session_id)
+        return _Loaded((), is_unsettled=False)
+
+
+def _load(keeping: Keeping, address: Address, invocation_id: str | None) -> Flow[_Loaded]:
+    """What stands in the context, without what only an audit asks for: this runs with every call."""
+    sessions, session_id = address
+    now = sessions.now()
+    found = yield from ask(
+        sessions.store.load_context,
+        sessions.key(session_id),
+        keeping.branch,
+        invocation_id,
+        None,
+        now,
+        sessions.idle_before(now),
+    )
+    messages = sessions.codec.decode_all(session_id, found.rows)
+    context = tuple(
+        Remembered(
+            row.id,
+            row.seq,
+            row.place,
+            message,
+            invocation_id=row.invocation_id,
+            is_synthetic=bool(row.flags & SYNTHETIC),
+        )
+        for row, message in zip(found.rows, messages, strict=True)
+    )
+    return _Loaded(context, is_unsettled=bool(found.view.invocations))
+
+
+def _recent(keeping: Keeping, address: Address, last_n: int) -> Flow[list[Remembered]]:
+    """The newest messages of the log, wherever they stand now."""
+    wanted = EventFilter(
+        kinds=frozenset({EventKind.MESSAGE}),
+        standings=_STORED,
+        exclude_synthetic=True,
+        branch=keeping.branch,
+        last_n=last_n,
+    )
+    found = yield from ask(address.sessions.events, address.session_id, wanted)
+    return _seen(found)
+
+
+def _seen(events: Iterable[SessionEvent]) -> list[Remembered]:
+    """Events as far as a prompt needs to know them."""
+    return [
+        Remembered(
+            event.id,
+            event.seq,
+            event.position,
+            event.message,
+            event.standing,
+            event.invocation_id,
+            event.is_synthetic,
+            event.error_code is not None,
+        )
+        for event in events
+        if event.message is not None
+    ]
+
+
+def _new_system(keeping: Keeping, request: Request, context: Sequence[Remembered]) -> list[SystemMessage]:
     """The request's system message, if it is to be stored and says something new."""
-    merged = prompts.merge_system(running.request.system)
+    merged = prompts.merge_system(request.system)
     if merged is None or not keeping.store_system:
         return []
-    stored = prompts.newest_system(recent)
-    if not stored:
-        wanted = EventFilter(message_types=frozenset({"system"}), branch=keeping.branch, last_n=1)
-        found = yield from ask(running.address.sessions.events, running.address.session_id, wanted)
-        stored = prompts.newest_system(found.items)
+    stored = prompts.newest_system(context)
     return [] if stored and stored[0].content == merged.content else [merged]
 
 
@@ -171,36 +247,54 @@ def _append(
 
 def build(keeping: Keeping, running: Running) -> Flow[list[BaseMessage]]:
     """The prompt: one system block, few-shots, what is remembered, what is being said."""
-    draft = yield from recall(keeping, running)
+    draft = yield from recall(keeping, running, whole=True)
     for mode in keeping.modes:
         draft = yield from mode.shape(draft)
-    history = [message for _, message in draft.history]
+    history = [event.message for event in draft.history]
     return prompts.assemble(draft.system, running.news.examples, history, draft.tail)
 
 
-def recall(keeping: Keeping, running: Running) -> Flow[PromptDraft]:
-    """What is remembered, before a mode gives it its form."""
-    sessions, session_id = running.address
-    context = yield from ask(sessions.context, session_id, branch=keeping.branch, invocation_id=running.invocation_id)
-    shown = prompts.remembered(context.events, frozenset(event.seq for event in running.appended), running.news)
+def recall(keeping: Keeping, running: Running, *, whole: bool = False) -> Flow[PromptDraft]:
+    """What is remembered, before a mode gives it its form.
+
+    Args:
+        keeping: How the conversation is kept.
+        running: The call.
+        whole: A prompt will be made of it, which looks at tool calls once more in any case.
+    """
+    context = running.context
+    if context is None:
+        context = (yield from _load(keeping, running.address, running.invocation_id)).context
+        running.context = context
+    shown = prompts.remembered(context, frozenset(event.seq for event in running.appended), running.news)
     shown = yield from _narrowed(keeping, running, shown)
-    chosen = {event.seq: message for event, message in zip(context.events, context.messages, strict=True)}
-    pairs = [(event, chosen[event.seq]) for event in shown]
-    if keeping.show is not None:
-        kept = {id(message) for message in keeping.show([message for _, message in pairs])}
-        pairs = [pair for pair in pairs if id(pair[1]) in kept]
     system = prompts.merge_system(running.request.system or prompts.newest_system(shown))
-    spoken = tuple(pair for pair in pairs if not isinstance(pair[1], SystemMessage))
+    history = [event for event in shown if not isinstance(event.message, SystemMessage)]
+    if keeping.show is not None or keeping.modes or not whole:
+        paired = pair_tool_calls([event.message for event in history])
+        history = [history[at]._replace(message=message) for at, message in paired]
+    if keeping.show is not None:
+        history = _chosen(history, keeping.show([event.message for event in history]))
     return PromptDraft(
         address=running.address,
         system=system,
-        history=spoken,
+        history=tuple(history),
         tail=running.news.tail,
         configurable=running.configurable,
     )
 
 
-def _narrowed(keeping: Keeping, running: Running, events: list[SessionEvent]) -> Flow[list[SessionEvent]]:
+def _chosen(history: Sequence[Remembered], messages: Sequence[BaseMessage]) -> list[Remembered]:
+    """What a selector left of a history; its own copies of messages stand where the originals stood."""
+    if not history:
+        return []
+    by_message = {id(event.message): event for event in history}
+    by_id = {event.message.id: event for event in history if event.message.id}
+    found = [(by_message.get(id(m)) or by_id.get(m.id or "") or history[-1], m) for m in messages]
+    return [event._replace(message=message) for event, message in found]
+
+
+def _narrowed(keeping: Keeping, running: Running, events: list[Remembered]) -> Flow[list[Remembered]]:
     """What a filter of this call leaves of a context; it never adds anything."""
     given = running.configurable.get(FILTER_KEY)
     if given is None:
@@ -231,6 +325,8 @@ def _compact(keeping: Keeping, running: Running, compaction: Compaction, *, forc
         call=running.call,
         automatic=True,
     )
+    if result.outcome is Outcome.COMPACTED:
+        running.context = None
     return result.outcome
 
 
@@ -319,7 +415,7 @@ def keep_result(
         message_types=frozenset({"ai"}), standings=_STORED, branch=check_branch(keeping.branch), last_n=_LAST_CALLS
     )
     recent = yield from ask(sessions.events, session_id, wanted)
-    asked = asking_event(call_id, recent.items)
+    asked = asking_event(call_id, _seen(recent))
     if asked is None or asked.invocation_id is None:
         return  # called by something that is not kept; the next model call stores what it is shown
     running = Running(

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.documents import Document
 from langchain_core.messages import HumanMessage
 
-from langchain_sessions._flow import Flow, ask, async_face, sync_face
-from langchain_sessions.adapters.addressing import Address
+from langchain_sessions._flow import Flow, ask, faces
 from langchain_sessions.adapters.modes import MemoryMode, PromptDraft, fill
 from langchain_sessions.errors import SessionNotFoundError, require
 from langchain_sessions.events import EventKind, SessionEvent, Standing
@@ -20,8 +18,11 @@ from langchain_sessions.filters import EventFilter
 from langchain_sessions.rows import Anyone
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
     from langchain_core.vectorstores import VectorStore
 
+    from langchain_sessions.adapters.addressing import Address
     from langchain_sessions.service import SessionService
     from langchain_sessions.session import Session
 
@@ -85,7 +86,7 @@ class LongTermMemory(MemoryMode):
         question = "\n".join(str(m.text) for m in draft.tail if isinstance(m, HumanMessage)).strip()
         if not question:
             return draft
-        shown = {event.id for event, _ in draft.history} | {message.id for message in draft.tail if message.id}
+        shown = {event.id for event in draft.history} | {message.id for message in draft.tail if message.id}
         said = {str(message.text) for message in draft.tail}
         try:
             hits = yield from self._search(draft.address, question, draft.configurable.get(TOP_K_KEY, self.top_k))
@@ -169,8 +170,7 @@ class LongTermMemory(MemoryMode):
                 return total
             cursor = page.next_cursor
 
-    add_session_to_memory = sync_face(_add_session_to_memory)
-    aadd_session_to_memory = async_face(_add_session_to_memory)
+    add_session_to_memory, aadd_session_to_memory = faces(_add_session_to_memory)
 
 
 def _text(event: SessionEvent) -> str:
@@ -184,7 +184,7 @@ def _is_said(event: SessionEvent) -> bool:
 
 
 def _document(session: Session, event: SessionEvent) -> Document:
-    name = "\0".join((session.app, session.id, event.id))
+    name = f"{session.app}\x00{session.id}\x00{event.id}"
     return Document(
         id=hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest(),
         page_content=_text(event),

@@ -1,9 +1,8 @@
-"""How memory reaches the model: as messages, through the system prompt, as a fact, from a vector store. They compose."""
+"""How memory reaches the model: as messages, in the system prompt, as a fact, from a vector store. They compose."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from typing import TYPE_CHECKING
@@ -13,10 +12,11 @@ from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_sessions.errors import require
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from langchain_sessions._flow import Flow
     from langchain_sessions.adapters.addressing import Address
+    from langchain_sessions.adapters.requests import Remembered
     from langchain_sessions.events import SessionEvent
 
 MEMORY_TEMPLATE = """{instructions}
@@ -43,14 +43,14 @@ class PromptDraft:
     Attributes:
         address: Whose conversation it is.
         system: The system message so far.
-        history: What is remembered and shown as messages, in order, beside its events.
+        history: What is remembered and shown as messages, in order.
         tail: What is being said.
         configurable: The `configurable` of the call.
     """
 
     address: Address
     system: SystemMessage | None
-    history: tuple[tuple[SessionEvent, BaseMessage], ...]
+    history: tuple[Remembered, ...]
     tail: tuple[BaseMessage, ...] = ()
     configurable: Mapping[str, object] = field(default_factory=dict[str, object])
 
@@ -74,7 +74,7 @@ class MemoryMode(ABC):
     def shape(self, draft: PromptDraft) -> Flow[PromptDraft]:
         """The draft with this mode's memory in it."""
 
-    def index(self, address: Address, events: Sequence[SessionEvent]) -> Flow[None]:
+    def index(self, address: Address, events: Sequence[SessionEvent]) -> Flow[None]:  # noqa: ARG002 - for subclasses
         """Take note of what was said; most modes need not."""
         yield from ()
 
@@ -122,7 +122,7 @@ class SystemPromptMemory(MemoryMode):
         yield from ()
         if not draft.history:
             return draft
-        memory = transcript([message for _, message in draft.history])
+        memory = transcript([event.message for event in draft.history])
         shaped = draft.with_system(fill(self.template, instructions=draft.instructions, memory=memory))
         return replace(shaped, history=())
 
@@ -142,9 +142,9 @@ class SummaryAsFact(MemoryMode):
     def shape(self, draft: PromptDraft) -> Flow[PromptDraft]:
         """Move the summary into the system prompt."""
         yield from ()
-        made = [message for event, message in draft.history if event.is_synthetic and message.type == "ai"]
+        made = [event.message for event in draft.history if event.is_synthetic and event.message.type == "ai"]
         if not made:
             return draft
         summary = escape(str(made[-1].text), quote=False)
         shaped = draft.with_system(fill(self.template, instructions=draft.instructions, summary=summary))
-        return replace(shaped, history=tuple(pair for pair in draft.history if not pair[0].is_synthetic))
+        return replace(shaped, history=tuple(event for event in draft.history if not event.is_synthetic))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
-from langchain_sessions.adapters.requests import News
 from langchain_sessions.context import call_ids, pair_tool_calls, without_calls
-from langchain_sessions.events import SessionEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_sessions.adapters.requests import News, Remembered
 
 STRUCTURED = "structured_output"
 """Names, in the metadata of a tool message, the call that a structured output was made from."""
@@ -31,20 +33,19 @@ def merge_system(messages: Sequence[BaseMessage]) -> SystemMessage | None:
     return SystemMessage(blocks)
 
 
-def remembered(events: Sequence[SessionEvent], appended: frozenset[int], news: News) -> list[SessionEvent]:
-    """The events of a context that a request does not carry itself.
+def remembered(context: Sequence[Remembered], appended: frozenset[int], news: News) -> list[Remembered]:
+    """What of a context a request does not carry itself.
 
     Where the request carries the running turn, what other writers logged since it began belongs behind it.
     """
     return [
-        event for event in events if event.seq not in appended and (news.start is None or event.position < news.start)
+        event for event in context if event.seq not in appended and (news.start is None or event.position < news.start)
     ]
 
 
-def newest_system(events: Sequence[SessionEvent]) -> list[BaseMessage]:
+def newest_system(context: Sequence[Remembered]) -> list[SystemMessage]:
     """The system message that stands in a log: a newer one replaces the older."""
-    found = [event.message for event in events if isinstance(event.message, SystemMessage)]
-    return list(found[-1:])
+    return [event.message for event in context if isinstance(event.message, SystemMessage)][-1:]
 
 
 def assemble(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple
 
 from langchain_core.messages import (
     AIMessage,
@@ -18,9 +18,33 @@ from langchain_core.prompt_values import PromptValue
 
 from langchain_sessions.context import call_ids
 from langchain_sessions.errors import InvalidInputError
-from langchain_sessions.events import SessionEvent, Standing
+from langchain_sessions.events import Standing
 
 _RESUMABLE = frozenset({Standing.FAILED, Standing.INTERRUPTED, Standing.OPEN})
+
+
+class Remembered(NamedTuple):
+    """A message of the log, as far as a prompt needs to know it.
+
+    Attributes:
+        id: Names the event.
+        seq: Its place in the log.
+        position: Its place in the context.
+        message: The message.
+        standing: Where it stands.
+        invocation_id: The run that it belongs to.
+        is_synthetic: Made by a compaction.
+        is_attempt: What arrived of a reply that failed; a retry does not continue it.
+    """
+
+    id: str
+    seq: int
+    position: int
+    message: BaseMessage
+    standing: Standing = Standing.LIVE
+    invocation_id: str | None = None
+    is_synthetic: bool = False
+    is_attempt: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,10 +94,10 @@ def as_messages(value: object) -> list[BaseMessage]:
     if isinstance(value, PromptValue):
         return value.to_messages()
     if isinstance(value, Sequence):
-        return convert_to_messages(cast("Sequence[Any]", value))
+        return convert_to_messages(value)
     raise InvalidInputError(
         "input",
-        f"a {type(value).__name__} is no message; name the keys with memory.wrap(chain, input_key=..., history_key=...)",
+        f"a {type(value).__name__} is no message; name its keys: memory.wrap(chain, input_key=..., history_key=...)",
     )
 
 
@@ -105,13 +129,18 @@ def _media(content: str | list[Any]) -> list[Any]:
     return [block for block in content if isinstance(block, dict) and block.get("type") not in skipped]
 
 
+def says_one_thing(body: Sequence[BaseMessage]) -> bool:
+    """Whether a request is one question, which carries nothing that the log may hold already."""
+    return len(body) == 1 and isinstance(body[0], HumanMessage)
+
+
 def window_for(body: Sequence[BaseMessage]) -> int:
     """How many of the newest events `find_news` needs to see: the running turn and some slack for a busy log."""
     turn = next((at for at, message in enumerate(reversed(body)) if isinstance(message, HumanMessage)), len(body))
     return 2 * turn + 8
 
 
-def find_news(body: Sequence[BaseMessage], recent: Sequence[SessionEvent]) -> News:
+def find_news(body: Sequence[BaseMessage], recent: Sequence[Remembered]) -> News:
     """Tell what a request adds to a log.
 
     A message of the request is in the log if an event has its id, whatever else differs; or if it belongs to a run
@@ -123,7 +152,7 @@ def find_news(body: Sequence[BaseMessage], recent: Sequence[SessionEvent]) -> Ne
         body: The request without its system messages.
         recent: The newest message events of the log in log order, archived, failed and running ones included.
     """
-    events = [event for event in recent if event.message is not None and event.error_code is None]
+    events = [event for event in recent if not (event.is_attempt or event.is_synthetic)]
     known = _known_by_id(body, events) | _known_run(body, events)
     last_known = max(known, default=-1)
     last_foreign = max((at for at in range(last_known + 1, len(body)) if isinstance(body[at], AIMessage)), default=-1)
@@ -134,15 +163,16 @@ def find_news(body: Sequence[BaseMessage], recent: Sequence[SessionEvent]) -> Ne
     return _continued(body, fresh, first_new, known)
 
 
-def _known_by_id(body: Sequence[BaseMessage], events: Sequence[SessionEvent]) -> dict[int, SessionEvent]:
-    by_id = {event.message.id: event for event in events if event.message is not None and event.message.id}
+def _known_by_id(body: Sequence[BaseMessage], events: Sequence[Remembered]) -> dict[int, Remembered]:
+    by_id = {event.message.id: event for event in events if event.message.id}
     return {at: by_id[message.id] for at, message in enumerate(body) if message.id in by_id}
 
 
-def _known_run(body: Sequence[BaseMessage], events: Sequence[SessionEvent]) -> dict[int, SessionEvent]:
+def _known_run(body: Sequence[BaseMessage], events: Sequence[Remembered]) -> dict[int, Remembered]:
     """The longest run of the request that equals the newest events and starts with a question."""
     ours = [likeness(message) for message in body]
-    theirs = [likeness(event.message) for event in events if event.message is not None]
+    newest = events[-len(ours) :] if ours else ()
+    theirs = [likeness(event.message) for event in newest]
     for end in range(len(ours), 0, -1):
         length = 0
         while length < min(end, len(theirs)) and ours[end - 1 - length] == theirs[-1 - length]:
@@ -154,7 +184,7 @@ def _known_run(body: Sequence[BaseMessage], events: Sequence[SessionEvent]) -> d
     return {}
 
 
-def _is_whole_run(body: Sequence[BaseMessage], start: int, run: Sequence[SessionEvent]) -> bool:
+def _is_whole_run(body: Sequence[BaseMessage], start: int, run: Sequence[Remembered]) -> bool:
     """Whether a run of equal messages is one conversation sent again, and not the same words said twice."""
     if not isinstance(body[start], HumanMessage) and start > 0:
         return False
@@ -171,7 +201,7 @@ def _begun(
     fresh: Sequence[BaseMessage],
     first_new: int,
     last_known: int,
-    events: Sequence[SessionEvent],
+    events: Sequence[Remembered],
 ) -> News:
     """A request that says something new, or results that stand alone."""
     invocation, stored = None, 0
@@ -188,16 +218,16 @@ def _begun(
     )
 
 
-def asking_event(call_id: str, events: Sequence[SessionEvent]) -> SessionEvent | None:
+def asking_event(call_id: str, events: Sequence[Remembered]) -> Remembered | None:
     """The newest event that made the call which a result answers."""
     for event in reversed(events):
-        if event.message is not None and call_id in call_ids(event.message):
+        if call_id in call_ids(event.message):
             return event
     return None
 
 
 def _continued(
-    body: Sequence[BaseMessage], fresh: Sequence[BaseMessage], first_new: int, known: dict[int, SessionEvent]
+    body: Sequence[BaseMessage], fresh: Sequence[BaseMessage], first_new: int, known: dict[int, Remembered]
 ) -> News:
     """A request that carries on with a turn that the log knows."""
     asked = [at for at in range(first_new) if isinstance(body[at], HumanMessage)]
@@ -219,5 +249,5 @@ def _continued(
     )
 
 
-def _count(invocation: str | None, events: Iterable[SessionEvent]) -> int:
+def _count(invocation: str | None, events: Iterable[Remembered]) -> int:
     return 0 if invocation is None else sum(event.invocation_id == invocation for event in events)

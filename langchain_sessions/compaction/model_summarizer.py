@@ -11,7 +11,7 @@ from langchain_core.utils.json import parse_json_markdown
 
 from langchain_sessions._flow import Flow, ask, async_face, sync_face
 from langchain_sessions.compaction.base import Outcome
-from langchain_sessions.compaction.prompts import Entry, SummaryPrompts, entry_of, fence_for, messages_for
+from langchain_sessions.compaction.prompts import Entry, SummaryPrompts, clip, entry_of, messages_for
 from langchain_sessions.compaction.structured import (
     STRUCTURED_CHARACTERS,
     Schema,
@@ -87,7 +87,8 @@ class ModelSummarizer:
         room = self.room(limits, task.counter)
         upcoming = _that_fit(upcoming, room // 4, task.counter)
         room -= sum(_cost(entry, task.counter) for entry in upcoming)
-        chunks = list(split_record([entry_of(e, limits.tool_characters) for e in task.archived], room, task.counter))
+        entries = [entry_of(event, limits.tool_characters) for event in task.archived]
+        chunks = chunk_record(entries, room, task.counter, max_calls=limits.max_calls)
         text, calls = task.previous, 0
         summary: Summary | None = None
         for number, chunk in enumerate(chunks, start=1):
@@ -203,12 +204,29 @@ def _pieces(entry: Entry, room: int, counter: TokenCounter) -> Iterator[Entry]:
     if cost <= room or len(entry.text) <= 1:
         yield entry
         return
-    half = len(entry.text) // 2
-    space = entry.text.rfind(" ", half // 2, half)
-    cut = space + 1 if space > 0 else half
-    head = entry.head if entry.head.endswith("continued") else f"{entry.head}, continued"
-    yield from _pieces(Entry(entry.head, entry.text[:cut]), room, counter)
-    yield from _pieces(Entry(head, entry.text[cut:]), room, counter)
+    size = max(int(len(entry.text) * room / cost * _SHARE), 1)
+    start = 0
+    while start < len(entry.text):
+        end = min(start + size, len(entry.text))
+        space = entry.text.rfind(" ", start + size // 2, end) if end < len(entry.text) else -1
+        end = space + 1 if space > 0 else end
+        head = entry.head if start == 0 or entry.head.endswith("continued") else f"{entry.head}, continued"
+        # Parts of a text differ in density, so a part may have to be divided again.
+        yield from _pieces(Entry(head, entry.text[start:end]), room, counter)
+        start = end
 
 
-__all__ = ["ModelSummarizer", "fence_for", "split_record"]
+def chunk_record(entries: list[Entry], room: int, counter: TokenCounter, *, max_calls: int) -> list[list[Entry]]:
+    """Divide a record into at most about `max_calls` chunks.
+
+    A strategy archives no more than fits, but for a single turn larger than that. Of such a turn the longest texts
+    lose their middle, which the log keeps: else it would be too dear for every run, and stay for ever.
+    """
+    chunks = list(split_record(entries, room, counter))
+    cap = max((len(entry.text) for entry in entries), default=0)
+    # Chunks are not filled to the brim, and estimates are no measurements: a half more is no reason to cut.
+    while len(chunks) > max_calls + max(max_calls // 2, 1) and cap > room:
+        cap = max(int(cap * max_calls / len(chunks)), room)
+        entries = [Entry(entry.head, clip(entry.text, cap)) for entry in entries]
+        chunks = list(split_record(entries, room, counter))
+    return chunks

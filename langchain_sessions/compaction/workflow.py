@@ -7,7 +7,6 @@ processes from paying for the same summary. It guards money: where it fails, the
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 import uuid
@@ -15,9 +14,6 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
-from langchain_core.messages import AIMessage, HumanMessage
-
-from langchain_sessions import rows as r
 from langchain_sessions._flow import Flow, ask
 from langchain_sessions.compaction.base import (
     NO_CALL,
@@ -28,8 +24,9 @@ from langchain_sessions.compaction.base import (
     ModelCall,
     Outcome,
 )
-from langchain_sessions.compaction.prompts import SHADOW_PROMPT
-from langchain_sessions.compaction.selection import is_summary, settle_selection, spoken
+from langchain_sessions.compaction.loaded import Loaded, plan_tokens
+from langchain_sessions.compaction.records import record_row, session_changes, summary_rows
+from langchain_sessions.compaction.selection import settle_selection
 from langchain_sessions.compaction.summarizer import (
     GuardedSummarizer,
     Summary,
@@ -38,15 +35,15 @@ from langchain_sessions.compaction.summarizer import (
     SummaryTask,
 )
 from langchain_sessions.errors import SessionNotFoundError, SessionsError
-from langchain_sessions.events import NewEvent, SessionEvent, Standing
+from langchain_sessions.events import Standing
 from langchain_sessions.ids import check_branch
-from langchain_sessions.ledger import Cover, Ledger, LogView
+from langchain_sessions.ledger import Ledger
 from langchain_sessions.runs import SeqSet
 from langchain_sessions.stores.base import ArchivePlan, SessionStore
 from langchain_sessions.times import from_micros
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from langchain_sessions.encoding import EventEncoder
     from langchain_sessions.rows import EventRow, SessionKey, SessionRow
@@ -58,10 +55,6 @@ _log = logging.getLogger(__name__)
 _ATTEMPTS = 3
 """How often a run whose range was touched meanwhile starts over, where that costs no model call."""
 _PAID_IN_VAIN = (Outcome.SUMMARY_BLANK, Outcome.SUMMARY_FAILED, Outcome.NOT_WORTH_IT)
-GENERATED_TITLE = "generated_title"
-"""Session metadata: the title that a summary gave, so that a title of the user's own is never replaced."""
-KEYWORDS = "keywords"
-"""Session metadata: the newest summary's keywords."""
 
 
 class SessionLog(Protocol):
@@ -119,34 +112,24 @@ def compact_session(
     run = _Run(log, session_id, compaction, check_branch(branch), invocation_id, force, automatic, call or NO_CALL)
     try:
         result = yield from run.compact()
-        if compaction.on_result is not None and result.outcome is not Outcome.NOT_TRIGGERED:
-            compaction.on_result(result)
     except Exception as error:
         if not automatic or isinstance(error, SessionNotFoundError):
             raise
         _log.warning("Compaction of session %r failed: %s", session_id, type(error).__name__)
-        return (yield from run.failed(f"{type(error).__name__} was raised"))
+        result = yield from run.failed(f"{type(error).__name__} was raised")
+    if compaction.on_result is not None and result.outcome is not Outcome.NOT_TRIGGERED:
+        _tell(compaction.on_result, result, automatic=automatic)
     return result
 
 
-@dataclass(frozen=True, slots=True)
-class _Loaded:
-    """What a run decides by: the live events of its scope and what they were read at."""
-
-    request: CompactionRequest
-    view: LogView
-    cover: Cover | None
-
-    @property
-    def previous(self) -> str | None:
-        """The text of the summary in force."""
-        texts = [e.message.text for e in self.request.events if is_summary(e) and isinstance(e.message, AIMessage)]
-        return "\n\n".join(str(text) for text in texts) or None
-
-    @property
-    def tokens(self) -> int:
-        """What the live events count for."""
-        return sum(event.tokens for event in self.request.events)
+def _tell(listener: Callable[[CompactionResult], None], result: CompactionResult, *, automatic: bool) -> None:
+    """Tell whoever wanted to hear of it; what a listener raises costs nobody an answer either."""
+    try:
+        listener(result)
+    except Exception as error:
+        if not automatic:
+            raise
+        _log.warning("on_result raised %s", type(error).__name__)
 
 
 @dataclass(slots=True)
@@ -164,6 +147,7 @@ class _Run:
     started: float = field(default_factory=time.monotonic)
     holder: str = field(default_factory=lambda: uuid.uuid4().hex)
     tokens_before: int = 0
+    cover: Cover | None = None
 
     @property
     def key(self) -> SessionKey:
@@ -183,31 +167,37 @@ class _Run:
         """The whole run."""
         request = yield from self._measure()
         self.tokens_before = request.counters.tokens
-        trigger = self.compaction.when
-        if not self.force and trigger is not None and not trigger.is_due(request):
+        if not self._is_due(request):
             return self.result(Outcome.NOT_TRIGGERED)
-        for attempt in range(1, _ATTEMPTS + 1):
-            loaded = yield from self._load(request)
-            self.tokens_before = loaded.tokens
-            plan = self.compaction.how.plan(loaded.request)
-            archive = settle_selection(loaded.request.events, self.scope, plan.archive)
-            if not archive:
+        for _ in range(_ATTEMPTS):
+            chosen = yield from self._choose(request)
+            if chosen is None:
                 return (yield from self._nothing_to_do())
-            plan = replace(plan, archive=archive)
+            loaded, plan = chosen
             if plan.summarizer is not None:
                 return (yield from self._summarize_and_commit(loaded, plan))
             done = yield from self._commit(loaded, plan, None)
             if done is not None:
                 return done
-            if attempt < _ATTEMPTS:
-                request = yield from self._measure()
+            request = yield from self._measure()
         return (yield from self._refused(Outcome.LOST_RACE, "the range was touched meanwhile"))
+
+    def _is_due(self, request: CompactionRequest) -> bool:
+        return self.force or self.compaction.when is None or self.compaction.when.is_due(request)
+
+    def _choose(self, request: CompactionRequest) -> Flow[tuple[Loaded, CompactionPlan] | None]:
+        """Load the scope and ask the strategy; None where nothing may be archived."""
+        loaded = yield from self._load(request)
+        self.tokens_before = loaded.tokens
+        plan = self.compaction.how.plan(loaded.request)
+        archive = settle_selection(loaded.request.events, self.scope, plan.archive)
+        return (loaded, replace(plan, archive=archive)) if archive else None
 
     def _measure(self) -> Flow[CompactionRequest]:
         """The request without events: at most two statements, no bodies."""
         now = self.log.now()
         session, counters = yield from ask(self.log.store.measure_scope, self.key, self.scope, now)
-        cover = Ledger.decode(session.ledger).covers.get(self.scope)
+        cover = self.cover = Ledger.decode(session.ledger).covers.get(self.scope)
         return CompactionRequest(
             session=self.log.session_of(session),
             scope=self.scope,
@@ -218,7 +208,7 @@ class _Run:
             call=self.call,
         )
 
-    def _load(self, request: CompactionRequest) -> Flow[_Loaded]:
+    def _load(self, request: CompactionRequest) -> Flow[Loaded]:
         """The request with the live events of the scope: what is archived costs nothing."""
         now = self.log.now()
         found = yield from ask(
@@ -232,14 +222,14 @@ class _Run:
         )
         rows = [row for row in found.rows if row.scope == self.scope]
         events = tuple(self.log.encoder.event(self.session_id, row, found.view) for row in rows)
-        return _Loaded(replace(request, events=events), found.view, found.view.ledger.covers.get(self.scope))
+        return Loaded(replace(request, events=events), found.view, found.view.ledger.covers.get(self.scope))
 
     # -- the summary ---------------------------------------------------------------------------------------
 
-    def _summarize_and_commit(self, loaded: _Loaded, plan: CompactionPlan) -> Flow[CompactionResult]:
+    def _summarize_and_commit(self, loaded: Loaded, plan: CompactionPlan) -> Flow[CompactionResult]:
         """Summarise under a lease, and commit what came of it."""
         limits = plan.limits or SummaryLimits()
-        if self.automatic and not self.force and _is_too_little(loaded, plan):
+        if self.automatic and not self.force and loaded.outweighs(plan):
             return self.result(Outcome.NOT_WORTH_IT, reason="the summary in force is larger than what would go")
         granted = yield from self._lease(limits.timeout + timedelta(seconds=30))
         if not granted and self.automatic and not self.force:
@@ -247,20 +237,32 @@ class _Run:
             return self.result(Outcome.LOST_RACE, reason="another run holds the scope, or failed lately")
         cool_down = timedelta(0)
         try:
-            result = yield from self._with_summary(loaded, plan, limits)
+            result = yield from self._under_lease(loaded, plan, limits)
             cool_down = limits.cool_down if result.outcome in _PAID_IN_VAIN else cool_down
             return result
         finally:
             if granted:
                 yield from self._lease(cool_down)
 
-    def _with_summary(self, loaded: _Loaded, plan: CompactionPlan, limits: SummaryLimits) -> Flow[CompactionResult]:
+    def _under_lease(self, loaded: Loaded, plan: CompactionPlan, limits: SummaryLimits) -> Flow[CompactionResult]:
+        """Choose anew where another run committed between the choice and the lease, before anything is paid."""
+        request = yield from self._measure()
+        if self.cover != loaded.cover:
+            if not self._is_due(request):
+                return self.result(Outcome.NOT_TRIGGERED)
+            chosen = yield from self._choose(request)
+            if chosen is None:
+                return (yield from self._nothing_to_do())
+            loaded, plan = chosen
+        return (yield from self._with_summary(loaded, plan, limits))
+
+    def _with_summary(self, loaded: Loaded, plan: CompactionPlan, limits: SummaryLimits) -> Flow[CompactionResult]:
         assert plan.summarizer is not None  # noqa: S101 - the caller's case
         task = SummaryTask(
             archived=tuple(plan.archive),
             counter=self.log.tokens,
             previous=loaded.previous,
-            upcoming=_upcoming(loaded.request.events, plan),
+            upcoming=loaded.upcoming(plan),
             limits=limits,
         )
         try:
@@ -277,7 +279,7 @@ class _Run:
             if done is not None:
                 return done
             fresh = yield from self._load((yield from self._measure()))
-            if not _is_intact(loaded, fresh, plan):
+            if not loaded.is_intact_in(fresh, plan):
                 break
             loaded = fresh
         return (yield from self._refused(Outcome.LOST_RACE, "the range was touched meanwhile", calls=summary.calls))
@@ -289,7 +291,7 @@ class _Run:
 
     # -- committing ----------------------------------------------------------------------------------------
 
-    def _commit(self, loaded: _Loaded, plan: CompactionPlan, summary: Summary | None) -> Flow[CompactionResult | None]:
+    def _commit(self, loaded: Loaded, plan: CompactionPlan, summary: Summary | None) -> Flow[CompactionResult | None]:
         """Archive; None when the range was touched since it was loaded."""
         now = self.log.now()
         after = self._tokens_after(loaded, plan, summary)
@@ -322,40 +324,19 @@ class _Run:
             is_rebased=record != loaded.view.last_seq + 1,
         )
 
-    def _tokens_after(self, loaded: _Loaded, plan: CompactionPlan, summary: Summary | None) -> int:
-        left = loaded.tokens - sum(event.tokens for event in plan.archive)
+    def _tokens_after(self, loaded: Loaded, plan: CompactionPlan, summary: Summary | None) -> int:
+        left = loaded.tokens - plan_tokens(plan)
         if summary is None:
             return left
-        replaced = sum(event.tokens for event in loaded.request.events if is_summary(event))
-        return left - replaced + sum(row.tokens for row in self._summary_rows(plan, summary, 0))
+        return left - loaded.summary_tokens + sum(row.tokens for row in self._summary_rows(plan, summary, 0))
 
     def _summary_rows(self, plan: CompactionPlan, summary: Summary | None, now: int) -> tuple[EventRow, ...]:
-        """The synthetic turn: a shadow question and the summary as its answer, at the same instant."""
-        if summary is None:
-            return ()
-        source = {"synthetic": True, "source": _source(self.compaction)}
-        details = {**source, "summary": dict(summary.details)} if summary.details else source
-        turn = (
-            NewEvent(message=HumanMessage(plan.shadow or SHADOW_PROMPT), metadata=source, synthetic=True),
-            NewEvent(message=AIMessage(summary.text), metadata=details, synthetic=True),
-        )
-        return tuple(self.log.encoder.row(replace(event, branch=self.scope), now) for event in turn)
+        source = type(self.compaction.how).__name__
+        return summary_rows(self.log.encoder, self.scope, plan, summary, source=source, now=now)
 
     def _describe_session(self, session: Session, summary: Summary) -> Flow[None]:
-        """Put the title and the keywords of a structured summary on the session.
-
-        A title that somebody else gave stays. Nothing is put there where messages are encrypted: a title is not.
-        """
-        if self.log.encoder.codec.encrypts:
-            return
-        changes: dict[str, Any] = {}
-        metadata: dict[str, Any] = {}
-        if summary.keywords:
-            metadata[KEYWORDS] = list(summary.keywords)
-        if summary.title is not None and session.title in (None, session.metadata.get(GENERATED_TITLE)):
-            changes["title"] = metadata[GENERATED_TITLE] = summary.title
-        if metadata:
-            changes["metadata"] = json.dumps(metadata)
+        """Put the title and the keywords of a structured summary on the session."""
+        changes = session_changes(session, summary, is_sealed=self.log.encoder.codec.encrypts)
         if not changes:
             return
         try:
@@ -396,7 +377,7 @@ class _Run:
         reason: str | None = None,
     ) -> Mapping[str, Any]:
         when = self.compaction.when
-        details = {
+        return {
             "outcome": outcome.value,
             "strategy": type(self.compaction.how).__name__,
             "trigger": None if when is None or self.force else type(when).__name__,
@@ -408,32 +389,6 @@ class _Run:
             "milliseconds": round((time.monotonic() - self.started) * 1000),
             "reason": reason,
         }
-        return {name: value for name, value in details.items() if value is not None}
 
     def _record(self, now: int, details: Mapping[str, Any]) -> EventRow:
-        row = self.log.encoder.row(NewEvent(metadata=details), now)
-        return row._replace(kind=r.COMPACTION, branch=self.scope)
-
-
-def _source(compaction: Compaction) -> str:
-    return type(compaction.how).__name__
-
-
-def _upcoming(events: Sequence[SessionEvent], plan: CompactionPlan) -> tuple[SessionEvent, ...]:
-    """The events that follow the last archived one, for orientation."""
-    gone = {event.seq for event in plan.archive}
-    last = plan.archive[-1].position
-    kept = [event for event in spoken(events) if event.position > last and event.seq not in gone]
-    return tuple(kept[: plan.overlap])
-
-
-def _is_too_little(loaded: _Loaded, plan: CompactionPlan) -> bool:
-    """Whether even a summary no longer than the last would save nothing: better to wait for more than to pay."""
-    replaced = sum(event.tokens for event in loaded.request.events if is_summary(event))
-    return 0 < sum(event.tokens for event in plan.archive) <= replaced
-
-
-def _is_intact(before: _Loaded, fresh: _Loaded, plan: CompactionPlan) -> bool:
-    """Whether a summary still says what its range holds: the same events live, on top of the same summary."""
-    standing = {event.seq for event in fresh.request.events if event.standing in (Standing.LIVE, Standing.INTERRUPTED)}
-    return before.cover == fresh.cover and all(event.seq in standing for event in plan.archive)
+        return record_row(self.log.encoder, self.scope, details, now)

@@ -43,6 +43,10 @@ class Occurrences(Protocol):
         """Add to a byte per event, beginning at `start`."""
         ...
 
+    def columns(self) -> tuple[Iterable[int], Iterable[int]]:
+        """Indexes in the part, and the count at each."""
+        ...
+
     def pairs(self) -> Iterable[tuple[int, int]]:
         """Index in the part and count, ascending."""
         ...
@@ -233,22 +237,28 @@ class _Corpus:
 
     def postings(self, group: Group) -> Mapping[int, int]:
         """Find where any of a group's terms occurs, and how often."""
-        found: list[tuple[int, Part, Occurrences]] = []
+        found: list[tuple[int, Part, list[Occurrences]]] = []
+        total = 0
         for start, part in zip(self._starts, self._parts, strict=True):
-            found.extend((start, part, each) for term in _expand(group, part) if (each := part.find(term)) is not None)
-        if sum(len(each) for _, _, each in found) > self._end // 8 and not self._hides:
+            here = [each for term in _expand(group, part) if (each := part.find(term)) is not None]
+            if here:
+                found.append((start, part, here))
+                total += sum(map(len, here))
+        if total > self._end // 8 and not self._hides:
             counts = bytearray(self._end)
-            for start, _, each in found:
-                each.put_into(counts, start)
+            for start, _, here in found:
+                for each in here:
+                    each.put_into(counts, start)
             return _Dense(counts)
         joined: dict[int, int] = {}
-        for start, part, each in found:
-            if part.hidden or len(group) > 1:
-                for index, count in each.pairs():
-                    if index not in part.hidden:
-                        joined[start + index] = joined.get(start + index, 0) + count
-            else:
-                joined.update((start + index, count) for index, count in each.pairs())
+        for start, part, here in found:
+            if not part.hidden and len(here) == 1:
+                indexes, occurring = here[0].columns()
+                joined.update(zip(map(start.__add__, indexes), occurring, strict=True))
+                continue
+            for index, count in chain.from_iterable(each.pairs() for each in here):
+                if index not in part.hidden:
+                    joined[start + index] = joined.get(start + index, 0) + count
         return joined
 
     def statistics(self, postings: Sequence[Mapping[int, int]]) -> CorpusStatistics:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, ToolMessage
@@ -37,6 +36,19 @@ def tools_of(message: BaseMessage) -> set[str]:
     return set()
 
 
+def only_term(name: str) -> str:
+    """The term of events that hold nothing but a use of one tool."""
+    return f"only:{tool_term(name)[5:]}"
+
+
+def only_tool_of(message: BaseMessage) -> str | None:
+    """The one tool that a message is about: it answers for it, or calls it without a word."""
+    used = tools_of(message)
+    if len(used) != 1 or (isinstance(message, AIMessage) and str(message.text).strip()):
+        return None
+    return next(iter(used))
+
+
 class RecallEngine:
     """Makes terms and entries.
 
@@ -55,8 +67,11 @@ class RecallEngine:
         """What the index keeps of an event."""
         document = make_document(message, author=row.author, timestamp=from_micros(row.at))
         entry = self.entries.entry(document)
-        counts = Counter(entry.counts)
-        counts.update({tool_term(name): 1 for name in tools_of(message)})
+        counts = dict(entry.counts)
+        if used := tools_of(message):
+            counts = {**counts, **{tool_term(name): 1 for name in used}}
+            if (only := only_tool_of(message)) is not None:
+                counts[only_term(only)] = 1
         flags = entry.flags | (SYNTHETIC if row.flags & r.SYNTHETIC else 0) | (SUMMARY if row.flags & r.SUMMARY else 0)
         return Entry(counts, entry.length, flags, entry.author, entry.instant)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from langchain_sessions.recall.grammar import ClauseKind, QueryMode
 from langchain_sessions.recall.terms import TOKEN, is_dense, normalize, split_words
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from langchain_sessions.recall.terms import TermMaker
 
 Span = tuple[int, int]
+_ALIKE: Final = 3
 
 
 def find_spans(text: str, query: Query, maker: TermMaker, *, limit: int = 100) -> tuple[Span, ...]:
@@ -66,6 +67,8 @@ def _word_spans(text: str, query: Query, maker: TermMaker) -> Iterator[Span]:
     wanted = frozenset(chain.from_iterable(query.groups))
     words = frozenset(chain.from_iterable(clause.words for clause in query.ranked if not clause.groups))
     prefixes = tuple(clause.words[-1] for clause in query.ranked if clause.kind is ClauseKind.PREFIX)
+    # Forms of one word nearly always begin alike. Only those that do are worth a stem in every language.
+    beginnings = tuple({term[:_ALIKE] for term in wanted})
     for match in TOKEN.finditer(text):
         token = match[0]
         if is_dense(token):
@@ -73,9 +76,13 @@ def _word_spans(text: str, query: Query, maker: TermMaker) -> Iterator[Span]:
             continue
         folded = split_words(token)
         if (
-            not wanted.isdisjoint(chain.from_iterable(maker.query_terms(token)))
-            or not words.isdisjoint(folded)
+            not words.isdisjoint(folded)
             or (prefixes and any(word.startswith(prefixes) for word in folded))
+            or not wanted.isdisjoint(maker.terms(token))
+            or (
+                any(word.startswith(beginnings) for word in folded)
+                and not wanted.isdisjoint(chain.from_iterable(maker.query_terms(token)))
+            )
         ):
             yield match.span()
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from langchain_sessions import rows as r
 from langchain_sessions._flow import Flow, ask
 from langchain_sessions.errors import SealedEventError, SessionNotFoundError, StoreError
-from langchain_sessions.recall.packing import ChunkFacts, ChunkSize, OpenChunk, PackedPart, chunks_to_merge, pack_buckets
+from langchain_sessions.recall.packing import LARGEST_CHUNK, ChunkFacts, ChunkSize, OpenChunk, PackedPart, chunks_to_merge, pack_buckets
 from langchain_sessions.rows import EventRow, SessionKey
 from langchain_sessions.stores.base import EventQuery, SessionQuery
 from langchain_sessions.stores.indexing import IndexChange, IndexPlace, StoredChunk
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from langchain_sessions.stores.base import SessionStore
 
 BATCH: Final = 512
-"""Events per transaction: what bounds the longest pause."""
+"""Events per step beside an append or a search: what bounds the longest pause."""
+
 
 _LOST: Final = 5
 MESSAGE_KINDS: Final = frozenset(range(r.HUMAN, r.FIRST_RECORD))
@@ -62,9 +63,11 @@ class Indexer:
             place = yield from ask(self.store.find_index, key, self.engine.fingerprint, self.now())
             if place.indexed_to >= place.last_seq:
                 break
-            query = EventQuery(kinds=MESSAGE_KINDS, after_seq=place.indexed_to, limit=BATCH)
+            # Far behind, nobody gains by small steps, and whole chunks are never merged again.
+            size = LARGEST_CHUNK if place.last_seq - place.indexed_to >= LARGEST_CHUNK else BATCH
+            query = EventQuery(kinds=MESSAGE_KINDS, after_seq=place.indexed_to, limit=size)
             found = yield from ask(self.store.find_events, key, query, self.now())
-            full = len(found.rows) == BATCH
+            full = len(found.rows) == size
             upto = found.rows[-1].seq if full else found.view.last_seq
             change = yield from self._plan(key, place, found.rows, upto)
             if (yield from ask(self.store.write_index, key, change, self.now())):

@@ -138,7 +138,10 @@ class Bucket:
 
 def pack_postings(indexes: Sequence[int], counts: Sequence[int], events: int) -> bytes:
     """Pack the occurrences of a term: a byte per event where it is in every third, else an entry per occurrence."""
-    capped = bytes(map(min, counts, repeat(_MOST_COUNTED)))
+    try:
+        capped = bytes(counts)
+    except ValueError:
+        capped = bytes(map(min, counts, repeat(_MOST_COUNTED)))
     if 3 * len(indexes) < events:
         return _put(array("H", indexes)) + capped
     dense = bytearray(events)
@@ -367,9 +370,13 @@ class PackedOccurrences:
         for index, count in self.pairs():
             counts[start + index] = min(_MOST_COUNTED, counts[start + index] + count)
 
+    def columns(self) -> Postings:
+        """Indexes in the chunk, ascending, and the count at each."""
+        return unpack_postings(self._data, self._events)
+
     def pairs(self) -> Iterable[tuple[int, int]]:
         """Index in the chunk and count, ascending."""
-        return zip(*unpack_postings(self._data, self._events), strict=True)
+        return zip(*self.columns(), strict=True)
 
 
 class PackedPart:

@@ -84,6 +84,10 @@ class _Counts(dict[int, int]):
         for index, count in self.items():
             counts[start + index] = min(255, counts[start + index] + count)
 
+    def columns(self) -> tuple[Iterable[int], Iterable[int]]:
+        """Indexes, and the count at each."""
+        return self.keys(), self.values()
+
     def pairs(self) -> Iterable[tuple[int, int]]:
         """Index and count."""
         return self.items()

@@ -170,6 +170,8 @@ def _spread(
     sums: dict[int, float] = {}
     if zone is None:
         occurrences = list(found.items())
+    elif len(found) < len(zone):
+        occurrences = [(position, count) for position, count in found.items() if position in zone]
     else:
         occurrences = [(position, count) for position in zone if (count := found.get(position, 0))]
     for offset, share in kernel:
@@ -196,6 +198,10 @@ def _seeds(
         if len(own) < 4 * limit:
             for position, count in found.items():
                 own[position] = own.get(position, 0.0) + gain * count / (count + saturation)
+        elif len(found) < len(own):
+            for position, count in found.items():
+                if position in own:
+                    own[position] += gain * count / (count + saturation)
         else:
             for position in own:
                 if count := found.get(position, 0):

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from langchain_sessions.recall.ranking import RankingWeights
 
 if TYPE_CHECKING:
     from langchain_sessions.recall.engine import RecallEngine
+
+
+INDEX_EVERY: Final = 512
+"""An append that crosses a multiple of this brings the index up to date: one in hundreds pays for all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +31,7 @@ class SearchSettings:
     language: str = "auto"
     weights: RankingWeights = field(default_factory=RankingWeights)
     candidates: int = 300
-    scanned: int = 64
+    scanned: int = 128
 
     @cached_property
     def engine(self) -> RecallEngine:
@@ -35,12 +39,3 @@ class SearchSettings:
         from langchain_sessions.recall.engine import RecallEngine  # noqa: PLC0415
 
         return RecallEngine(self)
-
-
-EVERY = 512
-"""An append that crosses a multiple of this brings the index up to date: one in hundreds pays for all."""
-
-
-def is_due(version: int, added: int) -> bool:
-    """Whether an append that brought the log to this version has to bring its index up to date."""
-    return version % EVERY < added

@@ -292,16 +292,7 @@ def settle_archive(
         carried = old.summaries
     at = view.last_seq + 1
     new = tuple(range(at + 1, at + 1 + len(plan.summaries)))
-    holes = SeqSet.of(
-        row.seq
-        for row in near
-        if row.scope == plan.scope
-        and row.kind < r.FIRST_RECORD
-        and not row.flags & r.SUMMARY
-        and row.place <= upto
-        and row.seq not in plan.covered
-        and view.standing(row) not in (Standing.REWOUND, Standing.SUPERSEDED, Standing.ARCHIVED)
-    )
+    holes = _left_out(plan, near, view, upto)
     cover = Cover(plan.scope, at, first, upto, top, holes, new or carried, plan.record.at)
     total = plan.covered | SeqSet(tuple((low, high) for low, high in old_covers))
     extra = with_extra(with_extra(plan.record.extra, "covers", total.runs), "mark", encode_cover(cover))
@@ -311,6 +302,23 @@ def settle_archive(
         flags = summary.flags | r.SUMMARY | r.SYNTHETIC
         rows.append(summary._replace(seq=seq, position=first, flags=flags, branch=plan.scope, extra=named))
     return Archived(cover, tuple(rows))
+
+
+def _left_out(plan: ArchivePlan, near: Sequence[EventRow], view: LogView, upto: int) -> SeqSet:
+    """What of the range is not covered: its events, and those that their edits superseded.
+
+    The latter come back when the edit is rewound, and must not be taken for archived then.
+    """
+    old = view.ledger.covers.get(plan.scope)
+    covered = {row.place for row in near if row.seq in plan.covered}
+    found: list[int] = []
+    for row in near:
+        mine = row.scope == plan.scope and row.kind < r.FIRST_RECORD and not row.flags & r.SUMMARY
+        if not mine or row.place > upto or row.place in covered or (old is not None and old.covers(row)):
+            continue
+        if view.standing(row) not in (Standing.REWOUND, Standing.ARCHIVED):
+            found.append(row.seq)
+    return SeqSet.of(found)
 
 
 def covers_of(row: EventRow | None) -> list[list[int]]:

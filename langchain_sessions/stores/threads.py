@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from langchain_sessions.ledger import Edit
 from langchain_sessions.rows import EventRow, Owner, SessionKey, SessionRow
 from langchain_sessions.runs import SeqSet, decode_runs
-from langchain_sessions.stores.base import SessionDraft
+
+if TYPE_CHECKING:
+    from langchain_sessions.ledger import Edit
+    from langchain_sessions.stores.base import SessionDraft
 
 ROOT = 0
 """The namespace of the root graph."""

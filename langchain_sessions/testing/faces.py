@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from functools import wraps
-from types import TracebackType
-from typing import Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from langchain_sessions.invocation import Invocation
 from langchain_sessions.service import SessionService
 from langchain_sessions.stores.base import SessionStore
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+    from types import TracebackType
 
 T = TypeVar("T")
 Face = Literal["sync", "async"]

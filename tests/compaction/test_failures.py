@@ -197,3 +197,15 @@ async def test_results_are_told_to_whoever_asked(local: Faced) -> None:
     await local.compact("s1", compaction)
     await local.compact("s1", compaction)
     assert heard == [Outcome.COMPACTED, Outcome.NOTHING_TO_DO]
+
+
+async def test_a_listener_that_raises_costs_no_answer(local: Faced) -> None:
+    def complain(result: object) -> None:
+        raise ZeroDivisionError
+
+    await local.talk("s1", 6)
+    compaction = Compaction(None, SlidingWindow(2), on_result=complain)
+    assert (await local.compact("s1", compaction, automatic=True)).is_compacted
+    with pytest.raises(ZeroDivisionError):
+        await local.compact("s1", compaction)
+    assert await outcomes(local) == ["compacted", "nothing_to_do"]

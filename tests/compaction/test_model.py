@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
@@ -93,7 +94,7 @@ class Player:
         ]
 
 
-@settings(max_examples=1000)
+@pytest.mark.timeout(900)  # the profile "deep" asks for a thousand conversations
 @given(STEPS)
 def test_the_database_does_what_memory_does(steps: list[tuple[Any, ...]]) -> None:
     with SessionService("sqlite://") as database:

@@ -125,6 +125,15 @@ async def test_a_message_larger_than_the_window_is_shown_in_pieces(local: Faced)
     assert all(word in model.shown for word in words)
 
 
+async def test_a_turn_too_large_for_every_run_loses_its_middle_not_its_chance(local: Faced) -> None:
+    words = [f"word{n:05d}" for n in range(20_000)]
+    model = ScriptedModel(profile={"max_input_tokens": 3_000})
+    limits = SummaryLimits(max_characters=400, max_calls=4)
+    await compacted(local, HumanMessage(" ".join(words)), AIMessage("the short answer"), model=model, limits=limits)
+    assert len(model.prompts) <= 7
+    assert all(text in model.shown for text in ("word00000", "word19999", "the short answer", "characters …]"))
+
+
 async def test_a_run_that_would_take_too_many_calls_archives_less(local: Faced) -> None:
     for n in range(30):
         await local.append("s1", [HumanMessage(f"{n} " + "long words " * 100), AIMessage("ok")])

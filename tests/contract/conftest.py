@@ -6,17 +6,17 @@ import secrets
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.conftest import Databases
-from tests.servers import databases
 
 from langchain_sessions.stores.memory import MemoryStore
 from langchain_sessions.stores.sql.store import SqlStore
 from langchain_sessions.testing import PrivateLoop
+from tests.servers import databases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from langchain_sessions.stores.base import SessionStore
+    from tests.conftest import Databases
 
 
 @pytest.fixture(scope="session")

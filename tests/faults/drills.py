@@ -107,7 +107,11 @@ def assert_whole(service: SessionService, session_id: str, acknowledged: Sequenc
     events = service.events(session_id).items
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     assert service.get(session_id).version == len(events)
-    ids = [str(event.message.id) for event in events if event.message is not None and event.standing.value not in _PAST]
+    ids = [
+        str(event.message.id)
+        for event in events
+        if event.message is not None and event.message.id and event.standing.value not in _PAST
+    ]
     assert len(ids) == len(set(ids))
     assert set(acknowledged) <= set(ids), sorted(set(acknowledged) - set(ids))[:5]
     assert service.verify(session_id) == []

@@ -68,15 +68,16 @@ class Injector:
         if here != self._at:
             return act(*args)
         self.fired, self._at = True, None
-        when = self._fault.split()[1]
-        if when == "after":
-            result = act(*args)
-        if self._fault.startswith("error"):
-            raise connection.operational_error()
-        self._cut(connection)
-        return act(*args) if when == "before" else result
+        if self._fault == "cut before":
+            self.cut(connection)
+            return act(*args)
+        result = None if self._fault == "error before" else act(*args)
+        if self._fault == "cut after":
+            self.cut(connection)
+            return result
+        raise connection.operational_error()
 
-    def _cut(self, connection: FaultyConnection) -> None:
+    def cut(self, connection: FaultyConnection) -> None:
         """Take the connection away, as a server or a network does."""
         driver = connection.driver
         if self._admin is None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.openai_stub.replies import Call, CallTools, Cut, Fill, Hold, Reply, Say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _ids = itertools.count(1)
 

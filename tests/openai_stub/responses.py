@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.openai_stub.chat import as_words, shape, usage
-from tests.openai_stub.replies import Reply
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.openai_stub.replies import Reply
 
 _ids = itertools.count(1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -69,7 +70,7 @@ def _order_rules(messages: Sequence[Message], *, several_questions: bool) -> Ite
         yield f"begins with {spoken[0]['role']}"
     if spoken[-1]["role"] not in ("user", "tool"):
         yield f"ends with {spoken[-1]['role']}"
-    for before, after in zip(spoken, spoken[1:], strict=False):
+    for before, after in itertools.pairwise(spoken):
         pair = (before["role"], after["role"])
         if pair == ("user", "user") and several_questions:
             continue

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import threading
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.openai_stub import chat, responses, rules
 from tests.openai_stub.replies import Cut, Fail, Hold, Overflow, Reply, Say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+    from typing_extensions import Self
 
 _PATIENCE = 20.0
 
@@ -57,7 +61,7 @@ class OpenAIStub:
     _said: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def __enter__(self) -> OpenAIStub:
+    def __enter__(self) -> Self:
         """Start to listen."""
         stub = self
 

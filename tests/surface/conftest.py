@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain_openai import ChatOpenAI
+from pydantic import SecretStr
 
 from langchain_sessions import SessionService
 from langchain_sessions.adapters.advisor import SessionMemoryAdvisor
 from tests.openai_stub.server import OpenAIStub
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from langchain_core.runnables import Runnable, RunnableConfig
 
 
@@ -72,7 +74,7 @@ def model(stub: OpenAIStub) -> ChatOpenAI:
 
 
 def make_model(stub: OpenAIStub, **options: Any) -> ChatOpenAI:
-    return ChatOpenAI(model="gpt-4o-mini", base_url=stub.base_url, api_key="k", max_retries=0, **options)
+    return ChatOpenAI(model="gpt-4o-mini", base_url=stub.base_url, api_key=SecretStr("k"), max_retries=0, **options)
 
 
 @pytest.fixture

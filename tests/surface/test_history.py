@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnableLambda
@@ -18,6 +16,9 @@ from langchain_sessions.compaction import Compaction, SlidingWindow
 from tests.surface.conftest import Face, texts
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from langchain_core.chat_history import BaseChatMessageHistory
     from langchain_openai import ChatOpenAI
 
     from tests.openai_stub.server import OpenAIStub
@@ -71,7 +72,7 @@ async def test_what_is_added_is_read(face: Face, stored: SessionService) -> None
     await add(face, history, *said)
     assert history.messages == said
     assert SessionChatMessageHistory("s1", stored).messages == said
-    await add(face, history, AIMessageChunk("streamed"), AIMessage(""))
+    await add(face, history, AIMessageChunk(content="streamed"), AIMessage(""))
     assert type(history.messages[-1]) is AIMessage
     assert (await read(face, history))[-1] == "streamed"
 

@@ -119,6 +119,7 @@ async def test_compaction_leaves_the_state_alone(
         checkpointer=InMemorySaver(),
     )
     stub.script("one", TWO, "two", "three", "four")
+    state: dict[str, Any] = {}
     for number in range(4):
         state = await face.invoke(agent, question(f"question {number}"), thread)
     assert stub.last.texts == ["question 2", "three", "question 3"]

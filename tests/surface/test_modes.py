@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.prompts import PromptTemplate
@@ -18,6 +17,7 @@ from langchain_sessions.adapters.modes import SummaryAsFact, SystemPromptMemory,
 from tests.surface.conftest import Face, config_for
 
 if TYPE_CHECKING:
+    from langchain_core.documents import Document
     from langchain_core.runnables import RunnableConfig
     from langchain_openai import ChatOpenAI
 

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from langchain_sessions.errors import StoreUnavailableError
 from langchain_sessions.stores._twins import finish
 from langchain_sessions.stores.sql.runner import Mode, UniqueViolationError
-from langchain_sessions.stores.sql.store import SqlStore
 from langchain_sessions.stores.sql.thread_writing import Job, run_jobs
 from langchain_sessions.stores.threads import PutPlan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from langchain_sessions.stores.sql.store import SqlStore
 
 _MAX_RACES = 20
 
@@ -118,7 +121,7 @@ class CommitQueue:
         if len(ordered) > 1:
             try:
                 _settle(ordered, self._store.run(Mode.APPEND, run_jobs, [call.job for call in ordered]))
-            except Exception:  # noqa: BLE001, S110 - each is tried alone and reports its own error
+            except Exception:  # noqa: S110 - each is tried alone and reports its own error
                 pass
         for call in ordered:
             for attempt in range(_MAX_RACES):
@@ -126,7 +129,7 @@ class CommitQueue:
                     break
                 try:
                     _settle([call], self._store.run(Mode.APPEND, run_jobs, [call.job]))
-                except Exception as error:  # noqa: BLE001 - handed to its caller
+                except Exception as error:
                     _fail(call, error, attempt)
 
     async def _acommit(self, batch: list[_Call]) -> None:
@@ -135,7 +138,7 @@ class CommitQueue:
         if len(ordered) > 1:
             try:
                 _settle(ordered, await self._store.arun(Mode.APPEND, run_jobs, [call.job for call in ordered]))
-            except Exception:  # noqa: BLE001, S110 - each is tried alone and reports its own error
+            except Exception:  # noqa: S110 - each is tried alone and reports its own error
                 pass
         for call in ordered:
             for attempt in range(_MAX_RACES):
@@ -143,7 +146,7 @@ class CommitQueue:
                     break
                 try:
                     _settle([call], await self._store.arun(Mode.APPEND, run_jobs, [call.job]))
-                except Exception as error:  # noqa: BLE001 - handed to its caller
+                except Exception as error:
                     _fail(call, error, attempt)
 
 

@@ -9,33 +9,38 @@ from __future__ import annotations
 import copy
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
-from operator import attrgetter, is_
-from typing import Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import BaseMessage
-
-from langchain_sessions.adapters.checkpointer.records import Record
-from langchain_sessions.codec.messages import MessageCodec
 from langchain_sessions.rows import NO_MESSAGE_ID, EventRow, SessionRow
 from langchain_sessions.runs import SeqSet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from langchain_core.messages import BaseMessage
+
+    from langchain_sessions.adapters.checkpointer.records import Record
+    from langchain_sessions.codec.messages import MessageCodec
 
 _fields = attrgetter("__dict__")
 _extras = attrgetter("__pydantic_extra__")
 _PER_MESSAGE = 1_500
 _RECORDS = 64
+_EMPTY: dict[str, Any] = {}
 _SCALARS = frozenset({str, int, float, bool, type(None), bytes})
 
 
 def snapshot(value: Any) -> Any:
     """A copy of a value that shares what cannot change."""
     kind = type(value)
+    if kind is dict:
+        # Scalars are not worth a call: this runs for each field of each message that is loaded.
+        return {key: item if type(item) in _SCALARS else snapshot(item) for key, item in value.items()}
+    if kind is list:
+        return [item if type(item) in _SCALARS else snapshot(item) for item in value]
     if kind in _SCALARS:
         return value
-    if kind is dict:
-        return {key: snapshot(item) for key, item in value.items()}
-    if kind is list:
-        return [snapshot(item) for item in value]
     if kind is tuple:
         return tuple(snapshot(item) for item in value)
     return copy.deepcopy(value)
@@ -78,20 +83,22 @@ class ThreadCache:
 
     def add(self, rows: Iterable[EventRow]) -> None:
         """Take stored events in."""
+        known, idents = self.rows, self._idents
         for row in rows:
-            if row.seq in self.rows:
+            seq = row.seq
+            if seq in known:
                 continue
             self._build(row)
-            self.rows[row.seq] = row
+            known[seq] = row
             self._bytes += len(row.text or "") + len(row.body or "")
             if not row.flags & NO_MESSAGE_ID:
-                self._idents.setdefault(row.ident, []).append(row.seq)
+                idents.setdefault(row.ident, []).append(seq)
 
     def _build(self, row: EventRow) -> BaseMessage:
         message = self._codec.decode(self.session_id, row)
         seq = row.seq
         self._fields[seq] = snapshot(message.__dict__)
-        self._extra[seq] = snapshot(message.__pydantic_extra__ or {})
+        self._extra[seq] = snapshot(message.__pydantic_extra__) if message.__pydantic_extra__ else _EMPTY
         self._types[seq] = type(message)
         self._objects[seq] = message
         return message
@@ -115,14 +122,17 @@ class ThreadCache:
             and (message.__pydantic_extra__ or {}) == self._extra[seq]
         )
 
-    def positions(self, messages: Sequence[BaseMessage], before: Sequence[int]) -> list[int | None]:
-        """Where each message of a list is stored, given the positions of the list that it came from.
+    def positions(self, messages: Sequence[BaseMessage], before: Sequence[int]) -> tuple[int, list[int | None]]:
+        """Where the messages of a list are stored, given the positions of the list that it came from.
 
         Unchanged beginnings are recognised at once; behind them each message is looked up by its id, and one
         without an id among those of the earlier list that were not recognised yet.
+
+        Returns:
+            How many at the beginning are the same, and the positions of the others; None for a new one.
         """
         count = self._same_beginning(messages, before)
-        found: list[int | None] = list(before[:count])
+        found: list[int | None] = []
         left = [seq for seq in before[count:] if self.rows[seq].flags & NO_MESSAGE_ID]
         for message in messages[count:]:
             message_id = message.id
@@ -131,14 +141,14 @@ class ThreadCache:
             if seq is not None and message_id is None:
                 left.remove(seq)
             found.append(seq)
-        return found
+        return count, found
 
     def _same_beginning(self, messages: Sequence[BaseMessage], before: Sequence[int]) -> int:
         """How many messages at the beginning are the same."""
         count = min(len(messages), len(before))
         seqs, some = before[:count], messages[:count]
         if (
-            all(map(is_, map(type, some), map(self._types.__getitem__, seqs)))
+            [*map(type, some)] == [*map(self._types.__getitem__, seqs)]
             and [*map(_fields, some)] == [*map(self._fields.__getitem__, seqs)]
             and [*map(_extras, some)] == [*map(self._extra.__getitem__, seqs)]
         ):
@@ -217,4 +227,4 @@ class Needs:
         if thread is None:
             thread = self.threads[session.skey] = self._cache.thread(session.skey, session.app, session.id)
         rows = thread.rows
-        return SeqSet.of(seq for seq in seqs if seq not in rows)
+        return SeqSet.of(set[int]().union(*(range(low, high + 1) for low, high in seqs.runs)).difference(rows))

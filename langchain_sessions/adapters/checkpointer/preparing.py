@@ -6,11 +6,8 @@ positions under the lock and does nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-from langchain_core.messages import BaseMessage
+from typing import TYPE_CHECKING, Any
 
 from langchain_sessions import rows as r
 from langchain_sessions.adapters.checkpointer.cache import ThreadCache, clone_message
@@ -23,14 +20,20 @@ from langchain_sessions.adapters.checkpointer.records import (
 )
 from langchain_sessions.adapters.checkpointer.splitting import MIN_TEXT, is_message_list, split
 from langchain_sessions.adapters.checkpointer.versions import branch_of, channel_branch
-from langchain_sessions.encoding import EventEncoder
 from langchain_sessions.errors import SessionsError
 from langchain_sessions.events import NewEvent
 from langchain_sessions.ledger import Edit, Ledger
 from langchain_sessions.rows import EventRow, SessionRow
-from langchain_sessions.runs import SeqSet, decode_runs, encode_runs, expand_runs
+from langchain_sessions.runs import Run, SeqSet, decode_runs, encode_run_list, encode_runs, expand_runs, fold_runs
 from langchain_sessions.stores.placing import with_extra
 from langchain_sessions.stores.threads import ROOT, CheckpointRow, Settled, WriteRow
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from langchain_core.messages import BaseMessage
+
+    from langchain_sessions.encoding import EventEncoder
 
 START = "__start__"
 
@@ -64,6 +67,8 @@ class _Draft:
     channel: str
     refs: list[int | Incoming]
     data: Slot | None
+    base: list[Run] = field(default_factory=list[Run])
+    """Runs that go before `refs`."""
 
 
 @dataclass(slots=True)
@@ -81,7 +86,7 @@ class Preparation:
     drafts: list[_Draft] = field(default_factory=list[_Draft])
     incoming: list[Incoming] = field(default_factory=list[Incoming])
     adopted: list[tuple[PendingWrite, WriteRow]] = field(default_factory=list[tuple[PendingWrite, WriteRow]])
-    fresh: tuple[EventRow, ...] = ()
+    matched: list[EventRow] = field(default_factory=list[EventRow])
     rooted: SeqSet = SeqSet()
 
     @property
@@ -116,13 +121,13 @@ class Preparation:
             branch = channel_branch(branch, channel)
         is_rooted = is_main and self.record.ns == ROOT
         if is_list:
-            refs = self._positions(channel, value)
-            found = [
+            base, refs = self._positions(channel, value)
+            found: list[int | Incoming] = [
                 self._new(message, branch, is_rooted=is_rooted) if seq is None else seq
-                for message, seq in zip(value, refs, strict=True)
+                for message, seq in zip(value[len(value) - len(refs) :], refs, strict=True)
             ]
             self.record.slots[channel] = Slot(RUNS, b"")
-            self.drafts.append(_Draft(channel, found, None))
+            self.drafts.append(_Draft(channel, found, None, base))
             return
         resolved: dict[int, int | Incoming] = {}
 
@@ -145,15 +150,18 @@ class Preparation:
             refs = [resolved[id(item)] for item in parts.references]
             self.drafts.append(_Draft(channel, refs, dump_slot(parts.skeleton, serde, b"")))
 
-    def _positions(self, channel: str, messages: Sequence[BaseMessage]) -> list[int | None]:
+    def _positions(self, channel: str, messages: Sequence[BaseMessage]) -> tuple[list[Run], list[int | None]]:
+        """The runs that the list shares with the parent's, and the positions of what follows."""
         if self.thread is None:
-            return [None] * len(messages)
-        before: list[int] = []
+            return [], [None] * len(messages)
+        runs: list[Run] = []
         if self.parent is not None:
             slot = self.parent.slots.get(channel)
             if slot is not None and slot.kind == RUNS and slot.refs:
-                before = expand_runs(decode_runs(slot.refs))
-        return self.thread.positions(messages, before)
+                runs = decode_runs(slot.refs)
+        before = expand_runs(runs)
+        count, rest = self.thread.positions(messages, before)
+        return runs if count == len(before) else list(fold_runs(before[:count])), rest
 
     def _new(self, message: BaseMessage, branch: str | None, *, is_rooted: bool) -> Incoming:
         clone = clone_message(message)
@@ -183,6 +191,7 @@ class Preparation:
         fresh: list[EventRow] = []
         edits: list[Edit] = []
         taken_over: set[int] = set()
+        self.matched = []
         for item in self.incoming:
             rows = known.setdefault(item.row.ident, [])
             standing = [row for row in rows if row.seq not in hidden]
@@ -194,18 +203,20 @@ class Preparation:
                     edits.append(Edit(seq, standing[-1].seq, found.place, 1))
                 fresh.append(found)
                 rows.append(found)
-            elif item.is_rooted and not found.flags & r.ROOTED:
-                taken_over.add(found.seq)
+            else:
+                self.matched.append(found)
+                if item.is_rooted and not found.flags & r.ROOTED:
+                    taken_over.add(found.seq)
             item.seq = found.seq
+        self.matched = [row for row in self.matched if row.seq <= session.last_seq]
         fresh = [row._replace(flags=row.flags | r.ROOTED) if row.seq in taken_over else row for row in fresh]
         self._fill_slots()
-        row, _, values = encode_record(self.record)
+        encoded, _, values = encode_record(self.record)
         self.rooted = (SeqSet.of(taken_over) | self._newly_rooted()) - SeqSet.of(row.seq for row in fresh)
-        self.fresh = tuple(fresh)
         parent = self._adopt()
         return Settled(
-            row=row,
-            fresh=self.fresh,
+            row=encoded,
+            fresh=tuple(fresh),
             edits=tuple(edits),
             rooted=self.rooted,
             values=tuple(values),
@@ -215,7 +226,8 @@ class Preparation:
 
     def _fill_slots(self) -> None:
         for draft in self.drafts:
-            refs = encode_runs(item if type(item) is int else item.seq for item in draft.refs)  # type: ignore[union-attr]
+            seqs = [item.seq if isinstance(item, Incoming) else item for item in draft.refs]
+            refs = encode_run_list(_joined(draft.base, list(fold_runs(seqs))))
             slot = Slot(RUNS, refs) if draft.data is None else draft.data._replace(refs=refs)
             self.record.slots[draft.channel] = slot
 
@@ -275,6 +287,13 @@ class Preparation:
         serde = self.encoder.codec.serde
         assert serde is not None  # noqa: S101 - the saver's codec always has one
         return dump_slot(parts.skeleton, serde, refs)
+
+
+def _joined(first: list[Run], second: list[Run]) -> list[Run]:
+    """Two lists of runs as one."""
+    if first and second and first[-1][1] + 1 == second[0][0]:
+        return [*first[:-1], (first[-1][0], second[0][1]), *second[1:]]
+    return first + second
 
 
 def _is_internal(channel: str) -> bool:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import CheckpointTuple, PendingWrite, writes_sort_key
 
-from langchain_sessions.adapters.checkpointer.cache import Needs, ThreadCache
 from langchain_sessions.adapters.checkpointer.records import (
     EMPTY,
     NULL,
@@ -21,11 +20,14 @@ from langchain_sessions.adapters.checkpointer.records import (
 from langchain_sessions.adapters.checkpointer.splitting import join
 from langchain_sessions.errors import SealedEventError
 from langchain_sessions.runs import decode_runs, expand_runs
-from langchain_sessions.stores.threads import Details, Found, WriteRow
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.serde.base import SerializerProtocol
+
+    from langchain_sessions.adapters.checkpointer.cache import Needs, ThreadCache
+    from langchain_sessions.rows import SessionRow
+    from langchain_sessions.stores.threads import Details, Found, WriteRow
 
 
 class Rebuilder:
@@ -46,9 +48,7 @@ class Rebuilder:
         thread.keep(record)
         return thread, record
 
-    def tuple_of(
-        self, found: Found, details: Details, needs: Needs, config: RunnableConfig | None
-    ) -> CheckpointTuple:
+    def tuple_of(self, found: Found, details: Details, needs: Needs, config: RunnableConfig | None) -> CheckpointTuple:
         """The checkpoint as LangGraph knows it.
 
         Raises:
@@ -68,9 +68,7 @@ class Rebuilder:
         self, found: Found, details: Details, thread: ThreadCache, record: Record, config: RunnableConfig | None
     ) -> CheckpointTuple:
         session, row = found.session, found.row
-        values = {
-            name: self.value(thread, slot, details) for name, slot in record.slots.items() if slot.kind != EMPTY
-        }
+        values = {name: self.value(thread, slot, details) for name, slot in record.slots.items() if slot.kind != EMPTY}
         checkpoint: Any = {
             "v": record.v,
             "ts": record.ts,
@@ -84,10 +82,10 @@ class Rebuilder:
             checkpoint.update(load_slot(record.rest.kind, record.rest.data or b"", self._serde))
         ns = found.ns_name
         return CheckpointTuple(
-            config if config is not None else _config(session.id, ns, row.cid),
+            config if config is not None else config_of(session, ns, row.cid),
             checkpoint,
             load_slot(record.metadata.kind, record.metadata.data or b"", self._serde),
-            _config(session.id, ns, row.parent) if row.parent is not None else None,
+            config_of(session, ns, row.parent) if row.parent is not None else None,
             self.pending(thread, details.writes.get((session.skey, row.ns, row.cid), []), details),
         )
 
@@ -114,5 +112,9 @@ class Rebuilder:
         return join(loaded, thread.serve(seqs), lambda at: thread.rows[seqs[at]].text or "")
 
 
-def _config(session_id: str, ns: str, cid: str) -> RunnableConfig:
-    return {"configurable": {"thread_id": session_id, "checkpoint_ns": ns, "checkpoint_id": cid}}
+def config_of(session: SessionRow, ns: str, cid: str) -> RunnableConfig:
+    """The config of a checkpoint. It names the owner, so that going on from an old state needs nothing else."""
+    configurable = {"thread_id": session.id, "checkpoint_ns": ns, "checkpoint_id": cid}
+    if session.user_id is not None:
+        configurable["user_id"] = session.user_id
+    return {"configurable": configurable}

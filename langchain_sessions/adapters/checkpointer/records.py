@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +16,8 @@ from langchain_sessions.stores.threads import CheckpointRow, ValueRow, seq_set
 from langchain_sessions.times import from_micros, to_micros
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
 FORMAT = 1
@@ -97,7 +98,9 @@ def shape_of(record: Record) -> tuple[int, bytes]:
     return short_digest(body), body
 
 
-def record_of(ns: int, checkpoint: Mapping[str, Any], parent: str | None, metadata: Any, serde: SerializerProtocol) -> Record:
+def record_of(
+    ns: int, checkpoint: Mapping[str, Any], parent: str | None, metadata: Any, serde: SerializerProtocol
+) -> Record:
     """What of a checkpoint does not need the log.
 
     Raises:

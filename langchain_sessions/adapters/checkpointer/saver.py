@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,13 +19,20 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from langchain_sessions._flow import Flow, ask, async_face, sync_face
+from langchain_sessions._flow import Flow, adrive, ask, drive
 from langchain_sessions.adapters.addressing import Address, require_address
 from langchain_sessions.adapters.checkpointer.batching import CommitQueue
 from langchain_sessions.adapters.checkpointer.cache import MessageCache, Needs, ThreadCache
 from langchain_sessions.adapters.checkpointer.preparing import START, PendingWrite, Preparation, RecreatedError
-from langchain_sessions.adapters.checkpointer.reading import Rebuilder
-from langchain_sessions.adapters.checkpointer.records import Record, decode_metadata, dump_slot, lighten, record_of, shape_of
+from langchain_sessions.adapters.checkpointer.reading import Rebuilder, config_of
+from langchain_sessions.adapters.checkpointer.records import (
+    Record,
+    decode_metadata,
+    dump_slot,
+    lighten,
+    record_of,
+    shape_of,
+)
 from langchain_sessions.adapters.checkpointer.splitting import split
 from langchain_sessions.adapters.checkpointer.upkeep import Upkeep
 from langchain_sessions.adapters.checkpointer.versions import namespace_digest, next_version
@@ -42,6 +48,8 @@ from langchain_sessions.stores.sql.thread_reading import read_checkpoints
 from langchain_sessions.stores.threads import ROOT, CheckpointQuery, Found, PutPlan, PutResult, WriteRow, WritesPlan
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.serde.base import SerializerProtocol
     from typing_extensions import Self
@@ -99,7 +107,7 @@ class SessionCheckpointSaver(Upkeep, BaseCheckpointSaver[Any]):
         self._queue = CommitQueue(sessions.store)
         self._cache_bytes = cache_bytes
         self._encrypts = isinstance(given, EncryptedSerializer) if encrypted is None else encrypted
-        self._pending: dict[tuple[str, str, str], list[PendingWrite]] = {}
+        self._pending: dict[tuple[str, str, str], Sequence[PendingWrite]] = {}
         self._use_serde()
 
     def _use_serde(self) -> None:
@@ -124,12 +132,6 @@ class SessionCheckpointSaver(Upkeep, BaseCheckpointSaver[Any]):
     # -- reading -------------------------------------------------------------------------------------------
 
     def _get_tuple(self, config: RunnableConfig) -> Flow[CheckpointTuple | None]:
-        """The checkpoint that a config names, else the newest; None where there is none.
-
-        Raises:
-            SessionNotFoundError: The thread is somebody else's.
-            CorruptRowError: It cannot be read.
-        """
         address, ns = self._place(config)
         asked = get_checkpoint_id(config)
         query = self._query(address, ns, cid=asked)
@@ -139,8 +141,18 @@ class SessionCheckpointSaver(Upkeep, BaseCheckpointSaver[Any]):
             return None
         return self._rebuilder.tuple_of(found[0], details, needs, config if asked else None)
 
-    get_tuple = sync_face(_get_tuple)
-    aget_tuple = async_face(_get_tuple)
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """The checkpoint that a config names, else the newest; None where there is none.
+
+        Raises:
+            SessionNotFoundError: The thread is somebody else's.
+            CorruptRowError: It cannot be read.
+        """
+        return drive(self._get_tuple(config))
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Async `get_tuple`."""
+        return await adrive(self._get_tuple(config))
 
     def list(
         self,
@@ -190,13 +202,19 @@ class SessionCheckpointSaver(Upkeep, BaseCheckpointSaver[Any]):
                 return
 
     def _list_query(
-        self, config: RunnableConfig | None, wanted: dict[str, Any] | None, before: RunnableConfig | None, limit: int | None
+        self,
+        config: RunnableConfig | None,
+        wanted: dict[str, Any] | None,
+        before: RunnableConfig | None,
+        limit: int | None,
     ) -> tuple[CheckpointQuery, int | None, None]:
         accept = self._acceptance(wanted)
         last = get_checkpoint_id(before) if before else None
         if config is None:
             owner, now = self.sessions.owner, self.sessions.now()
-            query = CheckpointQuery(app=self.sessions.app, owner=owner, now=now, before=last, limit=limit, accept=accept)
+            query = CheckpointQuery(
+                app=self.sessions.app, owner=owner, now=now, before=last, limit=limit, accept=accept
+            )
             return query, limit, None
         address, ns = self._place(config)
         has_ns = "checkpoint_ns" in config["configurable"]
@@ -224,13 +242,6 @@ class SessionCheckpointSaver(Upkeep, BaseCheckpointSaver[Any]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> Flow[RunnableConfig]:
-        """Store a checkpoint; messages that the session does not have yet become its events.
-
-        Raises:
-            SessionNotFoundError: The thread is somebody else's, or was deleted while its graph ran.
-            SessionEndedError: The session was ended.
-            HeadConflictError: With `strict_head`, another checkpoint became the newest.
-        """
         address, namespace = self._place(config)
         parent_id = config["configurable"].get("checkpoint_id")
         thread = yield from self._known(address, namespace, parent_id)
@@ -241,16 +252,37 @@ class SessionCheckpointSaver(Upkeep, BaseCheckpointSaver[Any]):
             prepared.take(checkpoint["channel_values"], new_versions)
             after = partial(self._learn, address, prepared, checkpoint["channel_values"].get(START))
             try:
-                yield from ask(self._queue.submit, self._plan(address, prepared, metadata), after)
-                break
+                done = yield from ask(self._queue.submit, self._plan(address, prepared, metadata), after)
+                return config_of(done.session, namespace, record.cid)
             except RecreatedError:
                 self._cache.forget(address.sessions.app, address.session_id)
                 thread = None
-        thread_id = config["configurable"]["thread_id"]
-        return {"configurable": {"thread_id": thread_id, "checkpoint_ns": namespace, "checkpoint_id": record.cid}}
 
-    put = sync_face(_put)
-    aput = async_face(_put)
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Store a checkpoint; messages that the session does not have yet become its events.
+
+        Raises:
+            SessionNotFoundError: The thread is somebody else's, or was deleted while its graph ran.
+            SessionEndedError: The session was ended.
+            HeadConflictError: With `strict_head`, another checkpoint became the newest.
+        """
+        return drive(self._put(config, checkpoint, metadata, new_versions))
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Async `put`."""
+        return await adrive(self._put(config, checkpoint, metadata, new_versions))
 
     def _known(self, address: Address, namespace: str, parent_id: str | None) -> Flow[ThreadCache | None]:
         """What is known of a thread; with it the checkpoint that the next one comes from."""
@@ -304,6 +336,7 @@ class SessionCheckpointSaver(Upkeep, BaseCheckpointSaver[Any]):
         """Remember what was committed."""
         record = prepared.record
         thread = self._cache.thread(result.session.skey, address.sessions.app, address.session_id)
+        thread.add(prepared.matched)
         thread.add(result.settled.fresh)
         for seq in result.settled.rooted:
             if seq in thread.rows:
@@ -320,15 +353,8 @@ class SessionCheckpointSaver(Upkeep, BaseCheckpointSaver[Any]):
         self._pending.pop((address.session_id, prepared.namespace, record.parent or ""), None)
 
     def _put_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
     ) -> Flow[None]:
-        """Store what a task wrote, beside the checkpoint that it ran on.
-
-        A regular write that is stored already stays; interrupts, errors, resumes and scheduled writes replace.
-
-        Raises:
-            SessionNotFoundError: The thread is somebody else's, or was deleted while its graph ran.
-        """
         address, namespace = self._place(config)
         cid = check_id(config["configurable"]["checkpoint_id"], "checkpoint_id")
         task = check_id(task_id, "task_id")
@@ -348,8 +374,23 @@ class SessionCheckpointSaver(Upkeep, BaseCheckpointSaver[Any]):
                 self._cache.forget(address.sessions.app, address.session_id)
                 thread = None
 
-    put_writes = sync_face(_put_writes)
-    aput_writes = async_face(_put_writes)
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Store what a task wrote, beside the checkpoint that it ran on.
+
+        A regular write that is stored already stays; interrupts, errors, resumes and scheduled writes replace.
+
+        Raises:
+            SessionNotFoundError: The thread is somebody else's, or was deleted while its graph ran.
+        """
+        drive(self._put_writes(config, writes, task_id, task_path))
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Async `put_writes`."""
+        await adrive(self._put_writes(config, writes, task_id, task_path))
 
     def _pending_write(self, thread: ThreadCache | None, row: WriteRow, value: Any) -> PendingWrite:
         """A write with references to the messages that the log has."""
@@ -372,11 +413,11 @@ class SessionCheckpointSaver(Upkeep, BaseCheckpointSaver[Any]):
         return PendingWrite(row._replace(idx=idx, kind=slot.kind, refs=slot.refs, data=slot.data), value)
 
     def _writes_plan(
-        self, address: Address, namespace: str, thread: ThreadCache | None, pending: list[PendingWrite]
+        self, address: Address, namespace: str, thread: ThreadCache | None, pending: Sequence[PendingWrite]
     ) -> WritesPlan:
         sessions, ns = address.sessions, namespace_digest(namespace)
 
-        def rows(skey: int) -> list[WriteRow]:
+        def rows(skey: int) -> Sequence[WriteRow]:
             if thread is not None and thread.skey != skey:
                 raise RecreatedError
             return [write.row for write in pending]
@@ -391,7 +432,7 @@ class SessionCheckpointSaver(Upkeep, BaseCheckpointSaver[Any]):
             named_in=thread.skey if thread is not None and (ns == ROOT or ns in thread.named) else None,
         )
 
-    def _expect(self, address: Address, namespace: str, cid: str, pending: list[PendingWrite]) -> None:
+    def _expect(self, address: Address, namespace: str, cid: str, pending: Sequence[PendingWrite]) -> None:
         """Remember writes until the next checkpoint takes their messages over."""
         self._pending[address.session_id, namespace, cid] = [
             *self._pending.get((address.session_id, namespace, cid), ()),

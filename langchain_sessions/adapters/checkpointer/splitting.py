@@ -154,4 +154,3 @@ def join(skeleton: Any, messages: Sequence[BaseMessage], text_of: Callable[[int]
     if kind is _DeltaSnapshot:
         return _DeltaSnapshot(join(skeleton.value, messages, text_of))
     return skeleton
-

@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 
 ACTIVITY_GRAIN = 60_000_000
 """Activity is indexed to the minute: an indexed time that moves with every append defeats PostgreSQL's HOT."""
+MAX_ROWS_IN_ONE = 32
+"""One statement per size of a batch is compiled and kept; compiling one for hundreds of rows takes seconds."""
 _FAILED = r.MARKS["failed"]
 
 
@@ -179,18 +181,21 @@ def _side_rows(tx: Transaction, key: SessionKey, batch: AppendBatch, first_seq: 
         return found
     place = {"k_app": key.app, "k_id": key.id}
     s = tx.tables.sessions.c
-    where = (s.app == param("k_app"), s.id == param("k_id"))
+
+    def located(table: Table) -> Select[Any]:
+        return _side_source(table, s.skey).where(s.app == param("k_app"), s.id == param("k_id"))
+
     if row.invocation_id is not None:
         mark = last_mark(batch)
         table = tx.tables.invocations
         statement = tx.prepare(
             ("note invocation", bool(mark)),
-            lambda: note_invocation(tx, _side_source(table, s.skey).where(*where), marked=bool(mark)),
+            lambda: note_invocation(tx, located(table), marked=bool(mark)),
         )
         found.append((statement, {**place, **invocation_values(batch, mark, first_seq)}))
     if row.branch is not None:
         scopes = tx.tables.scopes
-        statement = tx.prepare("note scope", lambda: note_scope(tx, _side_source(scopes, s.skey).where(*where)))
+        statement = tx.prepare("note scope", lambda: note_scope(tx, located(scopes)))
         found.append((statement, {**place, **_scope_values(batch)}))
     return found
 

@@ -186,7 +186,8 @@ def _archived(cover: Cover, tables: Tables) -> ColumnElement[bool]:
     branch = func.coalesce(e.branch, "")
     scope = or_(branch == "", rooted) if cover.scope is None else and_(branch == cover.scope, not_(rooted))
     spared = cover.holes | SeqSet.of(cover.summaries)
-    return and_(scope, func.coalesce(e.position, e.seq) <= cover.upto, not_(in_set(e.seq, spared)))
+    place = func.coalesce(e.position, e.seq)
+    return and_(scope, place <= cover.upto, not_(in_set(e.seq, spared)), not_(in_set(place, cover.holes)))
 
 
 def _of_invocations(names: Sequence[str], tables: Tables) -> ColumnElement[bool]:

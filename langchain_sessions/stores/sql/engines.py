@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Dialect, Engine, create_engine, event, make_url
 from sqlalchemy.engine import URL
@@ -12,6 +13,9 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import StaticPool
 
 from langchain_sessions.errors import InvalidInputError, MissingDependencyError, UnsupportedDatabaseError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 TYPE_ASYNC_ENGINE = Any
 _ASYNC_DRIVERS = frozenset({"psycopg_async", "asyncpg", "asyncmy", "aiomysql", "aiosqlite"})
@@ -36,6 +40,7 @@ class Engines:
         owned: Whether the library made them, and so closes them.
         in_memory: A SQLite database that lives in one shared connection.
         thread_bound: One that lives in a connection which only the thread that opened it may use.
+        another_async: Makes one more async engine; None where only somebody else could.
     """
 
     sync: Engine | None
@@ -43,6 +48,7 @@ class Engines:
     owned: bool
     in_memory: bool = False
     thread_bound: bool = False
+    another_async: Callable[[], TYPE_ASYNC_ENGINE] | None = None
 
     @property
     def dialect(self) -> Dialect:
@@ -51,6 +57,12 @@ class Engines:
         assert engine is not None
         found: Dialect = engine.dialect
         return found
+
+    @property
+    def is_mariadb(self) -> bool:
+        """Whether an engine that has connected found MariaDB behind a mysql URL."""
+        dialects: list[Any] = [engine.dialect for engine in (self.sync, self.async_) if engine is not None]
+        return any(dialect.name in ("mysql", "mariadb") and dialect.is_mariadb for dialect in dialects)
 
 
 def engines_for(database: str | URL | Engine | TYPE_ASYNC_ENGINE, *, synchronous: str = "FULL") -> Engines:
@@ -161,12 +173,16 @@ def _server_engines(url: URL) -> Engines:
         url = url.update_query_dict({"charset": "utf8mb4"})
     driver = url.drivername.partition("+")[2]
     if driver in _ASYNC_DRIVERS:
-        return Engines(None, _async_engine(url, options), owned=True)
+        return Engines(
+            None, _async_engine(url, options), owned=True, another_async=partial(_async_engine, url, options)
+        )
     twin = _ASYNC_TWIN[driver]
-    asynchronous = None
+    another = None
     if importlib.util.find_spec("greenlet") and importlib.util.find_spec(twin):
-        asynchronous = _async_engine(url.set(drivername=f"{url.get_backend_name()}+{twin}"), options)
-    return Engines(create_engine(url, **options), asynchronous, owned=True)
+        twin_url = url.set(drivername=f"{url.get_backend_name()}+{twin}")
+        another = partial(_async_engine, twin_url, options)
+    asynchronous = None if another is None else another()
+    return Engines(create_engine(url, **options), asynchronous, owned=True, another_async=another)
 
 
 def _async_engine(url: URL, options: dict[str, Any]) -> TYPE_ASYNC_ENGINE:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Select, and_, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Select, and_, delete, func, insert, literal_column, or_, select, update
 
 from langchain_sessions import rows as r
 from langchain_sessions.errors import SessionNotFoundError, StoreUnavailableError
@@ -89,6 +89,12 @@ def _read_once(tx: Transaction, query: IndexQuery) -> IndexRead | None:
         raise SessionNotFoundError(scope.session_id)
     known = {session.skey: to if fingerprint == query.fingerprint else 0 for session, to, fingerprint, _ in places}
     behind = _behind([session for session, *_ in places], known, query.most_scanned)
+    # The tail begins where the index ends, whoever built it: one of another kind has to be replaced first.
+    behind += [
+        SessionKey(session.app, session.id, session.user_id)
+        for session, to, fingerprint, _ in places
+        if to and fingerprint != query.fingerprint
+    ]
     if behind:
         return IndexRead([], behind)
     views = _views(tx, scope, [session for session, *_ in places])
@@ -202,7 +208,8 @@ def _buckets(tx: Transaction, query: IndexQuery) -> dict[int, dict[int, list[byt
     padded = [*query.buckets, *query.buckets[-1:] * (size - len(query.buckets))] if query.buckets else []
 
     def build() -> Select[Any]:
-        mine = and_(terms.c.skey == chunks.c.skey, terms.c.chunk == chunks.c.chunk)
+        # The sum keeps SQLite from going past the chunks to all terms of a session.
+        mine = and_(terms.c.skey == chunks.c.skey + literal_column("0"), terms.c.chunk == chunks.c.chunk)
         wanted: list[ColumnElement[bool]] = [
             and_(terms.c.bucket >= param(f"q_from{at}"), terms.c.bucket <= param(f"q_to{at}"))
             for at in range(len(query.beginnings))

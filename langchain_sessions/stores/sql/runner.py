@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from sqlalchemy import Dialect
 from sqlalchemy import exc as sa_exc
@@ -136,6 +136,8 @@ class Runner:
                 self.engines.sync.dispose()
             raise
         finally:
+            if self.engines.sync.pool is not pool and pooled.is_valid:
+                pooled.invalidate()  # its pool is gone; nobody else would close it
             pooled.close()
 
     def _as_writer(self, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -200,6 +202,8 @@ class Runner:
                 await engine.dispose()
             raise
         finally:
+            if engine.sync_engine.pool is not pool and not connection.invalidated:
+                await connection.invalidate()
             await connection.close()
         return result
 
@@ -302,7 +306,8 @@ class Runner:
     def _translated(self, error: Exception, *, alive: bool = True) -> Exception:
         """The library's error for a driver's, or the internal one that says what to do."""
         driver: Any = error.orig if isinstance(error, sa_exc.DBAPIError) and error.orig is not None else error
-        dbapi: Any = self.engines.dialect.dbapi
+        dialect = self._dialect_of(driver)
+        dbapi: Any = dialect.dbapi
         if isinstance(error, sa_exc.TimeoutError):
             return StoreUnavailableError("No connection became free in time.")
         if not isinstance(driver, (dbapi.Error, OSError)):
@@ -312,9 +317,17 @@ class Runner:
             return UniqueViolationError()
         if code in _LOST_RACES or code in _MYSQL_RACES:
             return _LostRaceError()
-        if not alive or self.engines.dialect.is_disconnect(driver, None, None):  # type: ignore[arg-type]
+        if not alive or dialect.is_disconnect(driver, None, None):  # type: ignore[arg-type]
             return _DeadConnectionError()
         return _store_error(code, driver, dbapi)
+
+    def _dialect_of(self, driver: Any) -> Dialect:
+        """The dialect of the driver that raised: on MariaDB each face has a driver with errors of its own."""
+        if self.engines.async_ is not None:
+            other: Any = self.engines.async_.dialect
+            if isinstance(driver, other.dbapi.Error):
+                return cast("Dialect", other)
+        return self.engines.dialect
 
     def _guard_fork(self) -> None:
         """Drop connections that were inherited over a fork: two processes must not share a socket."""

@@ -31,6 +31,7 @@ from langchain_sessions.stores.sql.lookup import (
 )
 from langchain_sessions.stores.sql.scoped import change_scoped_state
 from langchain_sessions.stores.sql.standing import read_rows, replay
+from langchain_sessions.stores.sql.thread_standing import copy_thread
 from langchain_sessions.stores.sql.transaction import Prepared, Transaction, param
 
 if TYPE_CHECKING:
@@ -316,9 +317,10 @@ def fork_session(tx: Transaction, key: SessionKey, draft: SessionDraft, at_seq: 
     }
     target = target._replace(**changes)
     changes["state"], _ = replay(tx, target, ledger, ledger)
+    changes |= copy_thread(tx, source, target, upto)
     set_session(tx, target.skey, **changes)
     _seed_scopes(tx, source, target)
-    recount(tx, target, 0)
+    recount(tx, target._replace(**changes), 0)
     return require_session(tx, SessionKey(draft.app, draft.id, draft.user_id), draft.now)
 
 

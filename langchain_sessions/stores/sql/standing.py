@@ -24,6 +24,7 @@ from langchain_sessions.stores.sql.lookup import (
     require_session,
     set_session,
 )
+from langchain_sessions.stores.sql.thread_standing import rewind_thread
 
 if TYPE_CHECKING:
     from langchain_sessions.stores.sql.transaction import Transaction
@@ -41,6 +42,7 @@ def rewind_events(tx: Transaction, key: SessionKey, plan: RewindPlan) -> Rewound
     after = Ledger.of([*marks, *placing.marks_of([record])], seq)
     state, kept = replay(tx, session, after, before)
     changes = {**moved(session, 1, plan.now), "ledger": after.encode(), "state": state}
+    changes |= rewind_thread(tx, session, after, seq, is_undo=plan.undo, reset=plan.reset_thread)
     set_session(tx, session.skey, **changes)
     recount(tx, session._replace(**changes), 0)
     return Rewound(record, target, kept)

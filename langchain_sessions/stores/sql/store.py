@@ -114,12 +114,11 @@ class SqlStore(base.SessionStore):
         """Whether async methods run on an async engine; otherwise they hop to a worker thread."""
         return self._engines.async_ is not None
 
-    def _migrate(self) -> Flow[None]:
+    def _create_schema(self) -> Flow[None]:
         """Create or upgrade the tables."""
         # The dialect learns on its first connection whether a mysql URL leads to MariaDB.
         yield from ask(self._runner.run, Mode.READ, _nothing)
-        dialect: Any = self._engines.dialect
-        flavour = "mariadb" if dialect.name == "mysql" and dialect.is_mariadb else str(dialect.name)
+        flavour = "mariadb" if self._engines.is_mariadb else str(self._engines.dialect.name)
         while (yield from ask(self._runner.run, Mode.WRITE, migrations.migrate, flavour)):
             pass
         self._is_checked = True
@@ -127,13 +126,13 @@ class SqlStore(base.SessionStore):
     def _prepare(self) -> Flow[None]:
         """See to the schema before first use. Doing it twice at once does no harm."""
         if self._creates:
-            yield from self._migrate()
+            yield from self._create_schema()
             return
         yield from ask(self._runner.run, Mode.READ, migrations.check_version)
         self._is_checked = True
 
     _prepare_schema, _aprepare_schema = faces(_prepare)
-    create_schema, acreate_schema = faces(_migrate)
+    create_schema, acreate_schema = faces(_create_schema)
 
     def close(self) -> None:
         """Close the engines that the library opened."""
@@ -223,8 +222,9 @@ class SqlStore(base.SessionStore):
     # -- the log -------------------------------------------------------------------------------------------
 
     def _append_events(self, key: SessionKey, batch: base.AppendBatch) -> Flow[base.Appended]:
-        if appending.is_plain(batch):
-            mode = Mode.STATEMENT if self._runner.flavour == "postgresql" else Mode.APPEND
+        in_one = self._runner.flavour == "postgresql"
+        if appending.is_plain(batch) and not (in_one and len(batch.rows) > appending.MAX_ROWS_IN_ONE):
+            mode = Mode.STATEMENT if in_one else Mode.APPEND
             try:
                 appended = yield from ask(self.run, mode, appending.append_plain, key, batch)
             except UniqueViolationError:

@@ -6,8 +6,7 @@ ledger, so an undone rewind brings it back by itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Select, and_, bindparam, or_, select
 
@@ -34,6 +33,9 @@ from langchain_sessions.stores.threads import (
     WriteRow,
     seq_set,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _PAGE = 50
 Place = tuple[str, int, int]
@@ -104,7 +106,7 @@ def checkpoint_columns(tx: Transaction) -> list[ColumnElement[Any]]:
 
 def checkpoint_row(values: Sequence[Any]) -> CheckpointRow:
     """A `CheckpointRow` from its columns; some drivers return bytes as a view."""
-    return CheckpointRow(*values[:5], *(None if value is None else bytes(value) for value in values[5:]))  # type: ignore[arg-type]
+    return CheckpointRow(*values[:5], *(None if value is None else bytes(value) for value in values[5:]))
 
 
 def _candidates(
@@ -169,7 +171,9 @@ def _candidates(
 
 def _beyond(c: Any) -> ColumnElement[bool]:
     """Rows after a place, in the order of the list."""
-    cid, skey, ns = bindparam("a_cid"), bindparam("a_skey"), bindparam("a_ns")
+    cid: Any = bindparam("a_cid")
+    skey: Any = bindparam("a_skey")
+    ns: Any = bindparam("a_ns")
     return or_(
         c.cid < cid,
         and_(c.cid == cid, c.skey < skey),
@@ -246,9 +250,9 @@ def standing_writes(session: SessionRow, rows: Sequence[WriteRow]) -> list[Write
         return list(rows)
     hidden = Ledger.decode(session.ledger).hidden
     found: dict[tuple[str, int], WriteRow] = {}
-    for row in sorted(rows, key=lambda row: row.cut):
+    for row in sorted(rows, key=lambda row: (row.cut == 0, row.cut)):
         if row.cut == 0 or row.cut in hidden:
-            found[row.task, row.idx] = row
+            found.setdefault((row.task, row.idx), row)
     return list(found.values())
 
 
@@ -263,7 +267,7 @@ def read_events(tx: Transaction, skey: int, seqs: SeqSet) -> list[EventRow]:
     statement = tx.prepare("events between", build)
     found: list[EventRow] = []
     for low, high in seqs.runs:
-        found += [EventRow(*row) for row in tx.rows(statement, {"skey": skey, "low": low, "high": high})]
+        found += map(EventRow._make, tx.rows(statement, {"skey": skey, "low": low, "high": high}))
     return found
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Select, Table, and_, bindparam, select, update
 from sqlalchemy.dialects import mysql, postgresql, sqlite
@@ -15,7 +14,6 @@ from langchain_sessions.ledger import Ledger, LogView
 from langchain_sessions.rows import Counters, EventRow, SessionKey, SessionRow
 from langchain_sessions.runs import SeqSet, decode_runs
 from langchain_sessions.stores import placing
-from langchain_sessions.stores.base import SessionDraft
 from langchain_sessions.stores.sql.appending import moved
 from langchain_sessions.stores.sql.counting import add_counters
 from langchain_sessions.stores.sql.lookup import (
@@ -28,7 +26,6 @@ from langchain_sessions.stores.sql.lookup import (
     set_session,
 )
 from langchain_sessions.stores.sql.sessions import open_session
-from langchain_sessions.stores.sql.transaction import Transaction
 from langchain_sessions.stores.threads import (
     ROOT,
     CheckpointRow,
@@ -40,6 +37,12 @@ from langchain_sessions.stores.threads import (
     WritesPlan,
     seq_set,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from langchain_sessions.stores.base import SessionDraft
+    from langchain_sessions.stores.sql.transaction import Transaction
 
 _CHUNK = 400
 
@@ -55,7 +58,7 @@ def put_checkpoint(tx: Transaction, plan: PutPlan) -> PutResult:
     session = _session(tx, plan.key, plan.draft)
     if session.ended_at is not None:
         raise SessionEndedError(session.id)
-    stale = session.head_id is not None and session.head_id != plan.parent and session.head_id != plan.cid
+    stale = session.head_id is not None and session.head_id not in (plan.parent, plan.cid)
     if plan.strict and plan.ns == ROOT and stale and not plan.is_fork:
         raise HeadConflictError(session.id, plan.parent, session.head_id or "")
     settled = plan.settle(session, _relatives(tx, session, plan.idents))
@@ -120,7 +123,7 @@ def put_rows(
     names = [column.name for column in table.c]
 
     def build() -> Any:
-        named = {name: bindparam(name) for name in names}
+        named: dict[str, Any] = {name: bindparam(name) for name in names}
         rest = [name for name in names if name not in keys]
         if tx.flavour == "mysql":
             own = mysql.insert(table).values(named)
@@ -167,7 +170,7 @@ def _adopt(tx: Transaction, skey: int, settled: Settled) -> None:
 
         def build_write() -> Any:
             key = [w[name] == bindparam(f"k_{name}") for name in ("skey", "ns", "cid", "task", "idx", "cut")]
-            changes = {name: bindparam(f"v_{name}") for name in ("kind", "refs", "data")}
+            changes: dict[str, Any] = {name: bindparam(f"v_{name}") for name in ("kind", "refs", "data")}
             return update(t.writes).where(and_(*key)).values(changes)
 
         statement = tx.prepare("adopt write", build_write)
@@ -177,15 +180,15 @@ def _adopt(tx: Transaction, skey: int, settled: Settled) -> None:
             tx.run(statement, {**values, **changes, "k_skey": skey})
     if settled.parent is not None:
         c = t.checkpoints.c
-        row = settled.parent
+        above = settled.parent
 
         def build_parent() -> Any:
             key = [c[name] == bindparam(f"k_{name}") for name in ("skey", "ns", "cid")]
-            changes = {name: bindparam(f"v_{name}") for name in ("others", "outside", "body")}
+            changes: dict[str, Any] = {name: bindparam(f"v_{name}") for name in ("others", "outside", "body")}
             return update(t.checkpoints).where(and_(*key)).values(changes)
 
-        named = {"v_others": row.others, "v_outside": row.outside, "v_body": row.body}
-        tx.run(tx.prepare("adopt start", build_parent), {"k_skey": skey, "k_ns": row.ns, "k_cid": row.cid, **named})
+        named = {"v_others": above.others, "v_outside": above.outside, "v_body": above.body}
+        tx.run(tx.prepare("adopt start", build_parent), {"k_skey": skey, "k_ns": above.ns, "k_cid": above.cid, **named})
 
 
 def _move(tx: Transaction, session: SessionRow, plan: PutPlan, settled: Settled) -> SessionRow:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain_core.messages import AIMessageChunk
@@ -17,9 +17,11 @@ from langchain_sessions.errors import (
 )
 from langchain_sessions.events import EventKind, NewEvent, Standing
 from langchain_sessions.filters import EventFilter
-from langchain_sessions.service import SessionService
-from langchain_sessions.testing.faces import SettableClock
 from langchain_sessions.testing.suites.base import StoreSuite, ai, human, numbered, seqs, snapshot, texts
+
+if TYPE_CHECKING:
+    from langchain_sessions.service import SessionService
+    from langchain_sessions.testing.faces import SettableClock
 
 
 class OrderSuite(StoreSuite):
@@ -67,7 +69,7 @@ class OrderSuite(StoreSuite):
 
     def test_streaming_chunks_are_never_stored(self, ada: SessionService) -> None:
         """A14."""
-        partial = NewEvent(message=AIMessageChunk("he"), state_delta={"a": 1}, partial=True)
+        partial = NewEvent(message=AIMessageChunk(content="he"), state_delta={"a": 1}, partial=True)
         assert ada.append("s1", partial) == []
         assert ada.get("s1").version == 0
         assert ada.state("s1") == {}
@@ -149,7 +151,7 @@ class IdentitySuite(StoreSuite):
 
     def test_ids_differ_by_every_character(self, ada: SessionService) -> None:
         """Look-alike ids are different, whatever the server's default collation."""
-        ids = ["id", "ID", "id ", "íd", "i\u0307d", "ıd", "İD", "id\u200b", "ｉｄ", "іd", "id%", "id_", "ss", "ß"]  # noqa: RUF001
+        ids = ["id", "ID", "id ", "íd", "i\u0307d", "ıd", "İD", "id\u200b", "ｉｄ", "іd", "id%", "id_", "ss", "ß"]
         for name in ids:
             ada.append("s1", human(f"text of {name}", name))
         assert [event.id for event in ada.events("s1")] == ids
@@ -294,7 +296,10 @@ class VersionSuite(StoreSuite):
         ada.append("s1", numbered(450))
         ada.append("s1", [human(f"x{n}", f"x{n}") for n in range(450)])
         assert seqs(ada.append("s1", [human(f"x{n}", f"x{n}") for n in range(450)])) == list(range(451, 901))
-        assert ada.get("s1").version == 900
+        ada.append("s1", numbered(70, 901), branch="orch", invocation_id="run")
+        assert ada.get("s1").version == 970
+        assert (ada.count("s1").events, ada.count("s1", branch="orch").events) == (900, 70)
+        assert ada.verify("s1") == []
 
     def test_records_have_no_message(self, ada: SessionService) -> None:
         ada.append("s1", [], state_delta={"a": 1})

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from langchain_sessions.events import EventKind, NewEvent, SessionEvent, Standing
 from langchain_sessions.filters import EventFilter
-from langchain_sessions.service import SessionService
 from langchain_sessions.testing.suites.base import StoreSuite, ai, human, numbered, standings, texts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from langchain_sessions.service import SessionService
 
 
 def summary(text: str) -> list[NewEvent]:
@@ -23,7 +26,7 @@ class ArchiveSuite(StoreSuite):
 
     @pytest.fixture
     def long(self, ada: SessionService) -> SessionService:
-        """ada's service with `m1` … `m6` in `s1`."""
+        """Ada's service with `m1` … `m6` in `s1`."""
         ada.append("s1", numbered(6))
         return ada
 
@@ -53,7 +56,12 @@ class ArchiveSuite(StoreSuite):
         self.archived(long, 1, 4)
         assert texts(long.events("s1", EventFilter(keyword="M2"))) == ["m2"]
         assert texts(long.events("s1", EventFilter(keyword="m2", exclude_archived=True))) == []
-        assert texts(long.events("s1", EventFilter(standings=frozenset({Standing.ARCHIVED})))) == ["m1", "m2", "m3", "m4"]
+        assert texts(long.events("s1", EventFilter(standings=frozenset({Standing.ARCHIVED})))) == [
+            "m1",
+            "m2",
+            "m3",
+            "m4",
+        ]
 
     def test_counters_follow(self, long: SessionService) -> None:
         self.archived(long, 1, 4)
@@ -178,6 +186,26 @@ class ArchiveSuite(StoreSuite):
         assert texts(ada.messages("s1")) == ["so far?", "sum", "m3", "m4"]
         ada.append("s1", human("m5"))
         assert texts(ada.messages("s1")) == ["so far?", "sum", "m3", "m4", "m5"]
+        assert ada.verify("s1") == []
+
+    def test_what_was_left_out_stays_left_out(self, ada: SessionService) -> None:
+        """An edit of a hole is live, and so is its original when the edit is rewound."""
+        ada.append("s1", [human("m1", "1"), ai("m2"), human("m3")])
+        assert ada.archive("s1", [2], base=ada.context("s1"), summary=[NewEvent(message=ai("sum"))]) is not None
+        ada.edit("s1", human("new", "1"))
+        assert texts(ada.messages("s1")) == ["new", "sum", "m3"]
+        assert texts(ada.events("s1", EventFilter(standings=frozenset({Standing.ARCHIVED})))) == ["m2"]
+        assert ada.count("s1").events == 3
+        assert ada.verify("s1") == []
+
+    def test_the_original_of_a_hole_comes_back(self, ada: SessionService) -> None:
+        ada.append("s1", [human("m1", "1"), ai("m2")])
+        ada.edit("s1", human("new", "1"))
+        assert ada.archive("s1", [2], base=ada.context("s1"), summary=[NewEvent(message=ai("sum"))]) is not None
+        assert texts(ada.messages("s1")) == ["new", "sum"]
+        ada.rewind("s1", to_seq=2)
+        assert texts(ada.messages("s1")) == ["m1", "sum"]
+        assert ada.count("s1").events == 2
         assert ada.verify("s1") == []
 
     def test_records_say_what_happened(self, long: SessionService) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_sessions.events import SessionEvent, Standing
 from langchain_sessions.service import SessionService
-from langchain_sessions.stores.base import SessionStore
 from langchain_sessions.testing.faces import FACES, Face, PrivateLoop, SettableClock, faced
+
+if TYPE_CHECKING:
+    from langchain_sessions.stores.base import SessionStore
 
 MakeService = Callable[..., SessionService]
 

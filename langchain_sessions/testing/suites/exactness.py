@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain_core.documents import Document
@@ -21,8 +20,12 @@ from langchain_core.messages import (
 )
 
 from langchain_sessions.events import NewEvent
-from langchain_sessions.service import SessionService
 from langchain_sessions.testing.suites.base import StoreSuite, human, texts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from langchain_sessions.service import SessionService
 
 ODD_TEXTS = {
     "nul": "a\0b\0",
@@ -53,7 +56,12 @@ MESSAGES: dict[str, BaseMessage] = {
         id="a1",
         tool_calls=[{"name": "f", "args": {"x": 1.5, "ü": "\0"}, "id": "c1", "type": "tool_call"}],
         invalid_tool_calls=[{"name": None, "args": "{", "id": "c2", "error": "bad", "type": "invalid_tool_call"}],
-        usage_metadata={"input_tokens": 3, "output_tokens": 4, "total_tokens": 7, "input_token_details": {"cache_read": 1}},
+        usage_metadata={
+            "input_tokens": 3,
+            "output_tokens": 4,
+            "total_tokens": 7,
+            "input_token_details": {"cache_read": 1},
+        },
         response_metadata={"model_name": "m", "logprobs": [float("-inf"), 0.1], "finish_reason": "stop"},
     ),
     "blocks": AIMessage(
@@ -70,9 +78,11 @@ MESSAGES: dict[str, BaseMessage] = {
         tool_call_id="c1",
         artifact=[Document("text", metadata={"p": (1, 2)}, id="d1"), (1, {2, 3}), float("nan").hex()],
     ),
-    "times": ToolMessage("t", tool_call_id="c", artifact=(datetime(2026, 1, 1, tzinfo=timezone.utc), timedelta(1), 2**80)),
-    "chat": ChatMessage("hi", role="narrator"),
-    "function": FunctionMessage("4", name="add"),
+    "times": ToolMessage(
+        "t", tool_call_id="c", artifact=(datetime(2026, 1, 1, tzinfo=timezone.utc), timedelta(1), 2**80)
+    ),
+    "chat": ChatMessage(content="hi", role="narrator"),
+    "function": FunctionMessage(content="4", name="add"),
     "lc keys": HumanMessage(
         [{"type": "text", "text": "x", "lc": 1, "id": ["langchain", "secret"], "kwargs": {}}],
         additional_kwargs={"lc": 1, "type": "secret", "id": ["OPENAI_API_KEY"]},
@@ -90,7 +100,9 @@ class ExactSuite(StoreSuite):
     def test_text(self, ada: SessionService, name: str) -> None:
         """I01, I03, I05, I10, A33."""
         text = ODD_TEXTS[name]
-        ada.append("s1", [HumanMessage(text), AIMessage([{"type": "text", "text": text}]), ToolMessage(text, tool_call_id="c")])
+        ada.append(
+            "s1", [HumanMessage(text), AIMessage([{"type": "text", "text": text}]), ToolMessage(text, tool_call_id="c")]
+        )
         contents = [event.message.content for event in ada.events("s1") if event.message is not None]
         assert contents == [text, [{"type": "text", "text": text}], text]
         ada.append("s1", human("still usable"))
@@ -111,7 +123,9 @@ class ExactSuite(StoreSuite):
     def test_big_text(self, ada: SessionService) -> None:
         """A33, I08: past every limit that a text column may have."""
         words = "Grüße 🦜 " * 200_000
-        ada.append("s1", [human(words), AIMessage([{"type": "image", "base64": "QUJD" * 2_500_000, "mime_type": "x/y"}])])
+        ada.append(
+            "s1", [human(words), AIMessage([{"type": "image", "base64": "QUJD" * 2_500_000, "mime_type": "x/y"}])]
+        )
         first, second = ada.events("s1")
         assert first.message is not None
         assert second.message is not None
@@ -119,13 +133,19 @@ class ExactSuite(StoreSuite):
         assert second.message.content == [{"type": "image", "base64": "QUJD" * 2_500_000, "mime_type": "x/y"}]
 
     def test_chunks_become_messages(self, ada: SessionService) -> None:
-        ada.append("s1", AIMessageChunk("whole answer", id="a1"))
+        ada.append("s1", AIMessageChunk(content="whole answer", id="a1"))
         stored = ada.messages("s1")[0]
         assert (type(stored), stored.content, stored.id) == (AIMessage, "whole answer", "a1")
 
     def test_metadata(self, ada: SessionService) -> None:
         """I02, M08."""
-        odd: dict[str, Any] = {"a\0b": "\0", "ü": ["\ud83d", 1e300, -0.0, 2**70, True, None], "lc": 1, "$": ["x", 1], "": {}}
+        odd: dict[str, Any] = {
+            "a\0b": "\0",
+            "ü": ["\ud83d", 1e300, -0.0, 2**70, True, None],
+            "lc": 1,
+            "$": ["x", 1],
+            "": {},
+        }
         ada.append("s1", human("m1"), metadata=odd)
         ada.update("s1", metadata={**odd, "none": {"deep": None}})
         assert dict(ada.events("s1")[0].metadata) == odd
@@ -149,7 +169,16 @@ class ExactSuite(StoreSuite):
         )
         ada.append("s1", given)
         [stored] = ada.events("s1")
-        names = ("id", "author", "branch", "invocation_id", "long_running_tool_ids", "error_code", "error_message", "grounding")
+        names = (
+            "id",
+            "author",
+            "branch",
+            "invocation_id",
+            "long_running_tool_ids",
+            "error_code",
+            "error_message",
+            "grounding",
+        )
         for name in names:
             assert getattr(stored, name) == getattr(given, name), name
         assert (dict(stored.state_delta), dict(stored.metadata), stored.is_interrupted) == ({"a": 1}, {"m": 1}, True)

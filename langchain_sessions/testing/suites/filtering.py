@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain_core.messages import SystemMessage, ToolMessage
@@ -12,9 +12,11 @@ from langchain_core.messages import SystemMessage, ToolMessage
 from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.events import EventKind, NewEvent, Standing
 from langchain_sessions.filters import EventFilter
-from langchain_sessions.service import SessionService
 from langchain_sessions.testing.faces import SettableClock
 from langchain_sessions.testing.suites.base import StoreSuite, ai, asks, human, numbered, seqs, texts
+
+if TYPE_CHECKING:
+    from langchain_sessions.service import SessionService
 
 
 class FilterSuite(StoreSuite):
@@ -43,7 +45,10 @@ class FilterSuite(StoreSuite):
         state = ada.events("s1", EventFilter(kinds=frozenset({EventKind.STATE})))
         assert seqs(state) == [6]
         assert self.found(ada, kinds={EventKind.MESSAGE}, message_types={"ai"}) == ["", "a"]
-        assert seqs(ada.events("s1", EventFilter(kinds=frozenset({EventKind.STATE}), message_types=frozenset({"ai"})))) == []
+        assert (
+            seqs(ada.events("s1", EventFilter(kinds=frozenset({EventKind.STATE}), message_types=frozenset({"ai"}))))
+            == []
+        )
 
     def test_authors_and_runs(self, ada: SessionService) -> None:
         ada.append("s1", human("a"), author="Ada", invocation_id="r1")
@@ -68,7 +73,13 @@ class FilterSuite(StoreSuite):
 
     @pytest.mark.parametrize(
         ("text", "word"),
-        [("Straße", "STRASSE"), ("ΣΊΣΥΦΟΣ", "σίσυφοσ"), ("Ünïcode", "ÜNÏCODE"), ("Hello", "hELLO"), ("你好世界", "好世")],
+        [
+            ("Straße", "STRASSE"),
+            ("ΣΊΣΥΦΟΣ", "σίσυφοσ"),
+            ("Ünïcode", "ÜNÏCODE"),
+            ("Hello", "hELLO"),
+            ("你好世界", "好世"),
+        ],
     )
     def test_keywords_know_no_case(self, ada: SessionService, text: str, word: str) -> None:
         ada.append("s1", [human(f"say {text}!"), human("something else")])
@@ -231,7 +242,9 @@ class PagingSuite(StoreSuite):
         assert (texts(first), first.previous_cursor, texts(second)) == (["m5", "m6"], None, ["m7", "m8"])
         assert texts(ada.events("s1", wanted, cursor=second.previous_cursor)) == ["m5", "m6"]
 
-    @pytest.mark.parametrize("cursor", ["", "nonsense", "WyJvdGhlciIsMV0", "é", "W10", "bnVsbA", "WyJuZXdlciJd", "WyJuZXdlciIsIngiLDFd"])
+    @pytest.mark.parametrize(
+        "cursor", ["", "nonsense", "WyJvdGhlciIsMV0", "é", "W10", "bnVsbA", "WyJuZXdlciJd", "WyJuZXdlciIsIngiLDFd"]
+    )
     def test_cursors_that_are_none(self, ada: SessionService, cursor: str) -> None:
         ada.append("s1", numbered(2))
         for call in (lambda: ada.events("s1", cursor=cursor), lambda: ada.list_sessions(after=cursor)):
@@ -243,6 +256,11 @@ class PagingSuite(StoreSuite):
         own = EventFilter(last_n=5, branch="orch", exclude_archived=True, keyword="a")
         merged = own.merge(EventFilter(page=1, page_size=3, exclude_synthetic=True))
         assert (merged.last_n, merged.page, merged.page_size) == (None, 1, 3)
-        assert (merged.branch, merged.exclude_archived, merged.exclude_synthetic, merged.keyword) == ("orch", True, True, "a")
+        assert (merged.branch, merged.exclude_archived, merged.exclude_synthetic, merged.keyword) == (
+            "orch",
+            True,
+            True,
+            "a",
+        )
         assert merged.merge(EventFilter(last_n=2)).limit == 2
         assert own.merge(EventFilter()) == own

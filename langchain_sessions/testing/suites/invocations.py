@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
 import pytest
 
 from langchain_sessions.errors import InvalidInputError, SessionNotFoundError
 from langchain_sessions.events import EventKind, InvocationStatus, Standing
 from langchain_sessions.filters import EventFilter
-from langchain_sessions.service import SessionService
-from langchain_sessions.testing.faces import SettableClock
 from langchain_sessions.testing.suites.base import MakeService, StoreSuite, ai, human, standings, texts
+
+if TYPE_CHECKING:
+    from langchain_sessions.service import SessionService
+    from langchain_sessions.testing.faces import SettableClock
 
 
 class InvocationSuite(StoreSuite):
@@ -37,7 +42,7 @@ class InvocationSuite(StoreSuite):
 
     def test_a_failed_run_stays_out(self, ada: SessionService) -> None:
         """S34: the failed turn is marked and not replayed as unanswered."""
-        with pytest.raises(RuntimeError), ada.invocation("s1") as run:
+        with pytest.raises(RuntimeError), ada.invocation("s1") as run:  # noqa: PT012 - the block is the run
             run.append(human("question"), state_delta={"a": 1})
             raise RuntimeError
         assert texts(ada.messages("s1")) == []
@@ -47,7 +52,7 @@ class InvocationSuite(StoreSuite):
 
     def test_a_retry_of_a_failed_run(self, ada: SessionService) -> None:
         """S34: a retry does not duplicate."""
-        with pytest.raises(RuntimeError), ada.invocation("s1", "run") as run:
+        with pytest.raises(RuntimeError), ada.invocation("s1", "run") as run:  # noqa: PT012 - the block is the run
             run.append(human("question"))
             raise RuntimeError
         with ada.invocation("s1", "run") as run:
@@ -58,7 +63,7 @@ class InvocationSuite(StoreSuite):
 
     def test_a_cancelled_run_is_interrupted(self, ada: SessionService) -> None:
         """S35: what there is stays and is marked."""
-        with pytest.raises(KeyboardInterrupt), ada.invocation("s1") as run:
+        with pytest.raises(KeyboardInterrupt), ada.invocation("s1") as run:  # noqa: PT012 - the block is the run
             run.append([human("question"), ai("half")])
             raise KeyboardInterrupt
         assert texts(ada.messages("s1")) == ["question", "half"]
@@ -79,9 +84,9 @@ class InvocationSuite(StoreSuite):
         assert texts(ada.messages("s1")) == ["question", "still at it", "late"]
         assert ada.verify("s1") == []
 
-    def test_the_limit_is_the_services(self, ada: SessionService, make_service: MakeService, clock: SettableClock) -> None:
-        from datetime import timedelta  # noqa: PLC0415
-
+    def test_the_limit_is_the_services(
+        self, ada: SessionService, make_service: MakeService, clock: SettableClock
+    ) -> None:
         quick = make_service(invocation_timeout=timedelta(seconds=5)).as_user("ada")
         ada.append("s1", human("question"), invocation_id="run", invocation_status=InvocationStatus.OPEN)
         clock.advance(seconds=6)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from langchain_sessions.errors import InvalidInputError, SessionEndedError, SessionExistsError, SessionNotFoundError
-from langchain_sessions.service import SessionService
-from langchain_sessions.testing.faces import SettableClock
 from langchain_sessions.testing.suites.base import MakeService, StoreSuite, human, numbered, texts
+
+if TYPE_CHECKING:
+    from langchain_sessions.service import SessionService
+    from langchain_sessions.testing.faces import SettableClock
 
 
 class SessionSuite(StoreSuite):
@@ -82,7 +84,7 @@ class SessionSuite(StoreSuite):
         if seconds:
             assert found == [f"s{n}" for n in reversed(range(23))]
 
-    def test_nonsense_is_refused(self, ada: SessionService) -> None:
+    def test_bad_arguments(self, ada: SessionService) -> None:
         for call in (
             lambda: ada.list_sessions(limit=0),
             lambda: ada.purge_expired(batch=0),
@@ -121,7 +123,9 @@ class ExpirySuite(StoreSuite):
         assert ada.get("s2").expires_at is None
         assert ada.get("s3").expires_at is None
 
-    def test_creating_over_an_expired_id(self, ada: SessionService, grace: SessionService, clock: SettableClock) -> None:
+    def test_creating_over_an_expired_id(
+        self, ada: SessionService, grace: SessionService, clock: SettableClock
+    ) -> None:
         """§ One's own expired session is removed first; a stranger's id stays taken until it is purged."""
         ada.append("s1", numbered(2), state_delta={"a": 1})
         clock.advance(days=61)

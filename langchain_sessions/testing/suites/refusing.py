@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import threading
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from langchain_sessions.errors import InvalidInputError, SessionsError
 from langchain_sessions.events import NewEvent
-from langchain_sessions.service import SessionService
 from langchain_sessions.testing.suites.base import StoreSuite, ai, human, numbered, snapshot, texts
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from langchain_sessions.service import SessionService
+
+NAIVE = datetime(2026, 1, 1)  # noqa: DTZ001 - that is what is refused
 BAD_IDS: dict[str, Any] = {
     "empty": "",
     "blank": " \t",
@@ -44,7 +48,7 @@ BAD_VALUES: dict[str, Any] = {
     "complex": 1j,
     "lock": threading.Lock(),
     "tuple": (1, 2),
-    "datetime": datetime(2026, 1, 1),  # noqa: DTZ001
+    "datetime": NAIVE,
     "int key": {1: 2},
     "circular": circular(),
     "deep nan": {"a": [{"b": float("nan")}]},
@@ -55,7 +59,7 @@ class RefusalSuite(StoreSuite):
     """Refused naming the field."""
 
     @pytest.mark.parametrize("bad", BAD_IDS)
-    def test_ids(self, ada: SessionService, sessions: SessionService, bad: str) -> None:
+    def test_bad_ids(self, ada: SessionService, sessions: SessionService, bad: str) -> None:
         """A37, D01, D03: before any storage is touched."""
         value = BAD_IDS[bad]
         before = snapshot(ada, "s1")
@@ -81,12 +85,12 @@ class RefusalSuite(StoreSuite):
         assert len(sessions.list_sessions().items) == 1
 
     @pytest.mark.parametrize("bad", BAD_VALUES)
-    def test_metadata(self, ada: SessionService, bad: str) -> None:
+    def test_values_that_json_cannot_hold(self, ada: SessionService, bad: str) -> None:
         """M01, M02, M04: refused by name before a transaction opens, and the store is free at once."""
         value = {"k": BAD_VALUES[bad]}
         ada.append("s1", numbered(2))
         before = snapshot(ada, "s1")
-        for field, call in {
+        refused: dict[str, Callable[[], object]] = {
             "metadata": lambda: ada.append("s1", human("x"), metadata=value),
             "metadata ": lambda: ada.append("s1", [ai("ok"), NewEvent(message=human("x"), metadata=value)]),
             "metadata  ": lambda: ada.update("s1", metadata=value),
@@ -96,7 +100,8 @@ class RefusalSuite(StoreSuite):
             "state": lambda: ada.create("s2", state=value),
             "grounding": lambda: ada.append("s1", NewEvent(message=human("x"), grounding=value)),
             "details": lambda: ada.archive("s1", [1], base=ada.context("s1"), details=value),
-        }.items():
+        }
+        for field, call in refused.items():
             with pytest.raises(InvalidInputError, match=field.strip()):
                 call()
         assert snapshot(ada, "s1") == before
@@ -106,19 +111,19 @@ class RefusalSuite(StoreSuite):
 
     def test_naive_times(self, ada: SessionService) -> None:
         """T03."""
-        for bad in (datetime(2026, 1, 1), "2026-01-01", 0):  # noqa: DTZ001
+        for bad in (NAIVE, "2026-01-01", 0):
             with pytest.raises(InvalidInputError, match="timestamp"):
                 ada.append("s1", human("x"), timestamp=bad)  # type: ignore[arg-type]
         assert ada.get("s1").version == 0
 
     @pytest.mark.parametrize("bad", [None, 1, "text", b"x", {"content": "x"}, [None], ["text"], [[human("x")]]])
-    def test_messages(self, ada: SessionService, bad: Any) -> None:
+    def test_what_is_no_message(self, ada: SessionService, bad: Any) -> None:
         with pytest.raises(InvalidInputError, match="messages"):
             ada.append("s1", bad)
         assert ada.get("s1").version == 0
 
     @pytest.mark.parametrize("bad", ["1", 1.0, True, -1])
-    def test_versions(self, ada: SessionService, bad: Any) -> None:
+    def test_bad_versions(self, ada: SessionService, bad: Any) -> None:
         ada.append("s1", human("m1"))
         with pytest.raises(SessionsError):
             ada.append("s1", human("x"), expected_version=bad)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import pytest
 from langchain_core.messages import ToolMessage
 
 from langchain_sessions.errors import EventNotFoundError, InvalidInputError
 from langchain_sessions.events import EventKind, NewEvent, Standing
-from langchain_sessions.service import SessionService
 from langchain_sessions.testing.suites.base import StoreSuite, ai, asks, human, numbered, seqs, standings, texts
+
+if TYPE_CHECKING:
+    from langchain_sessions.service import SessionService
 
 
 class RewindSuite(StoreSuite):
@@ -119,12 +123,19 @@ class RewindSuite(StoreSuite):
 
     def test_places_that_do_not_exist(self, ada: SessionService) -> None:
         ada.append("s1", numbered(2), invocation_id="run")
-        for place in ({"to_seq": 3}, {"before_invocation": "other"}):
+        places: list[dict[str, Any]] = [{"to_seq": 3}, {"before_invocation": "other"}]
+        for place in places:
             with pytest.raises(EventNotFoundError):
-                ada.rewind("s1", **place)  # type: ignore[arg-type]
-        for nonsense in ({}, {"to_seq": -1}, {"to_seq": True}, {"to_seq": 1, "before_invocation": "run"}):
+                ada.rewind("s1", **place)
+        nonsense: list[dict[str, Any]] = [
+            {},
+            {"to_seq": -1},
+            {"to_seq": True},
+            {"to_seq": 1, "before_invocation": "run"},
+        ]
+        for bad in nonsense:
             with pytest.raises(InvalidInputError):
-                ada.rewind("s1", **nonsense)  # type: ignore[arg-type]
+                ada.rewind("s1", **bad)
         assert ada.get("s1").version == 2
 
     def test_an_invocation_that_was_rewound_is_gone(self, ada: SessionService) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.events import EventKind, NewEvent
-from langchain_sessions.service import SessionService
 from langchain_sessions.testing.suites.base import StoreSuite, ai, human, snapshot
+
+if TYPE_CHECKING:
+    from langchain_sessions.service import SessionService
 
 
 class StateSuite(StoreSuite):
@@ -84,7 +88,12 @@ class StateSuite(StoreSuite):
 
     def test_state_alone_is_an_entry_of_the_log(self, ada: SessionService) -> None:
         [event] = ada.append("s1", [], state_delta={"a": 1}, author="Ada", metadata={"why": "test"})
-        assert (event.kind, event.seq, event.author, dict(event.metadata)) == (EventKind.STATE, 1, "Ada", {"why": "test"})
+        assert (event.kind, event.seq, event.author, dict(event.metadata)) == (
+            EventKind.STATE,
+            1,
+            "Ada",
+            {"why": "test"},
+        )
         assert ada.count("s1").events == 0
 
     def test_refused_state_changes_nothing(self, ada: SessionService) -> None:
@@ -98,7 +107,7 @@ class StateSuite(StoreSuite):
         assert snapshot(ada, "s1") == before
 
     def test_look_alike_keys(self, ada: SessionService) -> None:
-        names = ["k", "K", "k ", "ḱ", "k\u200b", "κ", "user", "User:x", "temp"]  # noqa: RUF001
+        names = ["k", "K", "k ", "ḱ", "k\u200b", "κ", "user", "User:x", "temp"]
         delta = {name: at for at, name in enumerate(names)}
         scoped = {f"user:{name}": at for at, name in enumerate(["k", "K", "k ", "ḱ"])}
         ada.append("s1", [], state_delta={**delta, **scoped})

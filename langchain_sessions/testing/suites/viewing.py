@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 import pytest
 from langchain_core.messages import AIMessage, SystemMessage, ToolMessage
@@ -10,10 +11,22 @@ from langchain_core.messages import AIMessage, SystemMessage, ToolMessage
 from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.events import NewEvent
 from langchain_sessions.filters import EventFilter
-from langchain_sessions.service import SessionService
 from langchain_sessions.testing.suites.base import StoreSuite, ai, asks, human, numbered, texts
 
-BRANCHES = [None, "orch", "orch.researcher", "orch.writer", "orch.researcher.deep", "orchestra", "Orch", "orc_", "orch%"]
+if TYPE_CHECKING:
+    from langchain_sessions.service import SessionService
+
+BRANCHES = [
+    None,
+    "orch",
+    "orch.researcher",
+    "orch.writer",
+    "orch.researcher.deep",
+    "orchestra",
+    "Orch",
+    "orc_",
+    "orch%",
+]
 
 
 class BranchSuite(StoreSuite):
@@ -21,7 +34,7 @@ class BranchSuite(StoreSuite):
 
     @pytest.fixture
     def branched(self, ada: SessionService) -> SessionService:
-        """ada's service with one message of every branch in `s1`."""
+        """Ada's service with one message of every branch in `s1`."""
         for branch in BRANCHES:
             ada.append("s1", human(f"{branch}"), branch=branch)
         return ada
@@ -38,7 +51,12 @@ class BranchSuite(StoreSuite):
         assert self.seen(branched, "orch") == ["None", "orch"]
         assert self.seen(branched, "orch.researcher") == ["None", "orch", "orch.researcher"]
         assert self.seen(branched, "orchestra") == ["None", "orchestra"]
-        assert self.seen(branched, "orch.researcher.deep.er") == ["None", "orch", "orch.researcher", "orch.researcher.deep"]
+        assert self.seen(branched, "orch.researcher.deep.er") == [
+            "None",
+            "orch",
+            "orch.researcher",
+            "orch.researcher.deep",
+        ]
         assert self.seen(branched, "teamXa") == ["None"]
         assert self.seen(branched, "orc_") == ["None", "orc_"]
         assert self.seen(branched, "Orch.sub") == ["None", "Orch"]

@@ -1,0 +1,206 @@
+"""One conversation, remembered, compacted, searched and resumed: through a chain, a graph and an agent.
+
+Runs without a key. With OPENAI_API_KEY set, the answers come from OpenAI (`pip install 'langchain-sessions[openai]'`).
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from langchain.agents import create_agent
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.tools import tool
+from langgraph.graph import START, MessagesState, StateGraph
+from rich.console import Console
+from rich.panel import Panel
+from rich.table import Table
+from scripted_model import ScriptedChatModel
+
+from langchain_sessions import SessionService
+from langchain_sessions.adapters import SessionCheckpointSaver, SessionMemoryAdvisor, SessionMemoryMiddleware
+from langchain_sessions.compaction import Compaction, CompactionResult, Summarize, TokenCount
+from langchain_sessions.tokens import EstimatedTokenCounter
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.outputs import LLMResult
+    from langchain_core.runnables import RunnableConfig
+
+console = Console(width=100)
+CONFIG: RunnableConfig = {"configurable": {"thread_id": "holiday", "user_id": "ada"}}
+LIMIT = 120
+KIND_WIDTH = 9
+
+ANSWERS = [
+    "Hello Ada! A week in Lisbon in May, with your sister Grace: noted.",
+    "Then I would look for a quiet room in Alfama, away from the tram. Grace being vegetarian is noted as well.",
+    "For day two: the tile museum in the morning, a picnic on the river, and fado in the evening.",
+    "The tile museum closes on Mondays, so day two should be the Tuesday.",
+    "Your passport is in the blue drawer: you told me so yourself, right after the first plans.",
+    {"tool": "conversation_search", "args": {"query": "passport"}},
+    "You keep it in the blue drawer. I found it in what we said earlier, before it was compacted.",
+    "We were planning Lisbon: day two is the Tuesday, with tiles, a picnic and fado.",
+]
+SUMMARIES = [
+    "Ada plans a week in Lisbon in May with her sister Grace, who is vegetarian. They want a quiet room in Alfama.",
+    (
+        "Ada plans a week in Lisbon in May with her vegetarian sister Grace: quiet room in Alfama; day two is the "
+        "Tuesday with the tile museum, a picnic and fado."
+    ),
+]
+
+
+class Meter(BaseCallbackHandler):
+    """Shows what every call of the model was shown and said, with its tokens."""
+
+    def __init__(self) -> None:
+        self.counter = EstimatedTokenCounter()
+        self.calls = 0
+        self.summaries: set[UUID] = set()
+
+    def on_chat_model_start(
+        self,
+        serialized: dict[str, Any],  # noqa: ARG002 - the signature of the callback
+        messages: list[list[BaseMessage]],
+        *,
+        run_id: UUID,
+        **kwargs: Any,
+    ) -> None:
+        """Show the prompt of a call."""
+        total = self.counter.count_messages(messages[0]).tokens
+        if "nostream" in (kwargs.get("tags") or ()):
+            self.summaries.add(run_id)
+            console.print(f"  [yellow]the summariser is shown {total} tokens[/]")
+            return
+        self.calls += 1
+        table = Table(box=None, show_header=False, padding=(0, 1))
+        for message in messages[0]:
+            table.add_row(f"[dim]{message.type:>{KIND_WIDTH}}", f"[dim]{short(message)}")
+        size = f"{len(messages[0])} messages, [bold]{total} tokens[/]"
+        console.print(f"  [cyan]call {self.calls}[/]: {size} go to the model")
+        console.print(table)
+
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:  # noqa: ARG002 - as above
+        """Show the reply."""
+        generation = response.generations[0][0]
+        if run_id not in self.summaries and isinstance(generation, ChatGeneration):
+            console.print(f"  [green]→ {short(generation.message, 200)}[/]")
+
+
+def short(message: BaseMessage, width: int = 80) -> str:
+    """The beginning of a message on one line."""
+    calls = message.tool_calls if isinstance(message, AIMessage) else ()
+    text = " ".join(str(message.text).split()) or "calls " + ", ".join(str(call["name"]) for call in calls)
+    return text[:width]
+
+
+def show_compaction(result: CompactionResult) -> None:
+    """Show what a compaction did."""
+    if not result.archived:
+        console.print(f"  [yellow]compaction: {result.outcome.value}[/]")
+        return
+    saved = f"{len(result.archived)} messages archived, {result.tokens_before} → {result.tokens_after} tokens"
+    console.print(Panel(result.summary or "", title=f"compacted: {saved}", border_style="yellow"))
+
+
+def make_models() -> tuple[BaseChatModel, BaseChatModel]:
+    """The model that answers and the model that summarises."""
+    if os.environ.get("OPENAI_API_KEY"):
+        from langchain_openai import ChatOpenAI  # noqa: PLC0415 - only for those who have a key
+
+        model = ChatOpenAI(model=os.environ.get("OPENAI_MODEL", "gpt-4o-mini"))
+        return model, model
+    return ScriptedChatModel(lines=ANSWERS), ScriptedChatModel(lines=SUMMARIES)
+
+
+def say(text: str) -> None:
+    """Show what Ada says."""
+    console.print(f"\n[bold]Ada:[/] {text}")
+
+
+def talk(url: str, model: BaseChatModel, compaction: Compaction, config: RunnableConfig) -> None:
+    """The first sitting: a chain, a graph and an agent on one session."""
+    with SessionService(url) as sessions:
+        memory = SessionMemoryAdvisor(sessions, compaction=compaction)
+        prompt = ChatPromptTemplate([("system", "You help to plan journeys. Be brief."), ("human", "{question}")])
+        chain = prompt | memory.wrap(model)
+
+        console.rule("a chain")
+        for question in (
+            "I am Ada. I want to go to Lisbon for a week in May, with my sister Grace.",
+            "Grace is vegetarian, and we sleep lightly. My passport is in the blue drawer, remind me of it.",
+        ):
+            say(question)
+            for _ in chain.stream({"question": question}, config):
+                pass
+
+        console.rule("a graph, with a checkpointer over the same log")
+        node = itemgetter("messages") | memory.wrap(model) | (lambda reply: {"messages": [reply]})
+        builder = StateGraph(MessagesState).add_node("chat", node).add_edge(START, "chat")
+        graph = builder.compile(checkpointer=SessionCheckpointSaver(sessions))
+        for question in ("What shall we do on day two?", "Is the tile museum open on Mondays?"):
+            say(question)
+            graph.invoke({"messages": question}, config)
+
+        console.rule("what was compacted is still found")
+        for hit in sessions.as_user("ada").search("passport", session_id="holiday", limit=2):
+            console.print(f"  {hit.event!r}")
+
+
+def resume(url: str, model: BaseChatModel, compaction: Compaction, config: RunnableConfig) -> None:
+    """The second sitting, as another process would see it: an agent takes the conversation up."""
+    with SessionService(url) as sessions:
+        ada = sessions.as_user("ada")
+
+        @tool
+        def conversation_search(query: str) -> str:
+            """Search everything that was ever said in this conversation."""
+            found = ada.search(query, session_id="holiday", limit=3)
+            return "\n".join(
+                f"{hit.event.message.type}: {hit.event.message.text}" for hit in found if hit.event.message
+            )
+
+        console.rule("resumed: an agent on the same session")
+        middleware = SessionMemoryMiddleware(sessions, compaction=compaction)
+        agent = create_agent(model, [conversation_search], middleware=[middleware])
+        for question in ("Where is my passport?", "Look it up, please.", "What did we plan?"):
+            say(question)
+            agent.invoke({"messages": question}, config)
+
+        console.rule("the log")
+        table = Table("seq", "what", "standing", "text", box=None)
+        for event in ada.events("holiday"):
+            if event.message is not None:
+                table.add_row(str(event.seq), event.message.type, event.standing.value, short(event.message, 60))
+        console.print(table)
+        session = ada.get("holiday")
+        console.print(
+            f"\n{session.message_count} messages, {session.token_count} tokens are live; nothing was deleted."
+        )
+
+
+def main() -> None:
+    """Talk, close everything, and take it up again."""
+    meter = Meter()
+    model, summariser = make_models()
+    compaction = Compaction(
+        TokenCount(LIMIT), Summarize(summariser, keep_events=2, overlap=0), where="before", on_result=show_compaction
+    )
+    config: RunnableConfig = {**CONFIG, "callbacks": [meter]}
+    with tempfile.TemporaryDirectory() as folder:
+        url = f"sqlite:///{Path(folder) / 'demo.db'}"
+        talk(url, model, compaction, config)
+        resume(url, model, compaction, config)
+
+
+if __name__ == "__main__":
+    main()

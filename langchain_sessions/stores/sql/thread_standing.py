@@ -1,0 +1,212 @@
+"""What happens to a thread's checkpoints when its session is rewound, forked or pruned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import ColumnElement, and_, delete, insert, literal, select, update
+
+from langchain_sessions.errors import InvalidInputError
+from langchain_sessions.ledger import Ledger
+from langchain_sessions.rows import Owner, SessionKey, SessionRow
+from langchain_sessions.stores.sql.counting import recount
+from langchain_sessions.stores.sql.lookup import locate, owner_criterion, owner_shape, set_session
+from langchain_sessions.stores.sql.thread_reading import checkpoint_columns, checkpoint_row, newest_in_sight, write_row
+from langchain_sessions.stores.sql.transaction import Prepared, Transaction
+from langchain_sessions.stores.threads import ROOT, CheckpointRow, WriteRow, seq_set
+
+if TYPE_CHECKING:
+    from langchain_sessions.runs import SeqSet
+
+Choice = Callable[[Sequence[CheckpointRow], Mapping[int, bytes]], Collection[tuple[int, str]]]
+"""Which checkpoints to keep, by namespace and id, of all in sight; given the names behind their shapes."""
+_CHUNK = 200
+_KEY = ("ns", "cid", "task", "idx", "cut")
+
+
+def rewind_thread(
+    tx: Transaction, session: SessionRow, ledger: Ledger, record: int, *, is_undo: bool, reset: bool
+) -> dict[str, Any]:
+    """Move the head to the newest checkpoint that mentions nothing rewound; the columns that change.
+
+    Writes that were anchored at the new head, and those of subgraphs since, go out of sight with the rewind: else
+    running the thread on would bring the old reply back.
+
+    Raises:
+        InvalidInputError: No checkpoint remains, and `reset` does not say that this is meant.
+    """
+    if not _has_checkpoints(tx, session):
+        return {}
+    head = newest_in_sight(tx, session, ledger.hidden)
+    if head is None:
+        if not reset and session.head_id is not None:
+            raise InvalidInputError(
+                "reset_thread", "no checkpoint of the graph is that old; pass True to start it anew"
+            )
+        return {"head_id": None, "head_runs": b""}
+    if head.cid != session.head_id and not is_undo:
+        _cut_writes(tx, session, head, ledger.hidden, record)
+    return {"head_id": head.cid, "head_runs": head.runs or b""}
+
+
+def _cut_writes(tx: Transaction, session: SessionRow, head: CheckpointRow, hidden: SeqSet, record: int) -> None:
+    """Put writes out of sight with a rewind; also those that came back because an earlier one was undone."""
+    w = tx.tables.threads.writes
+    here = and_(w.c.ns == ROOT, w.c.cid == head.cid) | and_(w.c.ns != ROOT, w.c.cid > head.cid)
+    columns = [w.c[name] for name in WriteRow._fields]
+    rows = [write_row(row) for row in tx.once(select(*columns).where(w.c.skey == session.skey, here))]
+    chosen: set[tuple[int, str, str, int]] = set()
+    for row in sorted(rows, key=lambda row: (row.cut == 0, row.cut)):
+        if row.cut and row.cut not in hidden:
+            continue
+        same = and_(w.c.skey == session.skey, *(w.c[name] == getattr(row, name) for name in _KEY))
+        if row[:4] in chosen:
+            tx.change(delete(w).where(same))
+        else:
+            tx.change(update(w).where(same).values(cut=record))
+        chosen.add(row[:4])
+
+
+def _has_checkpoints(tx: Transaction, session: SessionRow) -> bool:
+    c = tx.tables.threads.checkpoints.c
+    return bool(tx.once(select(c.cid).where(c.skey == session.skey, c.ns == ROOT).limit(1)))
+
+
+def copy_thread(tx: Transaction, source: SessionRow, target: SessionRow, upto: int) -> dict[str, Any]:
+    """Copy the checkpoints that mention nothing beyond a position; the columns of the target that change."""
+    t = tx.tables.threads
+    if not tx.once(select(t.checkpoints.c.cid).where(t.checkpoints.c.skey == source.skey).limit(1)):
+        return {}
+    left_out = [] if upto >= source.last_seq else [row for row in _all_rows(tx, source) if _beyond(row, upto)]
+    for table in (t.namespaces, t.shapes, t.stored_values, t.checkpoints, t.writes):
+        others = [column for column in table.c if column.name != "skey"]
+        rows = select(literal(target.skey).label("skey"), *others).where(table.c.skey == source.skey)
+        names = ["skey", *(column.name for column in others)]
+        tx.change(insert(table).from_select(names, rows))
+    remove_checkpoints(tx, target.skey, [(row.ns, row.cid) for row in left_out])
+    ledger = Ledger.decode(target.ledger)
+    head = newest_in_sight(tx, target, ledger.hidden)
+    if left_out:
+        _drop_late_writes(tx, target, head, upto)
+    if head is None:
+        return {"head_runs": b"" if source.head_runs is not None else None}
+    return {"head_id": head.cid, "head_runs": head.runs or b""}
+
+
+def _beyond(row: CheckpointRow, upto: int) -> bool:
+    runs = row.mentioned.runs
+    return bool(runs) and runs[-1][1] > upto
+
+
+def _drop_late_writes(tx: Transaction, target: SessionRow, head: CheckpointRow | None, upto: int) -> None:
+    """Remove writes that mention what was not copied, and those at the head, whose outcome was not copied."""
+    w = tx.tables.threads.writes
+    if head is not None:
+        tx.change(delete(w).where(w.c.skey == target.skey, w.c.ns == ROOT, w.c.cid == head.cid))
+    columns = [w.c[name] for name in WriteRow._fields]
+    rows = [write_row(row) for row in tx.once(select(*columns).where(w.c.skey == target.skey, w.c.refs.is_not(None)))]
+    for row in rows:
+        if any(high > upto for _, high in seq_set(row.refs).runs):
+            same = [w.c[name] == getattr(row, name) for name in _KEY]
+            tx.change(delete(w).where(w.c.skey == target.skey, *same))
+
+
+def _all_rows(tx: Transaction, session: SessionRow) -> list[CheckpointRow]:
+    c = tx.tables.threads.checkpoints.c
+    rows = tx.once(select(*checkpoint_columns(tx)).where(c.skey == session.skey).order_by(c.ns, c.cid))
+    return [checkpoint_row(row) for row in rows]
+
+
+def read_thread(tx: Transaction, key: SessionKey, now: int) -> tuple[SessionRow | None, list[CheckpointRow]]:
+    """A session and all its root checkpoints in sight, oldest first."""
+    session = locate(tx, key, now)
+    if session is None:
+        return None, []
+    hidden = Ledger.decode(session.ledger).hidden
+    rows = (row for row in _all_rows(tx, session) if row.ns == ROOT and not row.mentioned & hidden)
+    return session, sorted(rows, key=lambda row: row.cid)
+
+
+def prune_thread(tx: Transaction, key: SessionKey, now: int, choose: Choice | None) -> int:
+    """Remove the checkpoints of a session that are not chosen, all without a choice; how many. Events stay."""
+    session = locate(tx, key, now, lock=True)
+    return 0 if session is None else _prune(tx, session, choose)
+
+
+def _prune(tx: Transaction, session: SessionRow, choose: Choice | None) -> int:
+    t = tx.tables.threads
+    rows = _all_rows(tx, session)
+    hidden = Ledger.decode(session.ledger).hidden
+    kept: Collection[tuple[int, str]] = ()
+    if choose is not None:
+        shapes = {row[0]: bytes(row[1]) for row in tx.once(_shapes(tx, session.skey))}
+        kept = choose([row for row in rows if not row.mentioned & hidden], shapes)
+    gone = [(row.ns, row.cid) for row in rows if (row.ns, row.cid) not in kept]
+    if not gone:
+        return 0
+    if kept:
+        remove_checkpoints(tx, session.skey, gone)
+        held = {digest for row in rows if (row.ns, row.cid) in kept for digest in row.digests}
+        orphans = {digest for row in rows for digest in row.digests} - held
+        for some in _chunks(sorted(orphans)):
+            tx.change(
+                delete(t.stored_values).where(
+                    t.stored_values.c.skey == session.skey, t.stored_values.c.digest.in_(some)
+                )
+            )
+    else:
+        for table in (t.writes, t.checkpoints, t.stored_values, t.shapes, t.namespaces):
+            tx.change(delete(table).where(table.c.skey == session.skey))
+    _rehead(tx, session, hidden)
+    return len(gone)
+
+
+def _shapes(tx: Transaction, skey: int) -> Any:
+    s = tx.tables.threads.shapes.c
+    return select(s.shape, s.body).where(s.skey == skey)
+
+
+def _rehead(tx: Transaction, session: SessionRow, hidden: SeqSet) -> None:
+    """After a removal: the head is the newest that is left. Where none is, the conversation stays as it was."""
+    head = newest_in_sight(tx, session, hidden)
+    if head is not None and head.cid == session.head_id:
+        return
+    changes: dict[str, Any] = {"head_id": None}
+    if head is not None:
+        changes = {"head_id": head.cid, "head_runs": head.runs or b""}
+    set_session(tx, session.skey, **changes)
+    recount(tx, session._replace(**changes), 0)
+
+
+def remove_checkpoints(tx: Transaction, skey: int, places: Sequence[tuple[int, str]]) -> None:
+    """Remove checkpoints and their writes."""
+    by_namespace: dict[int, list[str]] = {}
+    for ns, cid in places:
+        by_namespace.setdefault(ns, []).append(cid)
+    for table in (tx.tables.threads.writes, tx.tables.threads.checkpoints):
+        for ns, cids in by_namespace.items():
+            for some in _chunks(cids):
+                tx.change(delete(table).where(table.c.skey == skey, table.c.ns == ns, table.c.cid.in_(some)))
+
+
+def _chunks(items: Sequence[Any]) -> list[Sequence[Any]]:
+    return [items[start : start + _CHUNK] for start in range(0, len(items), _CHUNK)]
+
+
+def delete_runs(
+    tx: Transaction, app: str, owner: Owner, run_ids: Sequence[str], choose: Callable[[set[str]], Choice]
+) -> int:
+    """Remove what some runs left in any session of the app and owner; how many checkpoints. Crosses partitions."""
+    c, s = tx.tables.threads.checkpoints.c, tx.tables.sessions.c
+    total = 0
+    sessions: dict[str, str | None] = {}
+    wanted = set(run_ids)
+    for some in _chunks(sorted(wanted)):
+        mine: list[ColumnElement[bool]] = [s.app == app, *owner_criterion(tx.tables, owner_shape(owner))]
+        joined = tx.tables.threads.checkpoints.join(tx.tables.sessions, s.skey == c.skey)
+        statement = select(s.id, s.user_id).select_from(joined).where(*mine, c.run_id.in_(some)).distinct()
+        sessions.update((row[0], row[1]) for row in tx.rows(Prepared(statement, tx.cache.dialect), {"k_owner": owner}))
+    for session_id in sorted(sessions):
+        total += prune_thread(tx, SessionKey(app, session_id, sessions[session_id]), 0, choose(wanted))
+    return total

@@ -1,0 +1,176 @@
+"""SQLite's own faults: a full disk, a file that is none of ours, a foreign lock, and what a deletion leaves behind."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+import subprocess
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_sessions import InvalidInputError, NewEvent, SessionService, StoreError, StoreUnavailableError
+from tests.faults.drills import FACES, Face, archive_some, assert_whole, checked_out, message, opened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def small_disk(scratch_directory: Path) -> Iterator[Path]:
+    """A file system of 3 MB."""
+    directory = scratch_directory / f"small_{secrets.token_hex(4)}"
+    directory.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(directory)]
+    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:  # noqa: S603
+        pytest.skip("only root can mount a small file system here")
+    yield directory
+    subprocess.run(["umount", str(directory)], check=True)  # noqa: S603, S607
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_a_full_disk_is_said_and_survived(small_disk: Path, face: str) -> None:
+    """K06."""
+    service, call = SessionService(f"sqlite:///{small_disk}/chat.db"), Face(face)
+    try:
+        service.open("s")
+        acknowledged = _fill(call, service)
+        assert acknowledged
+        assert [found.id for found in call(service, "messages", "s", last_n=1)] == acknowledged[-1:]
+        assert checked_out(service) == 0
+        subprocess.run(["mount", "-o", "remount,size=12m", str(small_disk)], check=True)  # noqa: S603, S607
+        call(service, "append", "s", message("room again"))
+        assert assert_whole(service, "s") == [*acknowledged, "room again"]
+    finally:
+        call.close(service)
+        service.close()
+
+
+def _fill(call: Face, service: SessionService) -> list[str]:
+    acknowledged: list[str] = []
+    for number in range(1000):
+        try:
+            call(service, "append", "s", HumanMessage(secrets.token_hex(10_000), id=f"m{number}"))
+        except StoreUnavailableError as error:
+            assert "full" in str(error)  # noqa: PT017 - the loop ends here
+            return acknowledged
+        acknowledged.append(f"m{number}")
+    raise AssertionError("the disk never filled")
+
+
+@pytest.mark.parametrize("content", ["text", "header"])
+def test_a_file_that_is_no_database_is_refused_and_not_touched(scratch_directory: Path, content: str) -> None:
+    """K08."""
+    path = scratch_directory / f"{secrets.token_hex(4)}.db"
+    if content == "header":
+        with opened(SessionService(f"sqlite:///{path}")) as (service,):
+            service.open("s")
+        path.write_bytes(b"SQLite format 4\0" + path.read_bytes()[16:])
+    else:
+        path.write_text("To be, or not to be.\n" * 500)
+    before = path.read_bytes()
+    with opened(SessionService(f"sqlite:///{path}")) as (service,):
+        with pytest.raises(StoreError, match="not a usable SQLite database"):
+            service.open("s")
+        with pytest.raises(StoreError, match="not a usable SQLite database"):
+            service.list_sessions()
+    assert path.read_bytes() == before
+    assert sorted(found.name for found in path.parent.glob(f"{path.name}*")) == [path.name]
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_an_append_waits_for_a_foreign_lock(scratch_directory: Path, face: str) -> None:
+    """K11."""
+    path = scratch_directory / f"{secrets.token_hex(4)}.db"
+    service, call = SessionService(f"sqlite:///{path}"), Face(face)
+    service.open("s")
+    foreign = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    foreign.execute("BEGIN IMMEDIATE")
+    released = threading.Timer(3.0, lambda: foreign.execute("ROLLBACK"))
+    began = time.monotonic()
+    released.start()
+    call(service, "append", "s", message("patient"))
+    assert time.monotonic() - began > 2, "the lock was held"
+    released.join()
+    foreign.close()
+    assert assert_whole(service, "s") == ["patient"]
+    call.close(service)
+    service.close()
+
+
+def test_a_lock_that_is_never_released_is_named(scratch_directory: Path) -> None:
+    path = scratch_directory / f"{secrets.token_hex(4)}.db"
+    from sqlalchemy import create_engine  # noqa: PLC0415
+
+    engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": 0.1})
+    service = SessionService(engine)
+    service.open("s")
+    foreign = sqlite3.connect(path, isolation_level=None)
+    foreign.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreUnavailableError, match="locked by another process"):
+        service.append("s", message("m"))
+    foreign.execute("ROLLBACK")
+    foreign.close()
+    service.append("s", message("m"))
+    assert checked_out(service) == 0
+    engine.dispose()
+
+
+def test_a_refused_value_leaves_no_lock(scratch_directory: Path) -> None:
+    """M02."""
+    path = scratch_directory / f"{secrets.token_hex(4)}.db"
+    with opened(SessionService(f"sqlite:///{path}")) as (service,):
+        service.open("s")
+        for value in (object(), {1}, len, b"x", 1j, threading.Lock()):
+            with pytest.raises(InvalidInputError, match="metadata"):
+                service.append("s", message("m"), metadata={"k": value})
+            other = sqlite3.connect(path, timeout=0, isolation_level=None)
+            other.execute("BEGIN IMMEDIATE")
+            other.close()
+        assert service.get("s").version == 0
+
+
+TRACE = "Zanzibar-quartz"
+
+
+@pytest.mark.parametrize("engine", ["own", "given"])
+@pytest.mark.parametrize("face", FACES)
+def test_no_byte_of_a_deleted_session_is_left(scratch_directory: Path, face: str, engine: str) -> None:
+    """X10."""
+    from sqlalchemy import create_engine  # noqa: PLC0415
+
+    path = scratch_directory / f"{secrets.token_hex(4)}.db"
+    given = create_engine(f"sqlite:///{path}")
+    service, call = SessionService(f"sqlite:///{path}" if engine == "own" else given), Face(face)
+    ada = service.as_user("ada")
+    ada.create("gone", title=f"{TRACE} title", metadata={"m": TRACE}, state={"s": TRACE})
+    ada.create("kept")
+    for number in range(40):
+        long = f"{TRACE} {number} " * (400 if number % 10 == 0 else 1)
+        events = [NewEvent(message=HumanMessage(long)), NewEvent(message=AIMessage(f"yes {TRACE}"), author=TRACE)]
+        call(ada, "append", "gone", events, metadata={TRACE: number}, state_delta={"s": f"{TRACE}{number}"})
+        call(ada, "append", "kept", message(f"k{number}"))
+    assert archive_some(ada, "gone")
+    assert _bytes_of(path)
+    call(ada, "rewind", "gone", to_seq=30)
+    call(ada, "edit", "kept", HumanMessage("other", id="k1"))
+    assert call(ada, "delete", "gone")
+    assert _bytes_of(path) == []
+    call(ada, "append", "kept", message("later"))
+    assert len(assert_whole(ada, "kept")) == 41
+    call.close(service)
+    service.close()
+    assert _bytes_of(path) == []
+    given.dispose()
+
+
+def _bytes_of(path: Path) -> list[str]:
+    """The files of a database that hold the secret, in whichever form."""
+    forms = (TRACE.encode(), TRACE.lower().encode())
+    files = [found for found in path.parent.glob(f"{path.name}*") if any(form in found.read_bytes() for form in forms)]
+    return [found.name for found in files]

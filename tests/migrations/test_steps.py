@@ -1,0 +1,214 @@
+"""V02, V05: the schema's numbered steps, refused, interrupted and taken up again."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sqlalchemy import make_url, text
+
+from langchain_sessions import SessionService
+from langchain_sessions.errors import SchemaError, SchemaMissingError, SchemaVersionError
+from langchain_sessions.stores.sql import migrations
+from langchain_sessions.stores.sql.runner import Mode
+from langchain_sessions.stores.sql.schema import SCHEMA_VERSION
+from langchain_sessions.stores.sql.store import SqlStore
+from tests.faults.drills import assert_whole, engines_of, make_service, message, opened
+from tests.faults.injection import FaultyConnection, Injector
+from tests.faults.processes import CONTEXT, run_at_once
+from tests.servers.databases import connection, tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from langchain_sessions.stores.sql.transaction import Transaction
+
+pytestmark = pytest.mark.backends("sqlite", "postgres", "mariadb")
+NEWEST = SCHEMA_VERSION + 2
+
+
+def _add_colour(tx: Transaction) -> None:
+    """A step that looks at what is there before each change."""
+    name = tx.tables.sessions.name
+    if not migrations.has_column(tx, name, "colour"):
+        tx.script(f"ALTER TABLE {_quoted(tx, name)} ADD COLUMN colour VARCHAR(20)")
+    if not migrations.has_index(tx, name, f"{name}_colour"):
+        index = _quoted(tx, f"{name}_colour")
+        tx.script(f"CREATE INDEX {index} ON {_quoted(tx, name)} (colour)")
+
+
+def _paint(tx: Transaction) -> None:
+    """A step that moves data into a new table."""
+    extra = f"{tx.tables.sessions.name}_paint"
+    if not migrations.has_table(tx, extra):
+        tx.script(f"CREATE TABLE {_quoted(tx, extra)} (id VARCHAR(255) PRIMARY KEY, colour VARCHAR(20))")
+    tx.script(f"UPDATE {_quoted(tx, tx.tables.sessions.name)} SET colour = 'red' WHERE colour IS NULL")
+    tx.script(f"DELETE FROM {_quoted(tx, extra)}")
+    sessions = _quoted(tx, tx.tables.sessions.name)
+    tx.script(f"INSERT INTO {_quoted(tx, extra)} (id, colour) SELECT id, colour FROM {sessions}")
+
+
+STEPS = {SCHEMA_VERSION + 1: _add_colour, SCHEMA_VERSION + 2: _paint}
+
+
+def _quoted(tx: Transaction, name: str) -> str:
+    return tx.cache.dialect.identifier_preparer.quote_identifier(name)
+
+
+class Killer(Injector):
+    """Kills this process where an injector cuts a connection."""
+
+    def cut(self, connection: FaultyConnection) -> None:
+        """The end."""
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def upgrade(service: SessionService) -> None:
+    """Bring the database to the newest of the versions that only these tests know."""
+    store = service.store
+    assert isinstance(store, SqlStore)
+    flavour = {"mysql": "mariadb"}.get(store._runner.flavour, store._runner.flavour)
+    while store._runner.run(Mode.WRITE, migrations.migrate, flavour, NEWEST, STEPS):
+        pass
+
+
+def upgrade_at(url: str, prefix: str) -> None:
+    """`upgrade` in a process of its own."""
+    with opened(make_service(url, table_prefix=prefix)) as (service,):
+        upgrade(service)
+
+
+def die_at(url: str, prefix: str, boundary: int) -> None:
+    """Upgrade, but be killed before a boundary."""
+    service = make_service(url, table_prefix=prefix)
+    injector = Killer(*engines_of(service))
+    with injector.failing(boundary, "cut before"):
+        upgrade(service)
+
+
+def _filled(url: str, prefix: str) -> None:
+    with opened(make_service(url, table_prefix=prefix)) as (service,):
+        service.create_schema()
+        service.open("s")
+        service.append("s", [message("m1"), message("m2")])
+
+
+def _assert_upgraded_once(url: str, prefix: str) -> None:
+    with connection(url) as conn:
+        quote = conn.dialect.identifier_preparer.quote_identifier
+        versions = conn.scalars(text(f"SELECT version FROM {quote(f'{prefix}schema_versions')} ORDER BY 1")).all()
+        assert versions == [SCHEMA_VERSION, SCHEMA_VERSION + 1, SCHEMA_VERSION + 2]
+        painted = conn.execute(text(f"SELECT id, colour FROM {quote(f'{prefix}sessions_paint')}")).all()
+        assert [tuple(row) for row in painted] == [("s", "red")]
+
+
+@pytest.fixture
+def place(fresh_database: Callable[[], str]) -> tuple[str, str]:
+    """A database with a session in it, and the prefix of its tables."""
+    url, prefix = fresh_database(), "App_"
+    _filled(url, prefix)
+    return url, prefix
+
+
+def test_a_migration_that_is_killed_at_any_boundary_is_taken_up_again(place: tuple[str, str]) -> None:
+    """V05."""
+    url, prefix = place
+    with opened(make_service(url, table_prefix=prefix)) as (service,):
+        injector = Injector(*engines_of(service))
+        with injector.counting():
+            upgrade(service)
+        injector.close()
+    _assert_upgraded_once(url, prefix)
+    for boundary in range(injector.count):
+        other = f"k{boundary}_"
+        _filled(url, other)
+        process = CONTEXT.Process(target=die_at, args=(url, other, boundary))
+        process.start()
+        process.join(60)
+        assert process.exitcode == -signal.SIGKILL, boundary
+        upgrade_at(url, other)
+        _assert_upgraded_once(url, other)
+        assert _ids(url, other) == ["m1", "m2"]
+
+
+def _ids(url: str, prefix: str) -> list[str]:
+    """The log, read by a service that knows the newer version."""
+    with opened(make_service(url, table_prefix=prefix)) as (service,):
+        service.store._is_checked = True  # type: ignore[attr-defined]
+        return assert_whole(service, "s")
+
+
+def test_a_creation_that_is_killed_at_any_boundary_is_taken_up_again(fresh_database: Callable[[], str]) -> None:
+    url = fresh_database()
+    with opened(make_service(url)) as (service,):
+        injector = Injector(*engines_of(service))
+        with injector.counting():
+            service.create_schema()
+        injector.close()
+    step = max(1, injector.count // 12)
+    for boundary in range(1, injector.count, step):
+        prefix = f"c{boundary}_"
+        process = CONTEXT.Process(target=_die_creating, args=(url, prefix, boundary))
+        process.start()
+        process.join(60)
+        assert process.exitcode == -signal.SIGKILL, boundary
+        _filled(url, prefix)
+
+
+def _die_creating(url: str, prefix: str, boundary: int) -> None:
+    service = make_service(url, table_prefix=prefix)
+    injector = Killer(*engines_of(service))
+    with injector.failing(boundary, "cut before"):
+        service.create_schema()
+
+
+def test_processes_that_upgrade_at_once_upgrade_once(place: tuple[str, str]) -> None:
+    run_at_once(upgrade_at, *[place] * 4)
+    _assert_upgraded_once(*place)
+
+
+@pytest.mark.parametrize("create_schema", [True, False])
+def test_a_newer_database_is_refused_and_left_alone(place: tuple[str, str], create_schema: bool) -> None:  # noqa: FBT001
+    """V02."""
+    url, prefix = place
+    upgrade_at(url, prefix)
+    before = _everything(url, prefix)
+    with opened(make_service(url, table_prefix=prefix, create_schema=create_schema)) as (service,):
+        for attempt in (lambda: service.open("new"), lambda: service.append("s", message("m3")), service.list_sessions):
+            with pytest.raises(SchemaVersionError, match=f"{NEWEST}.*{SCHEMA_VERSION}"):
+                attempt()
+    assert _everything(url, prefix) == before
+
+
+def test_an_older_database_is_upgraded_only_where_that_was_asked_for(place: tuple[str, str]) -> None:
+    url, prefix = place
+    with opened(make_service(url, table_prefix=prefix)) as (service,):
+        runner = service.store._runner  # type: ignore[attr-defined]
+        with pytest.raises(SchemaError, match=rf"version {SCHEMA_VERSION}.*{NEWEST}.*create_schema"):
+            runner.run(Mode.READ, migrations.check_version, NEWEST)
+
+
+def test_tables_are_not_created_unless_asked_for(fresh_database: Callable[[], str]) -> None:
+    url = fresh_database()
+    with opened(SessionService(url, create_schema=False)) as (service,):
+        with pytest.raises(SchemaMissingError, match="create_schema"):
+            service.open("s")
+        with connection(url) as conn:
+            assert tables(conn) == []
+        service.create_schema()
+        service.open("s")
+        service.create_schema()
+        assert [session.id for session in service.list_sessions().items] == ["s"]
+
+
+def _everything(url: str, prefix: str) -> dict[str, Any]:
+    """Every row of every table."""
+    assert make_url(url)
+    with connection(url) as conn:
+        quote = conn.dialect.identifier_preparer.quote_identifier
+        return {
+            name: sorted(map(repr, conn.execute(text(f"SELECT * FROM {quote(name)}")).all()))
+            for name in tables(conn, prefix)
+        }
