@@ -3,6 +3,8 @@
 Questions of categories 1 to 4 are asked as they stand, over all sessions of the pair. No model, no tuning per run.
 The data (CC BY-NC) is read from `../shared/data` beside the project and is no part of it.
 
+URLs of databases as arguments are measured too, through the service: `python -m benchmarks.recall sqlite:///r.db`.
+
 Three means are printed, because papers differ: over questions; over categories; and over categories of "any evidence
 among the ten" (a question with several pieces of evidence counts as answered by one).
 """
@@ -22,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, HumanMessage
 
+from langchain_sessions import NewEvent, SessionService
 from langchain_sessions.recall.documents import Document, make_document
 from langchain_sessions.recall.grammar import literal_key, parse_query
 from langchain_sessions.recall.postings import EntryMaker, Segment, search_segments
@@ -161,6 +164,34 @@ def by_category(outcomes: Sequence[Outcome], value: Callable[[Outcome], float]) 
     return sum(map(mean, groups.values())) / max(1, len(groups))
 
 
+def service_search(url: str) -> Callable[[Conversation], Callable[[str], list[int]]]:
+    """Find through a service on a database, every conversation a user's: what an application gets."""
+
+    def build(conversation: Conversation) -> Callable[[str], list[int]]:
+        service = SessionService(url, create_schema=True, table_prefix="bench_recall_")
+        service.delete_user(conversation.name)
+        ada = service.as_user(conversation.name)
+        numbers: dict[tuple[str, int], int] = {}
+        for number, session in enumerate(conversation.sessions):
+            name = f"{conversation.name}-{number}"
+            ada.open(name)
+            events = [
+                NewEvent(message=HumanMessage(said.text), author=said.author, timestamp=said.timestamp)
+                for said in session
+            ]
+            for event in ada.append(name, events):
+                numbers[name, event.seq] = len(numbers)
+        return lambda query: [
+            numbers[hit.event.session_id, hit.event.seq] for hit in ada.search(query, limit=TOP, neighbours=0)
+        ]
+
+    return build
+
+
+def _told(targets: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:g}" for name, value in targets.items())
+
+
 HEADER = f"{'':44}{'over questions':>18}{'over categories':>20}{'any evidence':>14}{'by category 1 2 3 4':>28}"
 
 
@@ -272,7 +303,9 @@ def main() -> int:
         print(row(f"  {conversation.name}", [o for o in full if o.conversation == conversation.name]))
     if "--quick" not in sys.argv:
         print(row("leave one conversation out", leave_one_out(conversations, maker)))
-    print(f"\ntargets: {', '.join(f'{name} {value:g}' for name, value in TARGETS.items())}")
+    for url in (argument for argument in sys.argv[1:] if "://" in argument):
+        print(row(f"through the service on {url.partition(':')[0]}", measure(conversations, service_search(url))))
+    print(f"\ntargets, to compare with the means over questions: {_told(TARGETS)}")
     print(f"{time.perf_counter() - started:.0f} s")
     return 0
 

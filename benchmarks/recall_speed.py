@@ -30,7 +30,32 @@ if TYPE_CHECKING:
 WORDS = 20_000
 LENGTH = 120
 BATCH = 500
-FUNCTION_WORDS = "the a of and to in is it you that he was for on are with as his they at be this have from".split()
+FUNCTION_WORDS = [
+    "the",
+    "a",
+    "of",
+    "and",
+    "to",
+    "in",
+    "is",
+    "it",
+    "you",
+    "that",
+    "he",
+    "was",
+    "for",
+    "on",
+    "are",
+    "with",
+    "as",
+    "his",
+    "they",
+    "at",
+    "be",
+    "this",
+    "have",
+    "from",
+]
 SYLLABLES = [c + v for c in "bcdfghjklmnprstvwz" for v in ("a", "e", "i", "o", "u", "ai", "on", "er")]
 
 

@@ -62,7 +62,7 @@ def prepared(sessions: SessionService, session_id: str, events: int) -> None:
 
 
 def overhead(sessions: SessionService, session_ids: list[str], calls: int) -> float:
-    """CPU milliseconds that memory adds to a call with `CONTEXT` messages of context, in the least disturbed session."""
+    """CPU milliseconds that memory adds to a call at `CONTEXT` messages, in the least disturbed session."""
     model = FakeListChatModel(responses=["Fair weather, I think."])
     chat = SessionMemoryAdvisor(sessions).wrap(model)
     prompt = [*sessions.as_user("ada").messages(session_ids[0]), HumanMessage("And now?")]

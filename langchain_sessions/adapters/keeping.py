@@ -269,7 +269,7 @@ def recall(keeping: Keeping, running: Running, *, whole: bool = False) -> Flow[P
     shown = prompts.remembered(context, frozenset(event.seq for event in running.appended), running.news)
     shown = yield from _narrowed(keeping, running, shown)
     system = prompts.merge_system(running.request.system or prompts.newest_system(shown))
-    history = [event for event in shown if not isinstance(event.message, SystemMessage)]
+    history = prompts.together([event for event in shown if not isinstance(event.message, SystemMessage)])
     if keeping.show is not None or keeping.modes or not whole:
         paired = pair_tool_calls([event.message for event in history])
         history = [history[at]._replace(message=message) for at, message in paired]

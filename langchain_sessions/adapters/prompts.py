@@ -43,6 +43,25 @@ def remembered(context: Sequence[Remembered], appended: frozenset[int], news: Ne
     ]
 
 
+def together(context: Sequence[Remembered]) -> list[Remembered]:
+    """A context in which the messages of each run stand together, where the run began.
+
+    Two tabs that talk at once are logged in between each other; a prompt in which two questions come before two
+    answers is refused by strict providers and misread by others.
+    """
+    runs: dict[str, list[Remembered]] = {}
+    grouped: list[list[Remembered]] = []
+    for event in context:
+        known = runs.get(event.invocation_id) if event.invocation_id is not None else None
+        if known is not None:
+            known.append(event)
+            continue
+        grouped.append([event])
+        if event.invocation_id is not None:
+            runs[event.invocation_id] = grouped[-1]
+    return [event for group in grouped for event in group]
+
+
 def newest_system(context: Sequence[Remembered]) -> list[SystemMessage]:
     """The system message that stands in a log: a newer one replaces the older."""
     return [event.message for event in context if isinstance(event.message, SystemMessage)][-1:]

@@ -39,8 +39,7 @@ _NO_SESSION: Final = (
     '{"configurable": {"session_id": ..., "user_id": ...}}.'
 )
 _NO_USER: Final = (
-    "Search is not available: this call names no user. The application has to pass "
-    '{"configurable": {"user_id": ...}}.'
+    'Search is not available: this call names no user. The application has to pass {"configurable": {"user_id": ...}}.'
 )
 _GRAMMAR: Final = (
     'Plain words find best; a "phrase", prefix*, AND, OR and -word are understood. '
@@ -150,7 +149,7 @@ class _Look:
         self._max_tokens = max_tokens
         self._crosses = crosses
 
-    def up(  # noqa: PLR0911 - each way out has words of its own
+    def up(
         self,
         config: RunnableConfig,
         query: str,
@@ -248,7 +247,7 @@ def _type(event: SessionEvent) -> str:
     return {"human": "user", "ai": "assistant"}.get(kind, kind)
 
 
-def _dump(value: Any) -> str:
+def _dump(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 

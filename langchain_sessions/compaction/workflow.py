@@ -37,7 +37,7 @@ from langchain_sessions.compaction.summarizer import (
 from langchain_sessions.errors import SessionNotFoundError, SessionsError
 from langchain_sessions.events import Standing
 from langchain_sessions.ids import check_branch
-from langchain_sessions.ledger import Ledger
+from langchain_sessions.ledger import Cover, Ledger
 from langchain_sessions.runs import SeqSet
 from langchain_sessions.stores.base import ArchivePlan, SessionStore
 from langchain_sessions.times import from_micros

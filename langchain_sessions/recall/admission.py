@@ -13,7 +13,7 @@ from langchain_sessions.recall.engine import SUMMARY, SYNTHETIC, only_term, only
 from langchain_sessions.times import to_micros
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from langchain_core.messages import BaseMessage
 
@@ -110,35 +110,37 @@ class Admission:
 
     def quick(self, part: PackedPart, view: LogView) -> Callable[[int], bool] | None:
         """A test by index that never refuses what `admits` would admit; None where it would refuse nothing."""
+        tests = [*self._of_facts(part, view), *self._of_tools(part)]
+        if len(tests) > 1:
+            return lambda index: all(test(index) for test in tests)
+        return tests[0] if tests else None
+
+    def _of_facts(self, part: PackedPart, view: LogView) -> Iterator[Callable[[int], bool]]:
         facts = part.facts
-        tests: list[Callable[[int], bool]] = []
         if self.kinds:
             kinds, wanted = facts.kinds, self.kinds
-            tests.append(lambda index: kinds[index] in wanted)
+            yield lambda index: kinds[index] in wanted
         if self.where.authors:
-            numbers, names = facts.author_numbers, facts.authors
-            chosen = {number for number, name in enumerate(names) if name in self.where.authors}
-            tests.append(lambda index: numbers[index] in chosen)
+            numbers = facts.author_numbers
+            chosen = {number for number, name in enumerate(facts.authors) if name in self.where.authors}
+            yield lambda index: numbers[index] in chosen
         if self._scopes is not None and view.head is None:
-            places, scopes = facts.branch_numbers, self._scopes
-            seen = {number for number, name in enumerate(facts.branches) if name in scopes}
-            tests.append(lambda index: places[index] in seen)
+            places = facts.branch_numbers
+            seen = {number for number, name in enumerate(facts.branches) if name in self._scopes}
+            yield lambda index: places[index] in seen
         if self._since is not None or self._until is not None:
-            tests.append(self._in_time(part))
+            yield self._in_time(part)
         if self.where.synthetic is not None:
             flags, asked = facts.flags, self.where.synthetic
-            tests.append(lambda index: bool(flags[index] & SYNTHETIC) is asked)
+            yield lambda index: bool(flags[index] & SYNTHETIC) is asked
+
+    def _of_tools(self, part: PackedPart) -> Iterator[Callable[[int], bool]]:
         if self.where.tools:
-            tests.append(_places(part, map(tool_term, self.where.tools)).__contains__)
+            yield _places(part, map(tool_term, self.where.tools)).__contains__
         if self.where.without_tools:
             away = _places(part, map(only_term, self.where.without_tools))
             if away:
-                tests.append(lambda index: index not in away)
-        if not tests:
-            return None
-        if len(tests) == 1:
-            return tests[0]
-        return lambda index: all(test(index) for test in tests)
+                yield lambda index: index not in away
 
     def _in_time(self, part: PackedPart) -> Callable[[int], bool]:
         facts = part.facts

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Final
 from langchain_sessions import rows as r
 from langchain_sessions._flow import Flow, ask
 from langchain_sessions.errors import SealedEventError, SessionNotFoundError, StoreError
-from langchain_sessions.recall.packing import LARGEST_CHUNK, ChunkFacts, ChunkSize, OpenChunk, PackedPart, chunks_to_merge, pack_buckets
+from langchain_sessions.recall.packing import (
+    LARGEST_CHUNK,
+    ChunkFacts,
+    ChunkSize,
+    OpenChunk,
+    PackedPart,
+    chunks_to_merge,
+    pack_buckets,
+)
 from langchain_sessions.rows import EventRow, SessionKey
 from langchain_sessions.stores.base import EventQuery, SessionQuery
 from langchain_sessions.stores.indexing import IndexChange, IndexPlace, StoredChunk
@@ -38,9 +46,7 @@ class Indexer:
         now: The present in microseconds.
     """
 
-    def __init__(
-        self, store: SessionStore, codec: MessageCodec, engine: RecallEngine, now: Callable[[], int]
-    ) -> None:
+    def __init__(self, store: SessionStore, codec: MessageCodec, engine: RecallEngine, now: Callable[[], int]) -> None:
         self.store = store
         self.codec = codec
         self.engine = engine
@@ -89,8 +95,7 @@ class Indexer:
         for row in rows:
             entry = self.engine.entry(row, self.codec.decode(key.id, row))
             chunk.add(self.engine.facts(row, entry), entry.counts)
-        number = numbers[0] if numbers else max((n for n, _ in place.chunks), default=0) + 1
-        return _change(self.engine.fingerprint, place, chunk, upto, number, tuple(numbers))
+        return _change(self.engine.fingerprint, place, chunk, upto, tuple(numbers))
 
     def catch_up_quietly(self, key: SessionKey) -> Flow[None]:
         """`catch_up` beside something that has succeeded: what fails here is done by the next search."""
@@ -99,9 +104,7 @@ class Indexer:
         except (StoreError, SessionNotFoundError, SealedEventError):
             return
 
-    def reindex(
-        self, app: str, owner: Owner, progress: Callable[[str, int], None] | None = None
-    ) -> Flow[int]:
+    def reindex(self, app: str, owner: Owner, progress: Callable[[str, int], None] | None = None) -> Flow[int]:
         """Bring the indexes of all sessions up to date, one after the other; how many events were added.
 
         It may be stopped at any time and goes on where it was.
@@ -160,11 +163,10 @@ def _contents(stored: StoredChunk, buckets: list[bytes]) -> _Contents:
     return part.facts.pack(), terms
 
 
-def _change(
-    fingerprint: str, place: IndexPlace, chunk: OpenChunk, upto: int, number: int, replaced: tuple[int, ...]
-) -> IndexChange:
+def _change(fingerprint: str, place: IndexPlace, chunk: OpenChunk, upto: int, replaced: tuple[int, ...]) -> IndexChange:
     facts = ChunkFacts.of(chunk.facts)
     events = len(chunk.facts)
+    number = replaced[0] if replaced else max((n for n, _ in place.chunks), default=0) + 1
     return IndexChange(
         place=place,
         fingerprint=fingerprint,

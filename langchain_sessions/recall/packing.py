@@ -426,7 +426,9 @@ class PackedPart:
     def expand(self, beginning: str) -> Iterable[str]:
         """The terms that begin so."""
         return [
-            term for bucket in self._buckets.values() for term in bucket.terms()
+            term
+            for bucket in self._buckets.values()
+            for term in bucket.terms()
             if term.startswith(beginning) and ":" not in term
         ]
 

@@ -168,17 +168,19 @@ def _spread(
 ) -> dict[int, float]:
     """Let every occurrence count for its neighbours too."""
     sums: dict[int, float] = {}
-    if zone is None:
-        occurrences = list(found.items())
-    elif len(found) < len(zone):
-        occurrences = [(position, count) for position, count in found.items() if position in zone]
-    else:
-        occurrences = [(position, count) for position in zone if (count := found.get(position, 0))]
+    occurrences = list(found.items()) if zone is None else _common(found, zone)
     for offset, share in kernel:
         for position, count in occurrences:
             near = position + offset
             sums[near] = sums.get(near, 0.0) + share * count
     return sums
+
+
+def _common(found: Mapping[int, int], places: Collection[int]) -> list[tuple[int, int]]:
+    """What of `found` lies at some places, by way of the smaller of the two."""
+    if len(found) < len(places):
+        return [(position, count) for position, count in found.items() if position in places]
+    return [(position, count) for position in places if (count := found.get(position, 0))]
 
 
 def _seeds(
@@ -198,14 +200,9 @@ def _seeds(
         if len(own) < 4 * limit:
             for position, count in found.items():
                 own[position] = own.get(position, 0.0) + gain * count / (count + saturation)
-        elif len(found) < len(own):
-            for position, count in found.items():
-                if position in own:
-                    own[position] += gain * count / (count + saturation)
         else:
-            for position in own:
-                if count := found.get(position, 0):
-                    own[position] += gain * count / (count + saturation)
+            for position, count in _common(found, own):
+                own[position] += gain * count / (count + saturation)
     reach = range(-2 * weights.reach, 2 * weights.reach + 1)
     if admits is not None and len(own) > limit:
         # An answer stands next to the words of its question, so a refused event may still point at one.

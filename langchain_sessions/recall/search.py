@@ -30,7 +30,6 @@ from langchain_sessions.recall.hits import SearchFilter, SearchHit, SearchPage
 from langchain_sessions.recall.indexing import MESSAGE_KINDS, Indexer
 from langchain_sessions.recall.packing import PackedPart, bucket_of
 from langchain_sessions.recall.postings import Segment
-from langchain_sessions.rows import EventRow, SessionKey
 from langchain_sessions.runs import SeqSet
 from langchain_sessions.stores.base import EventQuery
 from langchain_sessions.stores.indexing import IndexedLog, IndexQuery, IndexRead, LogScope, LogSlice
@@ -39,13 +38,11 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from langchain_core.messages import BaseMessage
-
     from langchain_sessions.codec.messages import MessageCodec
     from langchain_sessions.encoding import EventEncoder
     from langchain_sessions.events import SessionEvent
     from langchain_sessions.ledger import LogView
-    from langchain_sessions.rows import SessionRow
+    from langchain_sessions.rows import EventRow, SessionRow
     from langchain_sessions.stores.base import SessionStore
 
 _ROUNDS: Final = 4
@@ -54,7 +51,7 @@ _NEAREST: Final = 5
 _LOOK_AROUND: Final = 3
 _COVERED: Final = 20
 _HALF_LIFE: Final = 30 * 86_400.0
-_HINT: Final = "Say what to look for: words, a \"phrase\", prefix*, AND, OR, -not."
+_HINT: Final = 'Say what to look for: words, a "phrase", prefix*, AND, OR, -not.'
 
 Order = Literal["relevance", "time"]
 Mode = Literal["ranked", "literal"]
@@ -241,9 +238,8 @@ class Searcher:
         asked = {session_id: SeqSet.of(seqs) for session_id, seqs in places.items()}
         for log in (yield from ask(self._store.load_events, scope, asked)):
             for row in log.rows.rows:
-                hit = waiting.get((log.session.skey, row.seq))
-                if hit is not None:
-                    hit.row = row
+                if (log.session.skey, row.seq) in waiting:
+                    waiting[log.session.skey, row.seq].row = row
 
     # -- in time order -------------------------------------------------------------------------------------
 
@@ -262,9 +258,12 @@ class Searcher:
         slices = yield from ask(self._store.scan_logs, request.scope, wanted)
         hits: list[_Hit] = []
         for log in slices:
-            for row in log.rows.rows:
-                if admission.admits(row, log.rows.view) and self._fits(log, row, admission, matcher, checked=bool(keywords)):
-                    hits.append(_Hit(log.session, log.rows.view, row.seq, 0.0, {}, row))
+            view = log.rows.view
+            hits.extend(
+                _Hit(log.session, view, row.seq, 0.0, {}, row)
+                for row in log.rows.rows
+                if admission.admits(row, view) and self._fits(log, row, admission, matcher, checked=bool(keywords))
+            )
         # Within one log its order decides, between logs the clock.
         place_of = _log_place if request.scope.session_id is not None else _time_place
         hits.sort(key=place_of)
@@ -315,28 +314,28 @@ class Searcher:
         items: list[SearchHit] = []
         for hit in chosen:
             log = logs.get(hit.session.skey)
-            row = next((row for row in log.rows.rows if row.seq == hit.seq), None) if log is not None else None
-            if log is None or row is None:  # deleted in between
+            item = self._shown_hit(request.neighbours, admission, query, hit, log) if log is not None else None
+            if log is None or item is None:  # deleted in between
                 continue
-            item = self._shown_hit(request, admission, query, hit, row, log)
             if item.event.is_synthetic and item.event.covers:
                 item = replace(item, covered=(yield from self._covered(request.scope, log, item.event)))
             items.append(item)
         return tuple(items)
 
-    def _shown_hit(  # noqa: PLR0913
-        self, request: SearchRequest, admission: Admission, query: Query, hit: _Hit, row: EventRow, log: LogSlice
-    ) -> SearchHit:
+    def _shown_hit(
+        self, neighbours: int, admission: Admission, query: Query, hit: _Hit, log: LogSlice
+    ) -> SearchHit | None:
         session_id, view = log.session.id, log.rows.view
+        row = next((row for row in log.rows.rows if row.seq == hit.seq), None)
+        if row is None:
+            return None
         event = self._encoder.event(session_id, row, view)
         assert event.message is not None  # noqa: S101 - only messages are searched
         text = searchable_text(event.message)
         spans = find_spans(text, query, self._engine.maker)
-        near = [
-            other for other in log.rows.rows if other.kind in MESSAGE_KINDS and admission.is_there(other, view)
-        ]
-        before = [other for other in near if other.seq < hit.seq][-request.neighbours :] if request.neighbours else []
-        after = [other for other in near if other.seq > hit.seq][: request.neighbours]
+        near = [other for other in log.rows.rows if other.kind in MESSAGE_KINDS and admission.is_there(other, view)]
+        before = [other for other in near if other.seq < hit.seq][-neighbours:] if neighbours else []
+        after = [other for other in near if other.seq > hit.seq][:neighbours]
         return SearchHit(
             event=event,
             text=text,

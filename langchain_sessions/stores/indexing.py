@@ -189,7 +189,7 @@ def scan_index(store: SessionStore, scope: LogScope) -> IndexRead:
 
 def pick_events(store: SessionStore, scope: LogScope, places: Mapping[str, SeqSet]) -> list[LogSlice]:
     """Rows at some positions of some sessions."""
-    from langchain_sessions.stores.base import EventQuery  # noqa: PLC0415 - the contract imports this module
+    from langchain_sessions.stores.base import EventQuery
 
     found: list[LogSlice] = []
     for session_id, seqs in places.items():

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from langchain_sessions.ledger import Edit
     from langchain_sessions.stores.base import SessionDraft
 
+NO_EVENTS = SeqSet()
 ROOT = 0
 """The namespace of the root graph."""
 
@@ -93,7 +94,7 @@ class Settled:
     row: CheckpointRow
     fresh: tuple[EventRow, ...] = ()
     edits: tuple[Edit, ...] = ()
-    rooted: SeqSet = SeqSet()
+    rooted: SeqSet = NO_EVENTS
     values: tuple[ValueRow, ...] = ()
     writes: tuple[WriteRow, ...] = ()
     parent: CheckpointRow | None = None

@@ -45,8 +45,8 @@ class SyncShim(BaseCheckpointSaver[Any]):
         for found in self.saver.list(config, **options):
             yield found
 
-    async def aput(self, config: RunnableConfig, *rest: Any) -> RunnableConfig:
-        return self.saver.put(config, *rest)
+    async def aput(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> RunnableConfig:
+        return self.saver.put(config, checkpoint, metadata, new_versions)
 
     async def aput_writes(self, config: RunnableConfig, *rest: Any, **options: Any) -> None:
         self.saver.put_writes(config, *rest, **options)

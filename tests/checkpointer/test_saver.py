@@ -9,8 +9,9 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.channels.delta import DeltaChannel
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
@@ -183,11 +184,6 @@ def test_a_lost_sibling_is_named_and_strict_refuses(open_service: Callable[..., 
     assert contents(strict)[-2:] == ["two", "re: two"]
 
 
-class DeltaState(TypedDict):
-    messages: Annotated[list[AnyMessage], DeltaChannel(lambda state, writes: [*state, *(m for w in writes for m in w)])]
-    n: int
-
-
 def delta_graph(saver: SessionCheckpointSaver, frequency: int = 1000) -> Any:
     reducer = lambda state, writes: [*state, *(m for w in writes for m in w)]  # noqa: E731
 
@@ -217,10 +213,8 @@ def test_delta_channels_survive_pruning_copying_and_runs(service: SessionService
     saver.prune(["t"])
     assert contents(graph) == whole
     assert contents(delta_graph(SessionCheckpointSaver(service), frequency)) == whole
-    copied = {"configurable": {"thread_id": "copy"}}
+    copied: Any = {"configurable": {"thread_id": "copy"}}
     assert contents(graph, copied) == whole
-    base = super(SessionCheckpointSaver, saver).get_tuple
-    del base
     fast = saver.get_delta_channel_history(config=copied, channels=["messages", "nothing"])
     slow = _walk(saver, copied, ["messages", "nothing"])
     assert fast == slow
@@ -228,8 +222,6 @@ def test_delta_channels_survive_pruning_copying_and_runs(service: SessionService
 
 def _walk(saver: SessionCheckpointSaver, config: Any, channels: list[str]) -> Any:
     """LangGraph's own way, one tuple after the other."""
-    from langgraph.checkpoint.base import BaseCheckpointSaver
-
     return BaseCheckpointSaver.get_delta_channel_history(saver, config=config, channels=channels)
 
 

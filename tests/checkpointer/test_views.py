@@ -208,6 +208,8 @@ def test_an_append_inside_a_node_stores_nothing_twice(service: SessionService) -
 
     def node(state: MessagesState) -> dict[str, Any]:
         reply = AIMessage("reply", id="r1")
+        # The graph's first checkpoint may still be on its way.
+        ada.open("t")
         ada.append("t", [state["messages"][-1], reply])
         return {"messages": [reply]}
 

@@ -55,7 +55,6 @@ async def operator(backend: str, database_url: str, table_prefix: str) -> AsyncI
     """The operator's service on one backend."""
     database = MemoryStore() if backend == "memory" else database_url
     service = SessionService(database, table_prefix=table_prefix, create_schema=True, synchronous="NORMAL")
-    service.create_schema()
     yield service
     await service.aclose()
     service.close()

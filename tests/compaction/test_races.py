@@ -13,6 +13,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_sessions import EventFilter, EventKind, Standing
 from langchain_sessions.compaction import (
     Compaction,
+    CompactionPlan,
+    CompactionRequest,
     CompactionResult,
     EventCount,
     Outcome,
@@ -181,6 +183,24 @@ async def test_two_processes_do_not_pay_for_the_same_summary(ada: Faced, operato
     await ada.compact_later("s1", compaction)
     await ada.service.background.adrain(10)
     assert heard[-1].is_compacted
+
+
+async def test_whoever_gets_the_lease_late_looks_again_before_paying(ada: Faced, operator: SessionService) -> None:
+    """Another run loads, pays, commits and gives the lease back between this run's choice and its lease."""
+    await ada.talk("s1", 5)
+    user, model = operator.as_user("ada"), ScriptedModel()
+    how = Summarize(ScriptedModel(replies=["OTHER."]), keep_events=2)
+
+    class Slow:
+        def plan(self, request: CompactionRequest) -> CompactionPlan:
+            plan = Summarize(model, keep_events=2).plan(request)
+            if not any(event.is_synthetic for event in request.events):
+                assert user.compact("s1", Compaction(None, how), automatic=True).is_compacted
+            return plan
+
+    result = await ada.compact("s1", Compaction(None, Slow()), automatic=True)
+    assert result.outcome is Outcome.NOTHING_TO_DO
+    assert model.prompts == []
 
 
 async def test_a_lease_ends_by_itself(ada: Faced, operator: SessionService) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib.util
 import secrets
 import traceback
@@ -148,6 +149,34 @@ def test_one_service_serves_both_faces_and_closes_both(database_url: str, table_
 
     asyncio.run(both())
     assert assert_whole(service, "s") == ["m1", "m2"]
+    service.close()
+
+
+@on_servers
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_loops_one_after_another_and_at_once_have_connections_of_their_own(
+    database_url: str, table_prefix: str
+) -> None:
+    _append_on_loops(database_url, table_prefix)
+    # What loops leave behind that ended without closing the service is collected here, not in some other test.
+    gc.collect()
+
+
+def _append_on_loops(url: str, prefix: str) -> None:
+    service = make_service(url, table_prefix=prefix)
+    service.open("s")
+
+    async def append(*names: str) -> None:
+        for name in names:
+            await service.aappend("s", message(name))
+
+    def on_a_loop(*names: str) -> Callable[[], None]:
+        return lambda: asyncio.run(append(*names))
+
+    for number in range(3):
+        on_a_loop(f"after-{number}")()
+    in_threads([on_a_loop(*(f"{at}-{number}" for number in range(5))) for at in range(4)])
+    assert len(assert_whole(service, "s")) == 23
     service.close()
 
 

@@ -100,7 +100,7 @@ CRITERIA = st.fixed_dictionaries(
         "before_seq": PLACES,
     },
 )
-WINDOWS = st.one_of(
+WINDOWS: st.SearchStrategy[dict[str, int]] = st.one_of(
     st.just({}),
     st.integers(1, 5).map(lambda n: {"last_n": n}),
     st.tuples(st.integers(0, 3), st.integers(1, 6)).map(lambda p: {"page": p[0], "page_size": p[1]}),

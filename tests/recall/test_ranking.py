@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -14,9 +15,12 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_sessions.recall.dates import asks_when, date_range
 from langchain_sessions.recall.documents import make_document
 from langchain_sessions.recall.grammar import parse_query
-from langchain_sessions.recall.postings import EntryMaker, Found, Segment, search_segments
+from langchain_sessions.recall.postings import EntryMaker, Segment, search_segments
 from langchain_sessions.recall.ranking import CorpusStatistics, RankingWeights
 from langchain_sessions.recall.terms import TermMaker
+
+if TYPE_CHECKING:
+    from langchain_sessions.recall.corpus import Found
 
 MAKER = TermMaker()
 ENTRIES = EntryMaker(MAKER)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,8 +12,14 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
-from langchain_sessions import InvalidInputError, MemoryStore, NewEvent, SealedEventError, SessionNotFoundError
-from langchain_sessions import SessionService
+from langchain_sessions import (
+    InvalidInputError,
+    MemoryStore,
+    NewEvent,
+    SealedEventError,
+    SessionNotFoundError,
+    SessionService,
+)
 from langchain_sessions.recall.hits import SearchFilter
 from langchain_sessions.recall.settings import SearchSettings
 
@@ -169,9 +175,13 @@ def test_the_newest_revision_alone_is_found(ada: SessionService) -> None:
 
 
 def test_a_failed_invocation_can_be_told_apart(ada: SessionService) -> None:
-    with pytest.raises(RuntimeError), ada.invocation("s1") as run:
-        run.append(HumanMessage("the kettle exploded"))
-        raise RuntimeError
+    def explode() -> None:
+        with ada.invocation("s1") as run:
+            run.append(HumanMessage("the kettle exploded"))
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        explode()
     ada.append("s1", HumanMessage("the kettle is fine"))
     talk(ada, 150)
     assert found(ada, "kettle") == ["the kettle exploded", "the kettle is fine"]
@@ -214,7 +224,7 @@ def test_pages_of_a_literal_search(ada: SessionService) -> None:
 
 
 @pytest.mark.parametrize("mode", ["ranked", "literal"])
-def test_a_cursor_survives_appends(ada: SessionService, mode: Any) -> None:
+def test_a_cursor_survives_appends(ada: SessionService, mode: Literal["ranked", "literal"]) -> None:
     ada.append("s1", [HumanMessage(f"kettle {n} " + "word " * (n % 7)) for n in range(40)])
     seen: list[int] = []
     cursor = None
@@ -267,7 +277,9 @@ def test_nothing_found_answers_with_the_nearest_words(ada: SessionService) -> No
 
 def test_operators_decide_on_the_text(ada: SessionService) -> None:
     talk(ada, 150)
-    ada.append("s1", [HumanMessage("red kettle on the stove"), HumanMessage("blue kettle"), HumanMessage("stove kettle")])
+    ada.append(
+        "s1", [HumanMessage("red kettle on the stove"), HumanMessage("blue kettle"), HumanMessage("stove kettle")]
+    )
     assert found(ada, "kettle AND stove") == ["red kettle on the stove", "stove kettle"]
     assert found(ada, "kettle -blue -red") == ["stove kettle"]
     assert found(ada, '"kettle on the stove"') == ["red kettle on the stove"]
@@ -336,9 +348,7 @@ def test_verify_sees_an_index_that_differs(ada: SessionService) -> None:
 
 
 @pytest.mark.backends("sqlite", "postgres", "mariadb")
-def test_another_language_builds_the_index_anew(
-    ada: SessionService, database_url: str, table_prefix: str
-) -> None:
+def test_another_language_builds_the_index_anew(ada: SessionService, database_url: str, table_prefix: str) -> None:
     talk(ada, 300)
     ada.append("s1", HumanMessage("organizations"))
     seen: list[tuple[str, int]] = []
@@ -354,9 +364,7 @@ def test_another_language_builds_the_index_anew(
 
 
 @pytest.mark.backends("sqlite", "postgres", "mariadb")
-def test_a_stale_index_of_a_short_log_is_not_trusted(
-    ada: SessionService, database_url: str, table_prefix: str
-) -> None:
+def test_a_stale_index_of_a_short_log_is_not_trusted(ada: SessionService, database_url: str, table_prefix: str) -> None:
     ada.append("s1", [HumanMessage("a red kettle"), AIMessage("noted")])
     ada.reindex()
     with SessionService(database_url, table_prefix=table_prefix, search=SearchSettings(language="german")) as other:
@@ -372,9 +380,7 @@ def test_a_fork_has_an_index_of_its_own(ada: SessionService) -> None:
     assert len(found(ada, "report", session_id="s2")) == 100
 
 
-def test_sealed_messages_are_searched_with_the_key_alone(
-    backend: str, database_url: str, table_prefix: str
-) -> None:
+def test_sealed_messages_are_searched_with_the_key_alone(backend: str, database_url: str, table_prefix: str) -> None:
     database: Any = MemoryStore() if backend == "memory" else database_url
     codec = EncryptedSerializer.from_pycryptodome_aes(key=b"0" * 16)
     with SessionService(database, table_prefix=table_prefix, create_schema=True, codec=codec) as sealed:
@@ -387,7 +393,7 @@ def test_sealed_messages_are_searched_with_the_key_alone(
     with SessionService(database, table_prefix=table_prefix) as keyless:
         for mode in ("ranked", "literal"):
             with pytest.raises(SealedEventError):
-                keyless.as_user("ada").search("kettle", mode=mode)  # type: ignore[arg-type]
+                keyless.as_user("ada").search("kettle", mode=mode)
 
 
 def test_search_can_be_left_out() -> None:
@@ -399,15 +405,15 @@ def test_search_can_be_left_out() -> None:
 def test_what_cannot_be_asked_is_refused_by_name(ada: SessionService) -> None:
     for options in ({"limit": 0}, {"page": -1}, {"order": "up"}, {"mode": "magic"}, {"neighbours": -1}):
         with pytest.raises(InvalidInputError, match=next(iter(options))):
-            ada.search("kettle", **options)  # type: ignore[arg-type]
+            ada.search("kettle", **options)
     for wrong in ({"roles": {"robot"}}, {"since": datetime(2024, 1, 1)}, {"tools": "one"}):  # noqa: DTZ001
         with pytest.raises(InvalidInputError, match=next(iter(wrong))):
-            SearchFilter(**wrong)  # type: ignore[arg-type]
+            SearchFilter(**wrong)
 
 
 HOSTILE = [
     "*", "-", '"', '""', "(", ")", "AND", "OR NOT", "NEAR(a b)", "a:b", "kettle*", "^kettle", "{}", "%", "_", "\\", "'",
-    "; DROP TABLE events", "kettle' OR '1'='1", "\x00", "\ud800", "\U0001f600", "a" * 10_000, "kettle " * 2000, "\u202e", "",
+    "; DROP TABLE events", "kettle' OR '1'='1", "\x00", "\ud800", "\U0001f600", "a" * 10_000, "kettle " * 2000, "",
 ]  # fmt: skip
 
 
@@ -416,7 +422,7 @@ def test_hostile_queries_mean_themselves(ada: SessionService) -> None:
     ada.append("s1", HumanMessage("a red kettle"))
     for query in HOSTILE:
         for mode in ("ranked", "literal"):
-            ada.search(query, mode=mode)  # type: ignore[arg-type]
+            ada.search(query, mode=mode)
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -70,19 +70,19 @@ class _Example:
 
 
 class TestConversationSearchUnit(_Example, ToolsUnitTests):
-    make = staticmethod(create_conversation_search_tool)  # type: ignore[assignment]
+    make = staticmethod(create_conversation_search_tool)
 
 
 class TestConversationSearchIntegration(_Example, ToolsIntegrationTests):
-    make = staticmethod(create_conversation_search_tool)  # type: ignore[assignment]
+    make = staticmethod(create_conversation_search_tool)
 
 
 class TestCrossSessionSearchUnit(_Example, ToolsUnitTests):
-    make = staticmethod(create_cross_session_search_tool)  # type: ignore[assignment]
+    make = staticmethod(create_cross_session_search_tool)
 
 
 class TestCrossSessionSearchIntegration(_Example, ToolsIntegrationTests):
-    make = staticmethod(create_cross_session_search_tool)  # type: ignore[assignment]
+    make = staticmethod(create_cross_session_search_tool)
 
 
 async def test_a_page_holds_what_was_said_oldest_first(sessions: SessionService) -> None:
@@ -152,10 +152,13 @@ def test_its_own_past_output_is_left_out_before_the_limit(filler: int) -> None:
     ada.append("s1", HumanMessage("my passport is red"))
     for n in range(30):
         call = {"name": "conversation_search", "args": {"query": "passport"}, "id": f"c{n}"}
-        ada.append("s1", [
-            AIMessage("", tool_calls=[call]),
-            ToolMessage("passport passport passport", tool_call_id=f"c{n}", name="conversation_search"),
-        ])
+        ada.append(
+            "s1",
+            [
+                AIMessage("", tool_calls=[call]),
+                ToolMessage("passport passport passport", tool_call_id=f"c{n}", name="conversation_search"),
+            ],
+        )
     ada.append("s1", [AIMessage(f"filler {n}") for n in range(filler)])
     tool = create_conversation_search_tool(sessions, page_size=1)
     (found,) = results(tool.invoke({"query": "passport"}, CONFIG))
@@ -232,14 +235,16 @@ async def test_in_a_tool_node(sessions: SessionService) -> None:
 
 
 class _Model(GenericFakeChatModel):
-    def bind_tools(self, tools: Any, **_: Any) -> _Model:  # type: ignore[override]
+    def bind_tools(self, tools: object, **_: object) -> _Model:
         return self
 
 
 def test_an_agent_answers_from_what_was_compacted_away(sessions: SessionService) -> None:
     ada = sessions.as_user("ada")
     context = ada.context("s1")
-    ada.archive("s1", [e.seq for e in context.events], base=context, summary=[NewEvent(message=AIMessage("Small talk."))])
+    ada.archive(
+        "s1", [e.seq for e in context.events], base=context, summary=[NewEvent(message=AIMessage("Small talk."))]
+    )
     assert "drawer" not in str(ada.messages("s1"))
     model = _Model(messages=iter([_call("passport drawer"), AIMessage("It is in the blue drawer.")]))
     agent: Any = create_agent(model, tools=[create_conversation_search_tool(sessions)])

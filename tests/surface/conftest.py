@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import pytest_asyncio
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
-from langchain_sessions import SessionService
+from langchain_sessions import MemoryStore, SessionService
 from langchain_sessions.adapters.advisor import SessionMemoryAdvisor
 from tests.openai_stub.server import OpenAIStub
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
     from langchain_core.runnables import Runnable, RunnableConfig
@@ -81,6 +82,15 @@ def make_model(stub: OpenAIStub, **options: Any) -> ChatOpenAI:
 def sessions(tmp_path: Path) -> Iterator[SessionService]:
     with SessionService(f"sqlite:///{tmp_path / 'chat.db'}") as service:
         yield service
+
+
+@pytest_asyncio.fixture
+async def stored(backend: str, database_url: str, table_prefix: str) -> AsyncIterator[SessionService]:
+    """A service on each backend, bound to ada; closed in the loop that its asynchronous half ran in."""
+    database: Any = MemoryStore() if backend == "memory" else database_url
+    options: dict[str, Any] = {} if backend == "memory" else {"table_prefix": table_prefix, "create_schema": True}
+    async with SessionService(database, **options) as service:
+        yield service.as_user("ada")
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage, ToolMessage
@@ -16,25 +16,12 @@ from langchain_sessions.compaction import Compaction, SlidingWindow
 from tests.surface.conftest import Face, texts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from langchain_core.chat_history import BaseChatMessageHistory
     from langchain_openai import ChatOpenAI
 
     from tests.openai_stub.server import OpenAIStub
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*RunnableWithMessageHistory")
-
-
-@pytest.fixture
-def stored(backend: str, database_url: str, table_prefix: str) -> Iterator[SessionService]:
-    """A service on each backend, bound to ada."""
-    from langchain_sessions import MemoryStore  # noqa: PLC0415
-
-    database: Any = MemoryStore() if backend == "memory" else database_url
-    options: dict[str, Any] = {} if backend == "memory" else {"table_prefix": table_prefix, "create_schema": True}
-    with SessionService(database, **options) as service:
-        yield service.as_user("ada")
 
 
 async def read(face: Face, history: BaseChatMessageHistory) -> list[str]:

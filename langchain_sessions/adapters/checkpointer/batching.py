@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -119,10 +120,9 @@ class CommitQueue:
         """Commit a batch; where that fails, each call by itself, so that one does not take others with it."""
         ordered = _in_order(batch)
         if len(ordered) > 1:
-            try:
+            # Where a batch fails, each call is tried alone and reports its own error.
+            with suppress(Exception):
                 _settle(ordered, self._store.run(Mode.APPEND, run_jobs, [call.job for call in ordered]))
-            except Exception:  # noqa: S110 - each is tried alone and reports its own error
-                pass
         for call in ordered:
             for attempt in range(_MAX_RACES):
                 if call.is_done:
@@ -136,10 +136,9 @@ class CommitQueue:
         """Async `_commit`."""
         ordered = _in_order(batch)
         if len(ordered) > 1:
-            try:
+            # Where a batch fails, each call is tried alone and reports its own error.
+            with suppress(Exception):
                 _settle(ordered, await self._store.arun(Mode.APPEND, run_jobs, [call.job for call in ordered]))
-            except Exception:  # noqa: S110 - each is tried alone and reports its own error
-                pass
         for call in ordered:
             for attempt in range(_MAX_RACES):
                 if call.is_done:

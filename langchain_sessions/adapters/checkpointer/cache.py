@@ -72,6 +72,7 @@ class ThreadCache:
         self._objects: dict[int, BaseMessage] = {}
         self._fields: dict[int, dict[str, Any]] = {}
         self._extra: dict[int, dict[str, Any]] = {}
+        self._bases: dict[int, dict[str, Any]] = {}
         self._types: dict[int, type] = {}
         self._idents: dict[str, list[int]] = {}
         self._bytes = 0
@@ -97,18 +98,35 @@ class ThreadCache:
     def _build(self, row: EventRow) -> BaseMessage:
         message = self._codec.decode(self.session_id, row)
         seq = row.seq
-        self._fields[seq] = snapshot(message.__dict__)
-        self._extra[seq] = snapshot(message.__pydantic_extra__) if message.__pydantic_extra__ else _EMPTY
+        fields = message.__dict__
+        if row.body is None:
+            # Messages of one class without a body differ in two fields; what else a snapshot holds is shared.
+            base = self._bases.get(row.kind)
+            if base is None:
+                base = self._bases[row.kind] = snapshot(fields)
+            self._fields[seq] = {**base, "content": fields["content"], "id": fields["id"]}
+        else:
+            self._fields[seq] = snapshot(fields)
+            if message.__pydantic_extra__:
+                self._extra[seq] = snapshot(message.__pydantic_extra__)
         self._types[seq] = type(message)
         self._objects[seq] = message
         return message
 
-    def serve(self, seqs: Sequence[int]) -> list[BaseMessage]:
-        """The messages at some positions, as they were stored."""
+    def serve(self, seqs: Sequence[int], checked: set[int] | None = None) -> list[BaseMessage]:
+        """The messages at some positions, as they were stored.
+
+        Args:
+            seqs: The positions.
+            checked: Those that were checked a moment ago and reached nobody since; the others are added.
+        """
+        if checked is not None:
+            left = [seq for seq in seqs if seq not in checked]
+            self.serve(left)
+            checked.update(left)
+            return [*map(self._objects.__getitem__, seqs)]
         found = [*map(self._objects.__getitem__, seqs)]
-        if [*map(_fields, found)] == [*map(self._fields.__getitem__, seqs)] and [*map(_extras, found)] == [
-            *map(self._extra.__getitem__, seqs)
-        ]:
+        if [*map(_fields, found)] == [*map(self._fields.__getitem__, seqs)] and self._same_extras(found, seqs):
             return found
         return [
             message if self._holds(seq, message) else self._build(self.rows[seq])
@@ -119,7 +137,7 @@ class ThreadCache:
         return (
             type(message) is self._types[seq]
             and message.__dict__ == self._fields[seq]
-            and (message.__pydantic_extra__ or {}) == self._extra[seq]
+            and (message.__pydantic_extra__ or {}) == self._extra.get(seq, _EMPTY)
         )
 
     def positions(self, messages: Sequence[BaseMessage], before: Sequence[int]) -> tuple[int, list[int | None]]:
@@ -143,6 +161,13 @@ class ThreadCache:
             found.append(seq)
         return count, found
 
+    def _same_extras(self, messages: Sequence[BaseMessage], seqs: Sequence[int]) -> bool:
+        """Whether fields that the classes do not have are the same; nearly no message has any."""
+        if not self._extra:
+            return not any(map(_extras, messages))
+        wanted = [self._extra.get(seq, _EMPTY) for seq in seqs]
+        return [extra or _EMPTY for extra in map(_extras, messages)] == wanted
+
     def _same_beginning(self, messages: Sequence[BaseMessage], before: Sequence[int]) -> int:
         """How many messages at the beginning are the same."""
         count = min(len(messages), len(before))
@@ -150,7 +175,7 @@ class ThreadCache:
         if (
             [*map(type, some)] == [*map(self._types.__getitem__, seqs)]
             and [*map(_fields, some)] == [*map(self._fields.__getitem__, seqs)]
-            and [*map(_extras, some)] == [*map(self._extra.__getitem__, seqs)]
+            and self._same_extras(some, seqs)
         ):
             return count
         for at, (seq, message) in enumerate(zip(seqs, some, strict=True)):
@@ -219,6 +244,7 @@ class Needs:
     def __init__(self, cache: MessageCache) -> None:
         """Ask a cache."""
         self.threads: dict[int, ThreadCache] = {}
+        self.checked: dict[int, set[int]] = {}
         self._cache = cache
 
     def __call__(self, session: SessionRow, seqs: SeqSet) -> SeqSet:

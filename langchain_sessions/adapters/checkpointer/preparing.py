@@ -26,7 +26,7 @@ from langchain_sessions.ledger import Edit, Ledger
 from langchain_sessions.rows import EventRow, SessionRow
 from langchain_sessions.runs import Run, SeqSet, decode_runs, encode_run_list, encode_runs, expand_runs, fold_runs
 from langchain_sessions.stores.placing import with_extra
-from langchain_sessions.stores.threads import ROOT, CheckpointRow, Settled, WriteRow
+from langchain_sessions.stores.threads import NO_EVENTS, ROOT, CheckpointRow, Settled, WriteRow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -87,7 +87,7 @@ class Preparation:
     incoming: list[Incoming] = field(default_factory=list[Incoming])
     adopted: list[tuple[PendingWrite, WriteRow]] = field(default_factory=list[tuple[PendingWrite, WriteRow]])
     matched: list[EventRow] = field(default_factory=list[EventRow])
-    rooted: SeqSet = SeqSet()
+    rooted: SeqSet = NO_EVENTS
 
     @property
     def idents(self) -> tuple[str, ...]:
@@ -147,8 +147,8 @@ class Preparation:
         if parts is None:
             self.record.slots[channel] = dump_slot(value, serde)
         else:
-            refs = [resolved[id(item)] for item in parts.references]
-            self.drafts.append(_Draft(channel, refs, dump_slot(parts.skeleton, serde, b"")))
+            taken: list[int | Incoming] = [resolved[id(item)] for item in parts.references]
+            self.drafts.append(_Draft(channel, taken, dump_slot(parts.skeleton, serde, b"")))
 
     def _positions(self, channel: str, messages: Sequence[BaseMessage]) -> tuple[list[Run], list[int | None]]:
         """The runs that the list shares with the parent's, and the positions of what follows."""

@@ -58,17 +58,24 @@ class Rebuilder:
         row, session = found.row, found.session
         try:
             thread, record = self.remember(found, details, needs)
-            return self._tuple(found, details, thread, record, config)
+            return self._tuple(found, details, needs, thread, record, config)
         except SealedEventError:
             raise
         except Exception as error:
             raise corrupt(session.id, row.cid) from error
 
     def _tuple(
-        self, found: Found, details: Details, thread: ThreadCache, record: Record, config: RunnableConfig | None
+        self,
+        found: Found,
+        details: Details,
+        needs: Needs,
+        thread: ThreadCache,
+        record: Record,
+        config: RunnableConfig | None,
     ) -> CheckpointTuple:
         session, row = found.session, found.row
-        values = {name: self.value(thread, slot, details) for name, slot in record.slots.items() if slot.kind != EMPTY}
+        checked = needs.checked.setdefault(session.skey, set())
+        values = {name: self.value(thread, slot, details, checked) for name, slot in record.slots.items() if slot.kind != EMPTY}
         checkpoint: Any = {
             "v": record.v,
             "ts": record.ts,
@@ -96,20 +103,20 @@ class Rebuilder:
             (row.task, row.channel, self.value(thread, Slot(row.kind, row.refs, row.data), details)) for row in ordered
         ]
 
-    def value(self, thread: ThreadCache, slot: Slot, details: Details) -> Any:
+    def value(self, thread: ThreadCache, slot: Slot, details: Details, checked: set[int] | None = None) -> Any:
         """The value of a slot."""
         if slot.kind == NULL:
             return None
         seqs = expand_runs(decode_runs(slot.refs)) if slot.refs else []
         if slot.kind == RUNS:
-            return thread.serve(seqs)
+            return thread.serve(seqs, checked)
         data = slot.data
         if data is None:
             data = details.values[thread.skey, slot.digest or b""]
         loaded = load_slot(slot.kind, data, self._serde)
         if not slot.kind & SPLIT:
             return loaded
-        return join(loaded, thread.serve(seqs), lambda at: thread.rows[seqs[at]].text or "")
+        return join(loaded, thread.serve(seqs, checked), lambda at: thread.rows[seqs[at]].text or "")
 
 
 def config_of(session: SessionRow, ns: str, cid: str) -> RunnableConfig:

@@ -48,7 +48,7 @@ from langchain_sessions.stores.sql.thread_reading import read_checkpoints
 from langchain_sessions.stores.threads import ROOT, CheckpointQuery, Found, PutPlan, PutResult, WriteRow, WritesPlan
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -58,6 +58,11 @@ if TYPE_CHECKING:
 
 CACHE_BYTES = 64_000_000
 _MAX_PENDING = 256
+
+
+def _configurable(config: RunnableConfig) -> Mapping[str, Any]:
+    """What a config says of the thread; empty where it says nothing."""
+    return config.get("configurable") or {}
 
 
 def _nothing(result: object) -> None:
@@ -177,7 +182,8 @@ class SessionCheckpointSaver(Upkeep, BaseCheckpointSaver[Any]):
         while left is None or left > 0:
             needs = Needs(self._cache)
             page = self._store.run(Mode.READ, read_checkpoints, replace(query, limit=left), after, needs)
-            yield from (self._rebuilder.tuple_of(item, page[1], needs, None) for item in page[0])
+            # Rebuilt before the first is handed out: what is served together is checked once.
+            yield from [self._rebuilder.tuple_of(item, page[1], needs, None) for item in page[0]]
             left, after = None if left is None else left - len(page[0]), page[2]
             if after is None:
                 return
@@ -195,8 +201,8 @@ class SessionCheckpointSaver(Upkeep, BaseCheckpointSaver[Any]):
         while left is None or left > 0:
             needs = Needs(self._cache)
             page = await self._store.arun(Mode.READ, read_checkpoints, replace(query, limit=left), after, needs)
-            for item in page[0]:
-                yield self._rebuilder.tuple_of(item, page[1], needs, None)
+            for found in [self._rebuilder.tuple_of(item, page[1], needs, None) for item in page[0]]:
+                yield found
             left, after = None if left is None else left - len(page[0]), page[2]
             if after is None:
                 return
@@ -217,7 +223,7 @@ class SessionCheckpointSaver(Upkeep, BaseCheckpointSaver[Any]):
             )
             return query, limit, None
         address, ns = self._place(config)
-        has_ns = "checkpoint_ns" in config["configurable"]
+        has_ns = "checkpoint_ns" in _configurable(config)
         cid = get_checkpoint_id(config)
         query = self._query(address, ns if has_ns else None, cid=cid, before=last, limit=limit, accept=accept)
         return query, limit, None
@@ -243,7 +249,7 @@ class SessionCheckpointSaver(Upkeep, BaseCheckpointSaver[Any]):
         new_versions: ChannelVersions,
     ) -> Flow[RunnableConfig]:
         address, namespace = self._place(config)
-        parent_id = config["configurable"].get("checkpoint_id")
+        parent_id = _configurable(config).get("checkpoint_id")
         thread = yield from self._known(address, namespace, parent_id)
         while True:
             full = get_checkpoint_metadata(config, metadata)
@@ -253,10 +259,11 @@ class SessionCheckpointSaver(Upkeep, BaseCheckpointSaver[Any]):
             after = partial(self._learn, address, prepared, checkpoint["channel_values"].get(START))
             try:
                 done = yield from ask(self._queue.submit, self._plan(address, prepared, metadata), after)
-                return config_of(done.session, namespace, record.cid)
             except RecreatedError:
                 self._cache.forget(address.sessions.app, address.session_id)
                 thread = None
+            else:
+                return config_of(done.session, namespace, record.cid)
 
     def put(
         self,
@@ -356,7 +363,7 @@ class SessionCheckpointSaver(Upkeep, BaseCheckpointSaver[Any]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
     ) -> Flow[None]:
         address, namespace = self._place(config)
-        cid = check_id(config["configurable"]["checkpoint_id"], "checkpoint_id")
+        cid = check_id(_configurable(config).get("checkpoint_id"), "checkpoint_id")
         task = check_id(task_id, "task_id")
         thread = self._cache.known(address.sessions.app, address.session_id)
         ns = namespace_digest(namespace)
@@ -446,7 +453,7 @@ class SessionCheckpointSaver(Upkeep, BaseCheckpointSaver[Any]):
     def _place(self, config: RunnableConfig) -> tuple[Address, str]:
         """The session of a config as its owner sees it, and the namespace."""
         address = require_address(self.sessions, config)
-        return address, str(config["configurable"].get("checkpoint_ns") or "")
+        return address, str(_configurable(config).get("checkpoint_ns") or "")
 
     def _query(self, address: Address, namespace: str | None, **wanted: Any) -> CheckpointQuery:
         sessions = address.sessions

@@ -7,6 +7,7 @@ generation up, so a read that began and ended in the same generation saw one sta
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Select, and_, delete, func, insert, literal_column, or_, select, update
@@ -17,7 +18,7 @@ from langchain_sessions.ledger import Ledger, LogView
 from langchain_sessions.rows import EventRow, InvocationRow, SessionKey, SessionRow
 from langchain_sessions.runs import decode_runs
 from langchain_sessions.stores import placing
-from langchain_sessions.stores.base import EventSlice
+from langchain_sessions.stores.base import EventQuery, EventSlice
 from langchain_sessions.stores.indexing import (
     IndexChange,
     IndexedLog,
@@ -28,6 +29,8 @@ from langchain_sessions.stores.indexing import (
     LogSlice,
     StoredChunk,
 )
+from langchain_sessions.stores.matching import cut_window, matches
+from langchain_sessions.stores.sql.criteria import criteria_of
 from langchain_sessions.stores.sql.lookup import (
     event_columns,
     key_values,
@@ -101,7 +104,7 @@ def _read_once(tx: Transaction, query: IndexQuery) -> IndexRead | None:
     chunks = _chunks(tx, scope) if any(known.values()) else {}
     buckets = _buckets(tx, query) if chunks and (query.buckets or query.beginnings) else {}
     lags = any(session.last_seq > known[session.skey] for session, *_ in places)
-    tails = _tails(tx, scope, len(places)) if lags else {}
+    tails = _tails(tx, scope) if lags else {}
     if chunks and _generations(tx, scope) != sorted((s.skey, generation) for s, *_, generation in places if generation):
         return None
     logs = [
@@ -231,10 +234,9 @@ def _buckets(tx: Transaction, query: IndexQuery) -> dict[int, dict[int, list[byt
     return found
 
 
-def _tails(tx: Transaction, scope: LogScope, sessions: int) -> dict[int, list[EventRow]]:
+def _tails(tx: Transaction, scope: LogScope) -> dict[int, list[EventRow]]:
     """What was appended after the index of each log, and what an index of another kind holds."""
     s, logs, e = tx.tables.sessions, tx.tables.recall.logs, tx.tables.events
-    del sessions
 
     def build() -> Select[Any]:
         after = func.coalesce(logs.c.indexed_to, 0)
@@ -283,11 +285,8 @@ def load_events(tx: Transaction, scope: LogScope, places: Mapping[str, SeqSet]) 
     return found
 
 
-def scan_logs(tx: Transaction, scope: LogScope, query: Any) -> list[LogSlice]:
+def scan_logs(tx: Transaction, scope: LogScope, query: EventQuery) -> list[LogSlice]:
     """The contract's `scan_logs`: one indexed statement over the events of all sessions of the scope."""
-    from langchain_sessions.stores.matching import cut_window, matches  # noqa: PLC0415
-    from langchain_sessions.stores.sql.criteria import criteria_of  # noqa: PLC0415
-
     s, e = tx.tables.sessions, tx.tables.events
     sessions = [place[0] for place in _logs(tx, scope)]
     if scope.session_id is not None and not sessions:
@@ -295,8 +294,6 @@ def scan_logs(tx: Transaction, scope: LogScope, query: Any) -> list[LogSlice]:
     views = _views(tx, scope, sessions)
     # Only where events stand differs from log to log; the rest is the same clause for all of them.
     newest = LogView(last_seq=max((session.last_seq for session in sessions), default=0))
-    from dataclasses import replace  # noqa: PLC0415
-
     plain = replace(query, standings=frozenset(), limit=None, offset=0, newest=False, with_total=False)
     criteria = criteria_of(plain, newest, tx.tables, tx.flavour)
 

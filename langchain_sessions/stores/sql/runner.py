@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 from sqlalchemy import Dialect
 from sqlalchemy import exc as sa_exc
@@ -91,6 +92,8 @@ class Runner:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="langchain-sessions")
         self._writer: Any = None
         self._inherited: list[Any] = []
+        self._of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
+        self._is_taken = False
         # A pool that gives each thread an in-memory database of its own is used from one thread only.
         self._only_thread = ThreadPoolExecutor(1, "langchain_sessions") if engines.thread_bound else None
 
@@ -182,8 +185,7 @@ class Runner:
 
     async def _aattempt(self, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         self._guard_fork()
-        engine = self.engines.async_
-        assert engine is not None
+        engine = self._engine_of_loop()
         pool = engine.sync_engine.pool
         try:
             connection = await engine.connect()
@@ -206,6 +208,17 @@ class Runner:
                 await connection.invalidate()
             await connection.close()
         return result
+
+    def _engine_of_loop(self) -> Any:
+        """The async engine of the running loop: a connection belongs to the loop that opened it."""
+        if self.engines.another_async is None:
+            return self.engines.async_
+        loop = asyncio.get_running_loop()
+        engine = self._of_loop.get(loop)
+        if engine is None:
+            engine = self._of_loop[loop] = self.engines.another_async() if self._is_taken else self.engines.async_
+            self._is_taken = True
+        return engine
 
     # -- both ----------------------------------------------------------------------------------------------
 
@@ -342,7 +355,8 @@ class Runner:
             self._inherited.append(self._writer)
             self._writer = None
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="langchain-sessions")
-        for engine in (self.engines.sync, self.engines.async_ and self.engines.async_.sync_engine):
+        asynchronous = {self.engines.async_, *self._of_loop.values()} - {None}
+        for engine in (self.engines.sync, *(each.sync_engine for each in asynchronous)):
             if engine is not None:
                 self._inherited.append(engine.pool)
                 engine.dispose(close=False)
@@ -364,24 +378,31 @@ class Runner:
             with self._turn:
                 self._drop_writer()
         if self._only_thread is not None:
+            self._only_thread.submit(self._drop_only_connection)
             self._only_thread.shutdown()
+
+    def _drop_only_connection(self) -> None:
+        """Only the thread that opened a connection may close it, and that thread is about to end."""
+        pooled = self._checkout()
+        pooled.invalidate()
+        pooled.close()
 
     async def aclose(self) -> None:
         """Async `close`."""
         if self._turn is not None:
             await asyncio.to_thread(self._close_writer)
         if self.engines.owned and self.engines.async_ is not None:
-            await self.engines.async_.dispose()
+            await self._engine_of_loop().dispose()
         if self.engines.owned and self.engines.sync is not None:
             await asyncio.to_thread(self.engines.sync.dispose)
 
 
 def _error_code(driver: Any) -> Any:
     """What the driver says went wrong: an SQLSTATE, an error number, or nothing."""
-    state = getattr(driver, "sqlstate", None)
-    if state is not None:
-        return state
-    return driver.args[0] if driver.args and isinstance(driver.args[0], int) else None
+    # MySQL's SQLSTATEs say less than its numbers: a lock that was waited for too long has none of its own.
+    if driver.args and isinstance(driver.args[0], int):
+        return driver.args[0]
+    return getattr(driver, "sqlstate", None)
 
 
 def _store_error(code: Any, driver: Any, dbapi: Any) -> StoreError:

@@ -14,6 +14,7 @@ from langchain_sessions.testing.suites.base import StoreSuite, ai, human, number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
     from langchain_sessions.service import SessionService
 
 NAIVE = datetime(2026, 1, 1)  # noqa: DTZ001 - that is what is refused

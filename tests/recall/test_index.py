@@ -1,0 +1,232 @@
+"""The index behind the log: packing, merging, catching up beside others, and leaving nothing behind."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import HumanMessage
+
+from langchain_sessions import SessionService
+from langchain_sessions.recall.packing import (
+    LARGEST_CHUNK,
+    Bucket,
+    ChunkFacts,
+    ChunkSize,
+    EventFacts,
+    OpenChunk,
+    PackedPart,
+    bucket_of,
+    chunks_to_merge,
+    pack_buckets,
+    pack_postings,
+    unpack_postings,
+)
+from langchain_sessions.stores.sql.runner import Mode
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WORDS = st.sampled_from(
+    ["passport", "pass", "past", "kettle", "北京", "北", "京", "straße", "42", "tool:find", "Ǆ", "क"]
+)
+COUNTS = st.dictionaries(WORDS, st.integers(1, 600), max_size=6)
+FACTS = st.builds(
+    EventFacts,
+    seq=st.just(0),
+    at=st.integers(-(2**40), 2**55),
+    kind=st.integers(1, 7),
+    length=st.integers(0, 100_000),
+    flags=st.integers(0, 15),
+    author=st.none() | st.text(max_size=5),
+    branch=st.none() | st.sampled_from(["orch", "orch.sub"]),
+)
+
+
+def chunk_of(events: list[tuple[EventFacts, dict[str, int]]], first: int) -> OpenChunk:
+    chunk = OpenChunk()
+    for number, (facts, counts) in enumerate(events):
+        chunk.add(facts._replace(seq=first + 2 * number), counts)
+    return chunk
+
+
+def read(chunk: OpenChunk) -> tuple[list[EventFacts], dict[str, list[tuple[int, int]]]]:
+    """A chunk as it comes back from a database."""
+    packed = pack_buckets(chunk.postings, len(chunk.facts))
+    part = PackedPart(ChunkFacts.of(chunk.facts).pack(), chunk.terms, packed.values())
+    terms = {term: list(found.pairs()) for term in part.vocabulary() if (found := part.find(term)) is not None}
+    return list(part.facts.events()), terms
+
+
+@given(st.lists(st.tuples(FACTS, COUNTS), min_size=1, max_size=12), st.lists(st.tuples(FACTS, COUNTS), max_size=12))
+def test_chunks_come_back_as_they_went_and_merge_into_one(
+    first: list[tuple[EventFacts, dict[str, int]]], second: list[tuple[EventFacts, dict[str, int]]]
+) -> None:
+    whole = chunk_of(first + second, 5)
+    facts, terms = read(whole)
+    expected: dict[str, list[tuple[int, int]]] = {}
+    for index, (_, counts) in enumerate(first + second):
+        for term, count in counts.items():
+            expected.setdefault(term, []).append((index, min(count, 255)))
+    assert terms == expected
+    assert [(f.seq, f.kind, f.flags, f.author, f.branch) for f in facts] == [
+        (f.seq, f.kind, f.flags, f.author, f.branch) for f in whole.facts
+    ]
+    assert [f.at for f in facts] == [f.at // 1_000_000 * 1_000_000 for f in whole.facts]
+    stored = chunk_of(first, 5)
+    merged = OpenChunk()
+    merged.extend(ChunkFacts.of(stored.facts), pack_buckets(stored.postings, len(stored.facts)).values())
+    for number, (each, counts) in enumerate(second):
+        merged.add(each._replace(seq=5 + 2 * (len(first) + number)), counts)
+    assert read(merged) == (facts, terms)
+
+
+@given(st.integers(1, 200), st.data())
+def test_occurrences_come_back(events: int, data: st.DataObject) -> None:
+    indexes = sorted(data.draw(st.sets(st.integers(0, events - 1), min_size=1)))
+    counts = data.draw(st.lists(st.integers(1, 255), min_size=len(indexes), max_size=len(indexes)))
+    found = unpack_postings(pack_postings(indexes, counts, events), events)
+    assert (list(found[0]), list(found[1])) == (indexes, counts)
+
+
+def test_a_term_is_found_whole() -> None:
+    (data,) = pack_buckets({"past": ([0], [1]), "pastry": ([1], [2])}, 10).values()
+    bucket = Bucket(data, 10)
+    assert bucket.terms() == ["past", "pastry"]
+    assert bucket.find("pas") is bucket.find("astry") is None
+    assert {bucket_of(term) for term in ("pa", "past", "p")} == {"pa", "p"}
+    assert bucket_of("北京") == "北"
+
+
+def test_chunks_stay_few_and_are_seldom_rewritten() -> None:
+    for step in (64, 200, 512):
+        stored: list[ChunkSize] = []
+        written = 0
+        for _ in range(100_000 // step):
+            merged = chunks_to_merge(stored, step)
+            stored = stored[: len(stored) - len(merged)]
+            size = step + sum(chunk.events for chunk in merged)
+            assert size <= LARGEST_CHUNK
+            stored.append(ChunkSize(len(stored), size))
+            written += size
+        assert len(stored) <= 60
+        assert written / 100_000 < 8
+
+
+def forget(view: SessionService, words: list[str]) -> None:
+    for word in words:
+        view.append("s1", HumanMessage(f"the {word} is mine"))
+
+
+@pytest.mark.parametrize("search", [True, False])
+def test_after_delete_no_byte_is_left(scratch_directory: Path, *, search: bool) -> None:
+    path = scratch_directory / f"forget-{search}.db"
+    words = [f"xyzzy{n}plugh" for n in range(700)]
+    with SessionService(f"sqlite:///{path}", search=search) as service:
+        ada = service.as_user("ada")
+        ada.open("s1")
+        ada.open("s2")
+        ada.append("s2", [HumanMessage(f"other {n}") for n in range(600)])
+        forget(ada, words)
+        if search:
+            assert len(ada.search("xyzzy7plugh")) >= 1
+        assert any(b"xyzzy7plugh" in part.read_bytes() for part in path.parent.glob(f"{path.name}*"))
+        assert ada.delete("s1")
+        for part in path.parent.glob(f"{path.name}*"):
+            assert b"xyzzy" not in part.read_bytes(), part.name
+
+
+@pytest.mark.backends("sqlite", "postgres", "mariadb")
+def test_nothing_of_a_deleted_session_stays_in_any_table(ada: SessionService) -> None:
+    ada.append("s1", [HumanMessage(f"word{n} again") for n in range(600)])
+    ada.search("word5")
+    store: Any = ada.store
+    tables = store.tables.of_session
+    assert ada.delete("s1")
+    left = store.run(Mode.READ, lambda tx: [len(tx.once(table.select())) for table in tables])
+    assert left == [0] * len(tables)
+
+
+@pytest.mark.backends("sqlite", "postgres", "mariadb")
+def test_writers_and_searchers_share_one_index(ada: SessionService) -> None:
+    failures: list[BaseException] = []
+
+    def run(number: int) -> None:
+        try:
+            for step in range(6):
+                ada.append("s1", [HumanMessage(f"kettle {number} {step} {n}") for n in range(60)])
+                assert ada.search(f"kettle {number}", session_id="s1").items
+        except BaseException as error:  # noqa: BLE001 - shown below
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert ada.get("s1").version == 3 * 6 * 60
+    ada.reindex("s1")
+    assert ada.verify("s1") == []
+
+
+@pytest.mark.backends("sqlite")
+def test_a_catch_up_that_meets_a_delete_leaves_nothing(ada: SessionService) -> None:
+    ada.append("s1", [HumanMessage(f"word{n}") for n in range(300)])
+    indexer = ada._indexer()
+    store: Any = ada.store
+    change: list[Any] = []
+    original = store.write_index
+
+    def late(*arguments: Any) -> bool:
+        change.append(arguments)
+        assert ada.delete("s1")
+        ada.create("s1")
+        return bool(original(*arguments))
+
+    store.write_index = late
+    try:
+        ada.reindex("s1")
+    finally:
+        del store.write_index
+    assert change
+    place = store.find_index(ada.key("s1"), indexer.engine.fingerprint, ada.now())
+    assert (place.indexed_to, place.chunks) == (0, ())
+
+
+@pytest.mark.backends("sqlite")
+def test_appends_run_no_statement_for_the_index(ada: SessionService) -> None:
+    store: Any = ada.store
+    seen: Counter[str] = Counter()
+    original = store.write_index
+    store.write_index = lambda *arguments: seen.update(["write"]) or original(*arguments)
+    looked = store.find_index
+    store.find_index = lambda *arguments: seen.update(["look"]) or looked(*arguments)
+    try:
+        for n in range(511):
+            ada.append("s1", HumanMessage(f"word {n}"))
+        assert not seen
+        ada.append("s1", HumanMessage("the 512th"))
+        assert seen["write"] == 1
+    finally:
+        del store.write_index, store.find_index
+
+
+def test_random_logs_compare_with_their_index(ada: SessionService) -> None:
+    chance = random.Random(3)  # noqa: S311 - reproducible
+    for _ in range(12):
+        ada.append(
+            "s1",
+            [
+                HumanMessage(f"word{chance.randrange(90)} " * chance.randrange(9))
+                for _ in range(chance.randrange(1, 90))
+            ],
+        )
+        if chance.random() < 0.5:
+            ada.search(f"word{chance.randrange(90)}", session_id="s1")
+    assert ada.verify("s1") == []

@@ -1,0 +1,48 @@
+"""The advisor on every backend: a conversation, a tool loop, a failure, a retry, a compaction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
+from langchain_sessions.adapters.advisor import SessionMemoryAdvisor
+from langchain_sessions.compaction import Compaction, SlidingWindow, TurnCount
+from tests.openai_stub.replies import Fail, call
+from tests.surface.conftest import Face, config_for, logged, texts
+
+if TYPE_CHECKING:
+    from langchain_openai import ChatOpenAI
+
+    from langchain_sessions import SessionService
+    from tests.openai_stub.server import OpenAIStub
+
+
+async def test_a_conversation(face: Face, stub: OpenAIStub, stored: SessionService, model: ChatOpenAI) -> None:
+    config = config_for("s1")
+    chat = SessionMemoryAdvisor(stored).wrap(model)
+    stub.script("hello", call("weather", city="Rome"), "sunny", Fail(), "again", "bye")
+    await face.invoke(chat, "hi", config)
+    asked = HumanMessage("weather?")
+    reply = await face.invoke(chat, asked, config)
+    again = AIMessage(reply.content, tool_calls=reply.tool_calls)
+    await face.stream(chat, [asked, again, ToolMessage("sun", tool_call_id=reply.tool_calls[0]["id"])], config)
+    with pytest.raises(Exception, match="429"):
+        await face.invoke(chat, "fails", config)
+    await face.invoke(chat, "fails", config)
+    await face.invoke(chat, "thanks", config)
+    assert texts(stored) == ["hi", "hello", "weather?", "", "sun", "sunny", "fails", "again", "thanks", "bye"]
+    assert {standing for _, _, standing in logged(stored)} == {"live"}
+    assert stored.verify("s1") == []
+
+
+async def test_a_compaction(face: Face, stub: OpenAIStub, stored: SessionService, model: ChatOpenAI) -> None:
+    compaction = Compaction(TurnCount(2), SlidingWindow(2))
+    chat = SessionMemoryAdvisor(stored, compaction=compaction, branch="orch.writer").wrap(model)
+    for number in range(4):
+        await face.invoke(chat, f"question {number}", config_for("s1"))
+    assert len(stub.last.messages) < 7
+    assert len(logged(stored)) == 8
+    assert texts(stored) == []
+    assert stored.verify("s1") == []
