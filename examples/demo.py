@@ -16,7 +16,6 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.tools import tool
 from langgraph.graph import START, MessagesState, StateGraph
 from rich.console import Console
 from rich.panel import Panel
@@ -25,6 +24,7 @@ from scripted_model import ScriptedChatModel
 
 from langchain_sessions import SessionService
 from langchain_sessions.adapters import SessionCheckpointSaver, SessionMemoryAdvisor, SessionMemoryMiddleware
+from langchain_sessions.adapters.search_tool import create_conversation_search_tool
 from langchain_sessions.compaction import Compaction, CompactionResult, Summarize, TokenCount
 from langchain_sessions.tokens import EstimatedTokenCounter
 
@@ -161,17 +161,9 @@ def resume(url: str, model: BaseChatModel, compaction: Compaction, config: Runna
     with SessionService(url) as sessions:
         ada = sessions.as_user("ada")
 
-        @tool
-        def conversation_search(query: str) -> str:
-            """Search everything that was ever said in this conversation."""
-            found = ada.search(query, session_id="holiday", limit=3)
-            return "\n".join(
-                f"{hit.event.message.type}: {hit.event.message.text}" for hit in found if hit.event.message
-            )
-
         console.rule("resumed: an agent on the same session")
         middleware = SessionMemoryMiddleware(sessions, compaction=compaction)
-        agent = create_agent(model, [conversation_search], middleware=[middleware])
+        agent = create_agent(model, [create_conversation_search_tool(sessions)], middleware=[middleware])
         for question in ("Where is my passport?", "Look it up, please.", "What did we plan?"):
             say(question)
             agent.invoke({"messages": question}, config)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from pydantic import PrivateAttr
 
@@ -60,7 +62,10 @@ class ScriptedChatModel(BaseChatModel):
     ) -> Iterator[ChatGenerationChunk]:
         reply = self._next(messages)
         if reply.tool_calls:
-            calls = [{"name": c["name"], "args": str(c["args"]), "id": c["id"], "index": 0} for c in reply.tool_calls]
+            calls = [
+                tool_call_chunk(name=c["name"], args=json.dumps(c["args"]), id=c["id"], index=0)
+                for c in reply.tool_calls
+            ]
             yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=calls))
         for at, word in enumerate(str(reply.text).split(" ")):
             yield ChatGenerationChunk(message=AIMessageChunk(content=word if at == 0 else f" {word}"))

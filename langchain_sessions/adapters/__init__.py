@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from langchain_sessions.adapters.long_term import LongTermMemory
     from langchain_sessions.adapters.middleware import SessionMemoryMiddleware
     from langchain_sessions.adapters.modes import MemoryMode, SummaryAsFact, SystemPromptMemory
+    from langchain_sessions.adapters.search_tool import (
+        create_conversation_search_tool,
+        create_cross_session_search_tool,
+    )
 
 _LAZY = {
     "BareAdvisorError": "advisor",
@@ -25,6 +29,8 @@ _LAZY = {
     "SessionMemoryMiddleware": "middleware",
     "SummaryAsFact": "modes",
     "SystemPromptMemory": "modes",
+    "create_conversation_search_tool": "search_tool",
+    "create_cross_session_search_tool": "search_tool",
 }
 _EXTRAS = {"SessionMemoryMiddleware": ("langchain", "agents")}
 
@@ -39,6 +45,8 @@ __all__ = [
     "SessionMemoryMiddleware",
     "SummaryAsFact",
     "SystemPromptMemory",
+    "create_conversation_search_tool",
+    "create_cross_session_search_tool",
 ]
 
 

@@ -10,7 +10,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from typing_extensions import override
 
 from langchain_sessions.adapters.chat import ChatWithMemory, chat_model
-from langchain_sessions.adapters.keeping import Keeping, window_of
+from langchain_sessions.adapters.running import Keeping, window_of
 from langchain_sessions.adapters.selecting import Selector, not_empty
 from langchain_sessions.errors import SessionsError, require
 from langchain_sessions.ids import check_branch

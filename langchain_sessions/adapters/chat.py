@@ -17,6 +17,7 @@ from typing_extensions import override
 from langchain_sessions._flow import Flow, adrive, ask, drive
 from langchain_sessions.adapters import keeping as k
 from langchain_sessions.adapters.addressing import address_of, require_address
+from langchain_sessions.adapters.recalling import build, recall
 from langchain_sessions.adapters.replies import ReplyRecorder, consumed_calls
 from langchain_sessions.adapters.requests import as_messages, sort_request
 from langchain_sessions.compaction.base import ModelCall
@@ -24,6 +25,7 @@ from langchain_sessions.errors import InvalidInputError, require
 
 if TYPE_CHECKING:
     from langchain_sessions.adapters.advisor import SessionMemoryAdvisor
+    from langchain_sessions.adapters.running import Running
 
 _Managers = CallbackManagerForChainRun | AsyncCallbackManagerForChainRun
 
@@ -248,13 +250,13 @@ class ChatWithMemory(Runnable[Any, Any]):
             raise
         await adrive(self._finish_stream(running, recorder, last))
 
-    def _finish_stream(self, running: k.Running, recorder: ReplyRecorder, last: _Delivered) -> Flow[None]:
+    def _finish_stream(self, running: Running, recorder: ReplyRecorder, last: _Delivered) -> Flow[None]:
         reply = recorder.reply(None if last.is_message else last.chunk)
         consumed = () if reply is None or last.is_message else consumed_calls(reply, last.chunk)
         yield from k.finish(self.memory.keeping, running, reply, consumed=consumed)
 
     def _broken_off(
-        self, running: k.Running, recorder: ReplyRecorder, last: _Delivered, error: BaseException
+        self, running: Running, recorder: ReplyRecorder, last: _Delivered, error: BaseException
     ) -> Flow[None]:
         """The stream ended early: because the reader left, or because something failed."""
         keeping = self.memory.keeping
@@ -270,7 +272,7 @@ class ChatWithMemory(Runnable[Any, Any]):
 
     # -- the request ---------------------------------------------------------------------------------------
 
-    def _begin(self, value: Any, manager: _Managers, config: RunnableConfig) -> Flow[k.Running | None]:
+    def _begin(self, value: Any, manager: _Managers, config: RunnableConfig) -> Flow[Running | None]:
         """Store the request; None where the config names no session and that is allowed."""
         memory = self.memory
         if memory.on_missing_session == "skip":
@@ -301,12 +303,12 @@ class ChatWithMemory(Runnable[Any, Any]):
             raise InvalidInputError("input_key", f"the input has no key {self.input_key!r}")
         return as_messages(value[self.input_key])
 
-    def _payload(self, value: Any, running: k.Running) -> Flow[Any]:
+    def _payload(self, value: Any, running: Running) -> Flow[Any]:
         """What the wrapped runnable is given: the whole prompt, or its dictionary with the history filled in."""
         if self.history_key is not None:
-            draft = yield from k.recall(self.memory.keeping, running)
+            draft = yield from recall(self.memory.keeping, running)
             return {**value, self.history_key: [event.message for event in draft.history]}
-        prompt = yield from k.build(self.memory.keeping, running)
+        prompt = yield from build(self.memory.keeping, running)
         return prompt if self.input_key is None else {**value, self.input_key: prompt}
 
 

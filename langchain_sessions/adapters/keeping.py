@@ -1,18 +1,17 @@
-"""Keeping a conversation around model calls: what the advisor and the middleware do before and after each."""
+"""Keeping a conversation around model calls: what is stored before and after each."""
 
 from __future__ import annotations
 
 import logging
 import uuid
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from langchain_core import exceptions
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from langchain_sessions._flow import Flow, ask
 from langchain_sessions.adapters import prompts
-from langchain_sessions.adapters.modes import MemoryMode, PromptDraft
+from langchain_sessions.adapters.recalling import STORED, as_remembered, newest_messages, open_context
 from langchain_sessions.adapters.requests import (
     News,
     Remembered,
@@ -22,75 +21,24 @@ from langchain_sessions.adapters.requests import (
     says_one_thing,
     window_for,
 )
-from langchain_sessions.adapters.selecting import Selector, message_window, not_empty
+from langchain_sessions.adapters.running import Keeping, Running
 from langchain_sessions.compaction.base import Compaction, ModelCall, Outcome
 from langchain_sessions.compaction.windows import TurnWindow
-from langchain_sessions.context import call_ids, pair_tool_calls
-from langchain_sessions.errors import InvalidInputError, SessionEndedError, SessionNotFoundError
-from langchain_sessions.events import EventKind, InvocationStatus, NewEvent, SessionEvent, Standing
+from langchain_sessions.context import call_ids
+from langchain_sessions.errors import SessionEndedError, SessionNotFoundError
+from langchain_sessions.events import InvocationStatus, NewEvent, SessionEvent
 from langchain_sessions.filters import EventFilter
 from langchain_sessions.ids import check_branch
-from langchain_sessions.rows import SYNTHETIC
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from langchain_sessions.adapters.addressing import Address
 
 _log = logging.getLogger(__name__)
 
-FILTER_KEY = "session_filter"
-"""The key of `configurable` that narrows what one call sees."""
-
-_STORED = frozenset(Standing) - {Standing.REWOUND, Standing.SUPERSEDED}
 _LAST_CALLS = 8
 _OVERFLOW_CODES = ("context_length_exceeded", "string_above_max_length")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Keeping:
-    """How a conversation is kept.
-
-    Attributes:
-        compaction: When and how to compact.
-        branch: The agent's branch; None is root.
-        author: Who answers.
-        human: Who asks.
-        store: Chooses which new messages are stored.
-        show: Chooses which remembered messages a prompt shows.
-        store_system: Whether system messages of a request are stored; a newer one replaces the older.
-        store_examples: Whether few-shots of a request are stored.
-        modes: How memory reaches the model; as messages where there is none.
-    """
-
-    compaction: Compaction | None = None
-    branch: str | None = None
-    author: str | None = None
-    human: str | None = None
-    store: Selector = not_empty
-    show: Selector | None = None
-    store_system: bool = False
-    store_examples: bool = False
-    modes: tuple[MemoryMode, ...] = ()
-
-
-@dataclass(kw_only=True, slots=True)
-class Running:
-    """One model call in progress."""
-
-    address: Address
-    invocation_id: str
-    request: Request
-    news: News
-    appended: tuple[SessionEvent, ...] = ()
-    call: ModelCall = field(default_factory=ModelCall)
-    configurable: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    context: tuple[Remembered, ...] | None = None
-
-    @property
-    def count(self) -> int:
-        """How many messages of the run the log holds."""
-        return self.news.stored + len(self.appended)
 
 
 def is_overflow(error: BaseException) -> bool:
@@ -116,10 +64,10 @@ def begin(
         SessionNotFoundError: The session belongs to somebody else.
         SessionEndedError: It has ended.
     """
-    loaded = yield from _opened(keeping, address)
+    loaded = yield from open_context(keeping, address)
     recent: Sequence[Remembered] = loaded.context
     if loaded.is_unsettled or not says_one_thing(request.body):
-        recent = yield from _recent(keeping, address, window_for(request.body))
+        recent = yield from newest_messages(keeping, address, window_for(request.body))
     news = find_news(request.body, [event for event in recent if not isinstance(event.message, SystemMessage)])
     running = Running(
         address=address,
@@ -133,86 +81,11 @@ def begin(
     fresh = [*system, *(news.examples if keeping.store_examples else ()), *keeping.store(news.fresh)]
     running.appended = tuple((yield from _append(keeping, running, fresh, InvocationStatus.OPEN)))
     if news.invocation_id is None:
-        running.context = (*loaded.context, *_seen(running.appended))
+        running.context = (*loaded.context, *as_remembered(running.appended))
     yield from _index(keeping, running, running.appended)
     if keeping.compaction is not None and keeping.compaction.where == "before":
         yield from _compact(keeping, running, keeping.compaction, force=False)
     return running
-
-
-class _Loaded(NamedTuple):
-    """The context of a viewer, and whether some run of the session is not done."""
-
-    context: tuple[Remembered, ...]
-    is_unsettled: bool
-
-
-def _opened(keeping: Keeping, address: Address) -> Flow[_Loaded]:
-    """The context of a session, which is opened where there is none."""
-    try:
-        return (yield from _load(keeping, address, None))
-    except SessionNotFoundError:
-        yield from ask(address.sessions.open, address.session_id)
-        return _Loaded((), is_unsettled=False)
-
-
-def _load(keeping: Keeping, address: Address, invocation_id: str | None) -> Flow[_Loaded]:
-    """What stands in the context, without what only an audit asks for: this runs with every call."""
-    sessions, session_id = address
-    now = sessions.now()
-    found = yield from ask(
-        sessions.store.load_context,
-        sessions.key(session_id),
-        keeping.branch,
-        invocation_id,
-        None,
-        now,
-        sessions.idle_before(now),
-    )
-    messages = sessions.codec.decode_all(session_id, found.rows)
-    context = tuple(
-        Remembered(
-            row.id,
-            row.seq,
-            row.place,
-            message,
-            invocation_id=row.invocation_id,
-            is_synthetic=bool(row.flags & SYNTHETIC),
-        )
-        for row, message in zip(found.rows, messages, strict=True)
-    )
-    return _Loaded(context, is_unsettled=bool(found.view.invocations))
-
-
-def _recent(keeping: Keeping, address: Address, last_n: int) -> Flow[list[Remembered]]:
-    """The newest messages of the log, wherever they stand now."""
-    wanted = EventFilter(
-        kinds=frozenset({EventKind.MESSAGE}),
-        standings=_STORED,
-        exclude_synthetic=True,
-        branch=keeping.branch,
-        last_n=last_n,
-    )
-    found = yield from ask(address.sessions.events, address.session_id, wanted)
-    return _seen(found)
-
-
-def _seen(events: Iterable[SessionEvent]) -> list[Remembered]:
-    """Events as far as a prompt needs to know them."""
-    return [
-        Remembered(
-            event.id,
-            event.seq,
-            event.position,
-            event.message,
-            event.standing,
-            event.invocation_id,
-            event.is_synthetic,
-            event.error_code is not None,
-        )
-        for event in events
-        if event.message is not None
-    ]
 
 
 def _new_system(keeping: Keeping, request: Request, context: Sequence[Remembered]) -> list[SystemMessage]:
@@ -243,74 +116,6 @@ def _append(
             first_ordinal=running.count,
         )
     )
-
-
-def build(keeping: Keeping, running: Running) -> Flow[list[BaseMessage]]:
-    """The prompt: one system block, few-shots, what is remembered, what is being said."""
-    draft = yield from recall(keeping, running, whole=True)
-    for mode in keeping.modes:
-        draft = yield from mode.shape(draft)
-    history = [event.message for event in draft.history]
-    return prompts.assemble(draft.system, running.news.examples, history, draft.tail)
-
-
-def recall(keeping: Keeping, running: Running, *, whole: bool = False) -> Flow[PromptDraft]:
-    """What is remembered, before a mode gives it its form.
-
-    Args:
-        keeping: How the conversation is kept.
-        running: The call.
-        whole: A prompt will be made of it, which looks at tool calls once more in any case.
-    """
-    context = running.context
-    if context is None:
-        context = (yield from _load(keeping, running.address, running.invocation_id)).context
-        running.context = context
-    shown = prompts.remembered(context, frozenset(event.seq for event in running.appended), running.news)
-    shown = yield from _narrowed(keeping, running, shown)
-    system = prompts.merge_system(running.request.system or prompts.newest_system(shown))
-    history = prompts.together([event for event in shown if not isinstance(event.message, SystemMessage)])
-    if keeping.show is not None or keeping.modes or not whole:
-        paired = pair_tool_calls([event.message for event in history])
-        history = [history[at]._replace(message=message) for at, message in paired]
-    if keeping.show is not None:
-        history = _chosen(history, keeping.show([event.message for event in history]))
-    return PromptDraft(
-        address=running.address,
-        system=system,
-        history=tuple(history),
-        tail=running.news.tail,
-        configurable=running.configurable,
-    )
-
-
-def _chosen(history: Sequence[Remembered], messages: Sequence[BaseMessage]) -> list[Remembered]:
-    """What a selector left of a history; its own copies of messages stand where the originals stood."""
-    if not history:
-        return []
-    by_message = {id(event.message): event for event in history}
-    by_id = {event.message.id: event for event in history if event.message.id}
-    found = [(by_message.get(id(m)) or by_id.get(m.id or "") or history[-1], m) for m in messages]
-    return [event._replace(message=message) for event, message in found]
-
-
-def _narrowed(keeping: Keeping, running: Running, events: list[Remembered]) -> Flow[list[Remembered]]:
-    """What a filter of this call leaves of a context; it never adds anything."""
-    given = running.configurable.get(FILTER_KEY)
-    if given is None:
-        return events
-    if not isinstance(given, EventFilter):
-        raise InvalidInputError(FILTER_KEY, "give an EventFilter")
-    # A window counts what the call would see without it: this branch, without what is being said.
-    wanted = replace(EventFilter.active(), branch=keeping.branch).merge(given)
-    if running.appended:
-        begun = running.appended[0].seq
-        wanted = replace(wanted, before_seq=min(begun, wanted.before_seq or begun))
-    found = yield from ask(running.address.sessions.events, running.address.session_id, wanted)
-    seqs = {event.seq for event in found}
-    kept = [event for event in events if event.seq in seqs]
-    first = next((at for at, event in enumerate(kept) if isinstance(event.message, HumanMessage)), len(kept))
-    return kept[first:]
 
 
 def _compact(keeping: Keeping, running: Running, compaction: Compaction, *, force: bool) -> Flow[Outcome]:
@@ -412,10 +217,10 @@ def keep_result(
     """Store the results of a tool call as part of the run that made it."""
     sessions, session_id = address
     wanted = EventFilter(
-        message_types=frozenset({"ai"}), standings=_STORED, branch=check_branch(keeping.branch), last_n=_LAST_CALLS
+        message_types=frozenset({"ai"}), standings=STORED, branch=check_branch(keeping.branch), last_n=_LAST_CALLS
     )
     recent = yield from ask(sessions.events, session_id, wanted)
-    asked = asking_event(call_id, _seen(recent))
+    asked = asking_event(call_id, as_remembered(recent))
     if asked is None or asked.invocation_id is None:
         return  # called by something that is not kept; the next model call stores what it is shown
     running = Running(
@@ -426,11 +231,3 @@ def keep_result(
     )
     status = InvocationStatus.DONE if ends_turn else InvocationStatus.OPEN
     yield from _append(keeping, running, keeping.store(results), status)
-
-
-def window_of(last_n: int | None, show: Selector | None) -> Selector | None:
-    """The window and the selector of a caller as one."""
-    if last_n is None:
-        return show
-    window = message_window(last_n)
-    return window if show is None else lambda messages: window(show(messages))

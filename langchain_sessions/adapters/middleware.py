@@ -22,7 +22,9 @@ from langgraph.types import Command
 from langchain_sessions._flow import Flow, adrive, ask, drive
 from langchain_sessions.adapters import keeping as k
 from langchain_sessions.adapters.addressing import Address, address_of, require_address
+from langchain_sessions.adapters.recalling import build
 from langchain_sessions.adapters.requests import sort_request
+from langchain_sessions.adapters.running import Keeping, Running, window_of
 from langchain_sessions.adapters.selecting import Selector, not_empty
 from langchain_sessions.compaction.base import ModelCall
 from langchain_sessions.errors import require
@@ -95,13 +97,13 @@ class SessionMemoryMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self.sessions = sessions
         self.on_missing_session = on_missing_session
         self.context_window = context_window
-        self.keeping = k.Keeping(
+        self.keeping = Keeping(
             compaction=compaction,
             branch=check_branch(branch),
             author=author,
             human=human,
             store=store,
-            show=k.window_of(last_n, select),
+            show=window_of(last_n, select),
             modes=tuple(modes),
         )
 
@@ -154,9 +156,9 @@ class SessionMemoryMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         yield from k.finish(self.keeping, running, reply, results=results, ended=ended)
         return response
 
-    def _shown(self, request: ModelRequest[Any], running: k.Running) -> Flow[ModelRequest[Any]]:
+    def _shown(self, request: ModelRequest[Any], running: Running) -> Flow[ModelRequest[Any]]:
         """The request with the compacted view in place of the state's messages."""
-        prompt: list[Any] = yield from k.build(self.keeping, running)
+        prompt: list[Any] = yield from build(self.keeping, running)
         if prompt and isinstance(prompt[0], SystemMessage):
             return request.override(system_message=prompt[0], messages=prompt[1:])
         return request.override(messages=prompt)

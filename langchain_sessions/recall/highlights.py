@@ -65,7 +65,8 @@ def _literal_spans(text: str, literal: str) -> Iterator[Span]:
 
 def _word_spans(text: str, query: Query, maker: TermMaker) -> Iterator[Span]:
     wanted = frozenset(chain.from_iterable(query.groups))
-    words = frozenset(chain.from_iterable(clause.words for clause in query.ranked if not clause.groups))
+    # Function words are what was meant only where there is nothing else.
+    words = frozenset(() if wanted else chain.from_iterable(clause.words for clause in query.ranked))
     prefixes = tuple(clause.words[-1] for clause in query.ranked if clause.kind is ClauseKind.PREFIX)
     # Forms of one word nearly always begin alike. Only those that do are worth a stem in every language.
     beginnings = tuple({term[:_ALIKE] for term in wanted})

@@ -85,7 +85,7 @@ child children kid kids|man men|woman women|foot feet|tooth teeth|mouse mice|per
 life lives|leaf leaves|mother mom mum|father dad|picture photo photos|film movie movies|television tv|
 bicycle bike bikes|telephone phone phones
 """
-"""Forms of one word that no suffix rule joins, and the few everyday doubles; worth a fraction of a point of recall@10."""
+"""Forms of one word that no suffix rule joins, and the few everyday doubles."""
 
 
 def _word_set(text: str) -> frozenset[str]:

@@ -18,9 +18,7 @@ def test_the_notebook_runs() -> None:
     notebook: Any = nbformat.read(  # type: ignore[no-untyped-call]
         ROOT / "notebooks" / "02_langgraph.ipynb", as_version=4
     )
-    NotebookClient(
-        notebook, timeout=100, kernel_name="python3", resources={"metadata": {"path": str(ROOT)}}
-    ).execute()
+    NotebookClient(notebook, timeout=100, kernel_name="python3", resources={"metadata": {"path": str(ROOT)}}).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     assert any("image/png" in output.get("data", {}) for output in outputs)
     assert "detached" in "".join(output.get("text", "") for output in outputs)

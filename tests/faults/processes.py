@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload([__name__])
+CONTEXT.set_forkserver_preload([__name__, "tests.migrations.steps"])
 
 
 def append_until_killed(url: str, prefix: str, label: str, archive_every: int, said: Connection) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from typing import TYPE_CHECKING, Any
 
@@ -14,78 +13,17 @@ from langchain_sessions.errors import SchemaError, SchemaMissingError, SchemaVer
 from langchain_sessions.stores.sql import migrations
 from langchain_sessions.stores.sql.runner import Mode
 from langchain_sessions.stores.sql.schema import SCHEMA_VERSION
-from langchain_sessions.stores.sql.store import SqlStore
 from tests.faults.drills import assert_whole, engines_of, make_service, message, opened
-from tests.faults.injection import FaultyConnection, Injector
+from tests.faults.injection import Injector
 from tests.faults.processes import CONTEXT, run_at_once
+from tests.migrations.steps import NEWEST, die_at, die_creating, upgrade, upgrade_at
 from tests.servers.databases import connection, tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from langchain_sessions.stores.sql.transaction import Transaction
 
 pytestmark = pytest.mark.backends("sqlite", "postgres", "mariadb")
-NEWEST = SCHEMA_VERSION + 2
-
-
-def _add_colour(tx: Transaction) -> None:
-    """A step that looks at what is there before each change."""
-    name = tx.tables.sessions.name
-    if not migrations.has_column(tx, name, "colour"):
-        tx.script(f"ALTER TABLE {_quoted(tx, name)} ADD COLUMN colour VARCHAR(20)")
-    if not migrations.has_index(tx, name, f"{name}_colour"):
-        index = _quoted(tx, f"{name}_colour")
-        tx.script(f"CREATE INDEX {index} ON {_quoted(tx, name)} (colour)")
-
-
-def _paint(tx: Transaction) -> None:
-    """A step that moves data into a new table."""
-    extra = f"{tx.tables.sessions.name}_paint"
-    if not migrations.has_table(tx, extra):
-        tx.script(f"CREATE TABLE {_quoted(tx, extra)} (id VARCHAR(255) PRIMARY KEY, colour VARCHAR(20))")
-    tx.script(f"UPDATE {_quoted(tx, tx.tables.sessions.name)} SET colour = 'red' WHERE colour IS NULL")
-    tx.script(f"DELETE FROM {_quoted(tx, extra)}")
-    sessions = _quoted(tx, tx.tables.sessions.name)
-    tx.script(f"INSERT INTO {_quoted(tx, extra)} (id, colour) SELECT id, colour FROM {sessions}")
-
-
-STEPS = {SCHEMA_VERSION + 1: _add_colour, SCHEMA_VERSION + 2: _paint}
-
-
-def _quoted(tx: Transaction, name: str) -> str:
-    return tx.cache.dialect.identifier_preparer.quote_identifier(name)
-
-
-class Killer(Injector):
-    """Kills this process where an injector cuts a connection."""
-
-    def cut(self, connection: FaultyConnection) -> None:
-        """The end."""
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-def upgrade(service: SessionService) -> None:
-    """Bring the database to the newest of the versions that only these tests know."""
-    store = service.store
-    assert isinstance(store, SqlStore)
-    flavour = {"mysql": "mariadb"}.get(store._runner.flavour, store._runner.flavour)
-    while store._runner.run(Mode.WRITE, migrations.migrate, flavour, NEWEST, STEPS):
-        pass
-
-
-def upgrade_at(url: str, prefix: str) -> None:
-    """`upgrade` in a process of its own."""
-    with opened(make_service(url, table_prefix=prefix)) as (service,):
-        upgrade(service)
-
-
-def die_at(url: str, prefix: str, boundary: int) -> None:
-    """Upgrade, but be killed before a boundary."""
-    service = make_service(url, table_prefix=prefix)
-    injector = Killer(*engines_of(service))
-    with injector.failing(boundary, "cut before"):
-        upgrade(service)
 
 
 def _filled(url: str, prefix: str) -> None:
@@ -172,18 +110,11 @@ def _kill_creations(url: str, points: int) -> None:
         injector.close()
     for boundary in range(1, injector.count, max(1, injector.count // points)):
         prefix = f"c{boundary}_"
-        process = CONTEXT.Process(target=_die_creating, args=(url, prefix, boundary))
+        process = CONTEXT.Process(target=die_creating, args=(url, prefix, boundary))
         process.start()
         process.join(60)
         assert process.exitcode == -signal.SIGKILL, boundary
         _filled(url, prefix)
-
-
-def _die_creating(url: str, prefix: str, boundary: int) -> None:
-    service = make_service(url, table_prefix=prefix)
-    injector = Killer(*engines_of(service))
-    with injector.failing(boundary, "cut before"):
-        service.create_schema()
 
 
 def test_processes_that_upgrade_at_once_upgrade_once(place: tuple[str, str]) -> None:

@@ -165,9 +165,12 @@ def test_filters_combine() -> None:
     assert len(selecting.all_messages(talk)) == 4
     assert [m.type for m in selecting.no_system(selecting.not_empty(talk))] == ["human", "ai"]
     assert selecting.not_empty([AIMessage([{"type": "image", "url": "u"}]), calling("c")]) != []
-    for wrong in (selecting.by_type, lambda: selecting.containing(" "), lambda: selecting.message_window(0)):
-        with pytest.raises(InvalidInputError):
-            wrong()
+    with pytest.raises(InvalidInputError, match="types"):
+        selecting.by_type()
+    with pytest.raises(InvalidInputError, match="text"):
+        selecting.containing(" ")
+    with pytest.raises(InvalidInputError, match="last_n"):
+        selecting.message_window(0)
 
 
 def test_selectors_chain() -> None:

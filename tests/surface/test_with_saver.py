@@ -56,6 +56,7 @@ async def test_each_message_is_stored_once(
         checkpointer=SessionCheckpointSaver(sessions),
     )
     stub.script("hello", TWO, "sunny", "bye")
+    state: dict[str, Any] = {}
     for text in ("hi", "weather?", "thanks"):
         state = await face.invoke(agent, question(text), thread)
     assert stub.last.roles == ["user", "assistant", "user", "assistant", "tool", "tool", "assistant", "user"]

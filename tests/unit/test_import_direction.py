@@ -15,8 +15,9 @@ PACKAGE = "langchain_sessions"
 LAYERS = (
     ("testing", "cli"),
     ("adapters",),
-    ("service", "invocation"),
+    ("service",),
     ("compaction", "recall", "stores.memory", "stores.sql"),
+    ("encoding",),
     ("stores.base", "stores._twins", "stores.matching", "stores.placing", "stores.threads", "stores.indexing"),
 )
 CONTRACT = len(LAYERS) - 1
@@ -24,7 +25,7 @@ CONTRACT = len(LAYERS) - 1
 HOMES = {
     "langchain": {"adapters"},
     "langchain_openai": set[str](),
-    "langgraph": {"adapters", "codec", "cli", "testing"},
+    "langgraph": {"adapters", "codec", "cli", "service", "testing"},
     "pytest": {"testing"},
     "rich": {"cli"},
     "snowballstemmer": {"recall"},

@@ -74,4 +74,4 @@ def test_every_public_method_is_documented(cls: type) -> None:
 
 @pytest.mark.parametrize("cls", [SessionService, Invocation])
 def test_it_is_a_context_manager_both_ways(cls: type) -> None:
-    assert {"__enter__", "__exit__", "__aenter__", "__aexit__"} <= set(vars(cls))
+    assert {"__enter__", "__exit__", "__aenter__", "__aexit__"} <= set(dir(cls))

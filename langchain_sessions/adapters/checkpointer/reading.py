@@ -75,7 +75,11 @@ class Rebuilder:
     ) -> CheckpointTuple:
         session, row = found.session, found.row
         checked = needs.checked.setdefault(session.skey, set())
-        values = {name: self.value(thread, slot, details, checked) for name, slot in record.slots.items() if slot.kind != EMPTY}
+        values = {
+            name: self.value(thread, slot, details, checked)
+            for name, slot in record.slots.items()
+            if slot.kind != EMPTY
+        }
         checkpoint: Any = {
             "v": record.v,
             "ts": record.ts,

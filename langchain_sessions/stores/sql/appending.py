@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from typing import cast as cast_type
 
 from sqlalchemy import (
     BigInteger,
@@ -204,8 +205,7 @@ def _side_source(table: Table, skey: Any, **given: Any) -> Select[Any]:
     """Selects a row of a side table for a session key that another row names."""
     named = {c.name: cast(param(c.name), c.type) if given else param(c.name) for c in table.c}
     columns: list[Any] = list({**named, "skey": skey, **given}.values())
-    source: Any = select(*columns)
-    return source
+    return cast_type("Select[Any]", select(*columns))
 
 
 def last_mark(batch: AppendBatch) -> int:
@@ -325,10 +325,11 @@ def _relatives(tx: Transaction, session: SessionRow, batch: AppendBatch) -> list
     found: dict[int, EventRow] = {}
     for start in range(0, len(batch.rows), 200):
         some = batch.rows[start : start + 200]
-        related = [e.ident.in_(sorted({row.ident for row in some}))]
+        # Without a word about the third column of the index SQLite walks the whole log instead.
+        related = [e.ident.in_(sorted({row.ident for row in some})) & (e.rev >= 0)]
         if session.aliased or any(row.event_id is not None for row in some):
             related.append(e.event_id.in_(sorted({row.id for row in some})))
-            related.append(e.ident.in_(sorted({row.id for row in some})))
+            related.append(e.ident.in_(sorted({row.id for row in some})) & (e.rev >= 0))
         for criterion in related:
             rows = tx.once(select(*columns).where(e.skey == session.skey, criterion))
             found.update((row[0], EventRow(*row)) for row in rows)

@@ -19,13 +19,11 @@ class RecallTables:
         logs: How far the index of each log goes.
         chunks: What ranking asks about the events of each chunk.
         terms: The terms of each chunk, a row per bucket.
-        vectors: Embeddings of events, one row each.
     """
 
     logs: Table
     chunks: Table
     terms: Table
-    vectors: Table
 
 
 def build_recall_tables(metadata: MetaData, prefix: str) -> RecallTables:
@@ -56,14 +54,6 @@ def build_recall_tables(metadata: MetaData, prefix: str) -> RecallTables:
             key("skey", big_key()),
             key("chunk", Integer),
             key("bucket", ident_type(8)),
-            Column("data", bytes_type(), nullable=False),
-        ),
-        vectors=keyed_table(
-            metadata,
-            f"{prefix}recall_vectors",
-            key("skey", big_key()),
-            key("seq", BigInteger),
-            Column("model", ident_type(64), nullable=False),
             Column("data", bytes_type(), nullable=False),
         ),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Select, Table, and_, bindparam, select, update
+from sqlalchemy import Select, Table, and_, bindparam, literal_column, select, update
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from langchain_sessions import rows as r
@@ -93,7 +93,9 @@ def _relatives(tx: Transaction, session: SessionRow, idents: Sequence[str]) -> l
 
         def build(names: Sequence[str] = names) -> Select[Any]:
             named = e.ident.in_([bindparam(name) for name in names])
-            return select(*event_columns(tx.tables)).where(e.skey == bindparam("skey"), named)
+            # Without a word about the third column of the index SQLite walks the whole log instead.
+            indexed = (e.skey == bindparam("skey"), named, e.rev >= literal_column("0"))
+            return select(*event_columns(tx.tables)).where(*indexed)
 
         values = dict(zip(names, (*some, *[some[-1]] * (width - len(some))), strict=True))
         statement = tx.prepare(("revisions", width), build)
