@@ -163,7 +163,9 @@ def resume(url: str, model: BaseChatModel, compaction: Compaction, config: Runna
 
         console.rule("resumed: an agent on the same session")
         middleware = SessionMemoryMiddleware(sessions, compaction=compaction)
-        agent = create_agent(model, [create_conversation_search_tool(sessions)], middleware=[middleware])
+        agent = create_agent(
+            model, [create_conversation_search_tool(sessions, 3, max_tokens=200)], middleware=[middleware]
+        )
         for question in ("Where is my passport?", "Look it up, please.", "What did we plan?"):
             say(question)
             agent.invoke({"messages": question}, config)

@@ -494,6 +494,7 @@ class SessionStore(ABC):
         Raises:
             SessionNotFoundError: There is none for this key.
         """
+        del fingerprint
         session = self.find_session(key, now)
         if session is None:
             raise SessionNotFoundError(key.id)
@@ -509,12 +510,14 @@ class SessionStore(ABC):
         Raises:
             SessionNotFoundError: There is none for this key.
         """
+        del key, numbers, now
         return []
 
     aload_chunks = threaded(load_chunks)
 
     def write_index(self, key: SessionKey, change: indexing.IndexChange, now: int) -> bool:
         """Move an index forward; False, and nothing is changed, where it moved since the plan, or the log is gone."""
+        del key, change, now
         return False
 
     awrite_index = threaded(write_index)

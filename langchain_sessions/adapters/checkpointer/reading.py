@@ -57,8 +57,7 @@ class Rebuilder:
         """
         row, session = found.row, found.session
         try:
-            thread, record = self.remember(found, details, needs)
-            return self._tuple(found, details, needs, thread, record, config)
+            return self._tuple(found, details, needs, config)
         except SealedEventError:
             raise
         except Exception as error:
@@ -69,10 +68,9 @@ class Rebuilder:
         found: Found,
         details: Details,
         needs: Needs,
-        thread: ThreadCache,
-        record: Record,
         config: RunnableConfig | None,
     ) -> CheckpointTuple:
+        thread, record = self.remember(found, details, needs)
         session, row = found.session, found.row
         checked = needs.checked.setdefault(session.skey, set())
         values = {

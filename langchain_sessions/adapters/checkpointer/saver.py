@@ -376,10 +376,11 @@ class SessionCheckpointSaver(Upkeep, BaseCheckpointSaver[Any]):
             self._expect(address, namespace, cid, pending)
             try:
                 yield from ask(self._queue.submit, plan, _nothing)
-                return
             except RecreatedError:
                 self._cache.forget(address.sessions.app, address.session_id)
                 thread = None
+            else:
+                return
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""

@@ -326,7 +326,7 @@ def _relatives(tx: Transaction, session: SessionRow, batch: AppendBatch) -> list
     for start in range(0, len(batch.rows), 200):
         some = batch.rows[start : start + 200]
         # Without a word about the third column of the index SQLite walks the whole log instead.
-        related = [e.ident.in_(sorted({row.ident for row in some})) & (e.rev >= 0)]
+        related: list[Any] = [e.ident.in_(sorted({row.ident for row in some})) & (e.rev >= 0)]
         if session.aliased or any(row.event_id is not None for row in some):
             related.append(e.event_id.in_(sorted({row.id for row in some})))
             related.append(e.ident.in_(sorted({row.id for row in some})) & (e.rev >= 0))

@@ -15,6 +15,7 @@ from langchain_sessions.ledger import Ledger, LogView
 from langchain_sessions.rows import Anyone, EventRow, InvocationRow, Mark, Owner, SessionKey, SessionRow
 from langchain_sessions.runs import decode_runs
 from langchain_sessions.stores import placing
+from langchain_sessions.stores.sql.blanking import blank_rows
 from langchain_sessions.stores.sql.transaction import Transaction, param
 
 if TYPE_CHECKING:
@@ -203,4 +204,6 @@ def remove_rows(tx: Transaction, skeys: Iterable[int]) -> None:
     """Remove everything that belongs to some sessions, the session rows last."""
     keys = list(skeys)
     for table in tx.tables.of_session:
+        if tx.flavour == "sqlite":
+            blank_rows(tx, table, keys)
         tx.change(delete(table).where(table.c.skey.in_(keys)))
