@@ -109,11 +109,14 @@ class SearchPage(Page[SearchHit]):
 
     Attributes:
         is_total_exact: Whether `total` counts everything that fits.
+        is_relaxed: Few events held a phrase of the query that stands beside other words; after them come events that
+            hold the words alone.
         nearest: Where nothing was found: words of the logs that are written most like those of the query.
         hint: What to do about a query that asks for nothing.
     """
 
     is_total_exact: bool = True
+    is_relaxed: bool = False
     nearest: tuple[str, ...] = ()
     hint: str | None = None
 

@@ -18,6 +18,7 @@ from langchain_sessions.recall.corpus import search_logs
 from langchain_sessions.recall.documents import searchable_text
 from langchain_sessions.recall.engine import RecallEngine, only_term, tool_term
 from langchain_sessions.recall.grammar import (
+    ClauseKind,
     Query,
     QueryMatcher,
     QueryMode,
@@ -171,6 +172,13 @@ class Searcher:
             if len(kept) >= wanted or not bounded or candidates > logs.events:
                 break
             candidates *= 4
+        relaxed = False
+        if len(kept) < request.limit and (softer := _without_phrases(query)) is not None:
+            # A title in a question is seldom said word for word; the other words still are.
+            others = yield from self._checked(request.scope, admission, QueryMatcher(softer, self._engine.maker), hits)
+            exact = {(hit.session.skey, hit.seq) for hit in kept}
+            kept += [hit for hit in others if (hit.session.skey, hit.seq) not in exact]
+            relaxed = len(kept) > len(exact)
         if request.recency:
             kept = _fresher(kept, request, logs)
         if request.order == "time":
@@ -185,6 +193,7 @@ class Searcher:
             items=items,
             total=len(kept),
             is_total_exact=not bounded,
+            is_relaxed=relaxed,
             next_cursor=_remember(told) if more else None,
             nearest=() if kept else logs.nearest(query),
         )
@@ -461,6 +470,13 @@ def _index_query(request: SearchRequest, query: Query, engine: RecallEngine) -> 
         beginnings=tuple(sorted(set(short))),
         most_scanned=engine.settings.scanned,
     )
+
+
+def _without_phrases(query: Query) -> Query | None:
+    """The query with its phrases as mere words; None where they are all that is asked, or an operator binds them."""
+    kinds = {clause.kind for clause in query.ranked if clause.groups}
+    bound = any([clause.kind for clause in group] != [ClauseKind.PHRASE] for group in query.required)
+    return replace(query, required=()) if query.required and not bound and ClauseKind.WORD in kinds else None
 
 
 def _fresher(hits: list[_Hit], request: SearchRequest, logs: _Logs) -> list[_Hit]:

@@ -288,6 +288,18 @@ def test_operators_decide_on_the_text(ada: SessionService) -> None:
     assert found(ada, "s*") == ["red kettle on the stove", "stove kettle"]
 
 
+def test_a_title_in_a_question_need_not_be_said_word_for_word(ada: SessionService) -> None:
+    talk(ada, 150)
+    ada.append("s1", HumanMessage("I finished the lake book, a story of lighthouses"))
+    page = ada.search('did you like the book "A Lake of Stories"?')
+    assert page[0].event.seq == 151
+    assert page.is_relaxed
+    ada.append("s1", [HumanMessage("book book book"), HumanMessage("a book about nothing else")])
+    assert ada.search('book "story of lighthouses"')[0].event.seq == 151
+    assert not ada.search('book "story of lighthouses"', limit=1).is_relaxed
+    assert len(ada.search('"A Lake of Stories"')) == len(ada.search('book AND "A Lake of Stories"')) == 0
+
+
 @pytest.mark.parametrize(
     ("text", "query"),
     [
@@ -403,10 +415,12 @@ def test_search_can_be_left_out() -> None:
 
 
 def test_what_cannot_be_asked_is_refused_by_name(ada: SessionService) -> None:
-    for options in ({"limit": 0}, {"page": -1}, {"order": "up"}, {"mode": "magic"}, {"neighbours": -1}):
+    asked: list[dict[str, Any]] = [{"limit": 0}, {"page": -1}, {"order": "up"}, {"mode": "magic"}, {"neighbours": -1}]
+    for options in asked:
         with pytest.raises(InvalidInputError, match=next(iter(options))):
             ada.search("kettle", **options)
-    for wrong in ({"roles": {"robot"}}, {"since": datetime(2024, 1, 1)}, {"tools": "one"}):  # noqa: DTZ001
+    refused: list[dict[str, Any]] = [{"roles": {"robot"}}, {"since": datetime(2024, 1, 1)}, {"tools": "one"}]  # noqa: DTZ001
+    for wrong in refused:
         with pytest.raises(InvalidInputError, match=next(iter(wrong))):
             SearchFilter(**wrong)
 

@@ -158,7 +158,8 @@ def _generations(tx: Transaction, scope: LogScope) -> list[tuple[int, int]]:
 
     def build() -> Select[Any]:
         joined = s.join(logs, logs.c.skey == s.c.skey)
-        return select(logs.c.skey, logs.c.generation).select_from(joined).where(*scope_criteria(tx, scope))
+        columns = [logs.c.skey, logs.c.generation]
+        return select(*columns).select_from(joined).where(*scope_criteria(tx, scope))
 
     rows = tx.rows(tx.prepare(("recall generations", *_shape(scope)), build), _values(scope))
     return sorted((skey, generation) for skey, generation in rows)
@@ -335,11 +336,12 @@ def _place(tx: Transaction, session: SessionRow, fingerprint: str) -> IndexPlace
     logs, chunks = tx.tables.recall.logs, tx.tables.recall.chunks
 
     def state() -> Select[Any]:
-        return select(logs.c.indexed_to, logs.c.fingerprint, logs.c.generation).where(logs.c.skey == param("skey"))
+        columns = [logs.c.indexed_to, logs.c.fingerprint, logs.c.generation]
+        return select(*columns).where(logs.c.skey == param("skey"))
 
     def sizes() -> Select[Any]:
-        columns = select(chunks.c.chunk, chunks.c.events)
-        return columns.where(chunks.c.skey == param("skey")).order_by(chunks.c.chunk)
+        columns = [chunks.c.chunk, chunks.c.events]
+        return select(*columns).where(chunks.c.skey == param("skey")).order_by(chunks.c.chunk)
 
     values = {"skey": session.skey}
     row = tx.row(tx.prepare("recall state", state), values)
