@@ -65,6 +65,7 @@ bench: venv
 
 bench-recall: venv
 	$(BIN)/python -m benchmarks.recall
+	$(BIN)/python -m benchmarks.recall_speed
 
 soak: venv
 	$(BIN)/python -m tests.servers run --install -- $(BIN)/python -m benchmarks.soak

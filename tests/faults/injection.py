@@ -81,6 +81,9 @@ class Injector:
         """Take the connection away, as a server or a network does."""
         driver = connection.driver
         if self._admin is None:
+            # SQLite keeps a closed connection, lock and all, until its last statement is closed as well.
+            for cursor in connection.cursors:
+                cursor.close()
             driver.close()
             return
         name = self._url.get_backend_name()
@@ -102,6 +105,7 @@ class FaultyConnection:
     def __init__(self, driver: Any, injector: Injector) -> None:
         object.__setattr__(self, "driver", driver)
         object.__setattr__(self, "_injector", injector)
+        object.__setattr__(self, "cursors", [])
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.driver, name)
@@ -111,7 +115,9 @@ class FaultyConnection:
 
     def cursor(self, *args: Any, **kwargs: Any) -> FaultyCursor:
         """A cursor whose statements are boundaries."""
-        return FaultyCursor(self.driver.cursor(*args, **kwargs), self, self._injector)
+        made = self.driver.cursor(*args, **kwargs)
+        self.cursors.append(made)
+        return FaultyCursor(made, self, self._injector)
 
     def commit(self) -> Any:
         """A boundary of its own."""

@@ -237,6 +237,7 @@ class Runner:
         """
         committing = False
         was = None
+        transaction: Transaction | None = None
         try:
             was = self._borrow(driver)
             transaction = Transaction(driver, self.cache)
@@ -245,6 +246,10 @@ class Runner:
             committing = True
             self._commit(driver, transaction, mode)
         except BaseException as error:
+            if transaction is not None:
+                # A statement that was not read to its end keeps SQLite's lock, even past the end of its connection.
+                with suppress(Exception):
+                    transaction.close()
             alive = self._roll_back(driver) and self._give_back(driver, was)
             if not alive:
                 discard()
