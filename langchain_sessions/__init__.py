@@ -21,9 +21,9 @@ from langchain_sessions.errors import (
 )
 from langchain_sessions.events import EventKind, InvocationStatus, NewEvent, SessionEvent, Standing
 from langchain_sessions.filters import ANY_BRANCH, EventFilter
-from langchain_sessions.service.invocation import Invocation
 from langchain_sessions.page import Page
 from langchain_sessions.service import RewindResult, SessionService
+from langchain_sessions.service.invocation import Invocation
 from langchain_sessions.session import Session
 from langchain_sessions.turns import Turn
 

@@ -156,7 +156,7 @@ class Bound:
         await self.aclose()
 
     def _indexer(self) -> Indexer:
-        from langchain_sessions.recall.indexing import Indexer  # noqa: PLC0415 - few services search
+        from langchain_sessions.recall.indexing import Indexer
 
         settings = self._search_settings
         if settings is None:
@@ -187,7 +187,7 @@ class Bound:
         )
 
 
-def _search_settings(given: bool | SearchSettings) -> SearchSettings | None:  # noqa: FBT001 - as users give it
+def _search_settings(given: bool | SearchSettings) -> SearchSettings | None:
     if isinstance(given, SearchSettings):
         return given
     return SearchSettings() if given else None

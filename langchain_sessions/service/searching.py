@@ -60,8 +60,8 @@ class Searching(StandingChanges):
             SealedEventError: A log was written with an encrypting codec that this service does not have.
             InvalidInputError: A parameter other than the query cannot be used.
         """
-        from langchain_sessions.recall.hits import SearchFilter  # noqa: PLC0415 - few services search
-        from langchain_sessions.recall.search import Searcher, SearchRequest  # noqa: PLC0415
+        from langchain_sessions.recall.hits import SearchFilter
+        from langchain_sessions.recall.search import Searcher, SearchRequest
 
         everyone = isinstance(self._owner, Anyone)
         require(session_id is not None or whole_app or not everyone, "session_id", "give one, or whole_app=True")

@@ -476,7 +476,7 @@ class SessionStore(ABC):
 
     # -- recall: concrete; a store that keeps no index answers from its logs ---------------------------------
 
-    def load_index(self, query: indexing.IndexQuery) -> indexing.IndexRead:
+    def load_index(self, /, query: indexing.IndexQuery) -> indexing.IndexRead:
         """What a search needs of the index, and the events after it; or whose index has to catch up first.
 
         All of it as of one moment, per log. Crosses partitions where the scope holds several sessions.
@@ -488,7 +488,7 @@ class SessionStore(ABC):
 
     aload_index = threaded(load_index)
 
-    def find_index(self, key: SessionKey, fingerprint: str, now: int) -> indexing.IndexPlace:
+    def find_index(self, /, key: SessionKey, fingerprint: str, now: int) -> indexing.IndexPlace:
         """How far the index of a log goes. Without an index: to its end.
 
         Raises:
@@ -503,7 +503,7 @@ class SessionStore(ABC):
     afind_index = threaded(find_index)
 
     def load_chunks(
-        self, key: SessionKey, numbers: Sequence[int], now: int
+        self, /, key: SessionKey, numbers: Sequence[int], now: int
     ) -> list[tuple[indexing.StoredChunk, list[bytes]]]:
         """Whole chunks of an index, by their numbers.
 
@@ -515,14 +515,14 @@ class SessionStore(ABC):
 
     aload_chunks = threaded(load_chunks)
 
-    def write_index(self, key: SessionKey, change: indexing.IndexChange, now: int) -> bool:
+    def write_index(self, /, key: SessionKey, change: indexing.IndexChange, now: int) -> bool:
         """Move an index forward; False, and nothing is changed, where it moved since the plan, or the log is gone."""
         del key, change, now
         return False
 
     awrite_index = threaded(write_index)
 
-    def scan_logs(self, scope: indexing.LogScope, query: EventQuery) -> list[indexing.LogSlice]:
+    def scan_logs(self, /, scope: indexing.LogScope, query: EventQuery) -> list[indexing.LogSlice]:
         """Rows of all logs of a scope that meet a query; logs without any are left out where there are several.
 
         Raises:
@@ -532,7 +532,7 @@ class SessionStore(ABC):
 
     ascan_logs = threaded(scan_logs)
 
-    def load_events(self, scope: indexing.LogScope, places: Mapping[str, SeqSet]) -> list[indexing.LogSlice]:
+    def load_events(self, /, scope: indexing.LogScope, places: Mapping[str, SeqSet]) -> list[indexing.LogSlice]:
         """Rows at some positions of some sessions of a scope; what is gone is left out."""
         return indexing.pick_events(self, scope, places)
 

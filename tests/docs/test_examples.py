@@ -10,9 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 EXAMPLE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PAGES = [
-    page
-    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
-    if EXAMPLE.search(page.read_text())
+    page for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if EXAMPLE.search(page.read_text())
 ]
 
 

@@ -91,9 +91,7 @@ def _any_of(name: str, column: ColumnElement[Any], values: Sequence[object]) -> 
     return Criterion((name, len(values)), lambda: column.in_([param(key) for key in named]), named)
 
 
-def _keywords(
-    name: str, words: Sequence[str], tables: Tables, flavour: str, *, match_all: bool = True
-) -> Criterion:
+def _keywords(name: str, words: Sequence[str], tables: Tables, flavour: str, *, match_all: bool = True) -> Criterion:
     """Literal occurrence in case-folded text; `%`, `_` and backslash mean themselves."""
     e = tables.events.c
     named = {f"q_{name}{at}": word for at, word in enumerate(words)}

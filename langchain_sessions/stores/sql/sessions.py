@@ -181,7 +181,7 @@ def _places(
     s = tx.tables.sessions.c
     shape = owner_shape(query.owner)
 
-    def build() -> Select[Any]:
+    def build() -> Any:
         return (
             select(s.activity, s.skey, s.updated_at)
             .where(
