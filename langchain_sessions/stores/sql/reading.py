@@ -155,7 +155,9 @@ def _floors(tx: Transaction, session: SessionRow, viewer: str | None, view: LogV
         rooted = flagged(tx.tables, r.ROOTED)
         tails = [or_(e.branch.is_(None), rooted) & (e.seq > param("q_floor0"))]
         tails += [(e.branch == param(f"q_scope{at}")) & (e.seq > param(f"q_floor{at}")) for at in range(1, len(scopes))]
-        return or_(*tails) & (e.seq > param("q_lowest")) & (e.seq <= param("q_last"))
+        # Summaries stand elsewhere, or nowhere any more: here they would only use up the window.
+        real = ~flagged(tx.tables, r.SUMMARY)
+        return or_(*tails) & real & (e.seq > param("q_lowest")) & (e.seq <= param("q_last"))
 
     return [Criterion(("floors", len(scopes)), build, values)]
 
@@ -164,8 +166,7 @@ def _left_out(tx: Transaction, view: LogView, invocation_id: str | None) -> list
     """What SQL can leave out of the tail, so that a window of n loads n rows. Empty for a plain log."""
     e = tx.tables.events.c
     ledger = view.ledger
-    gone = ledger.hidden | SeqSet.of(seq for cover in ledger.covers.values() for seq in cover.summaries)
-    gone = gone | SeqSet.of(edit.seq for edit in ledger.edits)
+    gone = ledger.hidden | SeqSet.of(edit.seq for edit in ledger.edits)
     away = sorted(
         name
         for name, standing in view.invocations.items()

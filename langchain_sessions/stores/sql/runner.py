@@ -248,8 +248,7 @@ class Runner:
         except BaseException as error:
             if transaction is not None:
                 # A statement that was not read to its end keeps SQLite's lock, even past the end of its connection.
-                with suppress(Exception):
-                    transaction.close()
+                _closed(transaction)
             alive = self._roll_back(driver) and self._give_back(driver, was)
             if not alive:
                 discard()
@@ -262,8 +261,8 @@ class Runner:
                 problem = "The database went away while it committed: read before you repeat the call."
                 raise StoreUnavailableError(problem) from error
             raise translated from error
-        transaction.close()
-        if not self._give_back(driver, was):
+        if not (_closed(transaction) and self._give_back(driver, was)):
+            # It has happened; only the connection is lost.
             discard()
         return result
 
@@ -400,6 +399,15 @@ class Runner:
             await self._engine_of_loop().dispose()
         if self.engines.owned and self.engines.sync is not None:
             await asyncio.to_thread(self.engines.sync.dispose)
+
+
+def _closed(transaction: Transaction) -> bool:
+    """Close a transaction's cursor; whether its connection is still good."""
+    try:
+        transaction.close()
+    except Exception:
+        return False
+    return True
 
 
 def _error_code(driver: Any) -> Any:
