@@ -161,10 +161,6 @@ class SyncNotAvailableError(SessionsError, RuntimeError):
         )
 
 
-class AsyncNotAvailableError(SessionsError, RuntimeError):
-    """An async method was called on a store that has no async engine and may not block a loop."""
-
-
 class MissingDependencyError(SessionsError, ImportError):
     """An optional part is not installed."""
 
