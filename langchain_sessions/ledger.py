@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from operator import ne
 from typing import TYPE_CHECKING
 
 from langchain_sessions import rows as r
@@ -225,15 +226,13 @@ class LogView:
             return Standing.DETACHED
         if self.archived_by(row) is not None:
             return Standing.ARCHIVED
-        if row.invocation_id is not None:
-            return self.invocations.get(row.invocation_id, Standing.LIVE)
-        return Standing.LIVE
+        return self.invocations.get(row.run or "", Standing.LIVE) if self.invocations else Standing.LIVE
 
     def in_context(self, row: EventRow, invocation_id: str | None = None) -> bool:
         """Whether the row belongs into a prompt of the given invocation, branches aside."""
         standing = self.standing(row)
         if standing is Standing.OPEN or standing is Standing.FAILED:
-            return row.invocation_id == invocation_id
+            return row.run == invocation_id
         return standing is Standing.LIVE or standing is Standing.INTERRUPTED
 
     def ordered(self, rows: Iterable[EventRow]) -> list[EventRow]:
@@ -258,6 +257,22 @@ def _interleave(listed: list[EventRow], beside: list[EventRow]) -> list[EventRow
         merged.append(row)
         merged.extend(after)
     return merged
+
+
+def together(rows: list[EventRow]) -> list[EventRow]:
+    """The rows of a context with those of each run side by side, where the run began.
+
+    Two tabs that talk at once are logged in between each other; a prompt in which two questions come before two
+    answers is refused by strict providers and misread by others.
+    """
+    named = [row.invocation_id for row in rows]
+    distinct = set(named)
+    if None not in distinct and len(distinct) == 1 + sum(map(ne, named, named[1:])):
+        return rows  # nearly always
+    groups: dict[str, list[EventRow]] = {}
+    for row in rows:
+        groups.setdefault(row.run or row.ident, []).append(row)
+    return [row for group in groups.values() for row in group]
 
 
 def visible_scopes(viewer: str | None) -> tuple[str | None, ...]:

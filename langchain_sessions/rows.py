@@ -34,6 +34,8 @@ MARK_SHIFT = 12
 
 MARKS = {"open": 1, "done": 2, "failed": 3, "interrupted": 4}
 MARK_NAMES = {code: name for name, code in MARKS.items()}
+TURN_OF = "turn:"
+"""Begins the id of a run whose question stood in the log before it: a checkpoint or the application put it there."""
 
 
 class EventRow(NamedTuple):
@@ -74,6 +76,13 @@ class EventRow(NamedTuple):
         if self.event_id is not None:
             return self.event_id
         return f"{self.ident}~{self.rev}" if self.flags & EDIT else self.ident
+
+    @property
+    def run(self) -> str | None:
+        """The run that it belongs to: its invocation, or the one that a question from before any run gave its name."""
+        if self.invocation_id is None and self.kind == HUMAN:
+            return TURN_OF + self.ident
+        return self.invocation_id
 
     @property
     def scope(self) -> str | None:

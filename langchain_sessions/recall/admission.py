@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
     from langchain_sessions.ledger import LogView
+    from langchain_sessions.recall.chunks import PackedPart
     from langchain_sessions.recall.hits import SearchFilter
-    from langchain_sessions.recall.packing import PackedPart
     from langchain_sessions.rows import EventRow
 
 _SECOND = 1_000_000
@@ -77,6 +77,11 @@ class Admission:
             and (not where.tools or not where.tools.isdisjoint(tools_of(message)))
             and (not where.without_tools or only_tool_of(message) not in where.without_tools)
         )
+
+    @property
+    def needs_message(self) -> bool:
+        """Whether `admits_message` looks at anything."""
+        return bool(self.where.authors or self.where.tools or self.where.without_tools)
 
     def needs_row(self, view: LogView) -> bool:
         """Whether the index cannot decide for a log: something changed where its events stand, or it is too coarse."""

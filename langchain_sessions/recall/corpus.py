@@ -136,17 +136,55 @@ def names_in(authors: Collection[str], groups: Sequence[Group], maker: TermMaker
     return frozenset(named), left or list(groups)
 
 
-def search_logs(
+class Shortlist:
+    """The events worth ranking in full: what a search chose by words alone.
+
+    Attributes:
+        places: Part and index in it of each, by position.
+    """
+
+    def __init__(
+        self,
+        scope: _Corpus,
+        query: Query,
+        weights: RankingWeights,
+        statistics: CorpusStatistics,
+        chosen: Mapping[int, Sequence[tuple[int, float]]],
+    ) -> None:
+        found = {position: place for position in chosen if (place := scope.locate(position))}
+        self.places = {position: place for position, place in found.items() if not scope.is_hidden(*place)}
+        self._scope = scope
+        self._query = query
+        self._weights = weights
+        self._statistics = statistics
+        self._chosen = {position: chosen[position] for position in self.places}
+
+    def ranked(self, cosine: Callable[[int, int], float | None] | None = None) -> list[Found]:
+        """Rank them, the best first.
+
+        Args:
+            cosine: Similarity in meaning of an event (part, index) to the query, where known.
+        """
+
+        def describe(position: int) -> Candidate:
+            place = self.places[position]
+            return self._scope.describe(position, *place, cosine(*place) if cosine else None)
+
+        asks = asks_when(self._query.text)
+        ranked = rank(self._chosen, self._statistics, describe, self._weights, asks_when=asks)
+        return [Found(*self.places[event.position], event) for event in ranked]
+
+
+def shortlist_logs(
     logs: Sequence[Sequence[Part]],
     query: Query,
     maker: TermMaker,
     *,
     weights: RankingWeights,
     admits: Callable[[int, int], bool] | None = None,
-    cosine: Callable[[int, int], float | None] | None = None,
     candidates: int = CANDIDATES,
-) -> list[Found]:
-    """Rank the events of logs for a ranked query, the best first.
+) -> Shortlist:
+    """Choose the events of logs that are worth ranking for a ranked query.
 
     Args:
         logs: The parts of each log.
@@ -154,8 +192,7 @@ def search_logs(
         maker: The maker that made the terms of both.
         weights: What counts how much.
         admits: Whether an event (part, index) may be returned; it still counts as a neighbour.
-        cosine: Similarity in meaning of an event (part, index) to the query, where known.
-        candidates: How many events to rank in full.
+        candidates: How many events to choose.
     """
     authors = {author for log in logs for part in log for author in part.speakers}
     named, groups = names_in(authors, query.groups, maker)
@@ -168,16 +205,22 @@ def search_logs(
         return place is not None and (admits is None or admits(*place))
 
     chosen = shortlist(postings, statistics, weights, limit=candidates, admits=is_admitted if admits else None)
-    places = {position: place for position in chosen if (place := scope.locate(position))}
-    places = {position: place for position, place in places.items() if not scope.is_hidden(*place)}
+    return Shortlist(scope, query, weights, statistics, chosen)
 
-    def describe(position: int) -> Candidate:
-        place = places[position]
-        return scope.describe(position, *place, cosine(*place) if cosine else None)
 
-    chosen = {position: chosen[position] for position in places}
-    ranked = rank(chosen, statistics, describe, weights, asks_when=asks_when(query.text))
-    return [Found(*places[event.position], event) for event in ranked]
+def search_logs(
+    logs: Sequence[Sequence[Part]],
+    query: Query,
+    maker: TermMaker,
+    *,
+    weights: RankingWeights,
+    admits: Callable[[int, int], bool] | None = None,
+    cosine: Callable[[int, int], float | None] | None = None,
+    candidates: int = CANDIDATES,
+) -> list[Found]:
+    """Choose the events of logs and rank them, the best first; see `shortlist_logs` and `Shortlist.ranked`."""
+    chosen = shortlist_logs(logs, query, maker, weights=weights, admits=admits, candidates=candidates)
+    return chosen.ranked(cosine)
 
 
 class _Dense(Mapping[int, int]):

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, ToolMessage
 
 from langchain_sessions import rows as r
+from langchain_sessions.recall.chunks import LAYOUT_VERSION
 from langchain_sessions.recall.documents import make_document
-from langchain_sessions.recall.packing import LAYOUT_VERSION, EventFacts
+from langchain_sessions.recall.facts import EventFacts
 from langchain_sessions.recall.postings import Entry, EntryMaker
 from langchain_sessions.recall.terms import TermMaker
 from langchain_sessions.times import from_micros

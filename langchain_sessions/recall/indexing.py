@@ -6,16 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from langchain_sessions import rows as r
 from langchain_sessions._flow import Flow, ask
-from langchain_sessions.errors import SealedEventError, SessionNotFoundError, StoreError
-from langchain_sessions.recall.packing import (
-    LARGEST_CHUNK,
-    ChunkFacts,
-    ChunkSize,
-    OpenChunk,
-    PackedPart,
-    chunks_to_merge,
-    pack_buckets,
-)
+from langchain_sessions.errors import SealedEventError, SessionNotFoundError, StoreError, StoreUnavailableError
+from langchain_sessions.recall.buckets import pack_buckets
+from langchain_sessions.recall.chunks import LARGEST_CHUNK, ChunkSize, OpenChunk, PackedPart, chunks_to_merge
+from langchain_sessions.recall.facts import ChunkFacts
 from langchain_sessions.rows import EventRow, SessionKey
 from langchain_sessions.stores.base import EventQuery, SessionQuery
 from langchain_sessions.stores.indexing import IndexChange, IndexPlace, StoredChunk
@@ -76,21 +70,24 @@ class Indexer:
             full = len(found.rows) == size
             upto = found.rows[-1].seq if full else found.view.last_seq
             change = yield from self._plan(key, place, found.rows, upto)
-            if (yield from ask(self.store.write_index, key, change, self.now())):
+            if change is not None and (yield from ask(self.store.write_index, key, change, self.now())):
                 added += len(found.rows)
             else:
                 lost += 1
         return added
 
-    def _plan(self, key: SessionKey, place: IndexPlace, rows: list[EventRow], upto: int) -> Flow[IndexChange]:
-        """The next step: the rows in a new chunk, together with small ones before it."""
+    def _plan(self, key: SessionKey, place: IndexPlace, rows: list[EventRow], upto: int) -> Flow[IndexChange | None]:
+        """The next step: the rows in a new chunk, with small ones before it. None where somebody was faster."""
         if not rows:
             return IndexChange(place=place, fingerprint=self.engine.fingerprint, indexed_to=upto)
         merged = chunks_to_merge([ChunkSize(*chunk) for chunk in place.chunks], len(rows))
         numbers = [chunk.number for chunk in merged]
         chunk = OpenChunk()
         if numbers:
-            for stored, buckets in (yield from ask(self.store.load_chunks, key, numbers, self.now())):
+            loaded = yield from ask(self.store.load_chunks, place, numbers)
+            if loaded is None:
+                return None
+            for stored, buckets in loaded:
                 chunk.extend(ChunkFacts.unpack(bytes(stored.facts)), buckets)
         for row in rows:
             entry = self.engine.entry(row, self.codec.decode(key.id, row))
@@ -127,12 +124,28 @@ class Indexer:
                 return total
 
     def verify(self, key: SessionKey) -> Flow[list[str]]:
-        """Compare the index of a log with what the log says; a line for each difference."""
-        place = yield from ask(self.store.find_index, key, self.engine.fingerprint, self.now())
+        """Compare the index of a log with what the log says; a line for each difference.
+
+        Raises:
+            SessionNotFoundError: There is none for this key.
+            StoreUnavailableError: The index kept changing.
+        """
+        for _ in range(_LOST):
+            place = yield from ask(self.store.find_index, key, self.engine.fingerprint, self.now())
+            found = yield from self._differences(key, place)
+            if found is not None:
+                return found
+        problem = "The index kept changing while it was compared; try again."
+        raise StoreUnavailableError(problem)
+
+    def _differences(self, key: SessionKey, place: IndexPlace) -> Flow[list[str] | None]:
         found: list[str] = []
         after = 0
         for number, _ in place.chunks:
-            for stored, buckets in (yield from ask(self.store.load_chunks, key, [number], self.now())):
+            loaded = yield from ask(self.store.load_chunks, place, [number])
+            if loaded is None:
+                return None
+            for stored, buckets in loaded:
                 query = EventQuery(kinds=MESSAGE_KINDS, after_seq=after, before_seq=stored.last_seq + 1)
                 rows = (yield from ask(self.store.find_events, key, query, self.now())).rows
                 after = stored.last_seq

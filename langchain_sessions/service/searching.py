@@ -61,7 +61,8 @@ class Searching(StandingChanges):
             InvalidInputError: A parameter other than the query cannot be used.
         """
         from langchain_sessions.recall.hits import SearchFilter
-        from langchain_sessions.recall.search import Searcher, SearchRequest
+        from langchain_sessions.recall.request import SearchRequest
+        from langchain_sessions.recall.search import Searcher
 
         everyone = isinstance(self._owner, Anyone)
         require(session_id is not None or whole_app or not everyone, "session_id", "give one, or whole_app=True")

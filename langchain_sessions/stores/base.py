@@ -365,7 +365,7 @@ class SessionStore(ABC):
     ) -> ContextSlice:
         """The message rows that stand in a viewer's context, in context order; the newest `last_n` of them.
 
-        Loads the live part only: what is archived costs nothing.
+        The rows of each run stand together, where the run began. Loads the live part only: what is archived costs nothing.
 
         Raises:
             SessionNotFoundError: There is none for this key.
@@ -503,14 +503,10 @@ class SessionStore(ABC):
     afind_index = threaded(find_index)
 
     def load_chunks(
-        self, /, key: SessionKey, numbers: Sequence[int], now: int
-    ) -> list[tuple[indexing.StoredChunk, list[bytes]]]:
-        """Whole chunks of an index, by their numbers.
-
-        Raises:
-            SessionNotFoundError: There is none for this key.
-        """
-        del key, numbers, now
+        self, /, place: indexing.IndexPlace, numbers: Sequence[int]
+    ) -> list[tuple[indexing.StoredChunk, list[bytes]]] | None:
+        """Whole chunks of an index, by their numbers; None where the index is no longer as `place` says."""
+        del place, numbers
         return []
 
     aload_chunks = threaded(load_chunks)
@@ -522,13 +518,23 @@ class SessionStore(ABC):
 
     awrite_index = threaded(write_index)
 
-    def scan_logs(self, /, scope: indexing.LogScope, query: EventQuery) -> list[indexing.LogSlice]:
-        """Rows of all logs of a scope that meet a query; logs without any are left out where there are several.
+    def scan_logs(
+        self, /, scope: indexing.LogScope, query: EventQuery, after: tuple[int, int] = (0, 0)
+    ) -> indexing.LogScan:
+        """Rows that meet a query in the next stretch of the logs of a scope, in the order of their keys.
+
+        A scan goes through a bounded number of events per call. Logs without a row are left out where there are
+        several.
+
+        Args:
+            scope: Which logs.
+            query: Criteria; without a window.
+            after: What the call before returned.
 
         Raises:
             SessionNotFoundError: The scope names one session and there is none.
         """
-        return indexing.scan_logs(self, scope, query)
+        return indexing.scan_logs(self, scope, query, after)
 
     ascan_logs = threaded(scan_logs)
 

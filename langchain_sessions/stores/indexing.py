@@ -7,15 +7,15 @@ do for it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langchain_sessions import rows as r
 from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.rows import EventRow, SessionKey, SessionRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from langchain_sessions.ledger import LogView
     from langchain_sessions.rows import Owner
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from langchain_sessions.stores.base import EventQuery, EventSlice, SessionStore
 
 _PAGE = 200
+SCANNED_AT_ONCE: Final = 4096
+"""About how many events one step of a scan goes through."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -165,10 +167,60 @@ def sessions_in(store: SessionStore, scope: LogScope) -> Iterator[SessionRow]:
         after = page.after
 
 
-def scan_logs(store: SessionStore, scope: LogScope, query: EventQuery) -> list[LogSlice]:
-    """Rows that meet a query, in every log of a scope that has any."""
+class LogScan(NamedTuple):
+    """One stretch of several logs: what meets a query there, and the place to go on from; None at the end."""
+
+    slices: list[LogSlice]
+    after: tuple[int, int] | None
+
+
+class Stretch(NamedTuple):
+    """What one step of a scan reads: whole sessions, or positions of one that are above `low` and up to `high`."""
+
+    sessions: list[SessionRow]
+    low: int
+    high: int
+    after: tuple[int, int] | None
+
+
+def next_stretch(sessions: Iterable[SessionRow], after: tuple[int, int]) -> Stretch | None:
+    """The next step of a scan over sessions in the order of their keys; None where nothing is left.
+
+    Args:
+        sessions: All sessions of the scope.
+        after: Key and position up to which was read.
+    """
+    left = [session for session in sorted(sessions) if (session.skey, session.last_seq) > after]
+    if not left:
+        return None
+    first = left[0]
+    low = after[1] if first.skey == after[0] else 0
+    high = min(first.last_seq, low + SCANNED_AT_ONCE)
+    taken = 1
+    size = high - low
+    while not low and high == first.last_seq and taken < len(left) and size + left[taken].last_seq <= SCANNED_AT_ONCE:
+        size += left[taken].last_seq
+        taken += 1
+    last = left[taken - 1]
+    if taken > 1:
+        high = max(session.last_seq for session in left[:taken])
+    more = taken < len(left) or (taken == 1 and high < first.last_seq)
+    reached = (last.skey, high if taken == 1 else last.last_seq)
+    return Stretch(left[:taken], low, high, reached if more else None)
+
+
+def scan_logs(store: SessionStore, scope: LogScope, query: EventQuery, after: tuple[int, int]) -> LogScan:
+    """One stretch of the logs of a scope."""
+    stretch = next_stretch(sessions_in(store, scope), after)
+    if stretch is None:
+        return LogScan([], None)
+    wanted = replace(query, after_seq=stretch.low, before_seq=stretch.high + 1)
+    return LogScan(_slices(store, scope, wanted, stretch.sessions), stretch.after)
+
+
+def _slices(store: SessionStore, scope: LogScope, query: EventQuery, sessions: Iterable[SessionRow]) -> list[LogSlice]:
     found: list[LogSlice] = []
-    for session in sessions_in(store, scope):
+    for session in sessions:
         try:
             rows = store.find_events(SessionKey(session.app, session.id, session.user_id), query, scope.now)
         except SessionNotFoundError:  # deleted in between
@@ -183,7 +235,7 @@ def scan_index(store: SessionStore, scope: LogScope) -> IndexRead:
     from langchain_sessions.stores.base import EventQuery
 
     messages = EventQuery(kinds=frozenset(range(r.HUMAN, r.FIRST_RECORD)), idle_before=scope.idle_before)
-    logs = scan_logs(store, scope, messages)
+    logs = _slices(store, scope, messages, sessions_in(store, scope))
     return IndexRead([IndexedLog(log.session, log.rows.view, (), {}, log.rows.rows) for log in logs], [])
 
 

@@ -13,20 +13,9 @@ from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
 from langchain_sessions import SessionService
-from langchain_sessions.recall.packing import (
-    LARGEST_CHUNK,
-    Bucket,
-    ChunkFacts,
-    ChunkSize,
-    EventFacts,
-    OpenChunk,
-    PackedPart,
-    bucket_of,
-    chunks_to_merge,
-    pack_buckets,
-    pack_postings,
-    unpack_postings,
-)
+from langchain_sessions.recall.buckets import Bucket, bucket_of, pack_buckets, pack_postings, unpack_postings
+from langchain_sessions.recall.chunks import LARGEST_CHUNK, ChunkSize, OpenChunk, PackedPart, chunks_to_merge
+from langchain_sessions.recall.facts import ChunkFacts, EventFacts
 from langchain_sessions.stores.sql.runner import Mode
 
 if TYPE_CHECKING:

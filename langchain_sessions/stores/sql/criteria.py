@@ -189,4 +189,8 @@ def _archived(cover: Cover, tables: Tables) -> ColumnElement[bool]:
 
 
 def _of_invocations(names: Sequence[str], tables: Tables) -> ColumnElement[bool]:
-    return func.coalesce(tables.events.c.invocation_id, "").in_(names)
+    """The events of some runs: those that carry the name of one, and the questions that gave one its name."""
+    e = tables.events.c
+    questions = [name.removeprefix(r.TURN_OF) for name in names if name.startswith(r.TURN_OF)]
+    asked = and_(e.invocation_id.is_(None), e.kind == r.HUMAN, e.ident.in_(questions)) if questions else false()
+    return or_(func.coalesce(e.invocation_id, "").in_(names), asked)

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Select, func, literal_column, or_, select
 
 from langchain_sessions import rows as r
 from langchain_sessions.events import Standing
-from langchain_sessions.ledger import LogView, visible_scopes
+from langchain_sessions.ledger import LogView, together, visible_scopes
 from langchain_sessions.rows import EventRow, SessionKey, SessionRow
 from langchain_sessions.runs import SeqSet
 from langchain_sessions.stores.base import ContextSlice, EventQuery, EventSlice
@@ -134,7 +134,7 @@ def load_context(
         clause = in_ranges("beside", tx.tables.events.c.seq, beside)
         rows += _select(tx, session, [_messages(tx), visible(viewer, tx.tables), clause], newest=False, limit=None)
     shown = view.ordered(row for row in rows if sees(viewer, row) and view.in_context(row, invocation_id))
-    return ContextSlice(session, shown if last_n is None else shown[-last_n:], view)
+    return ContextSlice(session, together(shown if last_n is None else shown[-last_n:]), view)
 
 
 def _messages(tx: Transaction) -> Criterion:

@@ -14,7 +14,9 @@ from langchain_sessions.stores.sql import (
     maintenance,
     migrations,
     reading,
-    recall,
+    recall_reading,
+    recall_scanning,
+    recall_writing,
     scoped,
     sessions,
     standing,
@@ -248,9 +250,9 @@ class SqlStore(base.SessionStore):
 
     # -- recall --------------------------------------------------------------------------------------------
 
-    load_index, aload_index = pair(Mode.READ, recall.load_index)
-    find_index, afind_index = pair(Mode.READ, recall.find_index)
-    load_chunks, aload_chunks = pair(Mode.READ, recall.load_chunks)
-    write_index, awrite_index = pair(Mode.WRITE, recall.write_index)
-    scan_logs, ascan_logs = pair(Mode.READ, recall.scan_logs)
-    load_events, aload_events = pair(Mode.READ, recall.load_events)
+    load_index, aload_index = pair(Mode.READ, recall_reading.load_index)
+    find_index, afind_index = pair(Mode.READ, recall_writing.find_index)
+    load_chunks, aload_chunks = pair(Mode.READ, recall_writing.load_chunks)
+    write_index, awrite_index = pair(Mode.WRITE, recall_writing.write_index)
+    scan_logs, ascan_logs = pair(Mode.READ, recall_scanning.scan_logs)
+    load_events, aload_events = pair(Mode.READ, recall_scanning.load_events)

@@ -1,0 +1,157 @@
+"""The words of a chunk, packed: terms in buckets by their first letters, each with where it occurs.
+
+A word costs one small row per chunk and `prefix*` a few. A search reads a bucket without unpacking it: a term is found
+by `bytes.find`, its occurrences are arrays.
+"""
+
+from __future__ import annotations
+
+from array import array
+from itertools import repeat
+from typing import TYPE_CHECKING, Final
+
+from langchain_sessions.recall.columns import from_bytes, to_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+_MOST_COUNTED: Final = 255
+_TWO_LETTERS_BELOW: Final = "\u0e00"
+
+Postings = tuple["Sequence[int]", "Sequence[int]"]
+"""Indexes of events in a chunk, ascending, and how often the term occurs in each."""
+
+
+def bucket_of(term: str) -> str:
+    """The bucket that a term lies in: its first two letters, or one where a letter says as much as a word."""
+    return term[:2] if term < _TWO_LETTERS_BELOW else term[:1]
+
+
+class Bucket:
+    """One bucket of one chunk as it was read; nothing is unpacked before it is asked for.
+
+    Args:
+        data: As `pack_bucket` made it.
+        events: How many events the chunk holds.
+    """
+
+    __slots__ = ("_data", "_events", "_lengths", "_start", "_words")
+
+    def __init__(self, data: bytes, events: int) -> None:
+        size = int.from_bytes(data[:4], "little")
+        self._words = data[4 : 4 + size]
+        self._start = 4 + size
+        self._data = data
+        self._events = events
+        self._lengths: array[int] | None = None
+
+    def _sizes(self) -> array[int]:
+        if self._lengths is None:
+            count = self._words.count(b"\n") - 1
+            self._lengths = from_bytes("H", self._data[self._start : self._start + 2 * count])
+        return self._lengths
+
+    def _packed(self, at: int) -> bytes:
+        sizes = self._sizes()
+        start = self._start + 2 * len(sizes) + sum(sizes[:at])
+        return self._data[start : start + sizes[at]]
+
+    def find(self, term: str) -> bytes | None:
+        """The packed occurrences of a term; None where it does not occur."""
+        found = self._words.find(b"\n%b\n" % term.encode("utf-8", "surrogatepass"))
+        return None if found < 0 else self._packed(self._words.count(b"\n", 0, found))
+
+    @property
+    def first(self) -> str:
+        """The first term: it tells which bucket this is."""
+        return self._words[1 : self._words.index(b"\n", 1)].decode("utf-8", "surrogatepass")
+
+    def terms(self) -> list[str]:
+        """All terms, in order."""
+        return self._words[1:-1].decode("utf-8", "surrogatepass").split("\n")
+
+    def items(self) -> Iterator[tuple[str, bytes]]:
+        """All terms with their packed occurrences."""
+        sizes = self._sizes()
+        start = self._start + 2 * len(sizes)
+        for term, size in zip(self.terms(), sizes, strict=True):
+            yield term, self._data[start : start + size]
+            start += size
+
+
+def pack_postings(indexes: Sequence[int], counts: Sequence[int], events: int) -> bytes:
+    """Pack the occurrences of a term: a byte per event where it is in every third, else an entry per occurrence."""
+    try:
+        capped = bytes(counts)
+    except ValueError:
+        capped = bytes(map(min, counts, repeat(_MOST_COUNTED)))
+    if 3 * len(indexes) < events:
+        return to_bytes(array("H", indexes)) + capped
+    dense = bytearray(events)
+    for index, count in zip(indexes, capped, strict=True):
+        dense[index] = count
+    return bytes(dense)
+
+
+def is_dense(packed: bytes, events: int) -> bool:
+    """Whether packed occurrences hold a byte for every event of the chunk."""
+    return len(packed) == events
+
+
+def unpack_postings(packed: bytes, events: int) -> Postings:
+    """The occurrences of a term."""
+    if is_dense(packed, events):
+        indexes = [index for index, count in enumerate(packed) if count]
+        return indexes, packed.replace(b"\0", b"")
+    size = len(packed) // 3
+    return from_bytes("H", packed[: 2 * size]), packed[2 * size :]
+
+
+def count_postings(packed: bytes, events: int) -> int:
+    """In how many events a term occurs."""
+    return events - packed.count(0) if is_dense(packed, events) else len(packed) // 3
+
+
+def pack_buckets(postings: Mapping[str, tuple[Sequence[int], Sequence[int]]], events: int) -> dict[str, bytes]:
+    """Pack the occurrences of all terms of a chunk, by bucket."""
+    buckets: dict[str, list[str]] = {}
+    for term in sorted(postings):
+        buckets.setdefault(bucket_of(term), []).append(term)
+    return {bucket: _pack_bucket(terms, postings, events) for bucket, terms in buckets.items()}
+
+
+def _pack_bucket(terms: list[str], postings: Mapping[str, tuple[Sequence[int], Sequence[int]]], events: int) -> bytes:
+    packed = [pack_postings(*postings[term], events) for term in terms]
+    words = "\n{}\n".format("\n".join(terms)).encode("utf-8", "surrogatepass")
+    sizes = to_bytes(array("H", map(len, packed)))
+    return b"".join((len(words).to_bytes(4, "little"), words, sizes, *packed))
+
+
+class PackedOccurrences:
+    """Where a term occurs in a stored chunk."""
+
+    __slots__ = ("_data", "_events")
+
+    def __init__(self, data: bytes, events: int) -> None:
+        self._data = data
+        self._events = events
+
+    def __len__(self) -> int:
+        return count_postings(self._data, self._events)
+
+    def put_into(self, counts: bytearray, start: int) -> None:
+        """Add to a byte per event, beginning at `start`."""
+        end = start + self._events
+        if is_dense(self._data, self._events) and not any(counts[start:end]):
+            counts[start:end] = self._data
+            return
+        for index, count in self.pairs():
+            counts[start + index] = min(_MOST_COUNTED, counts[start + index] + count)
+
+    def columns(self) -> Postings:
+        """Indexes in the chunk, ascending, and the count at each."""
+        return unpack_postings(self._data, self._events)
+
+    def pairs(self) -> Iterable[tuple[int, int]]:
+        """Index in the chunk and count, ascending."""
+        return zip(*self.columns(), strict=True)

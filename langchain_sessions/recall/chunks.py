@@ -1,0 +1,138 @@
+"""The index as it is stored: chunks of up to `LARGEST_CHUNK` events of one session, and how they grow.
+
+A chunk's terms lie in buckets by their first letters; what ranking asks about single events lies in one row beside.
+About 100 bytes per message of 120 characters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from langchain_sessions.recall.buckets import Bucket, PackedOccurrences, bucket_of, unpack_postings
+from langchain_sessions.recall.facts import LONGEST, ChunkFacts, EventFacts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+LARGEST_CHUNK: Final = 4096
+"""Events per chunk: few rows to read at 100 000 events, and a merge that takes tens of milliseconds."""
+
+LAYOUT_VERSION: Final = 1
+
+
+class ChunkSize(NamedTuple):
+    """A stored chunk without its contents: its number, how many events and terms it holds."""
+
+    number: int
+    events: int
+
+
+@dataclass(slots=True)
+class OpenChunk:
+    """A chunk that is being built: facts and terms of events in log order."""
+
+    facts: list[EventFacts] = field(default_factory=list[EventFacts])
+    postings: dict[str, tuple[list[int], list[int]]] = field(default_factory=dict[str, tuple[list[int], list[int]]])
+
+    def add(self, facts: EventFacts, counts: Mapping[str, int]) -> None:
+        """Add the next event and its terms."""
+        index = len(self.facts)
+        self.facts.append(facts)
+        for term, count in counts.items():
+            known = self.postings.get(term)
+            if known is None:
+                self.postings[term] = ([index], [count])
+            else:
+                known[0].append(index)
+                known[1].append(count)
+
+    def extend(self, facts: ChunkFacts, buckets: Iterable[bytes]) -> None:
+        """Add the events of a stored chunk."""
+        base, events = len(self.facts), len(facts.seqs)
+        self.facts.extend(facts.events())
+        for term, packed in chain.from_iterable(Bucket(data, events).items() for data in buckets):
+            indexes, counts = unpack_postings(packed, events)
+            known = self.postings.setdefault(term, ([], []))
+            known[0].extend(map(base.__add__, indexes))
+            known[1].extend(counts)
+
+    @property
+    def terms(self) -> int:
+        """Number of terms of all events."""
+        return sum(min(facts.length, LONGEST) for facts in self.facts)
+
+
+def chunks_to_merge(stored: Sequence[ChunkSize], added: int) -> list[ChunkSize]:
+    """Which of the newest chunks the next events are merged with, oldest first.
+
+    A chunk is taken along by one of at least half its size, so an event is rewritten a few times in its life while the
+    number of chunks stays near events / `LARGEST_CHUNK`.
+    """
+    taken: list[ChunkSize] = []
+    size = added
+    for chunk in reversed(stored):
+        if chunk.events > 2 * size or chunk.events + size > LARGEST_CHUNK:
+            break
+        taken.insert(0, chunk)
+        size += chunk.events
+    return taken
+
+
+class PackedPart:
+    """A stored chunk as ranking reads it: any terms whose buckets were read, and the facts of its events.
+
+    Args:
+        facts: As `ChunkFacts.pack` made them.
+        size: Number of terms of all events.
+        buckets: Buckets of the terms that are asked for.
+    """
+
+    __slots__ = ("_buckets", "events", "facts", "hidden", "size", "speakers")
+
+    def __init__(self, facts: bytes, size: int, buckets: Iterable[bytes]) -> None:
+        self.facts = ChunkFacts.unpack(bytes(facts))
+        self.events = len(self.facts.seqs)
+        self.size = size
+        self.hidden: set[int] = set()
+        self.speakers = {author for author in self.facts.authors if author}
+        self._buckets: dict[str, Bucket] = {}
+        for data in buckets:
+            bucket = Bucket(bytes(data), self.events)
+            self._buckets[bucket_of(bucket.first)] = bucket
+
+    def length(self, index: int) -> int:
+        """Number of terms of an event."""
+        return self.facts.lengths[index]
+
+    def hints(self, index: int) -> int:
+        """Hints of an event."""
+        return self.facts.flags[index]
+
+    def author(self, index: int) -> str | None:
+        """Who said it."""
+        return self.facts.authors[self.facts.author_numbers[index]]
+
+    def instant(self, index: int) -> float:
+        """When, in seconds since 1970."""
+        return self.facts.first_second + self.facts.seconds[index]
+
+    def find(self, term: str) -> PackedOccurrences | None:
+        """Where a term occurs."""
+        bucket = self._buckets.get(bucket_of(term))
+        data = None if bucket is None else bucket.find(term)
+        return None if data is None else PackedOccurrences(data, self.events)
+
+    def expand(self, beginning: str) -> Iterable[str]:
+        """The terms that begin so."""
+        return [
+            term
+            for bucket in self._buckets.values()
+            for term in bucket.terms()
+            if term.startswith(beginning) and ":" not in term
+        ]
+
+    def vocabulary(self) -> Iterable[str]:
+        """All terms that were read."""
+        return chain.from_iterable(bucket.terms() for bucket in self._buckets.values())

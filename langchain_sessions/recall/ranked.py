@@ -1,0 +1,191 @@
+"""Ranked search: read what the index holds for the words, rank it, check it against the log."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from langchain_sessions._flow import Flow, ask
+from langchain_sessions.recall.corpus import shortlist_logs
+from langchain_sessions.recall.documents import searchable_text
+from langchain_sessions.recall.findings import Finding, ReadLogs, index_query
+from langchain_sessions.recall.grammar import ClauseKind, Query, QueryMatcher
+from langchain_sessions.recall.indexing import MESSAGE_KINDS, Indexer
+from langchain_sessions.recall.request import shown_before
+from langchain_sessions.runs import SeqSet
+from langchain_sessions.stores.base import EventQuery
+from langchain_sessions.stores.indexing import IndexedLog, IndexRead
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from langchain_sessions.codec.messages import MessageCodec
+    from langchain_sessions.recall.admission import Admission
+    from langchain_sessions.recall.engine import RecallEngine
+    from langchain_sessions.recall.request import SearchRequest
+    from langchain_sessions.recall.terms import TermMaker
+    from langchain_sessions.stores.base import SessionStore
+    from langchain_sessions.stores.indexing import LogScope
+
+_ROUNDS: Final = 4
+_EVERYTHING: Final = 2**62
+_HALF_LIFE: Final = 30 * 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """All that a ranked search found, in the order in which it is paged.
+
+    Attributes:
+        findings: The events.
+        bounded: There may be more that fit less.
+        relaxed: The last of them lack a phrase of the query.
+        nearest: Where there is nothing: words written like those of the query.
+    """
+
+    findings: list[Finding]
+    bounded: bool
+    relaxed: bool
+    nearest: tuple[str, ...]
+
+
+class RankedSearch:
+    """Finds events by their words.
+
+    Args:
+        store: Where logs and indexes lie.
+        codec: Reads messages.
+        indexer: Brings indexes up to date.
+    """
+
+    def __init__(self, store: SessionStore, codec: MessageCodec, indexer: Indexer) -> None:
+        self._store = store
+        self._codec = codec
+        self._indexer = indexer
+        self._engine: RecallEngine = indexer.engine
+
+    @property
+    def maker(self) -> TermMaker:
+        """What makes the terms of queries."""
+        return self._engine.maker
+
+    def find(self, request: SearchRequest, query: Query, admission: Admission) -> Flow[Ranking]:
+        """What fits a query, checked as far as the page that is asked for."""
+        read = yield from self.read(request, query)
+        logs = ReadLogs(read.logs, admission, self._engine, self._codec)
+        wanted = (request.page + 1) * request.limit + len(shown_before(request.cursor))
+        candidates = self._engine.settings.candidates
+        matcher = QueryMatcher(query, self._engine.maker)
+        while True:
+            hits = self._ranked(logs, query, candidates)
+            # Neighbours alone make no hit where nothing at all was hit.
+            kept = yield from self._checked(request.scope, admission, matcher, hits)
+            bounded = len(hits) >= candidates
+            if len(kept) >= wanted or not bounded or candidates > logs.events:
+                break
+            candidates *= 4
+        relaxed = False
+        if len(kept) < request.limit and (softer := _without_phrases(query)) is not None:
+            # A title in a question is seldom said word for word; the other words still are.
+            others = yield from self._checked(request.scope, admission, QueryMatcher(softer, self._engine.maker), hits)
+            exact = {hit.place for hit in kept}
+            kept += [hit for hit in others if hit.place not in exact]
+            relaxed = len(kept) > len(exact)
+        if request.recency:
+            kept = _fresher(kept, request, logs)
+        if request.order == "time":
+            kept.sort(key=lambda hit: (logs.instant(hit), *hit.place))
+        return Ranking(kept, bounded, relaxed, () if kept else logs.nearest(query))
+
+    def _ranked(self, logs: ReadLogs, query: Query, candidates: int) -> list[Finding]:
+        shortlist = shortlist_logs(
+            logs.parts,
+            query,
+            self._engine.maker,
+            weights=self._engine.settings.weights,
+            admits=logs.admits,
+            candidates=candidates,
+        )
+        return [
+            logs.hit(found.segment, found.index, found.ranked.score, found.ranked.parts) for found in shortlist.ranked()
+        ]
+
+    def read(self, request: SearchRequest, query: Query) -> Flow[IndexRead]:
+        """What the index holds for the query; logs that are too far behind it catch up first."""
+        if self._codec.encrypts:
+            return (yield from self._read_sealed(request.scope))
+        wanted = index_query(request, query, self._engine)
+        read = IndexRead([], [])
+        for attempt in range(_ROUNDS):
+            last = attempt == _ROUNDS - 1
+            asked = replace(wanted, most_scanned=_EVERYTHING) if last else wanted
+            read = yield from ask(self._store.load_index, asked)
+            for key in read.behind:
+                yield from self._indexer.catch_up(key)
+            if not read.behind:
+                break
+        return read
+
+    def _read_sealed(self, scope: LogScope) -> Flow[IndexRead]:
+        """What no index holds: all messages of the logs."""
+        logs: dict[int, IndexedLog] = {}
+        query = EventQuery(kinds=MESSAGE_KINDS, idle_before=scope.idle_before)
+        after: tuple[int, int] | None = (0, 0)
+        while after is not None:
+            slices, after = yield from ask(self._store.scan_logs, scope, query, after)
+            for log in slices:
+                known = logs.setdefault(log.session.skey, IndexedLog(log.session, log.rows.view, (), {}, []))
+                known.tail.extend(log.rows.rows)
+        return IndexRead(list(logs.values()), [])
+
+    def _checked(
+        self, scope: LogScope, admission: Admission, matcher: QueryMatcher, hits: list[Finding]
+    ) -> Flow[list[Finding]]:
+        """The hits that the log confirms; the log is asked where the index cannot tell."""
+        by_message = matcher.needs_text
+        unsure = [hit for hit in hits if hit.row is None and (by_message or admission.needs_row(hit.view))]
+        if unsure:
+            yield from self._fill(scope, unsure)
+        kept: list[Finding] = []
+        for hit in hits:
+            if hit.row is None and hit not in unsure:
+                kept.append(hit)
+                continue
+            if hit.row is None or not admission.admits(hit.row, hit.view):
+                continue
+            if by_message:
+                message = self._codec.decode(hit.session.id, hit.row)
+                if not matcher.accepts(searchable_text(message)):
+                    continue
+            kept.append(hit)
+        return kept
+
+    def _fill(self, scope: LogScope, hits: Iterable[Finding]) -> Flow[None]:
+        """Read the rows of hits."""
+        places: dict[str, list[int]] = {}
+        waiting: dict[tuple[int, int], Finding] = {}
+        for hit in hits:
+            places.setdefault(hit.session.id, []).append(hit.seq)
+            waiting[hit.place] = hit
+        asked = {session_id: SeqSet.of(seqs) for session_id, seqs in places.items()}
+        for log in (yield from ask(self._store.load_events, scope, asked)):
+            for row in log.rows.rows:
+                if (log.session.skey, row.seq) in waiting:
+                    waiting[log.session.skey, row.seq].row = row
+
+
+def _without_phrases(query: Query) -> Query | None:
+    """The query with its phrases as mere words; None where they are all that is asked, or an operator binds them."""
+    kinds = {clause.kind for clause in query.ranked if clause.groups}
+    bound = any([clause.kind for clause in group] != [ClauseKind.PHRASE] for group in query.required)
+    return replace(query, required=()) if query.required and not bound and ClauseKind.WORD in kinds else None
+
+
+def _fresher(hits: list[Finding], request: SearchRequest, logs: ReadLogs) -> list[Finding]:
+    now = request.scope.now / 1_000_000 or time.time()
+    for hit in hits:
+        gain = request.recency * 0.5 ** (max(0.0, now - logs.instant(hit)) / _HALF_LIFE)
+        hit.parts = {**hit.parts, "recency": gain}
+        hit.score += gain
+    return sorted(hits, key=lambda hit: -hit.score)
