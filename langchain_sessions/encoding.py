@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import BaseMessage
 
 from langchain_sessions import rows as r
+from langchain_sessions._building import built
 from langchain_sessions.codec.messages import MessageCodec, digest
 from langchain_sessions.codec.text import fold, searchable_text
 from langchain_sessions.codec.values import dump_exact
@@ -146,56 +147,44 @@ class EventEncoder:
             SealedEventError: It was encrypted and the codec has no key for it.
             CorruptRowError: It cannot be read.
         """
-        if row.extra is None and row.delta is None and view is None and row.kind < r.FIRST_RECORD:
-            return self._plain_event(session_id, row)
-        extra: Mapping[str, Any] = json.loads(row.extra) if row.extra else {}
-        error = self._unsealed(session_id, row, extra.get("error")) or (None, None)
-        return SessionEvent(
-            id=row.id,
-            session_id=session_id,
-            seq=row.seq,
-            position=row.place,
-            timestamp=from_micros(row.at),
-            kind=KINDS.get(row.kind, EventKind.MESSAGE),
-            message=self.codec.decode(session_id, row) if row.kind < r.FIRST_RECORD else None,
-            standing=Standing.LIVE if view is None else view.standing(row),
-            author=row.author,
-            branch=row.branch,
-            invocation_id=row.invocation_id,
-            state_delta=json.loads(row.delta) if row.delta else {},
-            metadata=self._unsealed(session_id, row, extra.get("metadata")) or {},
-            long_running_tool_ids=tuple(extra.get("long_running", ())),
-            error_code=error[0],
-            error_message=error[1],
-            grounding=self._unsealed(session_id, row, extra.get("grounding")),
-            is_synthetic=bool(row.flags & r.SYNTHETIC),
-            is_interrupted=bool(row.flags & r.INTERRUPTED),
-            covers=tuple((low, high) for low, high in extra.get("covers", ())),
-            tokens=row.tokens,
-            revision=row.rev,
-            archived_by=None if view is None else view.archived_by(row),
-            superseded_by=None if view is None else view.superseded_by(row),
-            is_in_thread=bool(row.flags & r.ROOTED),
-        )
+        fields: dict[str, Any] = {
+            "id": row.id,
+            "session_id": session_id,
+            "seq": row.seq,
+            "position": row.seq if row.position is None else row.position,
+            "timestamp": from_micros(row.at),
+            "author": row.author,
+            "branch": row.branch,
+            "invocation_id": row.invocation_id,
+            "state_delta": json.loads(row.delta) if row.delta else {},
+            "metadata": {},
+            "is_synthetic": row.flags & r.SYNTHETIC != 0,
+            "is_interrupted": row.flags & r.INTERRUPTED != 0,
+            "tokens": row.tokens,
+            "revision": row.rev,
+            "is_in_thread": row.flags & r.ROOTED != 0,
+        }
+        if row.kind < r.FIRST_RECORD:
+            fields["message"] = self.codec.decode(session_id, row)
+        else:
+            fields["kind"] = KINDS[row.kind]
+        if view is not None:
+            fields["standing"] = view.standing(row)
+            fields["archived_by"] = view.archived_by(row)
+            fields["superseded_by"] = view.superseded_by(row)
+        if row.extra:
+            self._read_extra(session_id, row, fields)
+        return built(SessionEvent, fields)
 
-    def _plain_event(self, session_id: str, row: EventRow) -> SessionEvent:
-        """The event of a message that was just appended and carries nothing else."""
-        return SessionEvent(
-            id=row.id,
-            session_id=session_id,
-            seq=row.seq,
-            position=row.seq if row.position is None else row.position,
-            timestamp=from_micros(row.at),
-            message=self.codec.decode(session_id, row),
-            author=row.author,
-            branch=row.branch,
-            invocation_id=row.invocation_id,
-            is_synthetic=row.flags & r.SYNTHETIC != 0,
-            is_interrupted=row.flags & r.INTERRUPTED != 0,
-            tokens=row.tokens,
-            revision=row.rev,
-            is_in_thread=row.flags & r.ROOTED != 0,
-        )
+    def _read_extra(self, session_id: str, row: EventRow, fields: dict[str, Any]) -> None:
+        """Fill in what few events carry."""
+        extra: Mapping[str, Any] = json.loads(row.extra or "{}")
+        fields["metadata"] = self._unsealed(session_id, row, extra.get("metadata")) or {}
+        fields["grounding"] = self._unsealed(session_id, row, extra.get("grounding"))
+        fields["long_running_tool_ids"] = tuple(extra.get("long_running", ()))
+        fields["covers"] = tuple((low, high) for low, high in extra.get("covers", ()))
+        error = self._unsealed(session_id, row, extra.get("error")) or (None, None)
+        fields["error_code"], fields["error_message"] = error
 
     def _unsealed(self, session_id: str, row: EventRow, value: Any) -> Any:
         return self.codec.unseal_text(session_id, row.seq, value) if isinstance(value, str) else value

@@ -151,6 +151,14 @@ class UnsupportedDatabaseError(SessionsError, ValueError):
     """The database is not one of those that the library is tested with."""
 
 
+class EmbeddingError(SessionsError):
+    """The embedder of a service failed; nothing was changed. Searches go on by words."""
+
+    def __init__(self, problem: str) -> None:
+        """Say how it failed, never on which text."""
+        super().__init__(f"The embedder failed: {problem}.")
+
+
 class SyncNotAvailableError(SessionsError, RuntimeError):
     """A synchronous method was called on a store that was given only an async engine."""
 

@@ -95,7 +95,7 @@ class NewEvent:
     synthetic: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class SessionEvent:
     """One entry of the log, as it was stored.
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Session:
     """One conversation. Immutable; it carries no events, they are read when asked for.
 

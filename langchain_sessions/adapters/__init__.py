@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from langchain_sessions.adapters.chat import ChatWithMemory
     from langchain_sessions.adapters.checkpointer.saver import SessionCheckpointSaver
     from langchain_sessions.adapters.history import SessionChatMessageHistory
+    from langchain_sessions.adapters.keeping import ReplyNotStoredError
     from langchain_sessions.adapters.long_term import LongTermMemory
     from langchain_sessions.adapters.middleware import SessionMemoryMiddleware
     from langchain_sessions.adapters.modes import MemoryMode, SummaryAsFact, SystemPromptMemory
@@ -23,6 +24,7 @@ _LAZY = {
     "ChatWithMemory": "chat",
     "LongTermMemory": "long_term",
     "MemoryMode": "modes",
+    "ReplyNotStoredError": "keeping",
     "SessionChatMessageHistory": "history",
     "SessionCheckpointSaver": "checkpointer.saver",
     "SessionMemoryAdvisor": "advisor",
@@ -39,6 +41,7 @@ __all__ = [
     "ChatWithMemory",
     "LongTermMemory",
     "MemoryMode",
+    "ReplyNotStoredError",
     "SessionChatMessageHistory",
     "SessionCheckpointSaver",
     "SessionMemoryAdvisor",

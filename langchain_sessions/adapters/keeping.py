@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from langchain_core import exceptions
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_sessions._flow import Flow, ask
 from langchain_sessions.adapters import prompts
@@ -25,8 +26,8 @@ from langchain_sessions.adapters.running import Keeping, Running
 from langchain_sessions.compaction.base import Compaction, ModelCall, Outcome
 from langchain_sessions.compaction.windows import TurnWindow
 from langchain_sessions.context import call_ids
-from langchain_sessions.errors import SessionEndedError, SessionNotFoundError
-from langchain_sessions.events import InvocationStatus, NewEvent, SessionEvent
+from langchain_sessions.errors import SessionEndedError, SessionNotFoundError, SessionsError
+from langchain_sessions.events import InvocationStatus, NewEvent, SessionEvent, Standing
 from langchain_sessions.filters import EventFilter
 from langchain_sessions.ids import check_branch
 
@@ -39,6 +40,21 @@ _log = logging.getLogger(__name__)
 
 _LAST_CALLS = 8
 _OVERFLOW_CODES = ("context_length_exceeded", "string_above_max_length")
+
+
+class ReplyNotStoredError(SessionsError):
+    """A model answered and the answer could not be stored: raised where `on_store_error` is `raise`.
+
+    Attributes:
+        session_id: The session.
+        messages: The answer, with the tool calls and results that came with it.
+    """
+
+    def __init__(self, session_id: str, messages: Sequence[BaseMessage]) -> None:
+        """Keep the answer: it was paid for."""
+        super().__init__(f"The answer in session {session_id!r} was not stored; it is in the error's `messages`.")
+        self.session_id = session_id
+        self.messages = tuple(messages)
 
 
 def is_overflow(error: BaseException) -> bool:
@@ -77,9 +93,17 @@ def begin(
         call=call,
         configurable=configurable,
     )
+    for run in news.given_up:
+        yield from _mark(keeping, address, run, InvocationStatus.FAILED)
     system = _new_system(keeping, request, loaded.context)
     fresh = [*system, *(news.examples if keeping.store_examples else ()), *keeping.store(news.fresh)]
-    running.appended = tuple((yield from _append(keeping, running, fresh, InvocationStatus.OPEN)))
+    if fresh or not news.is_open:
+        running.appended = tuple((yield from _append(keeping, running, fresh, InvocationStatus.OPEN)))
+        # A checkpoint may log a question between the look at the log and here; it belongs to this run all the same.
+        met = [event for event in as_remembered(running.appended) if event.run not in (None, running.invocation_id)]
+        if met:
+            others = {**news.others, **{str(event.run): Standing.LIVE for event in met}}
+            running.news = replace(news, others=others)
     if news.invocation_id is None:
         running.context = (*loaded.context, *as_remembered(running.appended))
     yield from _index(keeping, running, running.appended)
@@ -101,21 +125,28 @@ def _append(
     keeping: Keeping, running: Running, messages: Sequence[BaseMessage], status: InvocationStatus, **more: Any
 ) -> Flow[list[SessionEvent]]:
     sessions, session_id = running.address
+    run, branch = running.invocation_id, keeping.branch
     events = [
-        NewEvent(message=message, author=keeping.human if isinstance(message, HumanMessage) else keeping.author, **more)
+        NewEvent(
+            message=message,
+            author=keeping.human if isinstance(message, HumanMessage) else keeping.author,
+            branch=branch,
+            invocation_id=run,
+            **more,
+        )
         for message in messages
     ]
-    return (
-        yield from ask(
-            sessions.append,
-            session_id,
-            events,
-            branch=keeping.branch,
-            invocation_id=running.invocation_id,
-            invocation_status=status,
-            first_ordinal=running.count,
-        )
-    )
+    if not events:
+        yield from _mark(keeping, running.address, run, status)
+        return []
+    return (yield from ask(sessions.append, session_id, events, invocation_status=status, first_ordinal=running.count))
+
+
+def _mark(keeping: Keeping, address: Address, run: str, status: InvocationStatus) -> Flow[None]:
+    """Say how far a run has got."""
+    sessions, session_id = address
+    event = NewEvent(invocation_id=run, branch=keeping.branch)
+    yield from ask(sessions.append, session_id, event, invocation_status=status)
 
 
 def _compact(keeping: Keeping, running: Running, compaction: Compaction, *, force: bool) -> Flow[Outcome]:
@@ -147,29 +178,34 @@ def make_room(keeping: Keeping, running: Running) -> Flow[bool]:
 def finish(
     keeping: Keeping,
     running: Running,
-    reply: AIMessage | None,
+    said: Sequence[BaseMessage],
     *,
     consumed: Sequence[str] = (),
-    results: Sequence[BaseMessage] = (),
     ended: bool = False,
 ) -> Flow[None]:
-    """Store the reply. The run is done, unless the reply asks for tools.
+    """Store what was answered. The run is done, unless it asks for tools.
 
     Args:
         keeping: How the conversation is kept.
         running: The call.
-        reply: What the model said.
+        said: The reply, with the calls and the results that came with it.
         consumed: Calls of the reply that a structured output was made from.
-        results: Results of its calls that came with it.
         ended: Nobody will answer its calls.
+
+    Raises:
+        ReplyNotStoredError: It could not be stored, and `on_store_error` is `raise`.
     """
-    said: list[BaseMessage] = [] if reply is None else list(keeping.store([reply, *results]))
-    if said:
-        said += [prompts.acknowledgement(call) for call in consumed]
-    awaits = reply is not None and bool(call_ids(reply)) and not (consumed or ended)
-    status = InvocationStatus.OPEN if awaits and said else InvocationStatus.DONE
+    answered = {message.tool_call_id for message in said if isinstance(message, ToolMessage)}
+    awaits = not (consumed or ended) and any(call not in answered for message in said for call in call_ids(message))
+    kept: list[BaseMessage] = list(keeping.store(said)) if said else []
+    if kept:
+        kept += [prompts.acknowledgement(call) for call in consumed]
+    status = InvocationStatus.OPEN if awaits and kept else InvocationStatus.DONE
     try:
-        stored = yield from _append(keeping, running, said, status)
+        stored = yield from _append(keeping, running, kept, status)
+        for run, standing in running.news.others.items():
+            if standing is not Standing.LIVE:
+                yield from _mark(keeping, running.address, run, status)
         yield from _index(keeping, running, stored)
         if keeping.compaction is not None and keeping.compaction.where == "background" and not awaits:
             sessions, session_id = running.address
@@ -179,24 +215,45 @@ def finish(
     except (SessionNotFoundError, SessionEndedError) as error:
         # Deleted or ended while the model spoke: the answer is still delivered.
         _log.warning("A reply was not stored: %s", error)
+    except Exception as error:
+        _report(running, "The answer was delivered but not stored", error)
+        if keeping.on_store_error == "raise":
+            raise ReplyNotStoredError(running.address.session_id, said) from error
 
 
-def interrupt(keeping: Keeping, running: Running, partial: AIMessage | None) -> Flow[None]:
+def _report(running: Running, what: str, error: Exception) -> None:
+    """Say in the log what the store did not take; no text of messages, no driver's words."""
+    name = type(error).__name__
+    _log.error("%s: session %r, run %r: %s", what, running.address.session_id, running.invocation_id, name)
+
+
+def interrupt(
+    keeping: Keeping, running: Running, partial: AIMessage | None, *, steps: Sequence[BaseMessage] = ()
+) -> Flow[None]:
     """The reader left: keep what arrived. A question that got no word of answer is not replayed."""
-    if partial is None:
-        yield from _append(keeping, running, [], InvocationStatus.FAILED)
-    else:
-        yield from _append(keeping, running, [partial], InvocationStatus.INTERRUPTED, interrupted=True)
+    status = InvocationStatus.INTERRUPTED if steps or partial is not None else InvocationStatus.FAILED
+    try:
+        if steps:
+            done = yield from _append(keeping, running, keeping.store(steps), status)
+            running.appended += tuple(done)
+        if partial is not None:
+            yield from _append(keeping, running, [partial], status, interrupted=True)
+        elif not steps:
+            yield from _append(keeping, running, [], status)
+    except Exception as error:  # noqa: BLE001 - nobody is left to tell but the log
+        _report(running, "What arrived before the reader left was not stored", error)
 
 
 def fail(keeping: Keeping, running: Running, partial: AIMessage | None, error: BaseException) -> Flow[None]:
     """The call failed: mark the run, and keep what arrived in a run of its own, out of a retry's way."""
     try:
         yield from _append(keeping, running, [], InvocationStatus.FAILED)
+        for run in running.news.others:
+            yield from _mark(keeping, running.address, run, InvocationStatus.FAILED)
         if partial is not None:
             attempt = Running(
                 address=running.address,
-                invocation_id=f"{running.invocation_id}~{uuid.uuid4().hex[:8]}",
+                invocation_id=f"attempt:{uuid.uuid4().hex}",
                 request=running.request,
                 news=running.news,
             )
@@ -204,6 +261,8 @@ def fail(keeping: Keeping, running: Running, partial: AIMessage | None, error: B
             yield from _append(keeping, attempt, [partial], InvocationStatus.FAILED, interrupted=True, error_code=code)
     except (SessionNotFoundError, SessionEndedError):
         return
+    except Exception as unmarked:  # noqa: BLE001 - the caller is told what went wrong with the call itself
+        _report(running, "A failed call was not marked", unmarked)
 
 
 def _index(keeping: Keeping, running: Running, events: Sequence[SessionEvent]) -> Flow[None]:
@@ -215,6 +274,27 @@ def keep_result(
     keeping: Keeping, address: Address, results: Sequence[BaseMessage], call_id: str, *, ends_turn: bool
 ) -> Flow[None]:
     """Store the results of a tool call as part of the run that made it."""
+    try:
+        running = yield from _calling(keeping, address, call_id)
+        if running is not None:
+            status = InvocationStatus.DONE if ends_turn else InvocationStatus.OPEN
+            yield from _append(keeping, running, keeping.store(results), status)
+    except Exception as error:  # noqa: BLE001 - the tool has acted; the next model call stores what it is shown
+        _log.warning("A tool result was not stored yet: session %r: %s", address.session_id, type(error).__name__)
+
+
+def fail_call(keeping: Keeping, address: Address, call_id: str) -> Flow[None]:
+    """A tool raised: the run that called it has failed, unless it goes on all the same."""
+    try:
+        running = yield from _calling(keeping, address, call_id)
+        if running is not None:
+            yield from _mark(keeping, address, running.invocation_id, InvocationStatus.FAILED)
+    except Exception as error:  # noqa: BLE001 - the caller is told what went wrong with the tool
+        _log.warning("A failed tool was not marked: session %r: %s", address.session_id, type(error).__name__)
+
+
+def _calling(keeping: Keeping, address: Address, call_id: str) -> Flow[Running | None]:
+    """The run that made a call; None where something called that is not kept."""
     sessions, session_id = address
     wanted = EventFilter(
         message_types=frozenset({"ai"}), standings=STORED, branch=check_branch(keeping.branch), last_n=_LAST_CALLS
@@ -222,12 +302,10 @@ def keep_result(
     recent = yield from ask(sessions.events, session_id, wanted)
     asked = asking_event(call_id, as_remembered(recent))
     if asked is None or asked.invocation_id is None:
-        return  # called by something that is not kept; the next model call stores what it is shown
-    running = Running(
+        return None
+    return Running(
         address=address,
         invocation_id=asked.invocation_id,
         request=Request(system=(), body=()),
         news=News(invocation_id=asked.invocation_id),
     )
-    status = InvocationStatus.DONE if ends_turn else InvocationStatus.OPEN
-    yield from _append(keeping, running, keeping.store(results), status)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from langchain.agents.middleware.types import (
     AgentMiddleware,
@@ -21,21 +21,13 @@ from langgraph.types import Command
 
 from langchain_sessions._flow import Flow, adrive, ask, drive
 from langchain_sessions.adapters import keeping as k
-from langchain_sessions.adapters.addressing import Address, address_of, require_address
+from langchain_sessions.adapters.memory import SessionMemory
 from langchain_sessions.adapters.recalling import build
 from langchain_sessions.adapters.requests import sort_request
-from langchain_sessions.adapters.running import Keeping, Running, window_of
-from langchain_sessions.adapters.selecting import Selector, not_empty
 from langchain_sessions.compaction.base import ModelCall
-from langchain_sessions.errors import require
-from langchain_sessions.ids import check_branch
 
 if TYPE_CHECKING:
-    from langchain_core.runnables import RunnableConfig
-
-    from langchain_sessions.adapters.modes import MemoryMode
-    from langchain_sessions.compaction.base import Compaction
-    from langchain_sessions.service import SessionService
+    from langchain_sessions.adapters.running import Running
 
 Asked = TypeVar("Asked")
 Answered = TypeVar("Answered")
@@ -56,56 +48,13 @@ class _Step(Generic[Asked, Answered]):
         return cast("Answered", await self._handler(request))
 
 
-class SessionMemoryMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
+class SessionMemoryMiddleware(SessionMemory, AgentMiddleware[AgentState[Any], Any, Any]):
     """Keeps the conversation of an agent in a session and shows the model the compacted view of it.
 
     It works around the model and the tools only, so that it adds no step and no checkpoint to the graph, and it never
-    changes the graph's state. The session is the thread, the user `configurable["user_id"]`.
-
-    Args:
-        sessions: The service. Unbound, the config's `user_id` says whose session it is.
-        compaction: When and how to compact.
-        branch: The branch that the agent speaks on; None is root, which all see.
-        last_n: Show at most so many remembered messages.
-        select: Chooses which remembered messages the model sees.
-        store: Chooses which new messages are stored.
-        author: Who answers, as the log names it.
-        human: Who asks, as the log names it.
-        modes: How memory reaches the model: as messages by default.
-        on_missing_session: Raise where the config names no session, or `skip` memory for that call.
-        context_window: The model's window in tokens, where its profile does not say.
+    changes the graph's state. The session is the thread, the user `configurable["user_id"]`. The options are those
+    of `SessionMemory`.
     """
-
-    def __init__(
-        self,
-        sessions: SessionService,
-        *,
-        compaction: Compaction | None = None,
-        branch: str | None = None,
-        last_n: int | None = None,
-        select: Selector | None = None,
-        store: Selector = not_empty,
-        author: str | None = None,
-        human: str | None = None,
-        modes: Sequence[MemoryMode] = (),
-        on_missing_session: Literal["error", "skip"] = "error",
-        context_window: int | None = None,
-    ) -> None:
-        """See the class."""
-        super().__init__()
-        require(on_missing_session in ("error", "skip"), "on_missing_session", "give 'error' or 'skip'")
-        self.sessions = sessions
-        self.on_missing_session = on_missing_session
-        self.context_window = context_window
-        self.keeping = Keeping(
-            compaction=compaction,
-            branch=check_branch(branch),
-            author=author,
-            human=human,
-            store=store,
-            show=window_of(last_n, select),
-            modes=tuple(modes),
-        )
 
     # -- the model -----------------------------------------------------------------------------------------
 
@@ -123,7 +72,7 @@ class SessionMemoryMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     def _model_call(self, request: ModelRequest[Any], step: _Step[ModelRequest[Any], ModelResult]) -> Flow[ModelResult]:
         config = get_config()
-        address = self._address(config)
+        address = self.address(config)
         if address is None:
             return (yield from ask(step.run, request))
         system = [] if request.system_message is None else [request.system_message]
@@ -152,8 +101,8 @@ class SessionMemoryMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         except BaseException as error:
             yield from k.fail(self.keeping, running, None, error)
             raise
-        reply, results, ended = _said(response)
-        yield from k.finish(self.keeping, running, reply, results=results, ended=ended)
+        said, ended = _said(response)
+        yield from k.finish(self.keeping, running, said, ended=ended)
         return response
 
     def _shown(self, request: ModelRequest[Any], running: Running) -> Flow[ModelRequest[Any]]:
@@ -176,29 +125,32 @@ class SessionMemoryMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         return await adrive(self._tool_call(request, _Step(handler)))
 
     def _tool_call(self, request: ToolCallRequest, step: _Step[ToolCallRequest, ToolResult]) -> Flow[ToolResult]:
-        address = self._address(get_config())
-        result = yield from ask(step.run, request)
+        address = self.address(get_config())
         call_id = request.tool_call["id"]
+        try:
+            result = yield from ask(step.run, request)
+        except GraphBubbleUp:
+            raise  # the tool waits for somebody; the run goes on later
+        except BaseException:
+            if address is not None and call_id is not None:
+                yield from k.fail_call(self.keeping, address, call_id)
+            raise
         if address is not None and call_id is not None:
             ends = request.tool is not None and request.tool.return_direct
             results = _results(result, call_id)
             yield from k.keep_result(self.keeping, address, results, call_id, ends_turn=ends)
         return result
 
-    def _address(self, config: RunnableConfig) -> Address | None:
-        find = address_of if self.on_missing_session == "skip" else require_address
-        return find(self.sessions, config)
 
-
-def _said(response: ModelResult) -> tuple[AIMessage | None, list[BaseMessage], bool]:
-    """The reply in a response, results that came with it, and whether a structured output ends the turn."""
+def _said(response: ModelResult) -> tuple[list[BaseMessage], bool]:
+    """The reply in a response with results that came along, and whether a structured output ends the turn."""
     if isinstance(response, ExtendedModelResponse):
         response = response.model_response
     if isinstance(response, AIMessage):
-        return _named(response), [], False
-    reply = next((message for message in response.result if isinstance(message, AIMessage)), None)
-    results = [_named(message) for message in response.result if isinstance(message, ToolMessage)]
-    return None if reply is None else _named(reply), list(results), response.structured_response is not None
+        return [_named(response)], False
+    reply = [message for message in response.result if isinstance(message, AIMessage)][:1]
+    results = [message for message in response.result if isinstance(message, ToolMessage)]
+    return [_named(message) for message in (*reply, *results)], response.structured_response is not None
 
 
 def _results(result: ToolResult, call_id: str) -> list[BaseMessage]:

@@ -43,25 +43,6 @@ def remembered(context: Sequence[Remembered], appended: frozenset[int], news: Ne
     ]
 
 
-def together(context: Sequence[Remembered]) -> list[Remembered]:
-    """A context in which the messages of each run stand together, where the run began.
-
-    Two tabs that talk at once are logged in between each other; a prompt in which two questions come before two
-    answers is refused by strict providers and misread by others.
-    """
-    runs: dict[str, list[Remembered]] = {}
-    grouped: list[list[Remembered]] = []
-    for event in context:
-        known = runs.get(event.invocation_id) if event.invocation_id is not None else None
-        if known is not None:
-            known.append(event)
-            continue
-        grouped.append([event])
-        if event.invocation_id is not None:
-            runs[event.invocation_id] = grouped[-1]
-    return [event for group in grouped for event in group]
-
-
 def newest_system(context: Sequence[Remembered]) -> list[SystemMessage]:
     """The system message that stands in a log: a newer one replaces the older."""
     return [event.message for event in context if isinstance(event.message, SystemMessage)][-1:]
@@ -75,24 +56,27 @@ def assemble(
 ) -> list[BaseMessage]:
     """Put a prompt together: the system block, few-shots, what is remembered, what is being said."""
     spoken = [*examples, *(m for m in history if not isinstance(m, SystemMessage)), *tail]
-    valid = settle([message for _, message in pair_tool_calls(spoken)])
+    valid = settle(spoken)
     return valid if system is None else [system, *valid]
 
 
 def settle(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """The messages without calls that nobody answered: no provider takes a prompt with an open call.
+    """The messages as every provider takes them: results directly after their calls, no call that nobody answered.
 
     A call whose structured output was taken from it is shown as that output.
     """
+    if not any(type(message) is ToolMessage or call_ids(message) for message in messages):
+        return list(messages)
+    paired = [message for _, message in pair_tool_calls(messages)]
     settled: list[BaseMessage] = []
-    for at, message in enumerate(messages):
+    for at, message in enumerate(paired):
         if isinstance(message, ToolMessage) and STRUCTURED in message.additional_kwargs:
             continue
         calls = call_ids(message)
         if not calls or not isinstance(message, AIMessage):
             settled.append(message)
             continue
-        results = _results_after(messages, at)
+        results = _results_after(paired, at)
         if any(STRUCTURED in result.additional_kwargs for result in results.values()):
             settled.append(as_text(message))
             continue

@@ -107,41 +107,37 @@ def as_remembered(events: Iterable[SessionEvent]) -> list[Remembered]:
 
 def build(keeping: Keeping, running: Running) -> Flow[list[BaseMessage]]:
     """The prompt: one system block, few-shots, what is remembered, what is being said."""
-    draft = yield from recall(keeping, running, whole=True)
-    for mode in keeping.modes:
-        draft = yield from mode.shape(draft)
+    draft = yield from recall(keeping, running)
     history = [event.message for event in draft.history]
     return prompts.assemble(draft.system, running.news.examples, history, draft.tail)
 
 
-def recall(keeping: Keeping, running: Running, *, whole: bool = False) -> Flow[PromptDraft]:
-    """What is remembered, before a mode gives it its form.
-
-    Args:
-        keeping: How the conversation is kept.
-        running: The call.
-        whole: A prompt will be made of it, which looks at tool calls once more in any case.
-    """
+def recall(keeping: Keeping, running: Running) -> Flow[PromptDraft]:
+    """What is remembered, in the form that the modes give it."""
     context = running.context
     if context is None:
         context = (yield from load_context(keeping, running.address, running.invocation_id)).context
         running.context = context
     shown = prompts.remembered(context, frozenset(event.seq for event in running.appended), running.news)
-    shown = yield from _narrowed(keeping, running, shown)
+    if FILTER_KEY in running.configurable:
+        shown = yield from _narrowed(keeping, running, shown)
     system = prompts.merge_system(running.request.system or prompts.newest_system(shown))
-    history = prompts.together([event for event in shown if not isinstance(event.message, SystemMessage)])
-    if keeping.show is not None or keeping.modes or not whole:
+    history = [event for event in shown if not isinstance(event.message, SystemMessage)]
+    if keeping.show is not None or keeping.modes:
         paired = pair_tool_calls([event.message for event in history])
         history = [history[at]._replace(message=message) for at, message in paired]
     if keeping.show is not None:
         history = _chosen(history, keeping.show([event.message for event in history]))
-    return PromptDraft(
+    draft = PromptDraft(
         address=running.address,
         system=system,
         history=tuple(history),
         tail=running.news.tail,
         configurable=running.configurable,
     )
+    for mode in keeping.modes:
+        draft = yield from mode.shape(draft)
+    return draft
 
 
 def _chosen(history: Sequence[Remembered], messages: Sequence[BaseMessage]) -> list[Remembered]:
@@ -156,7 +152,7 @@ def _chosen(history: Sequence[Remembered], messages: Sequence[BaseMessage]) -> l
 
 def _narrowed(keeping: Keeping, running: Running, events: list[Remembered]) -> Flow[list[Remembered]]:
     """What a filter of this call leaves of a context; it never adds anything."""
-    given = running.configurable.get(FILTER_KEY)
+    given = running.configurable[FILTER_KEY]
     if given is None:
         return events
     if not isinstance(given, EventFilter):

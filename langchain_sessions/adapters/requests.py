@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from langchain_core.messages import (
@@ -19,6 +19,8 @@ from langchain_core.prompt_values import PromptValue
 from langchain_sessions.context import call_ids
 from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.events import Standing
+from langchain_sessions.ids import MAX_ID
+from langchain_sessions.rows import TURN_OF
 
 _RESUMABLE = frozenset({Standing.FAILED, Standing.INTERRUPTED, Standing.OPEN})
 
@@ -46,6 +48,14 @@ class Remembered(NamedTuple):
     is_synthetic: bool = False
     is_attempt: bool = False
 
+    @property
+    def run(self) -> str | None:
+        """The run that it belongs to: its invocation, or the one that a question from before any run gives its name."""
+        if self.invocation_id is not None or not isinstance(self.message, HumanMessage):
+            return self.invocation_id
+        name = TURN_OF + (self.message.id or self.id)
+        return name if len(name) <= MAX_ID else None
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
@@ -71,6 +81,9 @@ class News:
         start: Where the running turn starts in the context; None where it starts with the news.
         invocation_id: The run that the request continues or repeats; None for a new one.
         stored: How many messages of that run the log holds.
+        is_open: Whether the log says already that the run goes on.
+        others: The runs of further questions that are asked along with this one, and where they stand.
+        given_up: Runs that the request shows to be over, though nobody ended them.
     """
 
     examples: tuple[BaseMessage, ...] = ()
@@ -79,6 +92,9 @@ class News:
     start: int | None = None
     invocation_id: str | None = None
     stored: int = 0
+    is_open: bool = False
+    others: Mapping[str, Standing] = field(default_factory=dict[str, Standing])
+    given_up: tuple[str, ...] = ()
 
 
 def as_messages(value: object) -> list[BaseMessage]:
@@ -153,14 +169,20 @@ def find_news(body: Sequence[BaseMessage], recent: Sequence[Remembered]) -> News
         recent: The newest message events of the log in log order, archived, failed and running ones included.
     """
     events = [event for event in recent if not (event.is_attempt or event.is_synthetic)]
-    known = _known_by_id(body, events) | _known_run(body, events)
+    by_id = _known_by_id(body, events)
+    known = by_id | _known_run(body, events)
     last_known = max(known, default=-1)
     last_foreign = max((at for at in range(last_known + 1, len(body)) if isinstance(body[at], AIMessage)), default=-1)
     first_new = max(last_known, last_foreign) + 1
     fresh = list(body[first_new:])
     if any(isinstance(message, HumanMessage) for message in fresh) or last_known < 0:
-        return _begun(body, fresh, first_new, last_known, events)
-    return _continued(body, fresh, first_new, known)
+        news = _begun(body, fresh, first_new, last_known, events)
+    else:
+        news = _continued(body, fresh, first_new, known)
+    earlier = len(body) - len(news.tail)
+    left = (event.run for at, event in sorted(by_id.items()) if at < earlier and event.standing is Standing.OPEN)
+    over = dict.fromkeys(run for run in left if run is not None and run != news.invocation_id)
+    return replace(news, given_up=tuple(over)) if over else news
 
 
 def _known_by_id(body: Sequence[BaseMessage], events: Sequence[Remembered]) -> dict[int, Remembered]:
@@ -230,23 +252,37 @@ def _continued(
     body: Sequence[BaseMessage], fresh: Sequence[BaseMessage], first_new: int, known: dict[int, Remembered]
 ) -> News:
     """A request that carries on with a turn that the log knows."""
-    asked = [at for at in range(first_new) if isinstance(body[at], HumanMessage)]
-    start = max(asked, default=0)
-    turn = {at: event for at, event in known.items() if at >= start}
+    start = _start_of_turn(body, first_new, known)
+    turn = {at: known[at] for at in sorted(known) if at >= start}
     missed = [m for at, m in enumerate(body[start:first_new], start) if at not in known and isinstance(m, ToolMessage)]
     added = [*missed, *fresh]
     first = turn.get(start) or next(iter(turn.values()), None)
     finished = not added and first is not None and all(event.standing not in _RESUMABLE for event in turn.values())
     answered = any(isinstance(event.message, AIMessage) for event in turn.values())
-    named = (event.invocation_id for event in turn.values() if event.invocation_id is not None)
-    invocation = None if finished and answered else next(named, None)
+    runs = {event.run: event.standing for event in turn.values() if event.run is not None}
+    named = next((event.invocation_id for event in turn.values() if event.invocation_id is not None), None)
+    # Of several questions the last names the run: the reply belongs behind it.
+    invocation = None if finished and answered else named or next(reversed(runs), None)
     return News(
         tail=tuple(body[start:]),
         fresh=tuple(added),
         start=None if first is None else first.position,
         invocation_id=invocation,
         stored=_count(invocation, turn.values()),
+        is_open=runs.get(invocation or "") is Standing.OPEN,
+        others={run: standing for run, standing in runs.items() if run != invocation and run.startswith(TURN_OF)},
     )
+
+
+def _start_of_turn(body: Sequence[BaseMessage], first_new: int, known: dict[int, Remembered]) -> int:
+    """Where the newest question stands, with those that were logged together with it."""
+    start = max((at for at in range(first_new) if isinstance(body[at], HumanMessage)), default=0)
+    while start in known and start - 1 in known and isinstance(body[start - 1], HumanMessage):
+        before, after = known[start - 1], known[start]
+        if before.seq + 1 != after.seq or before.invocation_id != after.invocation_id:
+            break
+        start -= 1
+    return start
 
 
 def _count(invocation: str | None, events: Iterable[Remembered]) -> int:

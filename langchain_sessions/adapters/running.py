@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_sessions.adapters.selecting import Selector, message_window, not_empty
 from langchain_sessions.compaction.base import Compaction, ModelCall
@@ -31,6 +31,7 @@ class Keeping:
         store_system: Whether system messages of a request are stored; a newer one replaces the older.
         store_examples: Whether few-shots of a request are stored.
         modes: How memory reaches the model; as messages where there is none.
+        on_store_error: What becomes of an answer that could not be stored.
     """
 
     compaction: Compaction | None = None
@@ -42,6 +43,7 @@ class Keeping:
     store_system: bool = False
     store_examples: bool = False
     modes: tuple[MemoryMode, ...] = ()
+    on_store_error: Literal["warn", "raise"] = "warn"
 
 
 @dataclass(kw_only=True, slots=True)

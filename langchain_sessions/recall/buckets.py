@@ -35,7 +35,7 @@ class Bucket:
         events: How many events the chunk holds.
     """
 
-    __slots__ = ("_data", "_events", "_lengths", "_start", "_words")
+    __slots__ = ("_data", "_events", "_start", "_words")
 
     def __init__(self, data: bytes, events: int) -> None:
         size = int.from_bytes(data[:4], "little")
@@ -43,17 +43,10 @@ class Bucket:
         self._start = 4 + size
         self._data = data
         self._events = events
-        self._lengths: array[int] | None = None
-
-    def _sizes(self) -> array[int]:
-        if self._lengths is None:
-            count = self._words.count(b"\n") - 1
-            self._lengths = from_bytes("H", self._data[self._start : self._start + 2 * count])
-        return self._lengths
 
     def _packed(self, at: int) -> bytes:
-        sizes = self._sizes()
-        start = self._start + 2 * len(sizes) + sum(sizes[:at])
+        sizes = from_bytes("H", self._data[self._start : self._start + 2 * at + 2])
+        start = self._start + 2 * (self._words.count(b"\n") - 1) + sum(sizes[:at])
         return self._data[start : start + sizes[at]]
 
     def find(self, term: str) -> bytes | None:
@@ -61,20 +54,16 @@ class Bucket:
         found = self._words.find(b"\n%b\n" % term.encode("utf-8", "surrogatepass"))
         return None if found < 0 else self._packed(self._words.count(b"\n", 0, found))
 
-    @property
-    def first(self) -> str:
-        """The first term: it tells which bucket this is."""
-        return self._words[1 : self._words.index(b"\n", 1)].decode("utf-8", "surrogatepass")
-
     def terms(self) -> list[str]:
         """All terms, in order."""
         return self._words[1:-1].decode("utf-8", "surrogatepass").split("\n")
 
     def items(self) -> Iterator[tuple[str, bytes]]:
         """All terms with their packed occurrences."""
-        sizes = self._sizes()
-        start = self._start + 2 * len(sizes)
-        for term, size in zip(self.terms(), sizes, strict=True):
+        terms = self.terms()
+        start = self._start + 2 * len(terms)
+        sizes = from_bytes("H", self._data[self._start : start])
+        for term, size in zip(terms, sizes, strict=True):
             yield term, self._data[start : start + size]
             start += size
 

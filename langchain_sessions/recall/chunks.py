@@ -14,7 +14,7 @@ from langchain_sessions.recall.buckets import Bucket, PackedOccurrences, bucket_
 from langchain_sessions.recall.facts import LONGEST, ChunkFacts, EventFacts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 LARGEST_CHUNK: Final = 4096
 """Events per chunk: few rows to read at 100 000 events, and a merge that takes tens of milliseconds."""
@@ -84,23 +84,32 @@ class PackedPart:
     """A stored chunk as ranking reads it: any terms whose buckets were read, and the facts of its events.
 
     Args:
-        facts: As `ChunkFacts.pack` made them.
+        facts: What is known of its events.
         size: Number of terms of all events.
-        buckets: Buckets of the terms that are asked for.
+        buckets: Buckets of the terms that are asked for, by name.
     """
 
-    __slots__ = ("_buckets", "events", "facts", "hidden", "size", "speakers")
+    __slots__ = ("_buckets", "_read", "events", "facts", "hidden", "size")
 
-    def __init__(self, facts: bytes, size: int, buckets: Iterable[bytes]) -> None:
-        self.facts = ChunkFacts.unpack(bytes(facts))
-        self.events = len(self.facts.seqs)
+    def __init__(self, facts: ChunkFacts, size: int, buckets: Mapping[str, bytes]) -> None:
+        self.facts = facts
+        self.events = len(facts.seqs)
         self.size = size
         self.hidden: set[int] = set()
-        self.speakers = {author for author in self.facts.authors if author}
-        self._buckets: dict[str, Bucket] = {}
-        for data in buckets:
-            bucket = Bucket(bytes(data), self.events)
-            self._buckets[bucket_of(bucket.first)] = bucket
+        self._buckets = buckets
+        self._read: dict[str, Bucket] = {}
+
+    def _bucket(self, name: str) -> Bucket | None:
+        """A bucket that was read; None where there is none."""
+        known = self._read.get(name)
+        if known is None and (data := self._buckets.get(name)) is not None:
+            known = self._read[name] = Bucket(bytes(data), self.events)
+        return known
+
+    @property
+    def speakers(self) -> Collection[str]:
+        """All authors."""
+        return self.facts.speakers
 
     def length(self, index: int) -> int:
         """Number of terms of an event."""
@@ -120,19 +129,19 @@ class PackedPart:
 
     def find(self, term: str) -> PackedOccurrences | None:
         """Where a term occurs."""
-        bucket = self._buckets.get(bucket_of(term))
+        bucket = self._bucket(bucket_of(term))
         data = None if bucket is None else bucket.find(term)
         return None if data is None else PackedOccurrences(data, self.events)
 
     def expand(self, beginning: str) -> Iterable[str]:
         """The terms that begin so."""
-        return [
-            term
-            for bucket in self._buckets.values()
-            for term in bucket.terms()
-            if term.startswith(beginning) and ":" not in term
-        ]
+        name = bucket_of(beginning)
+        # One letter may begin many buckets; two lie in one.
+        names = (name,) if bucket_of(beginning + "zz") == name else self._buckets
+        found = [bucket for each in names if (bucket := self._bucket(each)) is not None]
+        return [term for bucket in found for term in bucket.terms() if term.startswith(beginning) and ":" not in term]
 
     def vocabulary(self) -> Iterable[str]:
         """All terms that were read."""
-        return chain.from_iterable(bucket.terms() for bucket in self._buckets.values())
+        found = [bucket for name in self._buckets if (bucket := self._bucket(name)) is not None]
+        return chain.from_iterable(bucket.terms() for bucket in found)

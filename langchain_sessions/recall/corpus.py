@@ -13,7 +13,14 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, Protocol
 
 from langchain_sessions.recall.dates import asks_when, date_range
-from langchain_sessions.recall.ranking import Candidate, CorpusStatistics, rank, shortlist
+from langchain_sessions.recall.ranking import (
+    COMPARED,
+    Candidate,
+    CorpusStatistics,
+    rank,
+    rank_by_meaning,
+    shortlist,
+)
 from langchain_sessions.recall.terms import TOKEN
 
 if TYPE_CHECKING:
@@ -28,6 +35,9 @@ QUESTION: Final = 1
 TIME: Final = 2
 CANDIDATES: Final = 300
 """How many events are ranked in full. `make bench-recall` shows what that costs in recall among 100 000 events."""
+
+_SHORTEST_BEGINNING: Final = 5
+_LONGEST_ENDING: Final = 4
 
 Group = tuple[str, ...]
 
@@ -159,20 +169,42 @@ class Shortlist:
         self._statistics = statistics
         self._chosen = {position: chosen[position] for position in self.places}
 
-    def ranked(self, cosine: Callable[[int, int], float | None] | None = None) -> list[Found]:
-        """Rank them, the best first.
-
-        Args:
-            cosine: Similarity in meaning of an event (part, index) to the query, where known.
-        """
+    def ranked(self) -> list[Found]:
+        """Rank them by their words, the best first."""
 
         def describe(position: int) -> Candidate:
-            place = self.places[position]
-            return self._scope.describe(position, *place, cosine(*place) if cosine else None)
+            return self._scope.describe(position, *self.places[position])
 
         asks = asks_when(self._query.text)
-        ranked = rank(self._chosen, self._statistics, describe, self._weights, asks_when=asks)
+        return self._found(rank(self._chosen, self._statistics, describe, self._weights, asks_when=asks))
+
+    def _found(self, ranked: Iterable[RankedEvent]) -> list[Found]:
         return [Found(*self.places[event.position], event) for event in ranked]
+
+    def compared(self, found: Sequence[Found]) -> set[tuple[int, int]]:
+        """What has to be known in meaning: part and index of the best by their words, and of their neighbours."""
+        return {
+            place
+            for each in found[:COMPARED]
+            for place, _ in self._scope.around(each.ranked.position, each.segment, each.index)
+        }
+
+    def by_meaning(self, found: Sequence[Found], cosine: Callable[[int, int], float | None]) -> list[Found]:
+        """Rank anew by words and meaning.
+
+        Args:
+            found: What `ranked` returned.
+            cosine: Similarity of an event (part, index) to the query, where known.
+        """
+        known = {place: value for place in self.compared(found) if (value := cosine(*place)) is not None}
+        mean = sum(known.values()) / max(1, len(known))
+        nearness: dict[int, float] = {}
+        for each in found[:COMPARED]:
+            around = self._scope.around(each.ranked.position, each.segment, each.index)
+            near = [share * (known[place] - mean) for place, share in around if place in known]
+            if near:
+                nearness[each.ranked.position] = sum(near)
+        return self._found(rank_by_meaning([each.ranked for each in found], nearness, self._weights))
 
 
 def shortlist_logs(
@@ -198,6 +230,9 @@ def shortlist_logs(
     named, groups = names_in(authors, query.groups, maker)
     scope = _Corpus(logs, weights, named if len(named) == 1 else frozenset(), date_range(query.text))
     postings = [scope.postings(group) for group in groups]
+    if any(postings):
+        pairs = zip(groups, postings, strict=True)
+        postings = [found or scope.postings(scope.related(group)) for group, found in pairs]
     statistics = scope.statistics(postings)
 
     def is_admitted(position: int) -> bool:
@@ -220,7 +255,8 @@ def search_logs(
 ) -> list[Found]:
     """Choose the events of logs and rank them, the best first; see `shortlist_logs` and `Shortlist.ranked`."""
     chosen = shortlist_logs(logs, query, maker, weights=weights, admits=admits, candidates=candidates)
-    return chosen.ranked(cosine)
+    found = chosen.ranked()
+    return found if cosine is None else chosen.by_meaning(found, cosine)
 
 
 class _Dense(Mapping[int, int]):
@@ -304,6 +340,17 @@ class _Corpus:
                     joined[start + index] = joined.get(start + index, 0) + count
         return joined
 
+    def related(self, group: Group) -> Group:
+        """The terms that begin as one of a group does which occurs nowhere: "adopter" where only "adopt" was said."""
+        found: dict[str, None] = {}
+        for term in group:
+            if len(term) < _SHORTEST_BEGINNING or not term.isascii() or term.endswith("*"):
+                continue
+            for part in self._parts:
+                near = part.expand(term[:_SHORTEST_BEGINNING])
+                found.update(dict.fromkeys(other for other in near if _is_form(other, term)))
+        return tuple(found)
+
     def statistics(self, postings: Sequence[Mapping[int, int]]) -> CorpusStatistics:
         """Count what BM25 wants to know."""
         events = sum(part.events for part in self._parts)
@@ -339,7 +386,16 @@ class _Corpus:
                 total += share * self._parts[place[0]].length(place[1])
         return total
 
-    def describe(self, position: int, number: int, index: int, cosine: float | None) -> Candidate:
+    def around(self, position: int, number: int, index: int) -> list[tuple[tuple[int, int], float]]:
+        """An event and the neighbours that are read along, with what each counts."""
+        if self._reach <= index < self._parts[number].events - self._reach:
+            places = [((number, index + offset), share) for offset, share in self._kernel]
+        else:
+            near = ((self.locate(position + offset), share) for offset, share in self._kernel)
+            places = [(place, share) for place, share in near if place is not None]
+        return [each for each in places if not self.is_hidden(*each[0])] if self._hides else places
+
+    def describe(self, position: int, number: int, index: int) -> Candidate:
         """Collect what ranking asks about an event."""
         part = self._parts[number]
         hints = part.hints(index)
@@ -351,13 +407,17 @@ class _Corpus:
             mentions_time=bool(hints & TIME),
             is_named=bool(self._named) and part.author(index) in self._named,
             age=self._age(part.instant(index)) if self._period else None,
-            cosine=cosine,
         )
 
     def _age(self, instant: float) -> float | None:
         if self._period is None or instant < self._period[0]:
             return None
         return max(0.0, instant - self._period[1])
+
+
+def _is_form(one: str, other: str) -> bool:
+    """Whether one of two terms is the other with a short ending."""
+    return abs(len(one) - len(other)) <= _LONGEST_ENDING and (one.startswith(other) or other.startswith(one))
 
 
 def _expand(group: Group, part: Part) -> Iterable[str]:

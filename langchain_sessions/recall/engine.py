@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
 
 from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, ToolMessage
 
@@ -11,6 +12,7 @@ from langchain_sessions import rows as r
 from langchain_sessions.recall.chunks import LAYOUT_VERSION
 from langchain_sessions.recall.documents import make_document
 from langchain_sessions.recall.facts import EventFacts
+from langchain_sessions.recall.facts_cache import FactsCache
 from langchain_sessions.recall.postings import Entry, EntryMaker
 from langchain_sessions.recall.terms import TermMaker
 from langchain_sessions.times import from_micros
@@ -18,6 +20,7 @@ from langchain_sessions.times import from_micros
 if TYPE_CHECKING:
     from langchain_sessions.recall.settings import SearchSettings
     from langchain_sessions.rows import EventRow
+    from langchain_sessions.stores.base import SessionStore
 
 SYNTHETIC: Final = 4
 SUMMARY: Final = 8
@@ -61,6 +64,7 @@ class RecallEngine:
         self.settings = settings
         self.maker = TermMaker(settings.language)
         self.entries = EntryMaker(self.maker)
+        self._caches: WeakKeyDictionary[SessionStore, FactsCache] = WeakKeyDictionary()
         named = f"{LAYOUT_VERSION}:{self.maker.fingerprint}"
         self.fingerprint = hashlib.sha256(named.encode()).hexdigest()[:32]
 
@@ -75,6 +79,11 @@ class RecallEngine:
                 counts[only_term(only)] = 1
         flags = entry.flags | (SYNTHETIC if row.flags & r.SYNTHETIC else 0) | (SUMMARY if row.flags & r.SUMMARY else 0)
         return Entry(counts, entry.length, flags, entry.author, entry.instant)
+
+    def facts_cache(self, store: SessionStore) -> FactsCache:
+        """What this process has read of the indexes of a store."""
+        known = self._caches.get(store)
+        return known if known is not None else self._caches.setdefault(store, FactsCache())
 
     @staticmethod
     def facts(row: EventRow, entry: Entry) -> EventFacts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from array import array
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langchain_sessions.recall.columns import from_bytes, to_bytes
@@ -39,7 +40,7 @@ class EventFacts(NamedTuple):
     branch: str | None
 
 
-@dataclass(slots=True)
+@dataclass
 class ChunkFacts:
     """What the index keeps of the events of a chunk, column by column; nothing is added up before it is asked for.
 
@@ -68,6 +69,11 @@ class ChunkFacts:
     branch_numbers: Sequence[int]
     authors: list[str | None] = field(default_factory=list["str | None"])
     branches: list[str | None] = field(default_factory=list["str | None"])
+
+    @cached_property
+    def speakers(self) -> frozenset[str]:
+        """All authors that have a name."""
+        return frozenset(author for author in self.authors if author)
 
     @classmethod
     def of(cls, events: Iterable[EventFacts]) -> ChunkFacts:
@@ -123,7 +129,8 @@ class ChunkFacts:
 
     @classmethod
     def unpack(cls, data: bytes) -> ChunkFacts:
-        """Read what `pack` wrote."""
+        """Read what `pack` wrote; some drivers return it as a view."""
+        data = bytes(data)
         end = data.index(b"\n")
         size, first_seq, seq_code, first_second, second_code, authors, branches = json.loads(data[:end])
         widths = (8 if seq_code == "Q" else 4, 8 if second_code == "Q" else 4, 1, 2, 1, 2, 2)

@@ -11,7 +11,7 @@ from langchain_sessions.recall.buckets import bucket_of
 from langchain_sessions.recall.chunks import PackedPart
 from langchain_sessions.recall.engine import RecallEngine, only_term, tool_term
 from langchain_sessions.recall.postings import Segment
-from langchain_sessions.stores.indexing import IndexedLog, IndexQuery
+from langchain_sessions.stores.indexing import IndexedLog, IndexQuery, StoredChunk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from langchain_sessions.codec.messages import MessageCodec
     from langchain_sessions.ledger import LogView
     from langchain_sessions.recall.admission import Admission
+    from langchain_sessions.recall.facts import ChunkFacts
+    from langchain_sessions.recall.facts_cache import FactsCache, Place
     from langchain_sessions.recall.grammar import Query
     from langchain_sessions.recall.request import SearchRequest
     from langchain_sessions.rows import EventRow, SessionRow
@@ -43,11 +45,38 @@ class Finding:
         return self.session.skey, self.seq
 
 
+class KnownFacts:
+    """The facts of chunks: those that were read just now, and those that this process had.
+
+    Args:
+        cache: Where to keep them.
+        held: What was there before the store was asked.
+    """
+
+    def __init__(self, cache: FactsCache, held: Mapping[Place, ChunkFacts]) -> None:
+        self._cache = cache
+        self._held = held
+
+    def of(self, skey: int, chunk: StoredChunk) -> ChunkFacts:
+        """The facts of a chunk."""
+        place = (skey, chunk.number, chunk.written)
+        known = self._held.get(place)
+        if known is None:
+            return self._cache.put(place, chunk.facts)
+        self._cache.touch(place)
+        return known
+
+
 class ReadLogs:
     """What was read, as parts to rank, and the way back from a part to its log."""
 
     def __init__(
-        self, logs: Sequence[IndexedLog], admission: Admission, engine: RecallEngine, codec: MessageCodec
+        self,
+        logs: Sequence[IndexedLog],
+        admission: Admission,
+        engine: RecallEngine,
+        codec: MessageCodec,
+        facts: KnownFacts,
     ) -> None:
         self.parts: list[list[PackedPart | Segment]] = []
         self._owners: list[IndexedLog] = []
@@ -57,7 +86,7 @@ class ReadLogs:
         for log in logs:
             parts: list[PackedPart | Segment] = []
             for chunk in log.chunks:
-                part = PackedPart(chunk.facts, chunk.terms, log.buckets.get(chunk.number, ()))
+                part = PackedPart(facts.of(log.session.skey, chunk), chunk.terms, log.buckets.get(chunk.number, {}))
                 admission.hide(part, log.view)
                 parts.append(part)
                 self._tails.append([])
@@ -78,6 +107,13 @@ class ReadLogs:
 
         self.admits: Callable[[int, int], bool] | None = admits if filtered else None
         self.events = sum(part.events for part in self._flat)
+
+    def place(self, number: int, index: int) -> tuple[int, int]:
+        """The session key and the position of an event by its part."""
+        part, skey = self._flat[number], self._owners[number].session.skey
+        if isinstance(part, PackedPart):
+            return skey, part.facts.first_seq + part.facts.seqs[index]
+        return skey, self._tails[number][index].seq
 
     def hit(self, number: int, index: int, score: float, parts: Mapping[str, float]) -> Finding:
         """A found event by its part."""

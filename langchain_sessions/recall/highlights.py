@@ -6,6 +6,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from langchain_sessions.recall.grammar import ClauseKind, QueryMode
+from langchain_sessions.recall.languages import BASE_FORMS
 from langchain_sessions.recall.terms import TOKEN, is_dense, normalize, split_words
 
 if TYPE_CHECKING:
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
     from langchain_sessions.recall.terms import TermMaker
 
 Span = tuple[int, int]
-_ALIKE: Final = 3
+_IRREGULAR: Final = frozenset(chain.from_iterable(BASE_FORMS.values()))
+"""The words whose terms may begin with another letter."""
 
 
 def find_spans(text: str, query: Query, maker: TermMaker, *, limit: int = 100) -> tuple[Span, ...]:
@@ -68,24 +70,25 @@ def _word_spans(text: str, query: Query, maker: TermMaker) -> Iterator[Span]:
     # Function words are what was meant only where there is nothing else.
     words = frozenset(() if wanted else chain.from_iterable(clause.words for clause in query.ranked))
     prefixes = tuple(clause.words[-1] for clause in query.ranked if clause.kind is ClauseKind.PREFIX)
-    # Forms of one word nearly always begin alike. Only those that do are worth a stem in every language.
-    beginnings = tuple({term[:_ALIKE] for term in wanted})
+    terms = maker.terms_of_tokens(text)
+    initials = frozenset(term[0] for term in chain(wanted, words, prefixes) if term)
     for match in TOKEN.finditer(text):
         token = match[0]
         if is_dense(token):
             yield from _dense_spans(token, match.start(), wanted)
             continue
-        folded = split_words(token)
-        if (
-            not words.isdisjoint(folded)
-            or (prefixes and any(word.startswith(prefixes) for word in folded))
-            or not wanted.isdisjoint(maker.terms(token))
-            or (
-                any(word.startswith(beginnings) for word in folded)
-                and not wanted.isdisjoint(chain.from_iterable(maker.query_terms(token)))
-            )
+        units = (token.lower(),) if token.isascii() else TOKEN.findall(normalize(token))
+        first = units[0][0] if token.isascii() and token.isalpha() else ""
+        if first and first not in initials and units[0] not in _IRREGULAR:
+            continue  # most words: not worth a stem
+        if any(not wanted.isdisjoint(terms[unit]) for unit in units) or (
+            (words or prefixes) and _begins(split_words(token), words, prefixes)
         ):
             yield match.span()
+
+
+def _begins(found: list[str], words: frozenset[str], prefixes: tuple[str, ...]) -> bool:
+    return not words.isdisjoint(found) or (bool(prefixes) and any(word.startswith(prefixes) for word in found))
 
 
 def _dense_spans(token: str, start: int, wanted: frozenset[str]) -> Iterator[Span]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from langchain_sessions.errors import require
 from langchain_sessions.filters import ANY_BRANCH, AnyBranch
@@ -84,7 +84,7 @@ class SearchHit:
         highlights: Where in `text` the query hit, as (start, end).
         before: Events just before it in the log, oldest first.
         after: Events just after it.
-        parts: What each reason added to the score: `words`, `author`, `question`, `answer`, `time`, `period`, ….
+        parts: What each reason added to the score: `words`, `author`, `question`, `answer`, `time`, `period`, `meaning`, ….
         words: The words of `text` that were hit, lower case.
         covered: From a summary: the first of the events that it stands for; `event.covers` names all of them.
     """
@@ -113,12 +113,15 @@ class SearchPage(Page[SearchHit]):
             hold the words alone.
         nearest: Where nothing was found: words of the logs that are written most like those of the query.
         hint: What to do about a query that asks for nothing.
+        semantic: Where an embedder is used: whether meaning counted for all that was said (`full`), not for the newest,
+            which is not embedded yet (`partial`), or not at all, since the embedder did not answer (`unavailable`).
     """
 
     is_total_exact: bool = True
     is_relaxed: bool = False
     nearest: tuple[str, ...] = ()
     hint: str | None = None
+    semantic: Literal["full", "partial", "unavailable"] | None = None
 
     @property
     def passages(self) -> tuple[tuple[SessionEvent, ...], ...]:

@@ -88,7 +88,7 @@ class Indexer:
             if loaded is None:
                 return None
             for stored, buckets in loaded:
-                chunk.extend(ChunkFacts.unpack(bytes(stored.facts)), buckets)
+                chunk.extend(ChunkFacts.unpack(stored.facts), buckets.values())
         for row in rows:
             entry = self.engine.entry(row, self.codec.decode(key.id, row))
             chunk.add(self.engine.facts(row, entry), entry.counts)
@@ -164,14 +164,14 @@ class Indexer:
         if not chunk.facts:
             return b"", {}
         packed = ChunkFacts.of(chunk.facts).pack()
-        return _contents(stored._replace(facts=packed), list(pack_buckets(chunk.postings, len(rows)).values()))
+        return _contents(stored._replace(facts=packed), pack_buckets(chunk.postings, len(rows)))
 
 
 _Contents = tuple[bytes, "Mapping[str, list[tuple[int, int]]]"]
 
 
-def _contents(stored: StoredChunk, buckets: list[bytes]) -> _Contents:
-    part = PackedPart(stored.facts, stored.terms, buckets)
+def _contents(stored: StoredChunk, buckets: Mapping[str, bytes]) -> _Contents:
+    part = PackedPart(ChunkFacts.unpack(stored.facts), stored.terms, buckets)
     terms = {term: list(found.pairs()) for term in part.vocabulary() if (found := part.find(term)) is not None}
     return part.facts.pack(), terms
 
@@ -185,6 +185,6 @@ def _change(fingerprint: str, place: IndexPlace, chunk: OpenChunk, upto: int, re
         fingerprint=fingerprint,
         indexed_to=upto,
         replaced=replaced,
-        chunk=StoredChunk(number, chunk.facts[-1].seq, events, chunk.terms, facts.pack()),
+        chunk=StoredChunk(number, chunk.facts[-1].seq, events, chunk.terms, place.generation + 1, facts.pack()),
         buckets=pack_buckets(chunk.postings, events),
     )

@@ -70,6 +70,19 @@ _OTHERS: Final = {
         τι πότε πού πώς ποιος ποια αυτό αυτός εγώ εσύ μου σου""",
 }
 
+DENSE_STOPS: Final = frozenset(
+    "的了是我你他她它们們在吗呢吧啊嗎這这那有和就都也不谁誰哪几幾么麼什怎のはをにがでとてしたもいるす은는이가을를의에도"
+)
+"""Function characters of scripts without blanks: alone, or in pairs of nothing else, they carry no topic."""
+
+_DENSE_PHRASES: Final = """
+什么时候 什麼時候 什么 什麼 怎么样 怎麼樣 怎么 怎麼 怎样 怎樣 为什么 為什麼 哪里 哪裡 哪儿
+哪兒 哪个 哪個 哪些 哪位 哪种 哪種 多少 多久 多长 多長 是否 有没有 有沒有 是不是 能不能
+我们 我們 你们 你們 他们 他們 她们 她們 自己 一个 一個 一些 这个 這個 那个 那個 这样 這樣
+那样 那樣 因为 因為 所以 但是 然后 然後 如果 时候 時候 です ます でした ました どこ だれ
+なに なぜ どう どの こと もの それ これ あれ から まで
+"""
+
 _IRREGULAR: Final = """
 buy bought|bring brought|teach taught|catch caught|think thought|fight fought|seek sought|run ran|begin began begun|
 sing sang sung|swim swam swum|drink drank drunk|ring rang rung|write wrote written|drive drove driven|ride rode ridden|
@@ -96,6 +109,12 @@ def _base_forms(table: str) -> dict[str, str]:
     groups = (group.split() for group in table.split("|"))
     return {form: base for base, *forms in groups for form in forms}
 
+
+DENSE_STOP_PHRASES: Final = tuple(sorted(_word_set(_DENSE_PHRASES), key=lambda phrase: (-len(phrase), phrase)))
+"""What is asked with in scripts without blanks, and what joins sentences there, the longest first.
+
+They are cut out before pairs are made, so that no pair reaches across.
+"""
 
 STOP_WORDS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {"english": _word_set(_ENGLISH), **{name: _word_set(words) for name, words in _OTHERS.items()}}

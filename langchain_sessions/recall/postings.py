@@ -51,7 +51,9 @@ class EntryMaker:
 
     def __init__(self, maker: TermMaker) -> None:
         self._maker = maker
-        self._time_terms = frozenset(chain.from_iterable(map(maker.terms, TIME_WORDS.split())))
+        terms = chain.from_iterable(map(maker.terms, TIME_WORDS.split()))
+        # One character of "yesterday" says nothing of time.
+        self._time_terms = frozenset(term for term in terms if term.isascii() or len(term) > 1)
         self._last_date: tuple[date, list[str]] = (date.min, [])
 
     def entry(self, document: Document) -> Entry:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from langchain_sessions._flow import Flow, ask
 from langchain_sessions.recall.corpus import shortlist_logs
 from langchain_sessions.recall.documents import searchable_text
-from langchain_sessions.recall.findings import Finding, ReadLogs, index_query
+from langchain_sessions.recall.findings import Finding, KnownFacts, ReadLogs, index_query
 from langchain_sessions.recall.grammar import ClauseKind, Query, QueryMatcher
 from langchain_sessions.recall.indexing import MESSAGE_KINDS, Indexer
 from langchain_sessions.recall.request import shown_before
@@ -18,11 +18,13 @@ from langchain_sessions.stores.base import EventQuery
 from langchain_sessions.stores.indexing import IndexedLog, IndexRead
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from langchain_sessions.codec.messages import MessageCodec
     from langchain_sessions.recall.admission import Admission
     from langchain_sessions.recall.engine import RecallEngine
+    from langchain_sessions.recall.facts import ChunkFacts
+    from langchain_sessions.recall.facts_cache import Place
     from langchain_sessions.recall.request import SearchRequest
     from langchain_sessions.recall.terms import TermMaker
     from langchain_sessions.stores.base import SessionStore
@@ -72,8 +74,11 @@ class RankedSearch:
 
     def find(self, request: SearchRequest, query: Query, admission: Admission) -> Flow[Ranking]:
         """What fits a query, checked as far as the page that is asked for."""
-        read = yield from self.read(request, query)
-        logs = ReadLogs(read.logs, admission, self._engine, self._codec)
+        cache = self._engine.facts_cache(self._store)
+        held = cache.held()
+        read = yield from self.read(request, query, held)
+        facts = KnownFacts(cache, held)
+        logs = ReadLogs(read.logs, admission, self._engine, self._codec, facts)
         wanted = (request.page + 1) * request.limit + len(shown_before(request.cursor))
         candidates = self._engine.settings.candidates
         matcher = QueryMatcher(query, self._engine.maker)
@@ -111,11 +116,13 @@ class RankedSearch:
             logs.hit(found.segment, found.index, found.ranked.score, found.ranked.parts) for found in shortlist.ranked()
         ]
 
-    def read(self, request: SearchRequest, query: Query) -> Flow[IndexRead]:
+    def read(
+        self, request: SearchRequest, query: Query, held: Mapping[Place, ChunkFacts] | None = None
+    ) -> Flow[IndexRead]:
         """What the index holds for the query; logs that are too far behind it catch up first."""
         if self._codec.encrypts:
             return (yield from self._read_sealed(request.scope))
-        wanted = index_query(request, query, self._engine)
+        wanted = replace(index_query(request, query, self._engine), held=held or {})
         read = IndexRead([], [])
         for attempt in range(_ROUNDS):
             last = attempt == _ROUNDS - 1

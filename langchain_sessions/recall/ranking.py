@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+COMPARED: Final = 100
+"""How many events, the best by their words, are compared with a query in meaning. More of them gain nothing."""
+
 _MONTH: Final = 30 * 86_400.0
 
 
@@ -35,7 +38,8 @@ class RankingWeights:
         answer: What an event after such a one gains.
         time: What an event that speaks of time gains when the query asks when.
         period: What an event inside the period that the query names gains; soon after it, a fading share.
-        meaning: What a difference of 1 in cosine is worth, where embeddings are used.
+        meaning: What a difference of 1 in cosine is worth, where embeddings are used; that of neighbours counts along as
+            their words do.
     """
 
     saturation: float = 0.8
@@ -50,7 +54,7 @@ class RankingWeights:
     answer: float = 0.3
     time: float = 0.8
     period: float = 0.5
-    meaning: float = 3.0
+    meaning: float = 2.0
 
     def kernel(self) -> dict[int, float]:
         """What an event at each offset from a candidate counts: 1 for itself, -1 is the event before."""
@@ -94,7 +98,6 @@ class Candidate:
         mentions_time: Whether it says when.
         is_named: Whether its author is the one whom the query names.
         age: Seconds after the period that the query names; 0 inside, None before or where none is named.
-        cosine: Similarity in meaning to the query, where embeddings are used.
     """
 
     window: float
@@ -103,7 +106,6 @@ class Candidate:
     mentions_time: bool = False
     is_named: bool = False
     age: float | None = None
-    cosine: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,19 +232,38 @@ def rank(
     """
     rarity = statistics.weights()
     found = [(position, describe(position)) for position in sorted(chosen)]
-    cosines = [candidate.cosine for _, candidate in found if candidate.cosine is not None]
-    mean = sum(cosines) / len(cosines) if cosines else 0.0
     ranked: list[RankedEvent] = []
     for position, candidate in found:
         words = _word_score(chosen[position], candidate.window, rarity, statistics, weights)
         parts = {"words": words, **_hints(candidate, weights, asks_when=asks_when)}
-        if candidate.cosine is not None:
-            parts["meaning"] = weights.meaning * (candidate.cosine - mean)
         if candidate.is_named:
             parts["author"] = weights.author * words + weights.author_bonus
         ranked.append(RankedEvent(position, sum(parts.values()), parts))
     ranked.sort(key=lambda event: -event.score)
     return ranked
+
+
+def rank_by_meaning(
+    ranked: Sequence[RankedEvent], nearness: Mapping[int, float], weights: RankingWeights
+) -> list[RankedEvent]:
+    """Add what events are worth by their meaning, to the score that they have by their words.
+
+    Args:
+        ranked: What `rank` returned.
+        nearness: By position: how near events are to the query; what is not named gains and loses nothing.
+        weights: What counts how much.
+    """
+    mean = sum(nearness.values()) / max(1, len(nearness))
+    again: list[RankedEvent] = []
+    for event in ranked:
+        near = nearness.get(event.position)
+        if near is None:
+            again.append(event)
+            continue
+        gain = weights.meaning * (near - mean)
+        again.append(RankedEvent(event.position, event.score + gain, {**event.parts, "meaning": gain}))
+    again.sort(key=lambda event: -event.score)
+    return again
 
 
 def _word_score(

@@ -10,12 +10,14 @@ import re
 import threading
 import unicodedata
 from itertools import chain, pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.recall.languages import (
     BASE_FORMS,
     DEFAULT_LANGUAGE,
+    DENSE_STOP_PHRASES,
+    DENSE_STOPS,
     GUESSABLE,
     STOP_WORDS,
     guess_language,
@@ -23,7 +25,10 @@ from langchain_sessions.recall.languages import (
 )
 from langchain_sessions.recall.stemming import make_stemmer, stemmer_languages
 
-TERMS_VERSION: Final = 1
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TERMS_VERSION: Final = 2
 """Raised whenever the same text would give other terms: an index built with another version is built anew."""
 
 AUTO_LANGUAGE: Final = "auto"
@@ -57,9 +62,7 @@ _IGNORED: Final = {ord(character): None for character in "\u00ad\u0640\u200b\u20
 _APOSTROPHES: Final = {0x2019: "'", 0x02BC: "'", 0x2018: "'"}
 # Vowel signs of Indic scripts are letters in all but name; accents and points are what people leave out.
 _ACCENT: Final = re.compile("[\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670]")
-_DENSE_STOPS: Final = frozenset(
-    "的了是我你他她它们们在吗呢吧啊嗎這这那有和就都也不のはをにがでとてしたもいるす은는이가을를의에도"
-)
+_DENSE_CUTS: Final = re.compile("|".join(DENSE_STOP_PHRASES))
 
 
 def normalize(text: str) -> str:
@@ -154,9 +157,17 @@ class _TermCache(dict[str, "tuple[str, ...]"]):
 
 
 def _dense_terms(token: str) -> tuple[str, ...]:
-    pairs = map("".join, pairwise(token))
-    singles = [letter for letter in token if letter not in _DENSE_STOPS and unicodedata.category(letter)[0] != "M"]
-    return tuple(singles + [pair for pair in pairs if not _DENSE_STOPS.issuperset(pair)])
+    terms: list[str] = []
+    for run in _DENSE_CUTS.split(token):
+        terms += [one for one in run if one not in DENSE_STOPS and unicodedata.category(one)[0] != "M"]
+        terms += [pair for pair in map("".join, pairwise(run)) if not DENSE_STOPS.issuperset(pair)]
+    return tuple(terms)
+
+
+def _tokens(text: str) -> list[str]:
+    if "\u2019" in text:
+        text = text.replace("\u2019", "'")
+    return _ASCII_TOKEN.findall(text.lower()) if text.isascii() else TOKEN.findall(normalize(text))
 
 
 class TermMaker:
@@ -188,16 +199,25 @@ class TermMaker:
 
     def terms(self, text: str) -> list[str]:
         """Make the index terms of a text, in order and with repetitions; function words leave none."""
-        if "\u2019" in text:
-            text = text.replace("\u2019", "'")
-        tokens = _ASCII_TOKEN.findall(text.lower()) if text.isascii() else TOKEN.findall(normalize(text))
+        tokens = _tokens(text)
         terms = list(chain.from_iterable(map(self._caches[self._default].__getitem__, tokens)))
+        language = self._guess(tokens, len(terms))
+        if language == self._default:
+            return terms
+        return list(chain.from_iterable(map(self._cache(language).__getitem__, tokens)))
+
+    def terms_of_tokens(self, text: str) -> Mapping[str, tuple[str, ...]]:
+        """What makes the terms of single tokens, normalised, in the language that the text is taken for."""
+        tokens = _tokens(text)
+        function_words = STOP_WORDS.get(self._default, frozenset())
+        return self._cache(self._guess(tokens, sum(token not in function_words for token in tokens)))
+
+    def _guess(self, tokens: list[str], topical: int) -> str:
+        """The language of a text of which so much is no function word of the default language."""
         # English prose is nearly half function words; only a text that keeps almost everything is worth a guess.
-        if self.language == AUTO_LANGUAGE and _SHORTEST_GUESSED <= len(tokens) < len(terms) / _MOSTLY_TOPIC:
-            language = guess_language(map(_plain, tokens), self._default)
-            if language != self._default:
-                return list(chain.from_iterable(map(self._cache(language).__getitem__, tokens)))
-        return terms
+        if self.language == AUTO_LANGUAGE and _SHORTEST_GUESSED <= len(tokens) < topical / _MOSTLY_TOPIC:
+            return guess_language(map(_plain, tokens), self._default)
+        return self._default
 
     def query_terms(self, word: str) -> tuple[tuple[str, ...], ...]:
         """Make the terms that stand for what a user typed as one word.

@@ -8,6 +8,7 @@ import uuid
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
+from langchain_sessions._building import built
 from langchain_sessions._flow import Flow, ask, faces
 from langchain_sessions.codec.messages import MessageCodec
 from langchain_sessions.compaction.background import BackgroundRuns
@@ -170,21 +171,22 @@ class Bound:
 
     def session_of(self, row: SessionRow) -> Session:
         """The public value of a session row."""
-        return Session(
-            id=row.id,
-            app=row.app,
-            user_id=row.user_id,
-            title=row.title,
-            created_at=from_micros(row.created_at),
-            updated_at=from_micros(row.updated_at),
-            expires_at=None if row.expires_at is None else from_micros(row.expires_at),
-            ended_at=None if row.ended_at is None else from_micros(row.ended_at),
-            metadata=json.loads(row.metadata),
-            version=row.last_seq,
-            message_count=row.live_events,
-            turn_count=row.live_turns,
-            token_count=row.live_tokens,
-        )
+        fields = {
+            "id": row.id,
+            "app": row.app,
+            "user_id": row.user_id,
+            "title": row.title,
+            "created_at": from_micros(row.created_at),
+            "updated_at": from_micros(row.updated_at),
+            "expires_at": None if row.expires_at is None else from_micros(row.expires_at),
+            "ended_at": None if row.ended_at is None else from_micros(row.ended_at),
+            "metadata": {} if row.metadata == "{}" else json.loads(row.metadata),
+            "version": row.last_seq,
+            "message_count": row.live_events,
+            "turn_count": row.live_turns,
+            "token_count": row.live_tokens,
+        }
+        return built(Session, fields)
 
 
 def _search_settings(given: bool | SearchSettings) -> SearchSettings | None:

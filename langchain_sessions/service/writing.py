@@ -56,7 +56,7 @@ class Writing(Sessions):
             branch: Dotted path of the agent; None is root.
             author: Who speaks.
             invocation_id: The run that they belong to.
-            invocation_status: How far that run has got with this append.
+            invocation_status: How far that run has got with this append; events may name the run themselves.
             first_ordinal: Position of the first message within its invocation; a handle counts for you.
             state_delta: Changes of state; they take effect with the first event.
             metadata: The caller's own data, for each event that has none.
@@ -85,7 +85,7 @@ class Writing(Sessions):
         if state_delta:
             events = _with_delta(events, state_delta, shared or NewEvent())
         mark = 0 if invocation_status is None else r.MARKS[invocation_status.value]
-        require(not mark or invocation_id is not None, "invocation_status", "needs an invocation_id")
+        require(not mark or invocation_id or _all_in_a_run(events), "invocation_status", "needs an invocation_id")
         if mark and not events:
             events = [NewEvent(invocation_id=invocation_id, branch=branch)]
         if not events:
@@ -142,6 +142,11 @@ class Writing(Sessions):
         return self.encoder.event(session_id, appended.rows[0], appended.view)
 
     edit, aedit = faces(_edit)
+
+
+def _all_in_a_run(events: Sequence[BaseMessage | NewEvent]) -> bool:
+    """Whether there are events and each names its run itself."""
+    return bool(events) and all(isinstance(event, NewEvent) and event.invocation_id is not None for event in events)
 
 
 def _with_delta(

@@ -28,6 +28,7 @@ from langchain_sessions.filters import ANY_BRANCH, AnyBranch
 from langchain_sessions.rows import Counters, EventRow, InvocationRow, Owner, SessionKey, SessionRow
 from langchain_sessions.stores import indexing
 from langchain_sessions.stores._twins import threaded
+from langchain_sessions.stores.vectors import VectorChange, VectorPlace
 
 if TYPE_CHECKING:
     from langchain_sessions.events import Standing
@@ -55,8 +56,7 @@ class SessionDraft:
     anew: bool = True
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AppendBatch:
+class AppendBatch(NamedTuple):
     """Events to append in one transaction.
 
     Attributes:
@@ -365,7 +365,8 @@ class SessionStore(ABC):
     ) -> ContextSlice:
         """The message rows that stand in a viewer's context, in context order; the newest `last_n` of them.
 
-        The rows of each run stand together, where the run began. Loads the live part only: what is archived costs nothing.
+        The rows of each run stand together, where the run began. Loads the live part only: what is archived costs
+        nothing.
 
         Raises:
             SessionNotFoundError: There is none for this key.
@@ -504,8 +505,8 @@ class SessionStore(ABC):
 
     def load_chunks(
         self, /, place: indexing.IndexPlace, numbers: Sequence[int]
-    ) -> list[tuple[indexing.StoredChunk, list[bytes]]] | None:
-        """Whole chunks of an index, by their numbers; None where the index is no longer as `place` says."""
+    ) -> list[tuple[indexing.StoredChunk, dict[str, bytes]]] | None:
+        """Whole chunks of an index with all their buckets, by their numbers; None where the index is no longer as `place` says."""
         del place, numbers
         return []
 
@@ -543,3 +544,39 @@ class SessionStore(ABC):
         return indexing.pick_events(self, scope, places)
 
     aload_events = threaded(load_events)
+
+    # -- vectors: concrete; a store that keeps none is never behind ------------------------------------------
+
+    def list_vectors(self, /, scope: indexing.LogScope) -> list[VectorPlace]:
+        """How far the vectors of every log of a scope go, in the order of their keys. Crosses partitions."""
+        del scope
+        return []
+
+    alist_vectors = threaded(list_vectors)
+
+    def find_vectors(self, /, key: SessionKey, now: int) -> VectorPlace:
+        """How far the vectors of a log go.
+
+        Raises:
+            SessionNotFoundError: There is none for this key.
+        """
+        session = self.find_session(key, now)
+        if session is None:
+            raise SessionNotFoundError(key.id)
+        return VectorPlace(session.skey, session.id, session.last_seq, session.last_seq)
+
+    afind_vectors = threaded(find_vectors)
+
+    def load_vectors(self, /, places: Mapping[VectorPlace, SeqSet]) -> dict[tuple[int, int], bytes]:
+        """Vectors at some positions of some logs, by session key and position; what is not there is left out."""
+        del places
+        return {}
+
+    aload_vectors = threaded(load_vectors)
+
+    def write_vectors(self, /, key: SessionKey, change: VectorChange, now: int) -> bool:
+        """Add vectors to a log; False, and nothing is changed, where they moved since the plan, or the log is gone."""
+        del key, change, now
+        return False
+
+    awrite_vectors = threaded(write_vectors)

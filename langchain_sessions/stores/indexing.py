@@ -15,7 +15,7 @@ from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.rows import EventRow, SessionKey, SessionRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Container, Iterable, Iterator, Mapping
 
     from langchain_sessions.ledger import LogView
     from langchain_sessions.rows import Owner
@@ -61,6 +61,7 @@ class IndexQuery:
         buckets: Buckets of terms.
         beginnings: Also buckets that begin so.
         most_scanned: How many events may be left to scan; above that nothing is read but what lags behind.
+        held: Facts that the caller has: key of the session, number of the chunk, generation that wrote it.
     """
 
     scope: LogScope
@@ -68,15 +69,26 @@ class IndexQuery:
     buckets: tuple[str, ...]
     beginnings: tuple[str, ...] = ()
     most_scanned: int = 0
+    held: Container[tuple[int, int, int]] = ()
 
 
 class StoredChunk(NamedTuple):
-    """A chunk of the index: positions up to which it goes, how much it holds, and its events' facts, packed."""
+    """A chunk of the index. It never changes: a merged one is written anew.
+
+    Attributes:
+        number: Its number in its log.
+        last_seq: The position up to which it goes.
+        events: How many events it holds.
+        terms: How many terms they have in all.
+        written: The generation of the index that wrote it.
+        facts: What the index knows of its events, packed; empty where the caller has it.
+    """
 
     number: int
     last_seq: int
     events: int
     terms: int
+    written: int
     facts: bytes
 
 
@@ -86,7 +98,7 @@ class IndexedLog(NamedTuple):
     session: SessionRow
     view: LogView
     chunks: tuple[StoredChunk, ...]
-    buckets: Mapping[int, list[bytes]]
+    buckets: Mapping[int, Mapping[str, bytes]]
     tail: list[EventRow]
 
 

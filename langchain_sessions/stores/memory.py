@@ -29,9 +29,13 @@ from langchain_sessions.runs import decode_runs
 from langchain_sessions.state import apply_deltas, scoped_keys, split_delta
 from langchain_sessions.stores import base, placing
 from langchain_sessions.stores.matching import cut_window, matches, sees
+from langchain_sessions.stores.vectors import VectorChange, VectorPlace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
+
+    from langchain_sessions.runs import SeqSet
+    from langchain_sessions.stores.indexing import LogScope
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -46,6 +50,13 @@ class _Log:
     marks: list[Mark] = field(default_factory=list[Mark])
     invocations: dict[str, InvocationRow] = field(default_factory=dict[str, InvocationRow])
     leases: dict[str | None, tuple[str, int]] = field(default_factory=dict[str | None, tuple[str, int]])
+    vectors: dict[int, bytes] = field(default_factory=dict[int, bytes])
+    embedded: tuple[int, int, str] = (0, 0, "")
+
+    @property
+    def vector_place(self) -> VectorPlace:
+        """How far its vectors go."""
+        return VectorPlace(self.session.skey, self.session.id, self.session.last_seq, *self.embedded)
 
     def view(self, idle_before: int) -> LogView:
         """Where its events stand."""
@@ -438,6 +449,40 @@ class MemoryStore(base.SessionStore):
             found.append("state differs from the log")
         return found
 
+    # -- vectors -------------------------------------------------------------------------------------------
+
+    @_locked
+    def list_vectors(self, scope: LogScope) -> list[VectorPlace]:
+        found = (self._find(scope.key._replace(id=name), scope.now) for app, name in self._logs if app == scope.app)
+        places = (log.vector_place for log in found if log is not None)
+        return sorted(place for place in places if scope.session_id in (None, place.session_id))
+
+    @_locked
+    def find_vectors(self, key: SessionKey, now: int) -> VectorPlace:
+        return self._get(key, now).vector_place
+
+    @_locked
+    def load_vectors(self, places: Mapping[VectorPlace, SeqSet]) -> dict[tuple[int, int], bytes]:
+        logs = {log.session.skey: log for log in self._logs.values()}
+        return {
+            (place.skey, seq): log.vectors[seq]
+            for place, seqs in places.items()
+            if (log := logs.get(place.skey)) is not None and log.vector_place.generation == place.generation
+            for seq in seqs
+            if seq in log.vectors
+        }
+
+    @_locked
+    def write_vectors(self, key: SessionKey, change: VectorChange, now: int) -> bool:
+        log = self._find(key, now)
+        if log is None or log.vector_place._replace(last_seq=change.place.last_seq) != change.place:
+            return False
+        if change.anew:
+            log.vectors.clear()
+        log.vectors.update(change.vectors)
+        log.embedded = (change.embedded_to, change.generation, change.fingerprint)
+        return True
+
     # -- the asynchronous half -----------------------------------------------------------------------------
 
     acreate_session = _direct(create_session)
@@ -462,3 +507,7 @@ class MemoryStore(base.SessionStore):
     afind_invocation = _direct(find_invocation)
     aload_state = _direct(load_state)
     averify_session = _direct(verify_session)
+    alist_vectors = _direct(list_vectors)
+    afind_vectors = _direct(find_vectors)
+    aload_vectors = _direct(load_vectors)
+    awrite_vectors = _direct(write_vectors)

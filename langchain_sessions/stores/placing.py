@@ -179,9 +179,13 @@ def tally(rows: Iterable[EventRow]) -> dict[str | None, Counters]:
     for row in rows:
         if row.kind >= r.FIRST_RECORD:
             continue
-        was = counted.get(row.scope, Counters())
+        scope = row.scope
         turn = 1 if row.flags & r.TURN else 0
-        counted[row.scope] = Counters(was.events + 1, was.turns + turn, was.tokens + row.tokens)
+        was = counted.get(scope)
+        if was is None:
+            counted[scope] = Counters(1, turn, row.tokens)
+        else:
+            counted[scope] = Counters(was.events + 1, was.turns + turn, was.tokens + row.tokens)
     return counted
 
 

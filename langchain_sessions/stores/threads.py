@@ -5,12 +5,15 @@ A store knows of a checkpoint which messages it mentions and which one it came f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import ormsgpack
 
 from langchain_sessions.rows import EventRow, Owner, SessionKey, SessionRow
-from langchain_sessions.runs import SeqSet, decode_runs
+from langchain_sessions.runs import SeqSet, decode_runs, encode_run_list
 
 if TYPE_CHECKING:
     from langchain_sessions.ledger import Edit
@@ -51,18 +54,38 @@ class CheckpointRow(NamedTuple):
 
 
 class WriteRow(NamedTuple):
-    """One pending write of a task; `cut` is 0, or the record of the rewind that put it out of sight."""
+    """One pending write of a task. A negative `idx` replaces an earlier one, others leave it alone."""
 
-    ns: int
-    cid: str
     task: str
     idx: int
-    cut: int
     channel: str
     path: str
     kind: int
     refs: bytes | None
     data: bytes | None
+
+
+class WritesRow(NamedTuple):
+    """Writes of one checkpoint as they are stored together.
+
+    `cut` is 0, or the record of the rewind that put them out of sight; `refs` the positions that they mention.
+    """
+
+    ns: int
+    cid: str
+    cut: int
+    part: int
+    refs: bytes | None
+    body: bytes
+
+
+class Staged(NamedTuple):
+    """Writes that wait for the checkpoint that comes from theirs; `n` says where."""
+
+    n: int
+    ns: int
+    cid: str
+    writes: tuple[WriteRow, ...]
 
 
 class ValueRow(NamedTuple):
@@ -74,7 +97,73 @@ class ValueRow(NamedTuple):
 
 def seq_set(runs: bytes | None) -> SeqSet:
     """The positions of an ordered list, as a set."""
-    return SeqSet() if not runs else SeqSet(tuple(sorted(decode_runs(runs)))) | SeqSet()
+    if not runs:
+        return NO_EVENTS
+    decoded = decode_runs(runs)
+    return SeqSet(tuple(decoded)) if len(decoded) == 1 else SeqSet(tuple(sorted(decoded))) | NO_EVENTS
+
+
+def pack_writes(writes: Sequence[WriteRow]) -> bytes:
+    """Writes as bytes: tasks and paths once for all writes of a task that follow each other."""
+    groups: list[list[Any]] = []
+    for (task, path), some in groupby(writes, key=lambda write: (write.task, write.path)):
+        groups.append([_pack_id(task), path, [[w.idx, w.channel, w.kind, w.refs, w.data] for w in some]])
+    return ormsgpack.packb(groups)
+
+
+def unpack_writes(body: bytes) -> list[WriteRow]:
+    """What `pack_writes` packed."""
+    return [
+        WriteRow(_unpack_id(task), idx, channel, path, kind, refs, data)
+        for task, path, some in ormsgpack.unpackb(body)
+        for idx, channel, kind, refs, data in some
+    ]
+
+
+def pack_staged(ns: int, cid: str, writes: Sequence[WriteRow]) -> bytes:
+    """Writes with the checkpoint that they belong to."""
+    return ormsgpack.packb([ns, _pack_id(cid), pack_writes(writes)])
+
+
+def unpack_staged(n: int, body: bytes) -> Staged:
+    """What `pack_staged` packed."""
+    ns, cid, writes = ormsgpack.unpackb(body)
+    return Staged(n, ns, _unpack_id(cid), tuple(unpack_writes(writes)))
+
+
+def _pack_id(name: str) -> str | bytes:
+    """A UUID in its usual form as 16 bytes, anything else as it is."""
+    try:
+        short = bytes.fromhex(name.replace("-", "")) if len(name) == 36 else b""
+    except ValueError:
+        return name
+    return short if len(short) == 16 and _unpack_id(short) == name else name
+
+
+def _unpack_id(packed: str | bytes) -> str:
+    if isinstance(packed, str):
+        return packed
+    text = packed.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def merge_writes(writes: Iterable[WriteRow]) -> list[WriteRow]:
+    """Writes in the order in which they came, as they stand: regular ones stay, others are replaced."""
+    found: dict[tuple[str, int], WriteRow] = {}
+    for write in writes:
+        if write.idx < 0:
+            found[write.task, write.idx] = write
+        else:
+            found.setdefault((write.task, write.idx), write)
+    return list(found.values())
+
+
+def mentioned_in(writes: Iterable[WriteRow]) -> bytes | None:
+    """The positions that some writes mention, as stored beside them."""
+    seqs = SeqSet()
+    for write in writes:
+        seqs = seqs | seq_set(write.refs)
+    return encode_run_list(list(seqs.runs)) if seqs else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,7 +176,7 @@ class Settled:
         edits: Which of them take the place of another.
         rooted: Stored events that this root checkpoint takes over.
         values: Values to store beside the row.
-        writes: Writes of the parent whose messages are in the log now.
+        writes: The writes of the parent that waited for this checkpoint; their messages are in the log now.
         parent: The parent's row, where a value of it is in the log now.
     """
 
@@ -100,7 +189,7 @@ class Settled:
     parent: CheckpointRow | None = None
 
 
-Settle = Callable[[SessionRow, Sequence[EventRow]], Settled]
+Settle = Callable[[SessionRow, Sequence[EventRow], Sequence[WriteRow]], Settled]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -149,16 +238,24 @@ class PutResult(NamedTuple):
 class WritesPlan:
     """Pending writes to store.
 
-    `replaces` says of each whether it replaces an earlier one of its key. The rows are asked for late, for a session
-    key: while they waited, the log may have taken their messages over.
+    The rows are asked for late, for a session key: while they waited, the log may have taken their messages over.
+
+    Attributes:
+        key: The session.
+        draft: How to open it where there is none.
+        ns: The namespace.
+        ns_name: Its name.
+        cid: The checkpoint that the tasks ran on.
+        rows: The writes.
+        named_in: The key of the session that has the name already.
     """
 
     key: SessionKey
     draft: SessionDraft
     ns: int
     ns_name: str
+    cid: str
     rows: Callable[[int], Sequence[WriteRow]]
-    replaces: tuple[bool, ...]
     named_in: int | None = None
 
 
@@ -213,5 +310,13 @@ class CheckpointQuery:
     with_writes: bool = True
 
 
-Lacks = Callable[[SessionRow, SeqSet], SeqSet]
-"""Which of some events of a session a reader does not have yet."""
+class Reader(Protocol):
+    """What a reader has already."""
+
+    def __call__(self, session: SessionRow, seqs: SeqSet) -> SeqSet:
+        """Which of some events of a session it lacks."""
+        ...
+
+    def shape(self, session: SessionRow, shape: int) -> bytes | None:
+        """The names behind a digest, where it knows them."""
+        ...

@@ -62,20 +62,37 @@ class Injector:
 
     def pass_through(self, connection: FaultyConnection, act: Any, args: tuple[Any, ...]) -> Any:
         """One boundary: `act` happens, or fails."""
+        fate = self._fate()
+        if fate == "cut before":
+            self.cut(connection)
+        result = None if fate == "error before" else act(*args)
+        self._afterwards(fate, connection)
+        return result
+
+    async def apass_through(self, connection: FaultyConnection, act: Any, args: tuple[Any, ...]) -> Any:
+        """`pass_through` for an asynchronous driver."""
+        fate = self._fate()
+        if fate == "cut before":
+            self.cut(connection)
+        result = None if fate == "error before" else await act(*args)
+        self._afterwards(fate, connection)
+        return result
+
+    def _fate(self) -> str:
+        """What happens at this boundary; usually nothing."""
         if not self._armed:
-            return act(*args)
+            return ""
         here, self.count = self.count, self.count + 1
         if here != self._at:
-            return act(*args)
+            return ""
         self.fired, self._at = True, None
-        if self._fault == "cut before":
+        return self._fault
+
+    def _afterwards(self, fate: str, connection: FaultyConnection) -> None:
+        if fate == "cut after":
             self.cut(connection)
-            return act(*args)
-        result = None if self._fault == "error before" else act(*args)
-        if self._fault == "cut after":
-            self.cut(connection)
-            return result
-        raise connection.operational_error()
+        elif fate.startswith("error"):
+            raise connection.operational_error()
 
     def cut(self, connection: FaultyConnection) -> None:
         """Take the connection away, as a server or a network does."""
@@ -118,6 +135,10 @@ class FaultyConnection:
         made = self.driver.cursor(*args, **kwargs)
         self.cursors.append(made)
         return FaultyCursor(made, self, self._injector)
+
+    def run_async(self, act: Any) -> Any:
+        """The statements that `act` runs on the asynchronous driver are boundaries."""
+        return self.driver.run_async(lambda driver: act(FaultyAsyncConnection(driver, self, self._injector)))
 
     def commit(self) -> Any:
         """A boundary of its own."""
@@ -162,6 +183,38 @@ class FaultyCursor:
     def executemany(self, *args: Any) -> Any:
         """A boundary."""
         return self._injector.pass_through(self._connection, self._cursor.executemany, args)
+
+
+class FaultyAsyncConnection:
+    """An asynchronous driver connection, as the library sees it when it sends several statements at once."""
+
+    def __init__(self, driver: Any, connection: FaultyConnection, injector: Injector) -> None:
+        self._driver = driver
+        self._connection = connection
+        self._injector = injector
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._driver, name)
+
+    def cursor(self) -> FaultyAsyncCursor:
+        """A cursor whose statements are boundaries."""
+        return FaultyAsyncCursor(self._driver.cursor(), self._connection, self._injector)
+
+
+class FaultyAsyncCursor:
+    """A cursor of an asynchronous driver whose statements are boundaries."""
+
+    def __init__(self, cursor: Any, connection: FaultyConnection, injector: Injector) -> None:
+        self._cursor = cursor
+        self._connection = connection
+        self._injector = injector
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cursor, name)
+
+    async def execute(self, *args: Any) -> Any:
+        """A boundary."""
+        return await self._injector.apass_through(self._connection, self._cursor.execute, args)
 
 
 def _admin_engine(url: Any) -> Engine:

@@ -47,7 +47,7 @@ def chunk_of(events: list[tuple[EventFacts, dict[str, int]]], first: int) -> Ope
 def read(chunk: OpenChunk) -> tuple[list[EventFacts], dict[str, list[tuple[int, int]]]]:
     """A chunk as it comes back from a database."""
     packed = pack_buckets(chunk.postings, len(chunk.facts))
-    part = PackedPart(ChunkFacts.of(chunk.facts).pack(), chunk.terms, packed.values())
+    part = PackedPart(ChunkFacts.unpack(ChunkFacts.of(chunk.facts).pack()), chunk.terms, packed)
     terms = {term: list(found.pairs()) for term in part.vocabulary() if (found := part.find(term)) is not None}
     return list(part.facts.events()), terms
 

@@ -18,7 +18,15 @@ LAYERS = (
     ("service",),
     ("compaction", "recall", "stores.memory", "stores.sql"),
     ("encoding",),
-    ("stores.base", "stores._twins", "stores.matching", "stores.placing", "stores.threads", "stores.indexing"),
+    (
+        "stores.base",
+        "stores._twins",
+        "stores.indexing",
+        "stores.matching",
+        "stores.placing",
+        "stores.threads",
+        "stores.vectors",
+    ),
 )
 CONTRACT = len(LAYERS) - 1
 # Whoever wants these has to install them, or is an adapter to them. All else may need only the base dependencies.

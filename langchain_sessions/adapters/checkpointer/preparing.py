@@ -103,7 +103,7 @@ class Preparation:
         # The conversation first: the log's order is the order of its list.
         for channel in sorted(self.record.channels, key=lambda name: name != main):
             version = self.record.version_of(channel)
-            known = self.parent is not None and self.parent.version_of(channel) == version
+            known = self.parent is not None and version is not None and self.parent.version_of(channel) == version
             if channel not in new_versions and self.parent is not None and known:
                 slot = self.parent.slots.get(channel)
                 if slot is not None:

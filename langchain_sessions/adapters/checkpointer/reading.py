@@ -78,15 +78,17 @@ class Rebuilder:
             for name, slot in record.slots.items()
             if slot.kind != EMPTY
         }
+        versions = zip(record.channels, record.versions, strict=True)
         checkpoint: Any = {
             "v": record.v,
             "ts": record.ts,
             "id": record.cid,
             "channel_values": values,
-            "channel_versions": dict(zip(record.channels, record.versions, strict=True)),
+            "channel_versions": {name: version for name, version in versions if version is not None},
             "versions_seen": {node: dict(seen) for node, seen in record.seen},
-            "updated_channels": None if record.updated is None else list(record.updated),
         }
+        if record.updated is not False:
+            checkpoint["updated_channels"] = None if record.updated is None else list(record.updated)
         if record.rest is not None:
             checkpoint.update(load_slot(record.rest.kind, record.rest.data or b"", self._serde))
         ns = found.ns_name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import ormsgpack
 
@@ -74,7 +74,8 @@ class Record:
     channels: tuple[str, ...]
     versions: tuple[Any, ...]
     seen: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]
-    updated: tuple[str, ...] | None
+    updated: tuple[str, ...] | Literal[False] | None
+    """None as LangGraph has it; False where the checkpoint does not say."""
     rest: Slot | None
     metadata: Slot
     slots: dict[str, Slot] = field(default_factory=dict[str, Slot])
@@ -86,13 +87,13 @@ class Record:
         return "messages" if "messages" in lists else lists[0] if len(lists) == 1 else None
 
     def version_of(self, channel: str) -> Any:
-        """The version of a channel; None where it has none."""
+        """The version of a channel; None where it has none, or is not there."""
         return self.versions[self.channels.index(channel)] if channel in self.channels else None
 
 
 def shape_of(record: Record) -> tuple[int, bytes]:
     """The names of a record and their digest."""
-    updated = None if record.updated is None else list(record.updated)
+    updated = list(record.updated) if record.updated else record.updated
     seen = [[node, [channel for channel, _ in channels]] for node, channels in record.seen]
     body = ormsgpack.packb([list(record.channels), seen, updated])
     return short_digest(body), body
@@ -107,8 +108,10 @@ def record_of(
         InvalidInputError: An id or a version cannot be stored.
     """
     rest = {key: value for key, value in checkpoint.items() if key not in _STANDARD}
-    updated = checkpoint.get("updated_channels")
+    updated = checkpoint.get("updated_channels", False)
     versions: Mapping[str, Any] = checkpoint["channel_versions"]
+    # A checkpoint made by hand may hold values of channels without a version; the graph's own never does.
+    versions = {**versions, **{name: None for name in checkpoint["channel_values"] if name not in versions}}
     run_id = metadata.get("run_id")
     return Record(
         ns=ns,
@@ -120,8 +123,8 @@ def record_of(
         channels=tuple(versions),
         versions=tuple(versions.values()),
         seen=tuple((node, tuple(seen.items())) for node, seen in checkpoint["versions_seen"].items()),
-        updated=None if updated is None else tuple(updated),
-        rest=dump_slot(rest, serde) if any(rest.values()) else None,
+        updated=updated if updated in (None, False) else tuple(updated),
+        rest=dump_slot(rest, serde) if rest else None,
         metadata=dump_slot(metadata, serde),
     )
 
@@ -249,7 +252,7 @@ def decode_record(session_id: str, row: CheckpointRow, shape: bytes) -> Record:
             channels=tuple(channels),
             versions=tuple(versions),
             seen=tuple((node, tuple((channel, next(left)) for channel in names)) for node, names in seen),
-            updated=None if updated is None else tuple(updated),
+            updated=updated if updated in (None, False) else tuple(updated),
             rest=None if rest is None else _unpack_slot(rest, None),
             metadata=_unpack_slot(metadata, None),
             slots={

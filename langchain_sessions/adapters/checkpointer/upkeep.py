@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from langgraph.checkpoint.base import DeltaChannelHistory, PendingWrite, get_checkpoint_id
-
 from langchain_sessions._flow import Flow, ask, async_face, sync_face
-from langchain_sessions.adapters.checkpointer.cache import MessageCache, Needs
+from langchain_sessions.adapters.checkpointer.access import ThreadAccess, checkpoint_id
+from langchain_sessions.adapters.checkpointer.cache import Needs
 from langchain_sessions.adapters.checkpointer.records import EMPTY, Record, decode_metadata, decode_record
 from langchain_sessions.errors import require
 from langchain_sessions.ids import check_id
@@ -22,13 +21,9 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.serde.base import SerializerProtocol
+    from langgraph.checkpoint.base import DeltaChannelHistory, PendingWrite
 
-    from langchain_sessions.adapters.addressing import Address
-    from langchain_sessions.adapters.checkpointer.reading import Rebuilder
-    from langchain_sessions.service import SessionService
-    from langchain_sessions.stores.sql.store import SqlStore
-    from langchain_sessions.stores.threads import CheckpointQuery, CheckpointRow, Found
+    from langchain_sessions.stores.threads import CheckpointRow, Found
 
 _COUNTERS = "counters_since_delta_snapshot"
 Place = tuple[int, str]
@@ -47,20 +42,8 @@ class HeadConflict:
     parent_id: str | None
 
 
-class Upkeep:
+class Upkeep(ThreadAccess):
     """The part of the saver that deals with whole threads."""
-
-    sessions: SessionService
-    serde: SerializerProtocol
-    _store: SqlStore
-    _cache: MessageCache
-    _rebuilder: Rebuilder
-
-    def _place(self, config: RunnableConfig) -> tuple[Address, str]:
-        raise NotImplementedError
-
-    def _query(self, address: Address, namespace: str | None, **wanted: Any) -> CheckpointQuery:
-        raise NotImplementedError
 
     # -- removing ------------------------------------------------------------------------------------------
 
@@ -173,8 +156,10 @@ class Upkeep:
             row = by_place[place]
             missing = set(decode_metadata("", row, self.serde).get(_COUNTERS) or ())
             missing -= _stored(decode_record("", row, shapes[row.shape]))
-            while missing and row.parent is not None and (row.ns, row.parent) in by_place:
+            seen = {row.cid}
+            while missing and row.parent is not None and row.parent not in seen and (row.ns, row.parent) in by_place:
                 row = by_place[row.ns, row.parent]
+                seen.add(row.cid)
                 needed.add((row.ns, row.cid))
                 missing -= _stored(decode_record("", row, shapes[row.shape]))
         return needed
@@ -206,7 +191,7 @@ class Upkeep:
         if not channels:
             return {}
         address, namespace = self._place(config)
-        query = self._query(address, namespace, cid=get_checkpoint_id(config))
+        query = self._query(address, namespace, cid=checkpoint_id(config))
         needs = Needs(self._cache)
         enough = _enough(channels)
         found, details = yield from ask(self._store.run, Mode.READ, read_lineage, query, needs, enough)
@@ -253,7 +238,7 @@ class Upkeep:
         parents = {row.parent for row in rows}
         came: dict[str | None, str] = {}
         at = rows[-1] if rows else None
-        while at is not None:
+        while at is not None and at.parent not in came:
             came[at.parent] = at.cid
             at = by_id.get(at.parent) if at.parent is not None else None
         line = set(came.values())
@@ -261,9 +246,10 @@ class Upkeep:
         for row in rows:
             if row.cid in parents or row.cid in line:
                 continue
-            first = row
-            while first.parent in by_id and first.parent not in line:
+            first, walked = row, {row.cid}
+            while first.parent in by_id and first.parent not in line | walked:
                 first = by_id[first.parent]
+                walked.add(first.cid)
             rival = came.get(first.parent)
             sources = [decode_metadata(session_id, first, self.serde).get("source")]
             if rival is not None:

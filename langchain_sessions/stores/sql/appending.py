@@ -49,6 +49,8 @@ from langchain_sessions.stores.sql.scoped import change_scoped_state
 from langchain_sessions.stores.sql.transaction import Transaction, param
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sqlalchemy.sql.dml import Insert, Update
 
     from langchain_sessions.ledger import LogView
@@ -105,9 +107,7 @@ def append_plain(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Append
 
 def _numbered(batch: AppendBatch, last: int) -> tuple[EventRow, ...]:
     first = last - len(batch.rows) + 1
-    if len(batch.rows) == 1:
-        return (batch.rows[0]._replace(seq=last),)
-    return tuple(row._replace(seq=first + at) for at, row in enumerate(batch.rows))
+    return tuple(EventRow(first + at, *row[1:]) for at, row in enumerate(batch.rows))
 
 
 def _shape(key: SessionKey, batch: AppendBatch) -> tuple[Any, ...]:
@@ -187,7 +187,7 @@ def _side_rows(tx: Transaction, key: SessionKey, batch: AppendBatch, first_seq: 
         return _side_source(table, s.skey).where(s.app == param("k_app"), s.id == param("k_id"))
 
     if row.invocation_id is not None:
-        mark = last_mark(batch)
+        mark = last_mark(batch.rows)
         table = tx.tables.invocations
         statement = tx.prepare(
             ("note invocation", bool(mark)),
@@ -208,9 +208,9 @@ def _side_source(table: Table, skey: Any, **given: Any) -> Select[Any]:
     return cast_type("Select[Any]", select(*columns))
 
 
-def last_mark(batch: AppendBatch) -> int:
-    """The newest status that a batch reports for its invocation; 0 for none."""
-    return next((mark for row in reversed(batch.rows) if (mark := (row.flags >> r.MARK_SHIFT) & 7)), 0)
+def last_mark(rows: Sequence[EventRow]) -> int:
+    """The newest status that rows report for their invocation; 0 for none."""
+    return next((mark for row in reversed(rows) if (mark := (row.flags >> r.MARK_SHIFT) & 7)), 0)
 
 
 def invocation_values(batch: AppendBatch, mark: int, first_seq: int) -> dict[str, Any]:
@@ -251,7 +251,7 @@ def _append_in_one_statement(
     tx: Transaction, key: SessionKey, batch: AppendBatch, values: dict[str, Any]
 ) -> Appended | None:
     """PostgreSQL: bump, insert and side rows in one round trip."""
-    mark = last_mark(batch)
+    mark = last_mark(batch.rows)
     branched = batch.rows[0].branch is not None
     shape = ("append", len(batch.rows), *_shape(key, batch), bool(mark), branched)
     statement = tx.prepare(shape, lambda: _one_statement(tx, key, batch, marked=bool(mark), branched=branched))
@@ -382,7 +382,7 @@ def note_marks(tx: Transaction, session: SessionRow, batch: AppendBatch, fresh: 
     turned = False
     for name in names:
         was = known.get(name)
-        mark = last_mark(replace(batch, rows=tuple(row for row in batch.rows if row.invocation_id == name)))
+        mark = last_mark([row for row in batch.rows if row.invocation_id == name])
         status = mark or (was.status if was else r.MARKS["done"])
         first = was.first_seq if was else positions.get(name)
         if first is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Select, Table, delete, insert, literal_column, or_, select, update
@@ -152,9 +152,8 @@ def load_marks(tx: Transaction, session: SessionRow, upto: int | None = None) ->
     return [Mark(*row) for row in tx.once(statement.order_by(table.c.seq))]
 
 
-def insert_events(tx: Transaction, skey: int, rows: Iterable[EventRow]) -> None:
+def insert_events(tx: Transaction, skey: int, rows: Sequence[EventRow]) -> None:
     """Insert rows that have their positions, and their marks."""
-    rows = list(rows)
     statement = tx.prepare("insert events", lambda: _insert_all(tx.tables.events))
     tx.insert_tuples(statement, [(skey, *row) for row in rows])
     marks = placing.marks_of(rows)
@@ -176,7 +175,7 @@ def set_session(tx: Transaction, skey: int, **values: Any) -> None:
         return update(table).where(table.c.skey == param("k_skey")).values(changes)
 
     named = {f"v_{name}": value for name, value in values.items()}
-    tx.run(tx.prepare(("set session", *values), build), {"k_skey": skey, **named})
+    tx.later(tx.prepare(("set session", *values), build), {"k_skey": skey, **named})
 
 
 def upsert(tx: Transaction, table: Table, source: Select[Any], keys: tuple[str, ...], changes: Changes) -> Insert:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _TRIES = 8
+_PLACES = 16
 _BEGINNING_END = "\U0010ffff"
 
 
@@ -59,7 +60,7 @@ def _read_once(tx: Transaction, query: IndexQuery) -> IndexRead | None:
     if behind:
         return IndexRead([], behind)
     views = load_views(tx, scope, [session for session, *_ in places])
-    chunks = _chunks(tx, scope) if any(known.values()) else {}
+    chunks = _chunks(tx, query) if any(known.values()) else {}
     buckets = _buckets(tx, query) if chunks and (query.buckets or query.beginnings) else {}
     lags = any(session.last_seq > known[session.skey] for session, *_ in places)
     tails = _tails(tx, scope) if lags else {}
@@ -103,21 +104,45 @@ def _generations(tx: Transaction, scope: LogScope) -> list[tuple[int, int]]:
     return sorted((skey, generation) for skey, generation in rows)
 
 
-def _chunks(tx: Transaction, scope: LogScope) -> dict[int, list[StoredChunk]]:
+def _chunks(tx: Transaction, query: IndexQuery) -> dict[int, list[StoredChunk]]:
+    """The chunks of every session, with the facts that the caller does not have."""
     s, chunks = tx.tables.sessions, tx.tables.recall.chunks
+    scope = query.scope
 
     def build() -> Select[Any]:
-        columns = [chunks.c[name] for name in ("skey", "chunk", "last_seq", "events", "terms", "facts")]
+        columns = [chunks.c[name] for name in ("skey", "chunk", "last_seq", "events", "terms", "written")]
         joined = s.join(chunks, chunks.c.skey == s.c.skey)
         return select(*columns).select_from(joined).where(*scope_criteria(tx, scope))
 
+    rows = sorted(tx.rows(tx.prepare(("recall chunks", *scope_shape(scope)), build), scope_values(scope)))
+    missing = [(skey, number) for skey, number, *_, written in rows if (skey, number, written) not in query.held]
+    facts = _facts(tx, missing)
     found: dict[int, list[StoredChunk]] = defaultdict(list)
-    for skey, *row in sorted(tx.rows(tx.prepare(("recall chunks", *scope_shape(scope)), build), scope_values(scope))):
-        found[skey].append(StoredChunk(*row))
+    for skey, number, last_seq, events, terms, written in rows:
+        known = facts.get((skey, number), b"")
+        found[skey].append(StoredChunk(number, last_seq, events, terms, written, known))
     return found
 
 
-def _buckets(tx: Transaction, query: IndexQuery) -> dict[int, dict[int, list[bytes]]]:
+def _facts(tx: Transaction, places: Sequence[tuple[int, int]]) -> dict[tuple[int, int], bytes]:
+    """The facts of chunks by session and number."""
+    chunks = tx.tables.recall.chunks.c
+    found: dict[tuple[int, int], bytes] = {}
+    for start in range(0, len(places), _PLACES):
+        some = places[start : start + _PLACES]
+        padded = [*some, *[(0, 0)] * (_PLACES - len(some))]
+
+        def build() -> Select[Any]:
+            each = (and_(chunks.skey == param(f"s{at}"), chunks.chunk == param(f"c{at}")) for at in range(_PLACES))
+            return select(chunks.skey, chunks.chunk, chunks.facts).where(or_(*each))
+
+        values = {f"{name}{at}": place[side] for at, place in enumerate(padded) for side, name in ((0, "s"), (1, "c"))}
+        for skey, number, data in tx.rows(tx.prepare("recall facts", build), values):
+            found[skey, number] = bytes(data)
+    return found
+
+
+def _buckets(tx: Transaction, query: IndexQuery) -> dict[int, dict[int, dict[str, bytes]]]:
     """The asked buckets of every chunk, by session and chunk."""
     s, chunks, terms = tx.tables.sessions, tx.tables.recall.chunks, tx.tables.recall.terms
     size = 1
@@ -135,7 +160,7 @@ def _buckets(tx: Transaction, query: IndexQuery) -> dict[int, dict[int, list[byt
         if padded:
             wanted.append(terms.c.bucket.in_([param(f"q_bucket{at}") for at in range(len(padded))]))
         joined = s.join(chunks, chunks.c.skey == s.c.skey).join(terms, mine)
-        columns = [terms.c.skey, terms.c.chunk, terms.c.data]
+        columns = [terms.c.skey, terms.c.chunk, terms.c.bucket, terms.c.data]
         return select(*columns).select_from(joined).where(*scope_criteria(tx, query.scope), or_(*wanted))
 
     values = scope_values(query.scope)
@@ -143,9 +168,9 @@ def _buckets(tx: Transaction, query: IndexQuery) -> dict[int, dict[int, list[byt
     values.update((f"q_from{at}", start) for at, start in enumerate(query.beginnings))
     values.update((f"q_to{at}", start + _BEGINNING_END) for at, start in enumerate(query.beginnings))
     shape = ("recall buckets", *scope_shape(query.scope), len(padded), len(query.beginnings))
-    found: dict[int, dict[int, list[bytes]]] = {}
-    for skey, chunk, data in tx.rows(tx.prepare(shape, build), values):
-        found.setdefault(skey, {}).setdefault(chunk, []).append(data)
+    found: dict[int, dict[int, dict[str, bytes]]] = {}
+    for skey, chunk, bucket, data in tx.rows(tx.prepare(shape, build), values):
+        found.setdefault(skey, {}).setdefault(chunk, {})[bucket] = data
     return found
 
 

@@ -19,11 +19,15 @@ class RecallTables:
         logs: How far the index of each log goes.
         chunks: What ranking asks about the events of each chunk.
         terms: The terms of each chunk, a row per bucket.
+        embeddings: How far the vectors of each log go, and what made them.
+        vectors: The vectors, a row per event; only where an embedder is used.
     """
 
     logs: Table
     chunks: Table
     terms: Table
+    embeddings: Table
+    vectors: Table
 
 
 def build_recall_tables(metadata: MetaData, prefix: str) -> RecallTables:
@@ -46,6 +50,7 @@ def build_recall_tables(metadata: MetaData, prefix: str) -> RecallTables:
             Column("last_seq", BigInteger, nullable=False),
             Column("events", Integer, nullable=False),
             Column("terms", BigInteger, nullable=False),
+            Column("written", BigInteger, nullable=False),
             Column("facts", bytes_type(), nullable=False),
         ),
         terms=keyed_table(
@@ -54,6 +59,22 @@ def build_recall_tables(metadata: MetaData, prefix: str) -> RecallTables:
             key("skey", big_key()),
             key("chunk", Integer),
             key("bucket", ident_type(8)),
+            Column("data", bytes_type(), nullable=False),
+        ),
+        embeddings=keyed_table(
+            metadata,
+            f"{prefix}recall_embeddings",
+            key("skey", big_key()),
+            Column("embedded_to", BigInteger, nullable=False),
+            Column("generation", Integer, nullable=False),
+            Column("fingerprint", ident_type(128), nullable=False),
+        ),
+        vectors=keyed_table(
+            metadata,
+            f"{prefix}recall_vectors",
+            key("skey", big_key()),
+            key("generation", Integer),
+            key("seq", BigInteger),
             Column("data", bytes_type(), nullable=False),
         ),
     )

@@ -44,7 +44,7 @@ def _place(tx: Transaction, session: SessionRow, fingerprint: str) -> IndexPlace
 
 def load_chunks(
     tx: Transaction, place: IndexPlace, numbers: Sequence[int]
-) -> list[tuple[StoredChunk, list[bytes]]] | None:
+) -> list[tuple[StoredChunk, dict[str, bytes]]] | None:
     """The contract's `load_chunks`."""
     chunks, terms = tx.tables.recall.chunks, tx.tables.recall.terms
 
@@ -53,16 +53,18 @@ def load_chunks(
         return select(*columns).where(chunks.c.skey == param("skey"), chunks.c.chunk == param("chunk"))
 
     def words() -> Select[Any]:
-        mine = select(terms.c.data).where(terms.c.skey == param("skey"), terms.c.chunk == param("chunk"))
+        mine = select(terms.c.bucket, terms.c.data).where(
+            terms.c.skey == param("skey"), terms.c.chunk == param("chunk")
+        )
         return mine.order_by(terms.c.bucket)
 
-    found: list[tuple[StoredChunk, list[bytes]]] = []
+    found: list[tuple[StoredChunk, dict[str, bytes]]] = []
     for number in numbers:
         values = {"skey": place.skey, "chunk": number}
         row = tx.row(tx.prepare("recall chunk", facts), values)
         if row is not None:
             rows = tx.rows(tx.prepare("recall words", words), values)
-            found.append((StoredChunk(number, *row), [bytes(data) for (data,) in rows]))
+            found.append((StoredChunk(number, *row), {bucket: bytes(data) for bucket, data in rows}))
     return found if _generation(tx, place.skey) == place.generation else None
 
 

@@ -28,9 +28,12 @@ from langchain_sessions.errors import (
     SyncNotAvailableError,
 )
 from langchain_sessions.stores._twins import finish
+from langchain_sessions.stores.sql.pipelining import Send, can_pipeline, send, send_adapted
 from langchain_sessions.stores.sql.transaction import StatementCache, Transaction
 
 if TYPE_CHECKING:
+    from sqlalchemy import Pool
+
     from langchain_sessions.stores.sql.engines import Engines
     from langchain_sessions.stores.sql.schema import Tables
 
@@ -86,6 +89,7 @@ class Runner:
         self.engines = engines
         self.cache = StatementCache(_positional(engines.dialect), tables)
         self.flavour = "mysql" if engines.dialect.name == "mariadb" else engines.dialect.name
+        self._pipelines = can_pipeline(engines.dialect)
         self._pid = os.getpid()
         # SQLite admits one writer; waiting here is fair and costs no polling. In memory there is one connection.
         self._turn: threading.RLock | None = threading.RLock() if self.flavour == "sqlite" else None
@@ -132,16 +136,17 @@ class Runner:
         pool = self.engines.sync.pool
         pooled = self._checkout()
         try:
-            return self._in_transaction(pooled.dbapi_connection, pooled.invalidate, mode, operation, *args, **kwargs)
+            driver: Any = pooled.dbapi_connection
+            return self._in_transaction(driver, pooled.invalidate, send, mode, operation, *args, **kwargs)
         except _DeadConnectionError:
             # What idles beside a dead connection most likely died with it. Of many that notice, one clears the pool.
             if self.engines.sync.pool is pool:
                 self.engines.sync.dispose()
             raise
         finally:
-            if self.engines.sync.pool is not pool and pooled.is_valid:
-                pooled.invalidate()  # its pool is gone; nobody else would close it
             pooled.close()
+            if self.engines.sync.pool is not pool:
+                pool.dispose()  # somebody cleared it meanwhile; nobody else would close what came back later
 
     def _as_writer(self, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """SQLite: run an operation on the connection that is kept for writing, which spares the pool's round."""
@@ -151,7 +156,7 @@ class Runner:
             pooled = self._checkout()
             self._writer = pooled.dbapi_connection
             pooled.detach()
-        return self._in_transaction(self._writer, self._drop_writer, mode, operation, *args, **kwargs)
+        return self._in_transaction(self._writer, self._drop_writer, send, mode, operation, *args, **kwargs)
 
     def _drop_writer(self) -> None:
         writer, self._writer = self._writer, None
@@ -194,7 +199,7 @@ class Runner:
 
         def on_driver(connection: Any) -> T:
             driver = connection.connection.dbapi_connection
-            return self._in_transaction(driver, connection.invalidate, mode, operation, *args, **kwargs)
+            return self._in_transaction(driver, connection.invalidate, send_adapted, mode, operation, *args, **kwargs)
 
         result: T
         try:
@@ -204,9 +209,9 @@ class Runner:
                 await engine.dispose()
             raise
         finally:
-            if engine.sync_engine.pool is not pool and not connection.invalidated:
-                await connection.invalidate()
             await connection.close()
+            if engine.sync_engine.pool is not pool:
+                await _disposed(pool)
         return result
 
     def _engine_of_loop(self) -> Any:
@@ -226,6 +231,7 @@ class Runner:
         self,
         driver: Any,
         discard: Callable[[], None],
+        send: Send,
         mode: Mode,
         operation: Operation[P, T],
         *args: P.args,
@@ -240,7 +246,7 @@ class Runner:
         transaction: Transaction | None = None
         try:
             was = self._borrow(driver)
-            transaction = Transaction(driver, self.cache)
+            transaction = Transaction(driver, self.cache, send if self._pipelines else None)
             self._begin(transaction, mode)
             result = operation(transaction, *args, **kwargs)
             committing = True
@@ -293,7 +299,7 @@ class Runner:
                 transaction.script("BEGIN IMMEDIATE")
         elif self.flavour == "postgresql":
             if mode in (Mode.WRITE, Mode.APPEND):
-                transaction.script("BEGIN")
+                transaction.begin()
         elif not self.engines.owned and mode is not Mode.READ:
             # A caller's engine may commit by itself after each statement.
             transaction.script("BEGIN")
@@ -302,7 +308,9 @@ class Runner:
         if self.flavour == "mysql":
             driver.commit()
         elif mode in (Mode.WRITE, Mode.APPEND) or (mode is Mode.STATEMENT and self.flavour == "sqlite"):
-            transaction.script("COMMIT")
+            transaction.commit()
+        else:
+            transaction.flush()
 
     def _roll_back(self, driver: Any) -> bool:
         """Undo what was begun; whether the connection is still good."""
@@ -399,6 +407,13 @@ class Runner:
             await self._engine_of_loop().dispose()
         if self.engines.owned and self.engines.sync is not None:
             await asyncio.to_thread(self.engines.sync.dispose)
+
+
+async def _disposed(pool: Pool) -> None:
+    """Close what idles in a pool that an async engine no longer uses."""
+    from sqlalchemy.util import greenlet_spawn
+
+    await greenlet_spawn(pool.dispose)
 
 
 def _closed(transaction: Transaction) -> bool:

@@ -257,9 +257,10 @@ def ddl_by_table(flavour: str, tables: Tables) -> Iterator[tuple[Table, dict[str
     dialect = flavour_dialect(flavour)
     for table in tables.metadata.sorted_tables:
         created = str(CreateTable(table).compile(dialect=dialect)).strip()
-        if flavour == "postgresql" and table is tables.sessions:
-            # Updates of a session row stay on its page where there is room. SQLAlchemy 2.0 has no option for it.
-            created += " WITH (fillfactor = 70)"
+        fill = {tables.sessions: 70, tables.threads.staged: 50}.get(table)
+        if flavour == "postgresql" and fill:
+            # Updates of a row stay on its page where there is room. SQLAlchemy 2.0 has no option for it.
+            created += f" WITH (fillfactor = {fill})"
         statements: dict[str | None, str] = {None: created}
         for index in sorted(table.indexes, key=lambda index: str(index.name)):
             statements[str(index.name)] = str(CreateIndex(index).compile(dialect=dialect)).strip()

@@ -49,7 +49,7 @@ def _change(tx: Transaction, table: Table, owner: Mapping[str, str], changes: Ma
         if value is None:
             tx.change(delete(table).where(*same, table.c.name == name))
             continue
-        tx.run(tx.prepare(("scoped", table.name), build), {**owner, "name": name, "value": value})
+        tx.later(tx.prepare(("scoped", table.name), build), {**owner, "name": name, "value": value})
 
 
 def load_state(tx: Transaction, key: SessionKey, now: int) -> StateRows:

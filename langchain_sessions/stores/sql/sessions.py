@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Select, delete, insert, or_, select
 from sqlalchemy import and_ as both
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.sql.dml import Insert
 
-_LOOK_AHEAD = 3
+_LOOK_AHEAD = 2
 _ROWS_AT_ONCE = 50
 _FORK_CHUNK = 500
 
@@ -112,7 +112,7 @@ def _add(tx: Transaction, draft: SessionDraft) -> SessionRow:
         change_scoped_state(tx, row, [draft.scoped_delta])
     tombstones = tx.tables.tombstones
     forget = tx.prepare("forget tombstone", lambda: delete(tombstones).where(tombstones.c.digest == param("digest")))
-    tx.run(forget, {"digest": digest_of(draft.app, draft.id)})
+    tx.later(forget, {"digest": digest_of(draft.app, draft.id)})
     return row
 
 
@@ -148,23 +148,20 @@ def list_sessions(tx: Transaction, query: SessionQuery) -> SessionSlice:
     if len(found) < wanted:
         below = or_(s.activity < param("c_activity"), both(s.activity == param("c_activity"), s.skey < param("c_mark")))
         found += _places(tx, query, wanted - len(found), "below", *([] if read is None else [below]))
-    mark = min(((place.activity, place.skey) for place in found), default=(0, 0))
+    mark = min(((activity, skey) for _, skey, activity in found), default=(0, 0))
     if read is not None:
         mark = min(mark, read)
-    found.sort(key=lambda place: (place.updated_at, place.skey), reverse=True)
+    found.sort(reverse=True)
     page = found[: query.limit]
-    rows = _rows_of(tx, [place.skey for place in page])
+    rows = _rows_of(tx, [skey for _, skey, _ in page])
     if len(found) <= query.limit and len(found) < wanted:
         return SessionSlice(rows, None)
-    return SessionSlice(rows, (page[-1].updated_at, page[-1].skey, *mark))
+    updated_at, skey, _ = page[-1]
+    return SessionSlice(rows, (updated_at, skey, *mark))
 
 
-class _Place(NamedTuple):
-    """Where a session stands in the order of activity."""
-
-    activity: int
-    skey: int
-    updated_at: int
+_Place = tuple[int, int, int]
+"""When a session was touched, its key, and its activity to the minute."""
 
 
 def _cursor_places(query: SessionQuery) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
@@ -183,7 +180,7 @@ def _places(
 
     def build() -> Any:
         return (
-            select(s.activity, s.skey, s.updated_at)
+            select(s.updated_at, s.skey, s.activity)
             .where(
                 s.app == param("k_app"),
                 *owner_criterion(tx.tables, shape),
@@ -198,7 +195,7 @@ def _places(
     if query.after is not None:
         values.update(zip(("c_updated", "c_skey", "c_activity", "c_mark"), query.after, strict=True))
     statement = tx.prepare(("list", name, shape, len(criteria)), build)
-    return [_Place(*row) for row in tx.rows(statement, values)]
+    return [(row[0], row[1], row[2]) for row in tx.rows(statement, values)]
 
 
 def _rows_of(tx: Transaction, skeys: list[int]) -> list[SessionRow]:

@@ -20,6 +20,7 @@ from langchain_sessions.stores.sql import (
     scoped,
     sessions,
     standing,
+    vectors,
 )
 from langchain_sessions.stores.sql.engines import TYPE_ASYNC_ENGINE, Engines, engines_for
 from langchain_sessions.stores.sql.lookup import locate
@@ -256,3 +257,7 @@ class SqlStore(base.SessionStore):
     write_index, awrite_index = pair(Mode.WRITE, recall_writing.write_index)
     scan_logs, ascan_logs = pair(Mode.READ, recall_scanning.scan_logs)
     load_events, aload_events = pair(Mode.READ, recall_scanning.load_events)
+    list_vectors, alist_vectors = pair(Mode.READ, vectors.list_vectors)
+    find_vectors, afind_vectors = pair(Mode.READ, vectors.find_vectors)
+    load_vectors, aload_vectors = pair(Mode.READ, vectors.load_vectors)
+    write_vectors, awrite_vectors = pair(Mode.WRITE, vectors.write_vectors)

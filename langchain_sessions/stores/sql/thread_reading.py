@@ -283,7 +283,10 @@ def read_lineage(tx: Transaction, query: CheckpointQuery, lacks: Lacks, is_enoug
     target, _ = _find(tx, query, session, None)
     found: list[Found] = []
     parent = target[0].row.parent if target else None
-    while parent is not None:
+    # Ids made by hand may go round in a circle.
+    walked: set[str] = set()
+    while parent is not None and parent not in walked:
+        walked.add(parent)
         row = read_checkpoint(tx, session.skey, target[0].row.ns, parent)
         if row is None:
             break

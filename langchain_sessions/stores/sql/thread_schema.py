@@ -23,7 +23,10 @@ class ThreadTables:
         checkpoints: One row for each checkpoint. `runs` is its main message list as runs of log positions,
             `others` the positions that it mentions elsewhere, `outside` digests of values in `stored_values`.
         stored_values: Values too large for a checkpoint's row, by digest.
-        writes: Pending writes. `cut` is 0, or the record of the rewind that put them out of sight.
+        writes: Writes of tasks, those of one checkpoint together. `cut` is 0, or the record of the rewind that put
+            them out of sight.
+        staged: Writes that wait for the checkpoint which takes their messages over. A row is used again and again:
+            PostgreSQL then finds the room for a new version in the page of the old one, and nothing piles up.
         namespaces: Names of namespaces by their digest; the root is 0 and has no row.
         shapes: Names of channels and nodes that many checkpoints share, by digest.
     """
@@ -31,6 +34,7 @@ class ThreadTables:
     checkpoints: Table
     stored_values: Table
     writes: Table
+    staged: Table
     namespaces: Table
     shapes: Table
 
@@ -53,14 +57,17 @@ def build_thread_tables(metadata: MetaData, prefix: str) -> ThreadTables:
             key("skey", big_key()),
             key("ns", BigInteger),
             key("cid", ident_type()),
-            key("task", ident_type()),
-            key("idx", BigInteger),
             key("cut", BigInteger),
-            Column("channel", text_type(), nullable=False),
-            Column("path", text_type(), nullable=False),
-            Column("kind", SmallInteger, nullable=False),
+            key("part", BigInteger),
             Column("refs", bytes_type()),
-            Column("data", bytes_type()),
+            Column("body", bytes_type(), nullable=False),
+        ),
+        staged=keyed_table(
+            metadata,
+            f"{prefix}checkpoint_staged",
+            key("skey", big_key()),
+            key("n", BigInteger),
+            Column("body", bytes_type()),
         ),
         namespaces=keyed_table(
             metadata,

@@ -179,7 +179,7 @@ def _adopt(tx: Transaction, skey: int, settled: Settled) -> None:
         for row in settled.writes:
             values = {f"k_{name}": value for name, value in zip(WriteRow._fields, row, strict=True)}
             changes = {"v_kind": row.kind, "v_refs": row.refs, "v_data": row.data}
-            tx.run(statement, {**values, **changes, "k_skey": skey})
+            tx.later(statement, {**values, **changes, "k_skey": skey})
     if settled.parent is not None:
         c = t.checkpoints.c
         above = settled.parent
@@ -190,7 +190,9 @@ def _adopt(tx: Transaction, skey: int, settled: Settled) -> None:
             return update(t.checkpoints).where(and_(*key)).values(changes)
 
         named = {"v_others": above.others, "v_outside": above.outside, "v_body": above.body}
-        tx.run(tx.prepare("adopt start", build_parent), {"k_skey": skey, "k_ns": above.ns, "k_cid": above.cid, **named})
+        tx.later(
+            tx.prepare("adopt start", build_parent), {"k_skey": skey, "k_ns": above.ns, "k_cid": above.cid, **named}
+        )
 
 
 def _move(tx: Transaction, session: SessionRow, plan: PutPlan, settled: Settled) -> SessionRow:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy import BindParameter, Dialect, bindparam
 
+from langchain_sessions.stores.sql.pipelining import Later, Queued, Send
+
 if TYPE_CHECKING:
     from sqlalchemy.sql.elements import ClauseElement
     from sqlalchemy.types import TypeEngine
@@ -67,15 +69,25 @@ class StatementCache:
         return known
 
 
+_MAX_QUEUE = 256
+"""Statements that wait hold their values in memory."""
+
+
 class Transaction:
-    """One transaction as an operation sees it."""
+    """One transaction as an operation sees it.
 
-    __slots__ = ("_connection", "_cursor", "cache")
+    Statements whose outcome nobody needs yet wait, where the driver can send several at once, until an answer is
+    asked for or the transaction ends. They run in the order in which they were given.
+    """
 
-    def __init__(self, connection: Any, cache: StatementCache) -> None:
-        """Speak over a driver connection, synchronous or adapted."""
+    __slots__ = ("_connection", "_cursor", "_queue", "_send", "cache")
+
+    def __init__(self, connection: Any, cache: StatementCache, send: Send | None = None) -> None:
+        """Speak over a driver connection, synchronous or adapted; `send` sends several statements at once."""
         self._connection = connection
         self._cursor = connection.cursor()
+        self._send = send
+        self._queue: list[Queued] = []
         self.cache = cache
 
     @property
@@ -93,36 +105,26 @@ class Transaction:
         """The statement of this shape, compiled on first use."""
         return self.cache.get(shape, build)
 
+    # -- now -----------------------------------------------------------------------------------------------
+
     def rows(self, statement: Prepared, values: Values) -> list[tuple[Any, ...]]:
         """All rows of a query."""
-        self._cursor.execute(statement.text, statement.bind(values))
-        found: list[tuple[Any, ...]] = self._cursor.fetchall()
-        return found
+        return self.ask(statement.text, statement.bind(values))
 
     def row(self, statement: Prepared, values: Values) -> tuple[Any, ...] | None:
         """The first row of a query, or None."""
+        if self._queue:
+            found = self.rows(statement, values)
+            return found[0] if found else None
         self._cursor.execute(statement.text, statement.bind(values))
-        found: tuple[Any, ...] | None = self._cursor.fetchone()
-        return found
+        first: tuple[Any, ...] | None = self._cursor.fetchone()
+        return first
 
     def run(self, statement: Prepared, values: Values) -> int:
         """Run a statement; how many rows it changed."""
+        self.flush()
         self._cursor.execute(statement.text, statement.bind(values))
         return int(self._cursor.rowcount)
-
-    def run_many(self, statement: Prepared, values: Sequence[Values]) -> None:
-        """Run a statement for each of several sets of values."""
-        if len(values) == 1:
-            self._cursor.execute(statement.text, statement.bind(values[0]))
-        elif values:
-            self._cursor.executemany(statement.text, [statement.bind(item) for item in values])
-
-    def insert_tuples(self, statement: Prepared, values: Sequence[tuple[Any, ...]]) -> None:
-        """Insert rows whose values are in the statement's order already."""
-        if len(values) == 1:
-            self._cursor.execute(statement.text, values[0])
-        elif values:
-            self._cursor.executemany(statement.text, values)
 
     @property
     def last_id(self) -> int:
@@ -130,11 +132,16 @@ class Transaction:
         return int(self._cursor.lastrowid)
 
     def script(self, text: str) -> None:
-        """Run one statement without values, such as a DDL statement or BEGIN."""
+        """Run one statement without values, such as a DDL statement."""
+        self.flush()
         self._cursor.execute(text)
 
     def ask(self, text: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         """Run a query in the dialect's own words, such as a question to its catalogue."""
+        if self._queue:
+            outcome = self._wait(text, values)
+            self.flush()
+            return outcome.rows
         self._cursor.execute(text, values)
         found: list[tuple[Any, ...]] = self._cursor.fetchall()
         return found
@@ -143,10 +150,67 @@ class Transaction:
         """Compile and run a query that is too rare to keep."""
         return self.rows(Prepared(statement, self.cache.dialect), {})
 
-    def change(self, statement: ClauseElement) -> int:
-        """Compile and run a change that is too rare to keep; how many rows it changed."""
-        return self.run(Prepared(statement, self.cache.dialect), {})
+    # -- later ---------------------------------------------------------------------------------------------
+
+    def later(self, statement: Prepared, values: Values) -> Later:
+        """Run a statement whose rows are needed after the next `flush`, or never."""
+        return self._wait(statement.text, statement.bind(values))
+
+    def run_many(self, statement: Prepared, values: Sequence[Values]) -> None:
+        """Run a statement for each of several sets of values."""
+        self.insert_tuples(statement, [statement.bind(item) for item in values])
+
+    def insert_tuples(self, statement: Prepared, values: Sequence[tuple[Any, ...]]) -> None:
+        """Insert rows whose values are in the statement's order already."""
+        if self._send is not None and len(values) <= _MAX_QUEUE:
+            for item in values:
+                self._wait(statement.text, item)
+        elif len(values) == 1:
+            self._cursor.execute(statement.text, values[0])
+        elif values:
+            self.flush()
+            self._cursor.executemany(statement.text, values)
+
+    def change(self, statement: ClauseElement) -> None:
+        """Compile and run a change that is too rare to keep."""
+        self.later(Prepared(statement, self.cache.dialect), {})
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        self._wait("BEGIN", ())
+
+    def commit(self) -> None:
+        """Send what waits, and commit."""
+        self._wait("COMMIT", ())
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what waits."""
+        if not self._queue:
+            return
+        queue, self._queue = self._queue, []
+        if len(queue) > 1:
+            assert self._send is not None  # noqa: S101 - nothing waits where it cannot be sent
+            self._send(self._connection, queue)
+        else:
+            self._execute(*queue[0])
+
+    def _wait(self, text: str, values: tuple[Any, ...]) -> Later:
+        outcome = Later()
+        if self._send is None:
+            self._execute(text, values, outcome)
+        else:
+            self._queue.append(Queued(text, values, outcome))
+            if len(self._queue) >= _MAX_QUEUE:
+                self.flush()
+        return outcome
+
+    def _execute(self, text: str, values: tuple[Any, ...], outcome: Later) -> None:
+        self._cursor.execute(text, values)
+        if self._cursor.description is not None:
+            outcome.rows = self._cursor.fetchall()
 
     def close(self) -> None:
-        """Close the cursor."""
+        """Close the cursor. What waits is not sent."""
+        self._queue.clear()
         self._cursor.close()

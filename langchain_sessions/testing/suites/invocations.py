@@ -38,7 +38,9 @@ class InvocationSuite(StoreSuite):
             assert texts(one.context().messages) == ["one"]
             assert texts(two.context().messages) == ["two"]
             one.append(ai("answer one"))
-        assert texts(ada.messages("s1")) == ["one", "two", "answer one"]
+        # The log has them as they came; a context shows each run whole.
+        assert texts(ada.events("s1")) == ["one", "two", "answer one"]
+        assert texts(ada.messages("s1")) == ["one", "answer one", "two"]
 
     def test_a_failed_run_stays_out(self, ada: SessionService) -> None:
         """S34: the failed turn is marked and not replayed as unanswered."""

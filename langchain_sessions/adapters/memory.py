@@ -1,0 +1,103 @@
+"""What the advisor and the middleware have in common: whose conversation it is, and how it is kept."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+from langchain_sessions.adapters.addressing import Address, address_of, require_address
+from langchain_sessions.adapters.running import Keeping, window_of
+from langchain_sessions.adapters.selecting import Selector, not_empty
+from langchain_sessions.errors import require
+from langchain_sessions.ids import check_branch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.runnables import RunnableConfig
+    from typing_extensions import Self
+
+    from langchain_sessions.adapters.modes import MemoryMode
+    from langchain_sessions.compaction.base import Compaction
+    from langchain_sessions.service import SessionService
+
+
+class SessionMemory:
+    """Keeps a conversation in a session.
+
+    Args:
+        sessions: The service. Unbound, the config's `user_id` says whose session it is.
+        compaction: When and how to compact.
+        branch: The branch that the agent speaks on; None is root, which all see.
+        last_n: Show at most so many remembered messages; a system message is not counted and stays.
+        select: Chooses which remembered messages the prompt shows.
+        store: Chooses which new messages are stored; by default all but empty assistant frames.
+        store_system: Store system messages of requests; a newer one replaces the older.
+        store_examples: Store few-shots of requests.
+        author: Who answers, as the log names it.
+        human: Who asks, as the log names it.
+        modes: How memory reaches the model: as messages by default.
+        on_missing_session: Raise where the config names no session, or `skip` memory for that call.
+        on_store_error: When an answer cannot be stored, deliver it and log an error (`warn`), or raise a
+            `ReplyNotStoredError` that holds it (`raise`).
+        context_window: The model's window in tokens, where its profile does not say.
+    """
+
+    def __init__(
+        self,
+        sessions: SessionService,
+        *,
+        compaction: Compaction | None = None,
+        branch: str | None = None,
+        last_n: int | None = None,
+        select: Selector | None = None,
+        store: Selector = not_empty,
+        store_system: bool = False,
+        store_examples: bool = False,
+        author: str | None = None,
+        human: str | None = None,
+        modes: Sequence[MemoryMode] = (),
+        on_missing_session: Literal["error", "skip"] = "error",
+        on_store_error: Literal["warn", "raise"] = "warn",
+        context_window: int | None = None,
+    ) -> None:
+        """See the class."""
+        super().__init__()
+        require(on_missing_session in ("error", "skip"), "on_missing_session", "give 'error' or 'skip'")
+        require(on_store_error in ("warn", "raise"), "on_store_error", "give 'warn' or 'raise'")
+        self.sessions = sessions
+        self.on_missing_session = on_missing_session
+        self.context_window = context_window
+        self.keeping = Keeping(
+            compaction=compaction,
+            branch=check_branch(branch),
+            author=author,
+            human=human,
+            store=store,
+            show=window_of(last_n, select),
+            store_system=store_system,
+            store_examples=store_examples,
+            modes=tuple(modes),
+            on_store_error=on_store_error,
+        )
+
+    def __repr__(self) -> str:
+        """Short: where it speaks."""
+        branch = "" if self.keeping.branch is None else f"branch={self.keeping.branch!r}"
+        return f"{type(self).__name__}({branch})"
+
+    def on_branch(self, branch: str | None) -> Self:
+        """The same memory for an agent on another branch."""
+        bound = copy.copy(self)
+        bound.keeping = replace(self.keeping, branch=check_branch(branch))
+        return bound
+
+    def address(self, config: RunnableConfig | None) -> Address | None:
+        """The session that a config names; None where it names none and that is allowed.
+
+        Raises:
+            InvalidInputError: It names none, or an id is unusable.
+        """
+        find = address_of if self.on_missing_session == "skip" else require_address
+        return find(self.sessions, config)

@@ -1,0 +1,195 @@
+"""Making the vectors of logs: in batches behind the log, each in one short transaction, to be resumed at any time."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from typing import TYPE_CHECKING, Final
+
+from langchain_sessions._flow import Flow, ask
+from langchain_sessions.errors import EmbeddingError, SealedEventError, SessionNotFoundError, StoreError
+from langchain_sessions.recall.documents import searchable_text
+from langchain_sessions.recall.embedder import BATCH_TIMEOUT
+from langchain_sessions.recall.indexing import MESSAGE_KINDS
+from langchain_sessions.recall.vectors import VectorFormat
+from langchain_sessions.rows import SessionKey
+from langchain_sessions.stores.base import EventQuery, SessionQuery
+from langchain_sessions.stores.vectors import VectorChange
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from langchain_sessions.codec.messages import MessageCodec
+    from langchain_sessions.recall.embedder import Embedder
+    from langchain_sessions.rows import EventRow, Owner
+    from langchain_sessions.stores.base import SessionStore
+    from langchain_sessions.stores.vectors import VectorPlace
+
+EMBED_BATCH: Final = 32
+"""Texts per question to an embedder, and events per transaction."""
+
+_LEASE: Final = ".embedding"
+"""No branch is called so: names of branches do not begin with a dot."""
+
+_LEASED_FOR: Final = int((BATCH_TIMEOUT + 30) * 1_000_000)
+_LOST: Final = 5
+
+
+class VectorBuilder:
+    """Keeps the vectors of a store.
+
+    Args:
+        store: Where logs and vectors lie.
+        codec: Reads the messages, and seals vectors where it encrypts.
+        embedder: Makes vectors.
+        now: The present in microseconds.
+    """
+
+    def __init__(self, store: SessionStore, codec: MessageCodec, embedder: Embedder, now: Callable[[], int]) -> None:
+        self._store = store
+        self._codec = codec
+        self._embedder = embedder
+        self._format = VectorFormat(codec)
+        self._now = now
+
+    def catch_up(
+        self, key: SessionKey, *, holder: str | None = None, stops: Callable[[], bool] = lambda: False
+    ) -> Flow[int]:
+        """Embed what a log holds and its vectors do not; how many events were embedded.
+
+        Another process that does the same wins or loses batch by batch; no vector is stored twice.
+
+        Args:
+            key: The log.
+            holder: Who asks, to do nothing while somebody else is at it; None to do it anyway.
+            stops: Whether to leave the rest for another time, asked after each batch.
+
+        Raises:
+            SessionNotFoundError: There is none for this key.
+            SealedEventError: The log holds what the codec cannot read.
+            EmbeddingError: The embedder failed; what was embedded so far is kept.
+        """
+        fingerprint = self._format.fingerprint((yield from ask(self._embedder.signature)))
+        added = lost = 0
+        while lost < _LOST and not stops():
+            place = yield from ask(self._store.find_vectors, key, self._now())
+            anew = place.embedded_to == 0 or not self._format.same(fingerprint, place.fingerprint)
+            after = 0 if anew else place.embedded_to
+            if after >= place.last_seq:
+                break
+            if holder is not None and not (yield from self._reserve(key, holder, _LEASED_FOR)):
+                return added
+            change = yield from self._plan(key, place, after, fingerprint if anew else place.fingerprint, anew=anew)
+            if (yield from ask(self._store.write_vectors, key, change, self._now())):
+                added += len(change.vectors)
+                lost = 0
+            else:
+                lost += 1
+        if holder is not None and (added or lost):
+            yield from self._reserve(key, holder, 0)
+        return added
+
+    def _reserve(self, key: SessionKey, holder: str, duration: int) -> Flow[bool]:
+        now = self._now()
+        return (yield from ask(self._store.lease_scope, key, _LEASE, holder, now, now + duration))
+
+    def _plan(
+        self, key: SessionKey, place: VectorPlace, after: int, fingerprint: str, *, anew: bool
+    ) -> Flow[VectorChange]:
+        query = EventQuery(kinds=MESSAGE_KINDS, after_seq=after, limit=EMBED_BATCH)
+        found = yield from ask(self._store.find_events, key, query, self._now())
+        upto = found.rows[-1].seq if len(found.rows) == EMBED_BATCH else found.view.last_seq
+        vectors = yield from self._vectors(key.id, found.rows)
+        return VectorChange(place=place, fingerprint=fingerprint, embedded_to=upto, vectors=vectors, anew=anew)
+
+    def _vectors(self, session_id: str, rows: Sequence[EventRow]) -> Flow[dict[int, bytes]]:
+        texts = {row.seq: searchable_text(self._codec.decode(session_id, row)) for row in rows}
+        texts = {seq: text for seq, text in texts.items() if text.strip()}
+        if not texts:
+            return {}
+        try:
+            vectors = yield from ask(self._embedder.documents, list(texts.values()))
+            found = dict(zip(texts, vectors, strict=True))
+        except EmbeddingError:
+            found = yield from self._one_by_one(texts)
+        packed = {seq: self._format.pack(vector) for seq, vector in found.items()}
+        return {seq: data for seq, data in packed.items() if data}
+
+    def _one_by_one(self, texts: dict[int, str]) -> Flow[dict[int, list[float]]]:
+        """Embed what can be: a text that the embedder refuses is left to its words, or it would hold up all others.
+
+        Raises:
+            EmbeddingError: It is not the texts: the embedder does not even answer for one that it knows.
+        """
+        found: dict[int, list[float]] = {}
+        for seq, text in texts.items():
+            vector = yield from self._alone(text)
+            if vector is not None:
+                found[seq] = vector
+        return found
+
+    def _alone(self, text: str) -> Flow[list[float] | None]:
+        try:
+            return (yield from ask(self._embedder.documents, [text]))[0]
+        except EmbeddingError:
+            if (yield from ask(self._embedder.is_well)):
+                return None
+            raise
+
+    def catch_up_all(self, app: str, owner: Owner, progress: Callable[[str, int], None] | None = None) -> Flow[int]:
+        """Embed what waits in all sessions, one after the other; how many events were embedded."""
+        total = 0
+        after: tuple[int, ...] | None = None
+        while True:
+            query = SessionQuery(app=app, owner=owner, now=self._now(), limit=100, after=after)
+            page = yield from ask(self._store.list_sessions, query)
+            for session in page.rows:
+                added = yield from self._catch_up_or_pass(SessionKey(session.app, session.id, session.user_id))
+                total += added
+                if progress is not None:
+                    progress(session.id, added)
+            after = page.after
+            if after is None:
+                return total
+
+    def _catch_up_or_pass(self, key: SessionKey) -> Flow[int]:
+        try:
+            return (yield from self.catch_up(key))
+        except SessionNotFoundError:  # deleted in between
+            return 0
+
+
+class EmbeddingQueue:
+    """Logs with something to embed, each once, in the order in which they were noticed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: dict[SessionKey, None] = {}
+
+    def add(self, keys: Iterable[SessionKey]) -> None:
+        """Note some logs."""
+        with self._lock:
+            self._waiting.update(dict.fromkeys(keys))
+
+    def take(self) -> SessionKey | None:
+        """The next log; None where none waits."""
+        with self._lock:
+            key = next(iter(self._waiting), None)
+            if key is not None:
+                del self._waiting[key]
+            return key
+
+    def work_off(self, builder: VectorBuilder, stops: Callable[[], bool]) -> Flow[None]:
+        """Embed one log after the other, quietly: what fails here is noticed again by the next search."""
+        holder = uuid.uuid4().hex
+        while not stops() and (key := self.take()) is not None:
+            yield from self._embed(builder, key, holder, stops)
+
+    def _embed(self, builder: VectorBuilder, key: SessionKey, holder: str, stops: Callable[[], bool]) -> Flow[None]:
+        try:
+            yield from builder.catch_up(key, holder=holder, stops=stops)
+        except EmbeddingError:  # it said so itself; the others would not fare better
+            with self._lock:
+                self._waiting.clear()
+        except (StoreError, SessionNotFoundError, SealedEventError):
+            return

@@ -1,0 +1,106 @@
+"""The semantic part of a search: how near events are to the query in meaning, for the best by their words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal
+
+from langchain_sessions._flow import Flow, ask
+from langchain_sessions.errors import EmbeddingError
+from langchain_sessions.recall.vectors import VectorFormat
+from langchain_sessions.rows import SessionKey
+from langchain_sessions.runs import SeqSet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from langchain_sessions.codec.messages import MessageCodec
+    from langchain_sessions.recall.embedder import Embedder
+    from langchain_sessions.recall.grammar import Query
+    from langchain_sessions.recall.vectors import QueryVector
+    from langchain_sessions.stores.base import SessionStore
+    from langchain_sessions.stores.indexing import LogScope
+    from langchain_sessions.stores.vectors import VectorPlace
+
+COMPARED: Final = 100
+"""How many events, the best by their words, are compared in meaning. `make bench-recall` gains nothing from more."""
+
+Semantic = Literal["full", "partial", "unavailable"]
+"""Whether a search went by meaning too: for all that was said, but for the newest, or not at all this time."""
+
+
+@dataclass(slots=True)
+class Meaning:
+    """What a query means, and which logs have vectors to compare.
+
+    Attributes:
+        vector: The query's.
+        places: By session key: logs whose vectors the embedder made.
+        behind: Logs in which something is not embedded yet.
+    """
+
+    vector: QueryVector
+    places: dict[int, VectorPlace] = field(default_factory=dict[int, "VectorPlace"])
+    behind: list[SessionKey] = field(default_factory=list[SessionKey])
+
+    @property
+    def semantic(self) -> Semantic:
+        """How far it reaches."""
+        return "partial" if self.behind else "full"
+
+
+class MeaningReader:
+    """Compares events with queries.
+
+    Args:
+        store: Where the vectors lie.
+        codec: Unseals them where it encrypts.
+        embedder: Made them, and makes those of queries.
+    """
+
+    def __init__(self, store: SessionStore, codec: MessageCodec, embedder: Embedder) -> None:
+        self._store = store
+        self._embedder = embedder
+        self._format = VectorFormat(codec)
+
+    def of(self, query: Query, scope: LogScope) -> Flow[Meaning | None]:
+        """What a query means; None where the embedder does not tell."""
+        vector = yield from ask(self._embedder.query, asked_text(query))
+        if vector is None:
+            return None
+        try:
+            fingerprint = self._format.fingerprint((yield from ask(self._embedder.signature)))
+        except EmbeddingError:
+            return None
+        meaning = Meaning(vector)
+        for place in (yield from ask(self._store.list_vectors, scope)):
+            is_same = place.embedded_to > 0 and self._format.same(fingerprint, place.fingerprint)
+            if is_same:
+                meaning.places[place.skey] = place
+            if place.last_seq > (place.embedded_to if is_same else 0):
+                meaning.behind.append(scope.key._replace(id=place.session_id))
+        return meaning
+
+    def cosines(self, meaning: Meaning, wanted: Iterable[tuple[int, int]]) -> Flow[dict[tuple[int, int], float]]:
+        """Similarities to the query by session key and position; what has no vector is left out."""
+        seqs: dict[int, list[int]] = {}
+        for skey, seq in wanted:
+            if skey in meaning.places:
+                seqs.setdefault(skey, []).append(seq)
+        if not seqs:
+            return {}
+        asked = {meaning.places[skey]: SeqSet.of(each) for skey, each in seqs.items()}
+        names = {place.skey: place.session_id for place in asked}
+        found: dict[tuple[int, int], float] = {}
+        for (skey, seq), stored in (yield from ask(self._store.load_vectors, asked)).items():
+            cosine = meaning.vector.cosine(self._format.unpack(names[skey], seq, stored))
+            if cosine is not None:
+                found[skey, seq] = cosine
+        return found
+
+
+def asked_text(query: Query) -> str:
+    """What a query asks for in plain words: as it was written, or without its operators and what they exclude."""
+    if not query.required and not query.excluded:
+        return query.text
+    return " ".join(word for clause in query.ranked for word in clause.words)

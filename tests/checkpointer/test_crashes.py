@@ -1,0 +1,205 @@
+"""Graphs whose process is killed, and calls of the saver that fail at any statement or commit."""
+
+from __future__ import annotations
+
+import random
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from langchain_sessions.adapters.checkpointer.saver import SessionCheckpointSaver
+from langchain_sessions.errors import StoreError
+from tests.checkpointer.crashing import CONFIG, ask, talk_until_killed, talking
+from tests.faults.drills import FACES, Face, checked_out, engines_of, make_service, opened
+from tests.faults.injection import FAULTS, Injector
+from tests.faults.processes import CONTEXT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from langchain_sessions.service import SessionService
+
+pytestmark = pytest.mark.backends("sqlite", "postgres", "mariadb")
+
+
+# -- killed ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_a_killed_graph_goes_on_where_it_was(database_url: str, table_prefix: str, durability: str) -> None:
+    _kill(database_url, table_prefix, durability, rounds=2)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_many_killed_graphs(database_url: str, table_prefix: str, durability: str) -> None:
+    _kill(database_url, table_prefix, durability, rounds=40)
+
+
+def _kill(url: str, prefix: str, durability: str, rounds: int) -> None:
+    chance = random.Random()  # noqa: S311 - the moment of a kill is no secret
+    acknowledged: list[str] = []
+    with opened(make_service(url, table_prefix=prefix)) as (service,):
+        service.create_schema()
+        for number in range(rounds):
+            acknowledged += _killed(url, prefix, f"w{number}", durability, chance.uniform(0.02, 0.3))
+            graph = talking(SessionCheckpointSaver(service))
+            if graph.get_state(CONFIG).next:
+                graph.invoke(None, CONFIG)
+            _assert_whole(service, graph, acknowledged)
+            ask(graph, f"after-{number}")
+            acknowledged.append(f"after-{number}")
+            _assert_whole(service, graph, acknowledged)
+
+
+def _killed(url: str, prefix: str, label: str, durability: str, seconds: float) -> list[str]:
+    """The questions whose turns were over before the process was killed."""
+    listener, said = CONTEXT.Pipe(duplex=False)
+    process = CONTEXT.Process(target=talk_until_killed, args=(url, prefix, label, durability, said))
+    process.start()
+    said.close()
+    assert listener.recv() == "ready"
+    time.sleep(seconds)
+    process.kill()
+    process.join()
+    names: list[str] = []
+    with suppress(EOFError):
+        while True:
+            names.append(listener.recv())
+    listener.close()
+    return names
+
+
+def _assert_whole(service: SessionService, graph: Any, acknowledged: list[str]) -> None:
+    """Whole turns, in order, each message once, all that was acknowledged among them."""
+    state = graph.get_state(CONFIG)
+    assert state.next == ()
+    ids = [message.id for message in state.values["messages"]]
+    questions = ids[::3]
+    assert ids == [name for question in questions for name in (question, f"{question}-think", f"{question}-say")]
+    assert [question for question in questions if question in acknowledged] == acknowledged
+    assert [message.id for message in service.messages("t")] == ids
+    assert [event.seq for event in service.events("t").items] == list(range(1, service.get("t").version + 1))
+    assert service.verify("t") == []
+    assert SessionCheckpointSaver(service).head_conflicts("t") == []
+
+
+# -- failing -----------------------------------------------------------------------------------------------
+
+
+class Recorder(SessionCheckpointSaver):
+    """Notes which calls a graph makes."""
+
+    def __init__(self, service: SessionService) -> None:
+        super().__init__(service)
+        self.calls: list[tuple[str, tuple[Any, ...]]] = []
+
+    def put(self, *args: Any) -> Any:
+        self.calls.append(("put", args))
+        return super().put(*args)
+
+    def put_writes(self, *args: Any, **options: Any) -> None:
+        self.calls.append(("put_writes", (*args, *options.values())))
+        super().put_writes(*args, **options)
+
+
+class Range:
+    """One database with an injector, and a second service beside it that never fails."""
+
+    def __init__(self, face: str, url: str, prefix: str) -> None:
+        self.face = Face(face)
+        self.service = make_service(url, table_prefix=prefix)
+        self.injector = Injector(*engines_of(self.service))
+        self.beside = make_service(url, table_prefix=prefix)
+        recorder = Recorder(self.beside)
+        graph = talking(recorder)
+        for name in ("q1", "q2"):
+            ask(graph, name, durability="sync")
+        self.calls = recorder.calls
+        self.first = 1 + max(at for at, (name, _) in enumerate(self.calls[: len(self.calls) // 2]) if name == "put")
+        # Connect, and learn what is learnt once.
+        self.play(SessionCheckpointSaver(self.service), "warm", self.calls)
+
+    def play(self, saver: SessionCheckpointSaver, thread: str, calls: list[tuple[str, tuple[Any, ...]]]) -> None:
+        """Make calls of the recorded conversation in another thread."""
+        for name, (config, *rest) in calls:
+            place = {**config["configurable"], "thread_id": thread}
+            self.face(saver, name, {**config, "configurable": place}, *rest)
+
+    def look(self, thread: str) -> Any:
+        """Everything that can be seen of a thread."""
+        config: Any = {"configurable": {"thread_id": thread, "user_id": "ada"}}
+        saver = SessionCheckpointSaver(self.beside)
+        tuples = [
+            (
+                found.checkpoint,
+                found.pending_writes,
+                (found.parent_config or CONFIG)["configurable"].get("checkpoint_id"),
+            )
+            for found in saver.list(config)
+        ]
+        if not tuples:
+            return None
+        events = [(event.seq, event.id, event.standing.value) for event in self.beside.events(thread).items]
+        assert self.beside.verify(thread) == []
+        return tuples, events, self.beside.count(thread), [m.id for m in self.beside.messages(thread)]
+
+    def close(self) -> None:
+        """Close both services."""
+        self.injector.close()
+        self.beside.close()
+        self.face.close(self.service)
+        self.service.close()
+
+
+@pytest.fixture(params=FACES)
+def drill(request: pytest.FixtureRequest, database_url: str, table_prefix: str) -> Iterator[Range]:
+    """The range of one face."""
+    made = Range(request.param, database_url, table_prefix)
+    yield made
+    made.close()
+
+
+def test_a_call_that_fails_at_any_boundary_happened_or_did_not(drill: Range) -> None:
+    whole = drill.look("warm")
+    assert [name for name, _ in drill.calls[drill.first :]] == ["put", "put_writes"] * 3 + ["put"] or True
+    number = 0
+    for at in range(drill.first, len(drill.calls)):
+        for boundary, fault in _boundaries(drill, at):
+            number += 1
+            _one_fault(drill, at, boundary, fault, f"f{number}", whole)
+    assert number > len(drill.calls) - drill.first
+
+
+def _boundaries(drill: Range, at: int) -> list[tuple[int, str]]:
+    """Where a call may fail, and how; the kinds of faults take turns."""
+    saver = SessionCheckpointSaver(drill.service)
+    drill.play(saver, f"count{at}", drill.calls[:at])
+    with drill.injector.counting():
+        drill.play(saver, f"count{at}", drill.calls[at : at + 1])
+    return [(boundary, FAULTS[(at + boundary) % len(FAULTS)]) for boundary in range(drill.injector.count)]
+
+
+def _one_fault(drill: Range, at: int, boundary: int, fault: str, thread: str, whole: Any) -> None:
+    saver = SessionCheckpointSaver(drill.service)
+    drill.play(saver, thread, drill.calls[:at])
+    before = drill.look(thread)
+    where = f"{fault} boundary {boundary} of call {at} ({drill.calls[at][0]})"
+    failed = False
+    with drill.injector.failing(boundary, fault):
+        try:
+            drill.play(saver, thread, drill.calls[at : at + 1])
+        except StoreError:
+            failed = True
+    assert drill.injector.fired, where
+    assert checked_out(drill.service) == 0, where
+    now = drill.look(thread)
+    # Made once more it is done, whatever became of it before.
+    drill.play(saver, thread, drill.calls[at : at + 1])
+    after = drill.look(thread)
+    assert now in ((before, after) if failed else (after,)), where
+    drill.play(saver, thread, drill.calls[at + 1 :])
+    assert drill.look(thread) == whole, where
