@@ -4,6 +4,7 @@ Questions of categories 1 to 4 are asked as they stand, over all sessions of the
 The data (CC BY-NC) is read from `../shared/data` beside the project and is no part of it.
 
 URLs of databases as arguments are measured too, through the service: `python -m benchmarks.recall sqlite:///r.db`.
+`--embed minilm` adds what meaning adds, with a local model (see `minilm.py`); `--quick` leaves the tuning out.
 
 Three means are printed, because papers differ: over questions; over categories; and over categories of "any evidence
 among the ten" (a question with several pieces of evidence counts as answered by one).
@@ -17,6 +18,7 @@ import re
 import sys
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -24,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_sessions import NewEvent, SessionService
+from langchain_sessions import NewEvent, SearchSettings, SessionService
 from langchain_sessions.recall.documents import Document, make_document
 from langchain_sessions.recall.grammar import literal_key, parse_query
 from langchain_sessions.recall.postings import EntryMaker, Segment, search_segments
@@ -32,7 +34,9 @@ from langchain_sessions.recall.ranking import RankingWeights
 from langchain_sessions.recall.terms import TermMaker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
+
+    from langchain_core.embeddings import Embeddings
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "locomo-dev.json"
 CATEGORIES = (1, 2, 3, 4)
@@ -56,6 +60,10 @@ class Conversation:
     name: str
     sessions: list[list[Document]] = field(default_factory=list)
     questions: list[Question] = field(default_factory=list)
+
+
+Similarities = Callable[[Conversation], Callable[[str], Callable[[int], "float | None"]]]
+"""For a conversation and a query: how near the event of each number is."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +134,12 @@ def substring_search(conversation: Conversation) -> Callable[[str], list[int]]:
 
 
 def ranked_search(
-    weights: RankingWeights, maker: TermMaker, *, with_date: bool = True, with_author: bool = True
+    weights: RankingWeights,
+    maker: TermMaker,
+    *,
+    with_date: bool = True,
+    with_author: bool = True,
+    cosines: Similarities | None = None,
 ) -> Callable[[Conversation], Callable[[str], list[int]]]:
     """Find by the library's ranking, with or without its parts."""
     entries = EntryMaker(maker)
@@ -142,10 +155,15 @@ def ranked_search(
             segments.append(segment)
             starts.append(end)
             end += len(session)
-        return lambda query: [
-            starts[found.segment] + found.index
-            for found in search_segments(segments, parse_query(query, maker), maker, weights=weights)[:TOP]
-        ]
+        near = None if cosines is None else cosines(conversation)
+
+        def answer(query: str) -> list[int]:
+            of = None if near is None else near(query)
+            cosine = None if of is None else lambda segment, index: of(starts[segment] + index)
+            found = search_segments(segments, parse_query(query, maker), maker, weights=weights, cosine=cosine)
+            return [starts[each.segment] + each.index for each in found[:TOP]]
+
+        return answer
 
     return build
 
@@ -164,11 +182,12 @@ def by_category(outcomes: Sequence[Outcome], value: Callable[[Outcome], float]) 
     return sum(map(mean, groups.values())) / max(1, len(groups))
 
 
-def service_search(url: str) -> Callable[[Conversation], Callable[[str], list[int]]]:
+def service_search(url: str, embed: Embeddings | None = None) -> Callable[[Conversation], Callable[[str], list[int]]]:
     """Find through a service on a database, every conversation a user's: what an application gets."""
 
     def build(conversation: Conversation) -> Callable[[str], list[int]]:
-        service = SessionService(url, create_schema=True, table_prefix="bench_recall_")
+        settings = SearchSettings(embed=embed, embed_timeout=60)
+        service = SessionService(url, create_schema=True, table_prefix="bench_recall_", search=settings)
         service.delete_user(conversation.name)
         ada = service.as_user(conversation.name)
         numbers: dict[tuple[str, int], int] = {}
@@ -181,6 +200,8 @@ def service_search(url: str) -> Callable[[Conversation], Callable[[str], list[in
             ]
             for event in ada.append(name, events):
                 numbers[name, event.seq] = len(numbers)
+        if embed is not None:
+            ada.embed_pending()
         return lambda query: [
             numbers[hit.event.session_id, hit.event.seq] for hit in ada.search(query, limit=TOP, neighbours=0)
         ]
@@ -258,7 +279,12 @@ TEXTBOOK = RankingWeights(
 )
 
 
-def leave_one_out(conversations: Sequence[Conversation], maker: TermMaker) -> list[Outcome]:
+def leave_one_out(
+    conversations: Sequence[Conversation],
+    maker: TermMaker,
+    grid: dict[str, tuple[float, ...]] = GRID,
+    cosines: Similarities | None = None,
+) -> list[Outcome]:
     """Choose weights on all conversations but one, measure on that one, for each in turn.
 
     One pass over the grid, a weight at a time: what the defaults would have been without having seen the conversation.
@@ -267,14 +293,14 @@ def leave_one_out(conversations: Sequence[Conversation], maker: TermMaker) -> li
 
     def outcomes_of(weights: RankingWeights) -> list[Outcome]:
         if weights not in tried:
-            tried[weights] = measure(conversations, ranked_search(weights, maker))
+            tried[weights] = measure(conversations, ranked_search(weights, maker, cosines=cosines))
         return tried[weights]
 
     result: list[Outcome] = []
     for left_out in conversations:
         # Textbook weights to begin with: the defaults have seen the conversation that is left out.
         best, reached = TEXTBOOK, -1.0
-        for name, values in GRID.items():
+        for name, values in grid.items():
             for value in values:
                 weights = replace(best, **{name: value})  # type: ignore[arg-type]
                 others = [o for o in outcomes_of(weights) if o.conversation != left_out.name]
@@ -303,8 +329,13 @@ def main() -> int:
         print(row(f"  {conversation.name}", [o for o in full if o.conversation == conversation.name]))
     if "--quick" not in sys.argv:
         print(row("leave one conversation out", leave_one_out(conversations, maker)))
-    for url in (argument for argument in sys.argv[1:] if "://" in argument):
+    urls = [argument for argument in sys.argv[1:] if "://" in argument]
+    for url in urls:
         print(row(f"through the service on {url.partition(':')[0]}", measure(conversations, service_search(url))))
+    if "--embed" in sys.argv:
+        from benchmarks.recall_meaning import report  # noqa: PLC0415 - needs numpy
+
+        report(conversations, maker, quick="--quick" in sys.argv, urls=urls)
     print(f"\ntargets, to compare with the means over questions: {_told(TARGETS)}")
     print(f"{time.perf_counter() - started:.0f} s")
     return 0

@@ -140,12 +140,11 @@ def index_bytes(url: str) -> int:
     tables = build_tables().recall
     engine = create_engine(url)
     with engine.connect() as connection:
-        terms = connection.execute(
+        found = connection.execute(
             select(func.sum(func.length(tables.terms.c.data)) + func.count() * 16).select_from(tables.terms)
         ).scalar_one()
-        facts = connection.execute(select(func.sum(func.length(tables.chunks.c.facts)))).scalar_one()
     engine.dispose()
-    return int(terms or 0) + int(facts or 0)
+    return int(found or 0)
 
 
 def run(url: str, events: int, rounds: int, sessions: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import shutil
@@ -29,6 +30,31 @@ settings.register_profile("deep", deadline=None, max_examples=1000, print_blob=T
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 MEMORY_URL = "memory://"
+
+
+class _Errors(logging.Handler):
+    """Keeps what recall logs as an error: its index could not move behind an append that succeeded."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
+
+
+_ERRORS = _Errors()
+logging.getLogger("langchain_sessions.recall").addHandler(_ERRORS)
+
+
+@pytest.fixture(autouse=True)
+def no_hidden_errors() -> Iterator[None]:
+    """No test passes over an error that the library only logged."""
+    _ERRORS.messages.clear()
+    yield
+    assert not _ERRORS.messages
+
+
 TALLY = pytest.StashKey[BackendTally]()
 
 

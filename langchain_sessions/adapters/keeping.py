@@ -99,17 +99,26 @@ def begin(
     fresh = [*system, *(news.examples if keeping.store_examples else ()), *keeping.store(news.fresh)]
     if fresh or not news.is_open:
         running.appended = tuple((yield from _append(keeping, running, fresh, InvocationStatus.OPEN)))
-        # A checkpoint may log a question between the look at the log and here; it belongs to this run all the same.
-        met = [event for event in as_remembered(running.appended) if event.run not in (None, running.invocation_id)]
-        if met:
-            others = {**news.others, **{str(event.run): Standing.LIVE for event in met}}
-            running.news = replace(news, others=others)
+        yield from _adopt(keeping, running)
     if news.invocation_id is None:
         running.context = (*loaded.context, *as_remembered(running.appended))
     yield from _index(keeping, running, running.appended)
     if keeping.compaction is not None and keeping.compaction.where == "before":
         yield from _compact(keeping, running, keeping.compaction, force=False)
     return running
+
+
+def _adopt(keeping: Keeping, running: Running) -> Flow[None]:
+    """Take up the runs of questions that a checkpoint logged between the look at the log and the append."""
+    events = as_remembered(running.appended)
+    met = [str(event.run) for event in events if event.run not in (None, running.invocation_id)]
+    if not met:
+        return
+    if all(event.invocation_id is None for event in events):
+        running.invocation_id = met[-1]
+        yield from _mark(keeping, running.address, met[-1], InvocationStatus.OPEN)
+    others = {run: Standing.LIVE for run in met if run != running.invocation_id}
+    running.news = replace(running.news, others={**running.news.others, **others})
 
 
 def _new_system(keeping: Keeping, request: Request, context: Sequence[Remembered]) -> list[SystemMessage]:

@@ -174,11 +174,15 @@ def find_news(body: Sequence[BaseMessage], recent: Sequence[Remembered]) -> News
     last_known = max(known, default=-1)
     last_foreign = max((at for at in range(last_known + 1, len(body)) if isinstance(body[at], AIMessage)), default=-1)
     first_new = max(last_known, last_foreign) + 1
+    if last_known < last_foreign and first_new < len(body) and isinstance(body[first_new], ToolMessage):
+        # A loop that began without memory: the question and the calls belong to the turn that goes on.
+        asked = (at for at in range(last_foreign, last_known, -1) if isinstance(body[at], HumanMessage))
+        first_new = next(asked, first_new)
     fresh = list(body[first_new:])
     if any(isinstance(message, HumanMessage) for message in fresh) or last_known < 0:
         news = _begun(body, fresh, first_new, last_known, events)
     else:
-        news = _continued(body, fresh, first_new, known)
+        news = _continued(body, fresh, first_new, known, events)
     earlier = len(body) - len(news.tail)
     left = (event.run for at, event in sorted(by_id.items()) if at < earlier and event.standing is Standing.OPEN)
     over = dict.fromkeys(run for run in left if run is not None and run != news.invocation_id)
@@ -249,12 +253,16 @@ def asking_event(call_id: str, events: Sequence[Remembered]) -> Remembered | Non
 
 
 def _continued(
-    body: Sequence[BaseMessage], fresh: Sequence[BaseMessage], first_new: int, known: dict[int, Remembered]
+    body: Sequence[BaseMessage],
+    fresh: Sequence[BaseMessage],
+    first_new: int,
+    known: dict[int, Remembered],
+    events: Sequence[Remembered],
 ) -> News:
     """A request that carries on with a turn that the log knows."""
     start = _start_of_turn(body, first_new, known)
     turn = {at: known[at] for at in sorted(known) if at >= start}
-    missed = [m for at, m in enumerate(body[start:first_new], start) if at not in known and isinstance(m, ToolMessage)]
+    missed = [m for at, m in enumerate(body[start:first_new], start) if at not in known and _is_missed(m, events)]
     added = [*missed, *fresh]
     first = turn.get(start) or next(iter(turn.values()), None)
     finished = not added and first is not None and all(event.standing not in _RESUMABLE for event in turn.values())
@@ -272,6 +280,13 @@ def _continued(
         is_open=runs.get(invocation or "") is Standing.OPEN,
         others={run: standing for run, standing in runs.items() if run != invocation and run.startswith(TURN_OF)},
     )
+
+
+def _is_missed(message: BaseMessage, events: Sequence[Remembered]) -> bool:
+    """Whether a message of the running turn should be in the log: a result, or calls that the log does not know."""
+    calls = call_ids(message)
+    unknown = bool(calls) and all(asking_event(call, events) is None for call in calls)
+    return unknown or isinstance(message, ToolMessage)
 
 
 def _start_of_turn(body: Sequence[BaseMessage], first_new: int, known: dict[int, Remembered]) -> int:

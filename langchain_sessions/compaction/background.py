@@ -40,7 +40,7 @@ class BackgroundRuns:
         with self._lock:
             if not self._is_free(scope):
                 return False
-            thread = threading.Thread(target=self._work, args=(scope, flow), name="compact", daemon=True)
+            thread = threading.Thread(target=self._work, args=(scope, flow), name="background", daemon=True)
             self._threads[scope] = thread
             # Started under the lock, so that `drain` never joins a thread that has not begun.
             thread.start()
@@ -73,6 +73,11 @@ class BackgroundRuns:
             await adrive(flow())
         except Exception as error:  # noqa: BLE001 - nobody waits for it; the log of the process is told
             _report(scope, error)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the service is being closed: what can be gone on with later need not be finished."""
+        return self._closed
 
     def _is_free(self, scope: Scope) -> bool:
         thread, task = self._threads.get(scope), self._tasks.get(scope)
@@ -113,4 +118,4 @@ class BackgroundRuns:
 
 
 def _report(scope: Scope, error: Exception) -> None:
-    _log.warning("Background compaction of session %r failed: %s", scope[1], type(error).__name__)
+    _log.warning("Background work on session %r failed: %s", scope[1], type(error).__name__)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _MOST_COUNTED: Final = 255
+_SPARSE: Final = 8
 _TWO_LETTERS_BELOW: Final = "\u0e00"
 
 Postings = tuple["Sequence[int]", "Sequence[int]"]
@@ -69,12 +70,12 @@ class Bucket:
 
 
 def pack_postings(indexes: Sequence[int], counts: Sequence[int], events: int) -> bytes:
-    """Pack the occurrences of a term: a byte per event where it is in every third, else an entry per occurrence."""
+    """Pack the occurrences of a term: a byte per event where it is in every eighth, else an entry per occurrence."""
     try:
         capped = bytes(counts)
     except ValueError:
         capped = bytes(map(min, counts, repeat(_MOST_COUNTED)))
-    if 3 * len(indexes) < events:
+    if _SPARSE * len(indexes) < events:
         return to_bytes(array("H", indexes)) + capped
     dense = bytearray(events)
     for index, count in zip(indexes, capped, strict=True):
@@ -128,19 +129,13 @@ class PackedOccurrences:
     def __len__(self) -> int:
         return count_postings(self._data, self._events)
 
-    def put_into(self, counts: bytearray, start: int) -> None:
-        """Add to a byte per event, beginning at `start`."""
-        end = start + self._events
-        if is_dense(self._data, self._events) and not any(counts[start:end]):
-            counts[start:end] = self._data
-            return
-        for index, count in self.pairs():
-            counts[start + index] = min(_MOST_COUNTED, counts[start + index] + count)
-
-    def columns(self) -> Postings:
-        """Indexes in the chunk, ascending, and the count at each."""
-        return unpack_postings(self._data, self._events)
+    def lookup(self) -> dict[int, int] | bytes:
+        """The count at each index: of what occurs, or a byte for every event of the chunk."""
+        if is_dense(self._data, self._events):
+            return self._data
+        indexes, counts = unpack_postings(self._data, self._events)
+        return dict(zip(indexes, counts, strict=True))
 
     def pairs(self) -> Iterable[tuple[int, int]]:
         """Index in the chunk and count, ascending."""
-        return zip(*self.columns(), strict=True)
+        return zip(*unpack_postings(self._data, self._events), strict=True)

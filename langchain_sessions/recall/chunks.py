@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LARGEST_CHUNK: Final = 4096
 """Events per chunk: few rows to read at 100 000 events, and a merge that takes tens of milliseconds."""
 
-LAYOUT_VERSION: Final = 1
+LAYOUT_VERSION: Final = 2
 
 
 class ChunkSize(NamedTuple):

@@ -7,7 +7,6 @@ neighbours reach across; logs are laid far enough apart that none is the neighbo
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Protocol
@@ -19,12 +18,12 @@ from langchain_sessions.recall.ranking import (
     CorpusStatistics,
     rank,
     rank_by_meaning,
-    shortlist,
 )
+from langchain_sessions.recall.shortlisting import Layout, Lookup, Postings, shortlist
 from langchain_sessions.recall.terms import TOKEN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from langchain_sessions.recall.grammar import Query
@@ -38,6 +37,7 @@ CANDIDATES: Final = 300
 
 _SHORTEST_BEGINNING: Final = 5
 _LONGEST_ENDING: Final = 4
+_MOST_COUNTED: Final = 255
 
 Group = tuple[str, ...]
 
@@ -49,12 +49,8 @@ class Occurrences(Protocol):
         """In how many events."""
         ...
 
-    def put_into(self, counts: bytearray, start: int) -> None:
-        """Add to a byte per event, beginning at `start`."""
-        ...
-
-    def columns(self) -> tuple[Iterable[int], Iterable[int]]:
-        """Indexes in the part, and the count at each."""
+    def lookup(self) -> Lookup:
+        """The count at each index, at most 255."""
         ...
 
     def pairs(self) -> Iterable[tuple[int, int]]:
@@ -110,7 +106,7 @@ class Part(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Found:
     """One event found.
 
@@ -161,13 +157,12 @@ class Shortlist:
         statistics: CorpusStatistics,
         chosen: Mapping[int, Sequence[tuple[int, float]]],
     ) -> None:
-        found = {position: place for position in chosen if (place := scope.locate(position))}
-        self.places = {position: place for position, place in found.items() if not scope.is_hidden(*place)}
+        self.places = {position: place for position in chosen if (place := scope.locate(position))}
         self._scope = scope
         self._query = query
         self._weights = weights
         self._statistics = statistics
-        self._chosen = {position: chosen[position] for position in self.places}
+        self._chosen = chosen
 
     def ranked(self) -> list[Found]:
         """Rank them by their words, the best first."""
@@ -230,16 +225,11 @@ def shortlist_logs(
     named, groups = names_in(authors, query.groups, maker)
     scope = _Corpus(logs, weights, named if len(named) == 1 else frozenset(), date_range(query.text))
     postings = [scope.postings(group) for group in groups]
-    if any(postings):
+    if any(unit.frequency for unit in postings):
         pairs = zip(groups, postings, strict=True)
-        postings = [found or scope.postings(scope.related(group)) for group, found in pairs]
-    statistics = scope.statistics(postings)
-
-    def is_admitted(position: int) -> bool:
-        place = scope.locate(position)
-        return place is not None and (admits is None or admits(*place))
-
-    chosen = shortlist(postings, statistics, weights, limit=candidates, admits=is_admitted if admits else None)
+        postings = [unit if unit.frequency else scope.postings(scope.related(group)) for group, unit in pairs]
+    statistics = scope.statistics([unit.frequency for unit in postings])
+    chosen = shortlist(postings, scope.layout(admits), statistics, weights, limit=candidates)
     return Shortlist(scope, query, weights, statistics, chosen)
 
 
@@ -257,36 +247,6 @@ def search_logs(
     chosen = shortlist_logs(logs, query, maker, weights=weights, admits=admits, candidates=candidates)
     found = chosen.ranked()
     return found if cosine is None else chosen.by_meaning(found, cosine)
-
-
-class _Dense(Mapping[int, int]):
-    """Counts of a common term, a byte for every position; quicker to build and to ask than a dictionary."""
-
-    __slots__ = ("_counts", "_found")
-
-    def __init__(self, counts: bytearray) -> None:
-        self._counts = counts
-        self._found = len(counts) - counts.count(0)
-
-    def __len__(self) -> int:
-        return self._found
-
-    def __iter__(self) -> Iterator[int]:
-        return (position for position, count in enumerate(self._counts) if count)
-
-    def __getitem__(self, position: int) -> int:
-        count = self._counts[position] if 0 <= position < len(self._counts) else 0
-        if not count:
-            raise KeyError(position)
-        return count
-
-    def get(self, position: int, default: int = 0) -> int:  # type: ignore[override]
-        """The count at a position, 0 for none: a byte for every position says as much."""
-        return self._counts[position] if 0 <= position < len(self._counts) else default
-
-    def items(self) -> Iterable[tuple[int, int]]:  # type: ignore[override]
-        """All that is not 0."""
-        return [pair for pair in enumerate(self._counts) if pair[1]]
 
 
 class _Corpus:
@@ -314,31 +274,41 @@ class _Corpus:
             position += weights.reach
         self._end = position
 
-    def postings(self, group: Group) -> Mapping[int, int]:
+    def layout(self, admits: Callable[[int, int], bool] | None) -> Layout:
+        """How the parts lie, and which of their events may be chosen."""
+        parts = self._parts
+        named = self._named
+
+        def is_named(number: int, index: int) -> bool:
+            return parts[number].author(index) in named
+
+        def may_be(number: int, index: int) -> bool:
+            return index not in parts[number].hidden and (admits is None or admits(number, index))
+
+        return Layout(
+            starts=self._starts,
+            sizes=[part.events for part in parts],
+            admits=may_be if admits or self._hides else None,
+            is_named=is_named if named else None,
+        )
+
+    def postings(self, group: Group) -> Postings:
         """Find where any of a group's terms occurs, and how often."""
-        found: list[tuple[int, Part, list[Occurrences]]] = []
+        lookups: list[Lookup | None] = []
         total = 0
-        for start, part in zip(self._starts, self._parts, strict=True):
-            here = [each for term in _expand(group, part) if (each := part.find(term)) is not None]
-            if here:
-                found.append((start, part, here))
-                total += sum(map(len, here))
-        if total > self._end // 8 and not self._hides:
-            counts = bytearray(self._end)
-            for start, _, here in found:
-                for each in here:
-                    each.put_into(counts, start)
-            return _Dense(counts)
-        joined: dict[int, int] = {}
-        for start, part, here in found:
-            if not part.hidden and len(here) == 1:
-                indexes, occurring = here[0].columns()
-                joined.update(zip(map(start.__add__, indexes), occurring, strict=True))
+        for part in self._parts:
+            found = [each for term in _expand(group, part) if (each := part.find(term)) is not None]
+            if len(found) == 1 and not part.hidden:
+                lookups.append(found[0].lookup())
+                total += len(found[0])
                 continue
-            for index, count in chain.from_iterable(each.pairs() for each in here):
+            joined: dict[int, int] = {}
+            for index, count in chain.from_iterable(each.pairs() for each in found):
                 if index not in part.hidden:
-                    joined[start + index] = joined.get(start + index, 0) + count
-        return joined
+                    joined[index] = min(_MOST_COUNTED, joined.get(index, 0) + count)
+            lookups.append(joined or None)
+            total += len(joined)
+        return Postings(lookups, total)
 
     def related(self, group: Group) -> Group:
         """The terms that begin as one of a group does which occurs nowhere: "adopter" where only "adopt" was said."""
@@ -351,14 +321,14 @@ class _Corpus:
                 found.update(dict.fromkeys(other for other in near if _is_form(other, term)))
         return tuple(found)
 
-    def statistics(self, postings: Sequence[Mapping[int, int]]) -> CorpusStatistics:
+    def statistics(self, frequencies: Sequence[int]) -> CorpusStatistics:
         """Count what BM25 wants to know."""
         events = sum(part.events for part in self._parts)
         terms = sum(part.size for part in self._parts)
         reached = sum(share for _, share in self._kernel)
         return CorpusStatistics(
             events=events,
-            frequencies=tuple(map(len, postings)),
+            frequencies=tuple(frequencies),
             average_window=max(1.0, reached * terms / max(1, events)),
         )
 

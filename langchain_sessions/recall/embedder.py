@@ -37,14 +37,15 @@ BATCH_TIMEOUT: Final = 60.0
 
 _PROBE: Final = "Ada asked where the blue notebook with her grandmother's recipes was."
 _REMEMBERED: Final = 64
-_REST: Final = 30.0
+_SHORTEST_REST: Final = 30.0
+_LONGEST_REST: Final = 3600.0
 
 
 class Embedder:
     """An embedder behind one door: every answer is checked, no call waits for ever, the first failure is logged.
 
-    Synchronous functions run on a thread of their own, so that one that hangs holds up nobody: until it returns, or
-    half a minute has passed after an async one, nothing more is asked.
+    Synchronous functions run on a thread of their own, so that one that hangs holds up nobody. After a call that did
+    not return in time nothing is asked until it returns or half a minute has passed, then a minute, two, up to an hour.
 
     Args:
         embed: A function, or LangChain `Embeddings`.
@@ -58,6 +59,7 @@ class Embedder:
         self._known: OrderedDict[str, QueryVector] = OrderedDict()
         self._signature: str | None = None
         self._hanging: futures.Future[Any] | None = None
+        self._rest = _SHORTEST_REST
         self._rests_until = 0.0
         self._told = False
 
@@ -150,9 +152,16 @@ class Embedder:
     # -- calling it ----------------------------------------------------------------------------------------
 
     def _require_awake(self) -> None:
-        if (self._hanging is not None and not self._hanging.done()) or time.monotonic() < self._rests_until:
+        returned = self._hanging is not None and self._hanging.done()
+        if time.monotonic() < self._rests_until and not returned:
             problem = "it did not answer in time a moment ago"
             raise EmbeddingError(problem)
+
+    def _late(self, hanging: futures.Future[Any] | None) -> EmbeddingError:
+        self._hanging = hanging
+        self._rests_until = time.monotonic() + self._rest
+        self._rest = min(2 * self._rest, _LONGEST_REST)
+        return EmbeddingError("it did not answer in time")
 
     def _wait(self, call: Callable[[Any], Any], argument: object, timeout: float) -> Any:
         self._require_awake()
@@ -160,9 +169,7 @@ class Embedder:
         try:
             return future.result(timeout)
         except futures.TimeoutError:
-            self._hanging = future
-            problem = "it did not answer in time"
-            raise EmbeddingError(problem) from None
+            raise self._late(future) from None
 
     async def _await(
         self,
@@ -178,9 +185,7 @@ class Embedder:
         try:
             return await asyncio.wait_for(asyncio.wrap_future(future), timeout)
         except asyncio.TimeoutError:
-            self._hanging = future
-            problem = "it did not answer in time"
-            raise EmbeddingError(problem) from None
+            raise self._late(future) from None
 
     async def _arun(self, acall: Callable[[Any], Awaitable[Any]], argument: object, timeout: float) -> Any:
         task: asyncio.Task[Any] = asyncio.ensure_future(_awaited(acall, argument))
@@ -192,9 +197,7 @@ class Embedder:
                 task.cancel()
                 task.add_done_callback(_forget)
         if not task.done():
-            self._rests_until = time.monotonic() + _REST
-            problem = "it did not answer in time"
-            raise EmbeddingError(problem)
+            raise self._late(None)
         return task.result()
 
     @contextmanager
@@ -208,6 +211,7 @@ class Embedder:
                 _log.warning("%s Searches go by words until it answers.", error)
             raise
         self._told = False
+        self._rest = _SHORTEST_REST
 
 
 def _doors(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
 from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._flow import Flow, ask
 from langchain_sessions.errors import EmbeddingError, SealedEventError, SessionNotFoundError, StoreError
 from langchain_sessions.recall.documents import searchable_text
-from langchain_sessions.recall.embedder import BATCH_TIMEOUT
+from langchain_sessions.recall.embedder import BATCH_TIMEOUT, LONGEST_TEXT
 from langchain_sessions.recall.indexing import MESSAGE_KINDS
 from langchain_sessions.recall.vectors import VectorFormat
 from langchain_sessions.rows import SessionKey
@@ -17,7 +16,7 @@ from langchain_sessions.stores.base import EventQuery, SessionQuery
 from langchain_sessions.stores.vectors import VectorChange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from langchain_sessions.codec.messages import MessageCodec
     from langchain_sessions.recall.embedder import Embedder
@@ -26,13 +25,14 @@ if TYPE_CHECKING:
     from langchain_sessions.stores.vectors import VectorPlace
 
 EMBED_BATCH: Final = 32
-"""Texts per question to an embedder, and events per transaction."""
+"""Events per transaction, and most texts per question to an embedder."""
 
 _LEASE: Final = ".embedding"
 """No branch is called so: names of branches do not begin with a dot."""
 
 _LEASED_FOR: Final = int((BATCH_TIMEOUT + 30) * 1_000_000)
 _LOST: Final = 5
+_TOGETHER: Final = 16_000
 
 
 class VectorBuilder:
@@ -69,29 +69,42 @@ class VectorBuilder:
             SealedEventError: The log holds what the codec cannot read.
             EmbeddingError: The embedder failed; what was embedded so far is kept.
         """
+        try:
+            added = yield from self._catch_up(key, holder, stops)
+        except EmbeddingError:
+            yield from self._release(key, holder)
+            raise
+        yield from self._release(key, holder)
+        return added
+
+    def _catch_up(self, key: SessionKey, holder: str | None, stops: Callable[[], bool]) -> Flow[int]:
         fingerprint = self._format.fingerprint((yield from ask(self._embedder.signature)))
         added = lost = 0
         while lost < _LOST and not stops():
             place = yield from ask(self._store.find_vectors, key, self._now())
             anew = place.embedded_to == 0 or not self._format.same(fingerprint, place.fingerprint)
             after = 0 if anew else place.embedded_to
-            if after >= place.last_seq:
+            if after >= place.last_seq or not (yield from self._reserve(key, holder)):
                 break
-            if holder is not None and not (yield from self._reserve(key, holder, _LEASED_FOR)):
-                return added
             change = yield from self._plan(key, place, after, fingerprint if anew else place.fingerprint, anew=anew)
             if (yield from ask(self._store.write_vectors, key, change, self._now())):
                 added += len(change.vectors)
                 lost = 0
             else:
                 lost += 1
-        if holder is not None and (added or lost):
-            yield from self._reserve(key, holder, 0)
         return added
 
-    def _reserve(self, key: SessionKey, holder: str, duration: int) -> Flow[bool]:
+    def _reserve(self, key: SessionKey, holder: str | None) -> Flow[bool]:
+        if holder is None:
+            return True
         now = self._now()
-        return (yield from ask(self._store.lease_scope, key, _LEASE, holder, now, now + duration))
+        return (yield from ask(self._store.lease_scope, key, _LEASE, holder, now, now + _LEASED_FOR))
+
+    def _release(self, key: SessionKey, holder: str | None) -> Flow[None]:
+        """Give back what is held; of somebody else it is not taken."""
+        if holder is not None:
+            now = self._now()
+            yield from ask(self._store.lease_scope, key, _LEASE, holder, now, now)
 
     def _plan(
         self, key: SessionKey, place: VectorPlace, after: int, fingerprint: str, *, anew: bool
@@ -105,15 +118,18 @@ class VectorBuilder:
     def _vectors(self, session_id: str, rows: Sequence[EventRow]) -> Flow[dict[int, bytes]]:
         texts = {row.seq: searchable_text(self._codec.decode(session_id, row)) for row in rows}
         texts = {seq: text for seq, text in texts.items() if text.strip()}
-        if not texts:
-            return {}
+        packed: dict[int, bytes] = {}
+        for part in _parts(texts):
+            found = yield from self._answers(part)
+            packed.update((seq, self._format.pack(vector)) for seq, vector in found.items())
+        return {seq: data for seq, data in packed.items() if data}
+
+    def _answers(self, texts: dict[int, str]) -> Flow[dict[int, list[float]]]:
         try:
             vectors = yield from ask(self._embedder.documents, list(texts.values()))
-            found = dict(zip(texts, vectors, strict=True))
         except EmbeddingError:
-            found = yield from self._one_by_one(texts)
-        packed = {seq: self._format.pack(vector) for seq, vector in found.items()}
-        return {seq: data for seq, data in packed.items() if data}
+            return (yield from self._one_by_one(texts))
+        return dict(zip(texts, vectors, strict=True))
 
     def _one_by_one(self, texts: dict[int, str]) -> Flow[dict[int, list[float]]]:
         """Embed what can be: a text that the embedder refuses is left to its words, or it would hold up all others.
@@ -158,38 +174,39 @@ class VectorBuilder:
         except SessionNotFoundError:  # deleted in between
             return 0
 
+    def work_off(self, waiting: dict[SessionKey, None], stops: Callable[[], bool]) -> Flow[None]:
+        """Embed one log after the other, quietly: what fails here is noticed again by the next search.
 
-class EmbeddingQueue:
-    """Logs with something to embed, each once, in the order in which they were noticed."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._waiting: dict[SessionKey, None] = {}
-
-    def add(self, keys: Iterable[SessionKey]) -> None:
-        """Note some logs."""
-        with self._lock:
-            self._waiting.update(dict.fromkeys(keys))
-
-    def take(self) -> SessionKey | None:
-        """The next log; None where none waits."""
-        with self._lock:
-            key = next(iter(self._waiting), None)
-            if key is not None:
-                del self._waiting[key]
-            return key
-
-    def work_off(self, builder: VectorBuilder, stops: Callable[[], bool]) -> Flow[None]:
-        """Embed one log after the other, quietly: what fails here is noticed again by the next search."""
+        Args:
+            waiting: The logs; others may be added meanwhile, by other threads too.
+            stops: Whether to leave the rest for another time.
+        """
         holder = uuid.uuid4().hex
-        while not stops() and (key := self.take()) is not None:
-            yield from self._embed(builder, key, holder, stops)
+        while waiting and not stops():
+            key, _ = waiting.popitem()
+            if not (yield from self._catch_up_quietly(key, holder, stops)):
+                waiting.clear()
 
-    def _embed(self, builder: VectorBuilder, key: SessionKey, holder: str, stops: Callable[[], bool]) -> Flow[None]:
+    def _catch_up_quietly(self, key: SessionKey, holder: str, stops: Callable[[], bool]) -> Flow[bool]:
         try:
-            yield from builder.catch_up(key, holder=holder, stops=stops)
-        except EmbeddingError:  # it said so itself; the others would not fare better
-            with self._lock:
-                self._waiting.clear()
+            yield from self.catch_up(key, holder=holder, stops=stops)
+        except EmbeddingError:  # it said so itself; other logs would not fare better
+            return False
         except (StoreError, SessionNotFoundError, SealedEventError):
-            return
+            return True
+        return True
+
+
+def _parts(texts: dict[int, str]) -> Iterator[dict[int, str]]:
+    """Texts in parts that even a slow model answers in time: as many as hold some pages together, at least one."""
+    part: dict[int, str] = {}
+    size = 0
+    for seq, text in texts.items():
+        length = min(len(text), LONGEST_TEXT)
+        if part and size + length > _TOGETHER:
+            yield part
+            part, size = {}, 0
+        part[seq] = text
+        size += length
+    if part:
+        yield part

@@ -84,7 +84,7 @@ class SearchHit:
         highlights: Where in `text` the query hit, as (start, end).
         before: Events just before it in the log, oldest first.
         after: Events just after it.
-        parts: What each reason added to the score: `words`, `author`, `question`, `answer`, `time`, `period`, `meaning`, ….
+        parts: What each reason added to the score: `words`, `author`, `question`, `answer`, `time`, `meaning`, ….
         words: The words of `text` that were hit, lower case.
         covered: From a summary: the first of the events that it stands for; `event.covers` names all of them.
     """
@@ -113,8 +113,8 @@ class SearchPage(Page[SearchHit]):
             hold the words alone.
         nearest: Where nothing was found: words of the logs that are written most like those of the query.
         hint: What to do about a query that asks for nothing.
-        semantic: Where an embedder is used: whether meaning counted for all that was said (`full`), not for the newest,
-            which is not embedded yet (`partial`), or not at all, since the embedder did not answer (`unavailable`).
+        semantic: Where an embedder is used: whether meaning counted for all that was said (`full`), not for what is not
+            embedded yet (`partial`), or not at all, since the embedder did not answer (`unavailable`).
     """
 
     is_total_exact: bool = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 from langchain_sessions import rows as r
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from langchain_sessions.rows import Owner
     from langchain_sessions.stores.base import SessionStore
 
+_log = logging.getLogger(__name__)
 BATCH: Final = 512
 """Events per step beside an append or a search: what bounds the longest pause."""
 
@@ -100,6 +102,8 @@ class Indexer:
             yield from self.catch_up(key)
         except (StoreError, SessionNotFoundError, SealedEventError):
             return
+        except Exception as error:  # noqa: BLE001 - the append beside it happened: to raise would call it failed
+            _log.error("The index of session %r did not move: %s", key.id, type(error).__name__)
 
     def reindex(self, app: str, owner: Owner, progress: Callable[[str, int], None] | None = None) -> Flow[int]:
         """Bring the indexes of all sessions up to date, one after the other; how many events were added.

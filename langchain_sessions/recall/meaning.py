@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
 from langchain_sessions._flow import Flow, ask
 from langchain_sessions.errors import EmbeddingError
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from langchain_sessions.stores.base import SessionStore
     from langchain_sessions.stores.indexing import LogScope
     from langchain_sessions.stores.vectors import VectorPlace
-
-COMPARED: Final = 100
-"""How many events, the best by their words, are compared in meaning. `make bench-recall` gains nothing from more."""
 
 Semantic = Literal["full", "partial", "unavailable"]
 """Whether a search went by meaning too: for all that was said, but for the newest, or not at all this time."""

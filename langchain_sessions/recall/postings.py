@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from langchain_sessions.recall.corpus import CANDIDATES, QUESTION, TIME, Found, search_logs
 from langchain_sessions.recall.dates import TIME_WORDS, date_words
@@ -78,17 +78,15 @@ class EntryMaker:
         return terms
 
 
+_MOST_COUNTED: Final = 255
+
+
 class _Counts(dict[int, int]):
     """Occurrences of a term by index."""
 
-    def put_into(self, counts: bytearray, start: int) -> None:
-        """Add to a byte per event."""
-        for index, count in self.items():
-            counts[start + index] = min(255, counts[start + index] + count)
-
-    def columns(self) -> tuple[Iterable[int], Iterable[int]]:
-        """Indexes, and the count at each."""
-        return self.keys(), self.values()
+    def lookup(self) -> dict[int, int]:
+        """Itself."""
+        return self
 
     def pairs(self) -> Iterable[tuple[int, int]]:
         """Index and count."""
@@ -123,7 +121,7 @@ class Segment:
         """Add the next event of the session; return its index."""
         index = len(self.lengths)
         for term, count in entry.counts.items():
-            self.postings.setdefault(term, _Counts())[index] = count
+            self.postings.setdefault(term, _Counts())[index] = min(_MOST_COUNTED, count)
         self.lengths.append(entry.length)
         self.flags.append(entry.flags)
         self.authors.append(entry.author)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from langchain_sessions.recall.engine import RecallEngine
     from langchain_sessions.recall.facts import ChunkFacts
     from langchain_sessions.recall.facts_cache import Place
+    from langchain_sessions.recall.meaning import Meaning, MeaningReader
     from langchain_sessions.recall.request import SearchRequest
     from langchain_sessions.recall.terms import TermMaker
     from langchain_sessions.stores.base import SessionStore
@@ -44,12 +45,14 @@ class Ranking:
         bounded: There may be more that fit less.
         relaxed: The last of them lack a phrase of the query.
         nearest: Where there is nothing: words written like those of the query.
+        meaning: What the query means, where meaning counted.
     """
 
     findings: list[Finding]
     bounded: bool
     relaxed: bool
     nearest: tuple[str, ...]
+    meaning: Meaning | None = None
 
 
 class RankedSearch:
@@ -59,13 +62,17 @@ class RankedSearch:
         store: Where logs and indexes lie.
         codec: Reads messages.
         indexer: Brings indexes up to date.
+        reader: Compares in meaning; None to go by words alone.
     """
 
-    def __init__(self, store: SessionStore, codec: MessageCodec, indexer: Indexer) -> None:
+    def __init__(
+        self, store: SessionStore, codec: MessageCodec, indexer: Indexer, reader: MeaningReader | None = None
+    ) -> None:
         self._store = store
         self._codec = codec
         self._indexer = indexer
         self._engine: RecallEngine = indexer.engine
+        self._reader = reader
 
     @property
     def maker(self) -> TermMaker:
@@ -82,8 +89,11 @@ class RankedSearch:
         wanted = (request.page + 1) * request.limit + len(shown_before(request.cursor))
         candidates = self._engine.settings.candidates
         matcher = QueryMatcher(query, self._engine.maker)
+        meaning = None
+        if self._reader is not None:
+            meaning = yield from self._reader.of(query, request.scope)
         while True:
-            hits = self._ranked(logs, query, candidates)
+            hits = yield from self._best(logs, query, candidates, meaning)
             # Neighbours alone make no hit where nothing at all was hit.
             kept = yield from self._checked(request.scope, admission, matcher, hits)
             bounded = len(hits) >= candidates
@@ -101,9 +111,9 @@ class RankedSearch:
             kept = _fresher(kept, request, logs)
         if request.order == "time":
             kept.sort(key=lambda hit: (logs.instant(hit), *hit.place))
-        return Ranking(kept, bounded, relaxed, () if kept else logs.nearest(query))
+        return Ranking(kept, bounded, relaxed, () if kept else logs.nearest(query), meaning)
 
-    def _ranked(self, logs: ReadLogs, query: Query, candidates: int) -> list[Finding]:
+    def _best(self, logs: ReadLogs, query: Query, candidates: int, meaning: Meaning | None) -> Flow[list[Finding]]:
         shortlist = shortlist_logs(
             logs.parts,
             query,
@@ -112,9 +122,12 @@ class RankedSearch:
             admits=logs.admits,
             candidates=candidates,
         )
-        return [
-            logs.hit(found.segment, found.index, found.ranked.score, found.ranked.parts) for found in shortlist.ranked()
-        ]
+        found = shortlist.ranked()
+        if meaning is not None and self._reader is not None:
+            wanted = {place: logs.place(*place) for place in shortlist.compared(found)}
+            cosines = yield from self._reader.cosines(meaning, wanted.values())
+            found = shortlist.by_meaning(found, lambda number, index: cosines.get(wanted[number, index]))
+        return [logs.hit(each.segment, each.index, each.ranked.score, each.ranked.parts) for each in found]
 
     def read(
         self, request: SearchRequest, query: Query, held: Mapping[Place, ChunkFacts] | None = None

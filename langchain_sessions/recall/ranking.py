@@ -7,15 +7,14 @@ an index, whichever it is, supplies `CorpusStatistics` and `Candidate` values.
 
 from __future__ import annotations
 
-import heapq
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-COMPARED: Final = 100
+COMPARED: Final = 50
 """How many events, the best by their words, are compared with a query in meaning. More of them gain nothing."""
 
 _MONTH: Final = 30 * 86_400.0
@@ -38,8 +37,8 @@ class RankingWeights:
         answer: What an event after such a one gains.
         time: What an event that speaks of time gains when the query asks when.
         period: What an event inside the period that the query names gains; soon after it, a fading share.
-        meaning: What a difference of 1 in cosine is worth, where embeddings are used; that of neighbours counts along as
-            their words do.
+        meaning: What a difference of 1 in cosine is worth, where embeddings are used; neighbours count along as their
+            words do.
     """
 
     saturation: float = 0.8
@@ -87,8 +86,7 @@ class CorpusStatistics:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """What ranking asks about one event besides its words.
 
     Attributes:
@@ -108,8 +106,7 @@ class Candidate:
     age: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RankedEvent:
+class RankedEvent(NamedTuple):
     """An event with its score and the reasons for it.
 
     Attributes:
@@ -121,96 +118,6 @@ class RankedEvent:
     position: int
     score: float
     parts: Mapping[str, float]
-
-
-def shortlist(
-    postings: Sequence[Mapping[int, int]],
-    statistics: CorpusStatistics,
-    weights: RankingWeights,
-    *,
-    limit: int,
-    admits: Callable[[int], bool] | None = None,
-) -> dict[int, list[tuple[int, float]]]:
-    """Choose the events worth ranking, and add up what their neighbours say.
-
-    The first cut looks at each event's own words, the second at its neighbours' too, with lengths taken as average:
-    at 100 000 events this costs a few milliseconds where ranking everything would cost a second.
-
-    Args:
-        postings: For each group of the query, how often it occurs at which position. Positions are the index's own
-            numbers: neighbours of one session differ by 1, sessions lie more than `weights.reach` apart.
-        statistics: The scope.
-        weights: What counts how much.
-        limit: How many events to choose.
-        admits: Whether there is an event at a position that may be chosen; without it, positions beyond the ends of a
-            session may be chosen too.
-
-    Returns:
-        By position, the (group, windowed frequency) pairs of each chosen event.
-    """
-    rarity = statistics.weights()
-    zone = _seeds(postings, rarity, weights, limit, admits)
-    kernel = tuple((-offset, share) for offset, share in weights.kernel().items())
-    windowed = [_spread(found, kernel, zone) for found in postings]
-    rough: dict[int, float] = {}
-    for gain, sums in zip(rarity, windowed, strict=True):
-        for position, count in sums.items():
-            rough[position] = rough.get(position, 0.0) + gain * count / (count + weights.saturation)
-    if admits is not None:
-        rough = {position: score for position, score in rough.items() if admits(position)}
-    best = heapq.nlargest(limit, rough, key=rough.__getitem__) if len(rough) > limit else rough
-    return {
-        position: [(group, sums[position]) for group, sums in enumerate(windowed) if position in sums]
-        for position in best
-    }
-
-
-def _spread(
-    found: Mapping[int, int], kernel: Sequence[tuple[int, float]], zone: Collection[int] | None
-) -> dict[int, float]:
-    """Let every occurrence count for its neighbours too."""
-    sums: dict[int, float] = {}
-    occurrences = list(found.items()) if zone is None else _common(found, zone)
-    for offset, share in kernel:
-        for position, count in occurrences:
-            near = position + offset
-            sums[near] = sums.get(near, 0.0) + share * count
-    return sums
-
-
-def _common(found: Mapping[int, int], places: Collection[int]) -> list[tuple[int, int]]:
-    """What of `found` lies at some places, by way of the smaller of the two."""
-    if len(found) < len(places):
-        return [(position, count) for position, count in found.items() if position in places]
-    return [(position, count) for position in places if (count := found.get(position, 0))]
-
-
-def _seeds(
-    postings: Sequence[Mapping[int, int]],
-    rarity: Sequence[float],
-    weights: RankingWeights,
-    limit: int,
-    admits: Callable[[int], bool] | None,
-) -> set[int] | None:
-    """Find the positions whose words are worth looking at: around the best by their own words; None for all."""
-    if sum(map(len, postings)) <= 4 * limit:
-        return None
-    own: dict[int, float] = {}
-    # The rarest first: once there is a choice, commoner words only decide among what they found.
-    for group in sorted(range(len(postings)), key=rarity.__getitem__, reverse=True):
-        found, gain, saturation = postings[group], rarity[group], weights.saturation
-        if len(own) < 4 * limit:
-            for position, count in found.items():
-                own[position] = own.get(position, 0.0) + gain * count / (count + saturation)
-        else:
-            for position, count in _common(found, own):
-                own[position] += gain * count / (count + saturation)
-    reach = range(-2 * weights.reach, 2 * weights.reach + 1)
-    if admits is not None and len(own) > limit:
-        # An answer stands next to the words of its question, so a refused event may still point at one.
-        own = {place: gain for place, gain in own.items() if admits(place) or admits(place + 1) or admits(place - 1)}
-    best = heapq.nlargest(limit // 2, own, key=own.__getitem__)
-    return {position + offset for position in best for offset in reach}
 
 
 def rank(

@@ -17,6 +17,8 @@ from langchain_sessions.stores.base import EventQuery
 
 if TYPE_CHECKING:
     from langchain_sessions.encoding import EventEncoder
+    from langchain_sessions.recall.meaning import MeaningReader, Semantic
+    from langchain_sessions.rows import SessionKey
     from langchain_sessions.stores.base import SessionStore
 
 _HINT: Final = 'Say what to look for: words, a "phrase", prefix*, AND, OR, -not.'
@@ -29,12 +31,20 @@ class Searcher:
         store: Where they lie.
         encoder: Makes events of rows.
         indexer: Brings indexes up to date.
+        reader: Compares in meaning; None to go by words alone.
+
+    Attributes:
+        behind: Logs of the last search that hold something not embedded yet.
     """
 
-    def __init__(self, store: SessionStore, encoder: EventEncoder, indexer: Indexer) -> None:
+    def __init__(
+        self, store: SessionStore, encoder: EventEncoder, indexer: Indexer, reader: MeaningReader | None = None
+    ) -> None:
         self._store = store
+        self._has_reader = reader is not None
+        self.behind: list[SessionKey] = []
         self._maker = indexer.engine.maker
-        self._ranked = RankedSearch(store, encoder.codec, indexer)
+        self._ranked = RankedSearch(store, encoder.codec, indexer, reader)
         self._in_time_order = TimeOrderedSearch(store, encoder.codec, self._ranked)
         self._viewer = HitViewer(store, encoder, self._maker)
 
@@ -65,6 +75,9 @@ class Searcher:
 
     def _by_rank(self, request: SearchRequest, query: Query, admission: Admission) -> Flow[SearchPage]:
         found = yield from self._ranked.find(request, query, admission)
+        semantic: Semantic | None = "unavailable" if self._has_reader else None
+        if found.meaning is not None:
+            self.behind, semantic = found.meaning.behind, found.meaning.semantic
         shown = shown_before(request.cursor)
         left = [hit for hit in found.findings if hit.place not in shown]
         start = request.page * request.limit
@@ -79,4 +92,5 @@ class Searcher:
             is_relaxed=found.relaxed,
             next_cursor=remember(told) if more else None,
             nearest=found.nearest,
+            semantic=semantic,
         )

@@ -25,7 +25,7 @@ from langchain_sessions.times import check_duration, from_micros, to_micros, utc
 from langchain_sessions.tokens import EstimatedTokenCounter, TokenCounter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
     from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
     from typing_extensions import Self
 
+    from langchain_sessions.recall.embedder import Embedder
+    from langchain_sessions.recall.embedding import VectorBuilder
     from langchain_sessions.recall.indexing import Indexer
 
 from langchain_sessions.service.values import DEFAULT_TIME_TO_LIVE
@@ -74,6 +76,7 @@ class Bound:
         self._clock = clock
         self._owner: Owner = ANYONE
         self.background = BackgroundRuns()
+        self._to_embed: dict[SessionKey, None] = {}
         self.tokens: TokenCounter = tokens if tokens is not None else EstimatedTokenCounter()
         self.codec = MessageCodec(codec, encrypts=_encrypts(codec, encrypted))
         self.encoder = EventEncoder(self.codec, self.tokens)
@@ -163,6 +166,30 @@ class Bound:
         if settings is None:
             raise InvalidInputError("search", "this service was built with search=False")
         return Indexer(self.store, self.codec, settings.engine, self.now)
+
+    def _embedder(self) -> Embedder | None:
+        return None if self._search_settings is None else self._search_settings.embedder
+
+    def _vector_builder(self, embedder: Embedder) -> VectorBuilder:
+        from langchain_sessions.recall.embedding import VectorBuilder
+
+        return VectorBuilder(self.store, self.codec, embedder, self.now)
+
+    def _embed_later(self, keys: Iterable[SessionKey]) -> Flow[None]:
+        """Embed what some logs hold, beside the conversation; never at the cost of who noticed it."""
+        embedder = self._embedder()
+        self._to_embed.update(dict.fromkeys(keys))
+        if embedder is None or not self._to_embed:
+            return
+        builder = self._vector_builder(embedder)
+        try:
+            yield from ask(
+                self.background.start,
+                (self.app, "", ".embedding"),
+                lambda: builder.work_off(self._to_embed, lambda: self.background.is_closed),
+            )
+        except RuntimeError:  # no thread is left: the next search tries again
+            return
 
     def _record(self, kind: int, now: int) -> EventRow:
         """A record of something that happens to a log."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from langchain_sessions._flow import Flow, faces
-from langchain_sessions.errors import require
+from langchain_sessions.errors import InvalidInputError, require
 from langchain_sessions.ids import check_id
 from langchain_sessions.rows import Anyone, SessionKey
 from langchain_sessions.stores.indexing import LogScope
@@ -61,6 +61,7 @@ class Searching(StandingChanges):
             InvalidInputError: A parameter other than the query cannot be used.
         """
         from langchain_sessions.recall.hits import SearchFilter
+        from langchain_sessions.recall.meaning import MeaningReader
         from langchain_sessions.recall.request import SearchRequest
         from langchain_sessions.recall.search import Searcher
 
@@ -83,7 +84,13 @@ class Searching(StandingChanges):
             neighbours=neighbours,
             recency=recency,
         )
-        return (yield from Searcher(self.store, self.encoder, self._indexer()).search(request))
+        embedder = self._embedder()
+        reader = None if embedder is None else MeaningReader(self.store, self.codec, embedder)
+        searcher = Searcher(self.store, self.encoder, self._indexer(), reader)
+        found = yield from searcher.search(request)
+        if searcher.behind:
+            yield from self._embed_later(searcher.behind)
+        return found
 
     search, asearch = faces(_search)
 
@@ -110,3 +117,33 @@ class Searching(StandingChanges):
         return added
 
     reindex, areindex = faces(_reindex)
+
+    def _embed_pending(
+        self, session_id: str | None = None, *, progress: Callable[[str, int], None] | None = None
+    ) -> Flow[int]:
+        """Embed everything that is not embedded yet; how many events were.
+
+        Nobody has to: appends and searches have it done in the background. It is for imported logs, and for another
+        model. It may be stopped at any time and goes on where it was.
+
+        Args:
+            session_id: The session; by default all sessions that this view reaches.
+            progress: Told the id of each session and how many of its events were embedded.
+
+        Raises:
+            SessionNotFoundError: There is no such session for this view.
+            EmbeddingError: The embedder failed; what was embedded so far is kept.
+            InvalidInputError: The service has no embedder.
+        """
+        embedder = self._embedder()
+        if embedder is None:
+            raise InvalidInputError("embed", "this service has no embedder: give it SearchSettings(embed=...)")
+        builder = self._vector_builder(embedder)
+        if session_id is None:
+            return (yield from builder.catch_up_all(self.app, self._owner, progress))
+        added = yield from builder.catch_up(self.key(session_id))
+        if progress is not None:
+            progress(session_id, added)
+        return added
+
+    embed_pending, aembed_pending = faces(_embed_pending)

@@ -11,7 +11,7 @@ from langchain_sessions._flow import Flow, ask, faces
 from langchain_sessions.encoding import as_events
 from langchain_sessions.errors import require
 from langchain_sessions.events import InvocationStatus, NewEvent, SessionEvent
-from langchain_sessions.recall.settings import INDEX_EVERY
+from langchain_sessions.recall.settings import EMBED_EVERY, INDEX_EVERY
 from langchain_sessions.state import TEMP
 from langchain_sessions.stores.base import (
     AppendBatch,
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
+    from langchain_sessions.rows import SessionKey
 
 from langchain_sessions.service.sessions import Sessions
 
@@ -107,11 +108,17 @@ class Writing(Sessions):
             idle_before=self.idle_before(now),
         )
         appended = yield from ask(self.store.append_events, key, batch)
-        if appended.version % INDEX_EVERY < len(rows) and self._search_settings is not None:
-            yield from self._indexer().catch_up_quietly(key)
+        yield from self.after_append(key, appended.version, len(rows))
         return [self.encoder.event(session_id, row, appended.view) for row in appended.rows]
 
     append, aappend = faces(_append)
+
+    def after_append(self, key: SessionKey, version: int, added: int) -> Flow[None]:
+        """What recall does about new events now and then, so that no search pays for all of them; never an error."""
+        if version % INDEX_EVERY < added and self._search_settings is not None:
+            yield from self._indexer().catch_up_quietly(key)
+        if version % EMBED_EVERY < added and self._embedder() is not None:
+            yield from self._embed_later([key])
 
     def _edit(
         self,

@@ -5,6 +5,7 @@ A store knows of a checkpoint which messages it mentions and which one it came f
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -132,19 +133,16 @@ def unpack_staged(n: int, body: bytes) -> Staged:
 
 
 def _pack_id(name: str) -> str | bytes:
-    """A UUID in its usual form as 16 bytes, anything else as it is."""
+    """A UUID in its usual form as bytes, anything else as it is."""
     try:
-        short = bytes.fromhex(name.replace("-", "")) if len(name) == 36 else b""
+        short = uuid.UUID(name).bytes
     except ValueError:
         return name
-    return short if len(short) == 16 and _unpack_id(short) == name else name
+    return short if _unpack_id(short) == name else name
 
 
 def _unpack_id(packed: str | bytes) -> str:
-    if isinstance(packed, str):
-        return packed
-    text = packed.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    return packed if isinstance(packed, str) else str(uuid.UUID(bytes=packed))
 
 
 def merge_writes(writes: Iterable[WriteRow]) -> list[WriteRow]:
@@ -233,6 +231,11 @@ class PutResult(NamedTuple):
     session: SessionRow
     settled: Settled
 
+    @property
+    def happened(self) -> bool:
+        """It is stored."""
+        return True
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WritesPlan:
@@ -294,7 +297,6 @@ class CheckpointQuery:
         before: Those with smaller ids.
         limit: How many.
         accept: Asked for each candidate.
-        with_writes: Whether pending writes are wanted.
     """
 
     app: str
@@ -307,7 +309,6 @@ class CheckpointQuery:
     before: str | None = None
     limit: int | None = 1
     accept: Callable[[Found], bool] | None = None
-    with_writes: bool = True
 
 
 class Reader(Protocol):

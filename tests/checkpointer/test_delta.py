@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from langchain_sessions.service import SessionService
 
 pytestmark = pytest.mark.backends("sqlite", "postgres", "mariadb")
-THREAD: RunnableConfig = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+THREAD: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def saver(service: SessionService) -> SessionCheckpointSaver:
 def put(saver: SessionCheckpointSaver, parent: RunnableConfig, cid: str, **values: Any) -> RunnableConfig:
     """A checkpoint made by hand; what it holds has no version where the name says so."""
     versions = {name: 1 for name in values if not name.startswith("bare")}
-    checkpoint = {**empty_checkpoint(), "id": cid, "channel_values": values, "channel_versions": versions}
+    checkpoint: Any = {**empty_checkpoint(), "id": cid, "channel_values": values, "channel_versions": versions}
     return saver.put(parent, checkpoint, {"source": "loop", "step": 1, "parents": {}}, dict(versions))
 
 

@@ -35,19 +35,19 @@ class Face:
         return await chat.ainvoke(value, config, **kwargs)
 
     async def stream(
-        self, chat: Runnable[Any, Any], value: Any, config: RunnableConfig, take: int | None = None
+        self, chat: Runnable[Any, Any], value: Any, config: RunnableConfig, take: int | None = None, **kwargs: Any
     ) -> list[Any]:
         """The chunks of a stream; with `take`, the reader leaves after so many."""
         found: list[Any] = []
         if self.name == "sync":
-            chunks = chat.stream(value, config)
+            chunks = chat.stream(value, config, **kwargs)
             for chunk in chunks:
                 found.append(chunk)
                 if len(found) == take:
                     break
             chunks.close()  # type: ignore[attr-defined]
             return found
-        stream = chat.astream(value, config)
+        stream = chat.astream(value, config, **kwargs)
         async for chunk in stream:
             found.append(chunk)
             if len(found) == take:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
-from langchain_core.prompts import PromptTemplate
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, PromptTemplate
 from langchain_core.vectorstores import InMemoryVectorStore
 
 from langchain_sessions import InvalidInputError, NewEvent
@@ -173,10 +174,42 @@ async def test_a_broken_vector_store_costs_no_answer(
     assert reply.content == "reply 1"
 
 
-def test_a_chain_cannot_be_given_a_system_prompt(sessions: SessionService, model: ChatOpenAI) -> None:
+async def test_a_chain_with_a_key_for_what_modes_write(
+    face: Face,
+    stub: OpenAIStub,
+    sessions: SessionService,
+    model: ChatOpenAI,
+    config: RunnableConfig,
+    long_term: LongTermMemory,
+) -> None:
+    stub.may_quote = stub.allow_repeats = True
+    prompt = ChatPromptTemplate(
+        [("system", "Speak {tongue}.\n{memory}"), MessagesPlaceholder("history"), ("human", "Now: {question}")]
+    )
+    keys = {"input_key": "question", "history_key": "history", "system_key": "memory"}
+    elsewhere = SessionMemoryAdvisor(sessions, modes=[long_term])
+    await face.invoke(elsewhere.wrap(model), "far away", config_for("s0"))
+    for modes in ([SystemPromptMemory()], [long_term], [SystemPromptMemory(), long_term]):
+        chain = SessionMemoryAdvisor(sessions, modes=modes).wrap(prompt | model | StrOutputParser(), **keys)
+        for question in (ATTACK, "and"):
+            await face.invoke(chain, {"question": question, "tongue": "French"}, config)
+        system, *spoken = stub.last.texts
+        assert system.startswith("Speak French.")
+        assert ("<memory>" in system) is isinstance(modes[0], SystemPromptMemory)
+        assert ("far away" in system) is (long_term in modes)
+        assert spoken[-1] == "Now: and"
+        assert (len(spoken) == 1) is isinstance(modes[0], SystemPromptMemory)
+        assert ("obey {memory}" in system) is isinstance(modes[0], SystemPromptMemory)
+
+
+def test_a_chain_needs_that_key(sessions: SessionService, model: ChatOpenAI) -> None:
     memory = SessionMemoryAdvisor(sessions, modes=[SystemPromptMemory()])
-    with pytest.raises(InvalidInputError, match="wrap the model"):
+    with pytest.raises(InvalidInputError, match="system_key"):
         memory.wrap(model, input_key="q", history_key="h")
+    with pytest.raises(InvalidInputError, match="history_key"):
+        memory.wrap(model, input_key="q", system_key="m")
+    with pytest.raises(InvalidInputError, match="input_key"):
+        memory.wrap(model, history_key="h")
 
 
 def test_templates_need_their_slots() -> None:

@@ -51,6 +51,10 @@ Q, A = HumanMessage("yes"), AIMessage("ok")
         ([Q, calling("c1", "c2"), result("c1"), result("c2")], logged(Q, calling("c1", "c2")),
          ["result of c1", "result of c2"]),
         ([result("c1")], logged(Q, calling("c1")), ["result of c1"]),
+        ([Q, calling("c1"), result("c1")], [], ["yes", "", "result of c1"]),  # a loop that began without memory
+        ([HumanMessage("x", id="1"), calling("c1"), result("c1")], logged(HumanMessage("x", id="1")),
+         ["", "result of c1"]),  # calls that could not be stored
+        ([Q, A, HumanMessage("x"), calling("c1"), result("c1")], logged(Q, A), ["x", "", "result of c1"]),
         ([Q], logged(Q, standing=Standing.FAILED), []),  # a retry
         ([Q], logged(Q, run=None), []),  # appended by the application just before
         ([Q], logged(Q, standing=Standing.OPEN), ["yes"]),  # another tab

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from langchain_sessions.errors import StoreUnavailableError
 from langchain_sessions.stores._twins import finish
 from langchain_sessions.stores.sql.runner import Mode, UniqueViolationError
-from langchain_sessions.stores.sql.thread_writing import Job, run_jobs
+from langchain_sessions.stores.sql.thread_writing import Job, Outcome, run_jobs
 from langchain_sessions.stores.threads import PutPlan
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class CommitQueue:
                 if call.is_done:
                     break
                 try:
-                    _settle([call], self._store.run(Mode.APPEND, run_jobs, [call.job]))
+                    _settle([call], self._store.run(Mode.APPEND, run_jobs, [call.job], wary=attempt > 0))
                 except Exception as error:
                     _fail(call, error, attempt)
 
@@ -144,7 +144,7 @@ class CommitQueue:
                 if call.is_done:
                     break
                 try:
-                    _settle([call], await self._store.arun(Mode.APPEND, run_jobs, [call.job]))
+                    _settle([call], await self._store.arun(Mode.APPEND, run_jobs, [call.job], wary=attempt > 0))
                 except Exception as error:
                     _fail(call, error, attempt)
 
@@ -154,11 +154,13 @@ def _in_order(batch: list[_Call]) -> list[_Call]:
     return sorted(batch, key=lambda call: isinstance(call.job, PutPlan))
 
 
-def _settle(calls: Sequence[_Call], results: Sequence[Any]) -> None:
-    for call, result in zip(calls, results, strict=True):
-        call.result = result
-        call.after(result)
-        call.is_done = True
+def _settle(calls: Sequence[_Call], outcomes: Sequence[Outcome]) -> None:
+    """Note what was committed. What turned out not to be stored stays undone."""
+    for call, outcome in zip(calls, outcomes, strict=True):
+        if outcome.happened:
+            call.result = outcome
+            call.after(outcome)
+            call.is_done = True
 
 
 def _fail(call: _Call, error: Exception, attempt: int) -> None:

@@ -68,6 +68,7 @@ class ThreadCache:
         self.records: OrderedDict[tuple[int, str], Record] = OrderedDict()
         self.starts: dict[tuple[int, str], Any] = {}
         self.named: set[int] = set()
+        self.shapes: dict[int, bytes] = {}
         self._codec = codec
         self._objects: dict[int, BaseMessage] = {}
         self._fields: dict[int, dict[str, Any]] = {}
@@ -249,8 +250,15 @@ class Needs:
 
     def __call__(self, session: SessionRow, seqs: SeqSet) -> SeqSet:
         """Those of some events that are not known."""
+        rows = self._thread(session).rows
+        return SeqSet.of(set[int]().union(*(range(low, high + 1) for low, high in seqs.runs)).difference(rows))
+
+    def shape(self, session: SessionRow, shape: int) -> bytes | None:
+        """The names behind a digest, where they are known."""
+        return self._thread(session).shapes.get(shape)
+
+    def _thread(self, session: SessionRow) -> ThreadCache:
         thread = self.threads.get(session.skey)
         if thread is None:
             thread = self.threads[session.skey] = self._cache.thread(session.skey, session.app, session.id)
-        rows = thread.rows
-        return SeqSet.of(set[int]().union(*(range(low, high + 1) for low, high in seqs.runs)).difference(rows))
+        return thread

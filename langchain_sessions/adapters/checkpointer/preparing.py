@@ -26,7 +26,7 @@ from langchain_sessions.ledger import Edit, Ledger
 from langchain_sessions.rows import EventRow, SessionRow
 from langchain_sessions.runs import Run, SeqSet, decode_runs, encode_run_list, encode_runs, expand_runs, fold_runs
 from langchain_sessions.stores.placing import with_extra
-from langchain_sessions.stores.threads import NO_EVENTS, ROOT, CheckpointRow, Settled, WriteRow
+from langchain_sessions.stores.threads import NO_EVENTS, ROOT, CheckpointRow, Settled, WriteRow, merge_writes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -176,8 +176,13 @@ class Preparation:
 
     # -- under the lock ------------------------------------------------------------------------------------
 
-    def settle(self, session: SessionRow, related: Sequence[EventRow]) -> Settled:
+    def settle(self, session: SessionRow, related: Sequence[EventRow], staged: Sequence[WriteRow]) -> Settled:
         """Assign positions, and encode what depends on them. May be run again from the start.
+
+        Args:
+            session: The session.
+            related: Stored revisions of the new messages.
+            staged: Writes of the parent that wait to be stored for good.
 
         Raises:
             RecreatedError: What is known is of a session that is gone.
@@ -220,7 +225,7 @@ class Preparation:
             edits=tuple(edits),
             rooted=self.rooted,
             values=tuple(values),
-            writes=tuple(row for _, row in self.adopted),
+            writes=tuple(self._without_bodies(staged)),
             parent=parent,
         )
 
@@ -264,6 +269,11 @@ class Preparation:
             return None
         self.parent.slots[START] = slot
         return encode_record(self.parent)[0]
+
+    def _without_bodies(self, staged: Sequence[WriteRow]) -> list[WriteRow]:
+        """Writes as they are stored for good. Those that another process staged keep what they hold."""
+        rewritten = {write.row: row for write, row in self.adopted}
+        return [rewritten.get(row, row) for row in merge_writes(staged)]
 
     def _refer(self, value: Any, by_ident: Mapping[str, Sequence[Incoming]], texts: Mapping[str, int]) -> Slot | None:
         resolved: dict[int, int] = {}

@@ -76,6 +76,8 @@ class ThreadWrites(ThreadAccess):
                 self._cache.forget(address.sessions.app, address.session_id)
                 thread = None
             else:
+                sessions, added = address.sessions, len(done.settled.fresh)
+                yield from sessions.after_append(sessions.key(address.session_id), done.session.last_seq, added)
                 return config_of(done.session, namespace, record.cid)
 
     def put(
@@ -161,7 +163,9 @@ class ThreadWrites(ThreadAccess):
         for seq in result.settled.rooted:
             if seq in thread.rows:
                 thread.rows[seq] = thread.rows[seq]._replace(flags=thread.rows[seq].flags | ROOTED)
-        thread.named.update((shape_of(record)[0], record.ns))
+        shape, names = shape_of(record)
+        thread.named.update((shape, record.ns))
+        thread.shapes[shape] = names
         lighten(record)
         thread.keep(record)
         if start is not None:
@@ -179,13 +183,12 @@ class ThreadWrites(ThreadAccess):
         cid = check_id(checkpoint_id(config), "checkpoint_id")
         task = check_id(task_id, "task_id")
         thread = self._cache.known(address.sessions.app, address.session_id)
-        ns = namespace_digest(namespace)
         while True:
             pending = [
-                self._pending_write(thread, WriteRow(ns, cid, task, at, 0, channel, task_path, 0, None, None), value)
+                self._pending_write(thread, WriteRow(task, at, channel, task_path, 0, None, None), value)
                 for at, (channel, value) in enumerate(writes)
             ]
-            plan = self._writes_plan(address, namespace, thread, pending)
+            plan = self._writes_plan(address, namespace, cid, thread, pending)
             self._expect(address, namespace, cid, pending)
             try:
                 yield from ask(self._queue.submit, plan, _nothing)
@@ -234,7 +237,7 @@ class ThreadWrites(ThreadAccess):
         return PendingWrite(row._replace(idx=idx, kind=slot.kind, refs=slot.refs, data=slot.data), value)
 
     def _writes_plan(
-        self, address: Address, namespace: str, thread: ThreadCache | None, pending: Sequence[PendingWrite]
+        self, address: Address, namespace: str, cid: str, thread: ThreadCache | None, pending: Sequence[PendingWrite]
     ) -> WritesPlan:
         sessions, ns = address.sessions, namespace_digest(namespace)
 
@@ -248,8 +251,8 @@ class ThreadWrites(ThreadAccess):
             draft=replace(sessions.adapter_draft(address.session_id), anew=False),
             ns=ns,
             ns_name=namespace,
+            cid=cid,
             rows=rows,
-            replaces=tuple(write.row.channel in WRITES_IDX_MAP for write in pending),
             named_in=thread.skey if thread is not None and (ns == ROOT or ns in thread.named) else None,
         )
 

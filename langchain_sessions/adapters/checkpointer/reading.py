@@ -46,6 +46,7 @@ class Rebuilder:
         shape = details.shapes[session.skey, found.row.shape]
         record = decode_record(session.id, found.row, shape)
         thread.keep(record)
+        thread.shapes[found.row.shape] = shape
         return thread, record
 
     def tuple_of(self, found: Found, details: Details, needs: Needs, config: RunnableConfig | None) -> CheckpointTuple:

@@ -21,7 +21,10 @@ from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.stores.sql.store import SqlStore
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from langgraph.checkpoint.serde.base import SerializerProtocol
+    from typing_extensions import Self
 
     from langchain_sessions.service import SessionService
 
@@ -72,18 +75,23 @@ class SessionCheckpointSaver(ThreadReads, ThreadWrites, Upkeep, BaseCheckpointSa
         super().__init__(serde=serde or sessions.codec.serde or JsonPlusSerializer(allowed_msgpack_modules=None))
 
     @property
-    def serde(self) -> SerializerProtocol:
+    def serde(self) -> SerializerProtocol:  # pyright: ignore[reportIncompatibleVariableOverride] - may be set, too
         """The serializer. With another one nothing is taken over of what was cached."""
         return self._serde
 
     @serde.setter
-    def serde(self, serde: SerializerProtocol) -> None:
+    def serde(self, serde: SerializerProtocol) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         encrypts = isinstance(serde, EncryptedSerializer) if self._encrypted is None else self._encrypted
         codec = MessageCodec(serde, encrypts=encrypts)
         self._serde = serde
         self._encoder = EventEncoder(codec, self.sessions.tokens)
         self._cache = MessageCache(codec, self._cache_bytes)
         self._rebuilder = Rebuilder(serde)
+
+    def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> Self:
+        """A clone whose serializer admits more types. It shares the store and commits in the same line."""
+        clone: Any = super().with_allowlist(extra_allowlist)
+        return clone  # type: ignore[no-any-return]
 
     def get_next_version(self, current: Any, channel: None) -> Any:
         """The version of a channel after `current`, of the same kind; a 64-bit integer at first."""

@@ -69,13 +69,14 @@ def session_row(values: tuple[Any, ...]) -> SessionRow:
 def locate(tx: Transaction, key: SessionKey, now: int, *, lock: bool = False) -> SessionRow | None:
     """The session of a key, locked for this transaction if asked."""
     shape = owner_shape(key.owner)
-
-    def build() -> Select[Any]:
-        statement = select(*session_columns(tx.tables)).where(*key_criteria(tx.tables, shape))
-        return statement.with_for_update() if lock and tx.flavour != "sqlite" else statement
-
-    found = tx.row(tx.prepare(("locate", shape, lock), build), key_values(key, now))
+    found = tx.row(tx.prepare(("locate", shape, lock), lambda: locating(tx, shape, lock=lock)), key_values(key, now))
     return None if found is None else session_row(found)
+
+
+def locating(tx: Transaction, shape: str, *, lock: bool) -> Select[Any]:
+    """The statement of `locate`."""
+    statement = select(*session_columns(tx.tables)).where(*key_criteria(tx.tables, shape))
+    return statement.with_for_update() if lock and tx.flavour != "sqlite" else statement
 
 
 def require_session(tx: Transaction, key: SessionKey, now: int, *, lock: bool = False) -> SessionRow:

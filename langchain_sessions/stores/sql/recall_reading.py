@@ -16,6 +16,7 @@ from langchain_sessions.errors import SessionNotFoundError, StoreUnavailableErro
 from langchain_sessions.rows import EventRow, SessionKey, SessionRow
 from langchain_sessions.stores.indexing import IndexedLog, IndexQuery, IndexRead, LogScope, StoredChunk
 from langchain_sessions.stores.sql.lookup import event_columns
+from langchain_sessions.stores.sql.recall_schema import FACTS
 from langchain_sessions.stores.sql.recall_scopes import (
     find_logs,
     load_views,
@@ -126,15 +127,16 @@ def _chunks(tx: Transaction, query: IndexQuery) -> dict[int, list[StoredChunk]]:
 
 def _facts(tx: Transaction, places: Sequence[tuple[int, int]]) -> dict[tuple[int, int], bytes]:
     """The facts of chunks by session and number."""
-    chunks = tx.tables.recall.chunks.c
+    t = tx.tables.recall.terms.c
     found: dict[tuple[int, int], bytes] = {}
     for start in range(0, len(places), _PLACES):
         some = places[start : start + _PLACES]
         padded = [*some, *[(0, 0)] * (_PLACES - len(some))]
 
         def build() -> Select[Any]:
-            each = (and_(chunks.skey == param(f"s{at}"), chunks.chunk == param(f"c{at}")) for at in range(_PLACES))
-            return select(chunks.skey, chunks.chunk, chunks.facts).where(or_(*each))
+            named = t.bucket == literal_column(f"'{FACTS}'")
+            each = (and_(t.skey == param(f"s{at}"), t.chunk == param(f"c{at}"), named) for at in range(_PLACES))
+            return select(t.skey, t.chunk, t.data).where(or_(*each))
 
         values = {f"{name}{at}": place[side] for at, place in enumerate(padded) for side, name in ((0, "s"), (1, "c"))}
         for skey, number, data in tx.rows(tx.prepare("recall facts", build), values):

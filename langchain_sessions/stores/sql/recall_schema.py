@@ -10,6 +10,9 @@ from sqlalchemy import BigInteger, Column, Integer, MetaData, Table
 
 from langchain_sessions.stores.sql.types import big_key, bytes_type, ident_type, keyed_table
 
+FACTS = ""
+"""The bucket under which the facts of a chunk's events lie."""
+
 
 @dataclass(frozen=True, slots=True)
 class RecallTables:
@@ -17,8 +20,8 @@ class RecallTables:
 
     Attributes:
         logs: How far the index of each log goes.
-        chunks: What ranking asks about the events of each chunk.
-        terms: The terms of each chunk, a row per bucket.
+        chunks: How much each chunk holds. Small rows: to find one, SQLite reads those that it passes whole.
+        terms: The terms of each chunk, a row per bucket; under the empty name the facts of its events.
         embeddings: How far the vectors of each log go, and what made them.
         vectors: The vectors, a row per event; only where an embedder is used.
     """
@@ -51,7 +54,6 @@ def build_recall_tables(metadata: MetaData, prefix: str) -> RecallTables:
             Column("events", Integer, nullable=False),
             Column("terms", BigInteger, nullable=False),
             Column("written", BigInteger, nullable=False),
-            Column("facts", bytes_type(), nullable=False),
         ),
         terms=keyed_table(
             metadata,

@@ -8,6 +8,7 @@ from sqlalchemy import Select, delete, insert, select, update
 
 from langchain_sessions.stores.indexing import IndexChange, IndexPlace, StoredChunk
 from langchain_sessions.stores.sql.lookup import locate, require_session
+from langchain_sessions.stores.sql.recall_schema import FACTS
 from langchain_sessions.stores.sql.transaction import Transaction, param
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def load_chunks(
     chunks, terms = tx.tables.recall.chunks, tx.tables.recall.terms
 
     def facts() -> Select[Any]:
-        columns = [chunks.c[name] for name in StoredChunk._fields if name != "number"]
+        columns = [chunks.c[name] for name in ("last_seq", "events", "terms", "written")]
         return select(*columns).where(chunks.c.skey == param("skey"), chunks.c.chunk == param("chunk"))
 
     def words() -> Select[Any]:
@@ -63,8 +64,10 @@ def load_chunks(
         values = {"skey": place.skey, "chunk": number}
         row = tx.row(tx.prepare("recall chunk", facts), values)
         if row is not None:
-            rows = tx.rows(tx.prepare("recall words", words), values)
-            found.append((StoredChunk(number, *row), {bucket: bytes(data) for bucket, data in rows}))
+            buckets = {name: bytes(data) for name, data in tx.rows(tx.prepare("recall words", words), values)}
+            last_seq, events, size, written = row
+            chunk = StoredChunk(number, last_seq, events, size, written, buckets.pop(FACTS, b""))
+            found.append((chunk, buckets))
     return found if _generation(tx, place.skey) == place.generation else None
 
 
@@ -117,10 +120,9 @@ def _write_state(tx: Transaction, change: IndexChange) -> None:
 
 def _insert_chunk(tx: Transaction, skey: int, chunk: StoredChunk, buckets: Mapping[str, bytes]) -> None:
     chunks, terms = tx.tables.recall.chunks, tx.tables.recall.terms
-    row = {"skey": skey, "chunk": chunk.number, **chunk._asdict()}
-    del row["number"]
-    tx.run(
-        tx.prepare("recall new chunk", lambda: insert(chunks).values({c.name: param(c.name) for c in chunks.c})), row
-    )
+    row = {**chunk._asdict(), "skey": skey, "chunk": chunk.number}
+    whole = tx.prepare("recall new chunk", lambda: insert(chunks).values({c.name: param(c.name) for c in chunks.c}))
+    tx.run(whole, row)
     statement = tx.prepare("recall new terms", lambda: insert(terms).values({c.name: param(c.name) for c in terms.c}))
-    tx.insert_tuples(statement, [(skey, chunk.number, bucket, data) for bucket, data in buckets.items()])
+    stored = {FACTS: chunk.facts, **buckets}
+    tx.insert_tuples(statement, [(skey, chunk.number, bucket, data) for bucket, data in stored.items()])

@@ -336,7 +336,8 @@ class Runner:
         if isinstance(error, sa_exc.TimeoutError):
             return StoreUnavailableError("No connection became free in time.")
         if not isinstance(driver, (dbapi.Error, OSError)):
-            return error
+            # Over a broken connection drivers trip over themselves in ways of their own.
+            return error if alive else _DeadConnectionError()
         code = _error_code(driver)
         if isinstance(driver, dbapi.IntegrityError) and alive:
             return UniqueViolationError()

@@ -6,9 +6,10 @@ ledger, so an undone rewind brings it back by itself.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, or_, select
+from sqlalchemy import ColumnElement, Select, and_, bindparam, func, or_, select
 
 from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.ledger import Ledger
@@ -16,22 +17,31 @@ from langchain_sessions.rows import ANYONE, EventRow, SessionKey, SessionRow
 from langchain_sessions.runs import SeqSet
 from langchain_sessions.stores.sql.lookup import (
     event_columns,
+    key_values,
     locate,
+    locating,
     owner_criterion,
     owner_shape,
     session_columns,
     session_row,
 )
+from langchain_sessions.stores.sql.pipelining import Later
+from langchain_sessions.stores.sql.thread_staging import ask_staged, skey_of, staged_in
 from langchain_sessions.stores.sql.transaction import Prepared, Transaction
 from langchain_sessions.stores.threads import (
+    NO_EVENTS,
     ROOT,
     CheckpointQuery,
     CheckpointRow,
     Details,
     Found,
-    Lacks,
+    Reader,
+    Staged,
     WriteRow,
+    WritesRow,
+    merge_writes,
     seq_set,
+    unpack_writes,
 )
 
 if TYPE_CHECKING:
@@ -42,20 +52,26 @@ Place = tuple[str, int, int]
 
 
 def read_checkpoints(
-    tx: Transaction, query: CheckpointQuery, after: Place | None, lacks: Lacks
+    tx: Transaction, query: CheckpointQuery, after: Place | None, lacks: Reader
 ) -> tuple[list[Found], Details, Place | None]:
     """Checkpoints that meet a query, newest first, complete; and the place to go on from, None at the end.
 
     Raises:
         SessionNotFoundError: The named session is somebody else's.
     """
-    session = None
-    if query.session_id is not None:
-        session = find_thread(tx, query)
-        if session is None:
-            return [], Details(), None
+    if query.session_id is None:
+        found, after = _find(tx, query, None, after)
+        return found, complete(tx, found, lacks), after
+    glance = _glance(tx, query) if _is_exact(query) and after is None else None
+    session = find_thread(tx, query) if glance is None else _checked(query, glance.session)
+    if session is None:
+        return [], Details(), None
+    found = [] if glance is None else [Found(session, query.ns_name, row) for row in glance.candidates]
+    if found and in_sight(found[0]):
+        after = (found[0].row.cid, session.skey, found[0].row.ns)
+        return found, complete(tx, found, lacks, glance), after
     found, after = _find(tx, query, session, after)
-    return found, complete(tx, found, lacks, with_writes=query.with_writes), after
+    return found, complete(tx, found, lacks), after
 
 
 def find_thread(tx: Transaction, query: CheckpointQuery) -> SessionRow | None:
@@ -64,11 +80,60 @@ def find_thread(tx: Transaction, query: CheckpointQuery) -> SessionRow | None:
     Raises:
         SessionNotFoundError: It is somebody else's.
     """
-    key = SessionKey(query.app, query.session_id or "", ANYONE)
-    session = locate(tx, key, query.now)
-    if session is not None and not key._replace(owner=query.owner).admits(session.user_id):
-        raise SessionNotFoundError(key.id)
+    return _checked(query, locate(tx, _anyones(query), query.now))
+
+
+def _anyones(query: CheckpointQuery) -> SessionKey:
+    return SessionKey(query.app, query.session_id or "", ANYONE)
+
+
+def _checked(query: CheckpointQuery, session: SessionRow | None) -> SessionRow | None:
+    """A session that may be read."""
+    if session is not None and not _anyones(query)._replace(owner=query.owner).admits(session.user_id):
+        raise SessionNotFoundError(session.id)
     return session
+
+
+class _Glance(NamedTuple):
+    """What one round trip tells of a session, of its newest checkpoint or the one asked for, and of its writes."""
+
+    session: SessionRow | None
+    candidates: list[CheckpointRow]
+    parts: list[WritesRow]
+    staged: list[Staged]
+
+
+def _is_exact(query: CheckpointQuery) -> bool:
+    """Whether the answer is one checkpoint that can be named before anything is read."""
+    return query.ns is not None and query.before is None and query.limit == 1 and query.accept is None
+
+
+def _glance(tx: Transaction, query: CheckpointQuery) -> _Glance:
+    c, w = tx.tables.threads.checkpoints.c, tx.tables.threads.writes.c
+    key, named = _anyones(query), query.cid is not None
+
+    def place(table: Any) -> list[ColumnElement[bool]]:
+        cid: Any = bindparam("q_cid")
+        if not named:
+            newest = (c.skey == skey_of(tx), c.ns == bindparam("q_ns"))
+            cid = select(func.max(c.cid)).where(*newest).scalar_subquery()
+        return [table.skey == skey_of(tx), table.ns == bindparam("q_ns"), table.cid == cid]
+
+    values = {"k_app": key.app, "k_id": key.id, "q_ns": query.ns, "q_cid": query.cid}
+    shape = owner_shape(ANYONE)
+    located = tx.later(
+        tx.prepare(("locate", shape, False), lambda: locating(tx, shape, lock=False)), key_values(key, query.now)
+    )
+    row = tx.later(tx.prepare(("glance", named), lambda: select(*checkpoint_columns(tx)).where(*place(c))), values)
+    parts = tx.later(tx.prepare(("glance parts", named), lambda: select(*_part_columns(tx)).where(*place(w))), values)
+    staged = ask_staged(tx, key)
+    tx.flush()
+    return _Glance(
+        None if located.row is None else session_row(located.row),
+        [checkpoint_row(found) for found in row.rows],
+        [writes_row(found) for found in parts.rows],
+        staged_in(staged),
+    )
 
 
 def _find(
@@ -76,8 +141,7 @@ def _find(
 ) -> tuple[list[Found], Place | None]:
     """A page of candidates that are in sight and accepted."""
     wanted = _PAGE if query.limit is None else min(query.limit, _PAGE)
-    exact = query.cid is not None or (query.limit == 1 and query.accept is None)
-    size = 2 if exact else _PAGE
+    size = 2 if query.cid is not None else _PAGE
     found: list[Found] = []
     while len(found) < wanted:
         page = _candidates(tx, query, session, after, size)
@@ -181,79 +245,123 @@ def _beyond(c: Any) -> ColumnElement[bool]:
     )
 
 
-def complete(tx: Transaction, found: Sequence[Found], lacks: Lacks, *, with_writes: bool = True) -> Details:
-    """What is needed to rebuild some checkpoints."""
+def complete(tx: Transaction, found: Sequence[Found], lacks: Reader, glance: _Glance | None = None) -> Details:
+    """What is needed to rebuild some checkpoints. With `glance`, its writes are known."""
     details = Details()
+    waiting = _ask_details(tx, found, lacks, details, glance)
+    sessions = {item.session.skey: item.session for item in found}
+    if glance is None:
+        staged = {
+            skey: ask_staged(tx, SessionKey(session.app, session.id, ANYONE)) for skey, session in sessions.items()
+        }
+        tx.flush()
+        told = {skey: staged_in(answer) for skey, answer in staged.items()}
+    else:
+        tx.flush()
+        told = dict.fromkeys(sessions, glance.staged)
+    missing: dict[int, SeqSet] = {}
     for item in found:
         skey, row = item.session.skey, item.row
-        if (skey, row.shape) not in details.shapes:
-            details.shapes[skey, row.shape] = read_shape(tx, skey, row.shape)
-        values = read_values(tx, skey, row.digests)
-        details.values.update(((skey, digest), data) for digest, data in values.items())
-        writes = read_writes(tx, item.session, row.ns, row.cid) if with_writes else []
+        parts = [writes_row(part) for part in waiting.parts[skey, row.ns, row.cid].rows] if glance is None else []
+        parts = parts if glance is None else glance.parts
+        writes = _in_sight(item, parts, told[skey])
         details.writes[skey, row.ns, row.cid] = writes
-        known = details.events.setdefault(skey, [])
         mentioned = row.mentioned
         for write in writes:
             mentioned = mentioned | seq_set(write.refs)
-        missing = lacks(item.session, mentioned) - SeqSet.of(event.seq for event in known)
-        known += read_events(tx, skey, missing)
+        missing[skey] = missing.get(skey, SeqSet()) | lacks(item.session, mentioned)
+    details.shapes.update((place, bytes(answer.rows[0][0])) for place, answer in waiting.shapes.items() if answer.rows)
+    details.values.update((place, bytes(answer.rows[0][0])) for place, answer in waiting.values.items() if answer.rows)
+    for skey, seqs in missing.items():
+        details.events[skey] = read_events(tx, skey, seqs)
     return details
 
 
-def read_shape(tx: Transaction, skey: int, shape: int) -> bytes:
-    """The names behind a shape's digest; empty where they are gone."""
+@dataclass(slots=True)
+class _Waiting:
+    """What was asked for and is not told yet."""
+
+    shapes: dict[tuple[int, int], Later] = field(default_factory=dict[tuple[int, int], Later])
+    values: dict[tuple[int, bytes], Later] = field(default_factory=dict[tuple[int, bytes], Later])
+    parts: dict[tuple[int, int, str], Later] = field(default_factory=dict[tuple[int, int, str], Later])
+
+
+def _ask_details(
+    tx: Transaction, found: Sequence[Found], lacks: Reader, details: Details, glance: _Glance | None
+) -> _Waiting:
+    """Ask for what the reader does not have."""
+    waiting = _Waiting()
+    for item in found:
+        skey, row = item.session.skey, item.row
+        if (skey, row.shape) not in details.shapes and (skey, row.shape) not in waiting.shapes:
+            known = lacks.shape(item.session, row.shape)
+            if known is None:
+                waiting.shapes[skey, row.shape] = _ask_shape(tx, skey, row.shape)
+            # Empty where it is gone; the rebuilder says that the checkpoint cannot be read.
+            details.shapes[skey, row.shape] = known or b""
+        for digest in row.digests:
+            if (skey, digest) not in waiting.values:
+                waiting.values[skey, digest] = _ask_value(tx, skey, digest)
+        if glance is None:
+            waiting.parts[skey, row.ns, row.cid] = _ask_parts(tx, skey, row)
+    return waiting
+
+
+def _ask_shape(tx: Transaction, skey: int, shape: int) -> Later:
+    """Ask for the names behind a shape's digest."""
     t = tx.tables.threads.shapes
 
     def build() -> Select[Any]:
         return select(t.c.body).where(t.c.skey == bindparam("skey"), t.c.shape == bindparam("shape"))
 
-    row = tx.row(tx.prepare("shape", build), {"skey": skey, "shape": shape})
-    return bytes(row[0]) if row else b""
+    return tx.later(tx.prepare("shape", build), {"skey": skey, "shape": shape})
 
 
-def read_values(tx: Transaction, skey: int, digests: Sequence[bytes]) -> dict[bytes, bytes]:
-    """The values behind some digests."""
+def _ask_value(tx: Transaction, skey: int, digest: bytes) -> Later:
+    """Ask for the value behind a digest."""
     t = tx.tables.threads.stored_values
 
     def build() -> Select[Any]:
         return select(t.c.data).where(t.c.skey == bindparam("skey"), t.c.digest == bindparam("digest"))
 
-    found: dict[bytes, bytes] = {}
-    for digest in dict.fromkeys(digests):
-        row = tx.row(tx.prepare("value", build), {"skey": skey, "digest": digest})
-        if row is not None:
-            found[digest] = bytes(row[0])
-    return found
+    return tx.later(tx.prepare("value", build), {"skey": skey, "digest": digest})
 
 
-def read_writes(tx: Transaction, session: SessionRow, ns: int, cid: str) -> list[WriteRow]:
-    """The writes of a checkpoint that are in sight."""
-    t = tx.tables.threads.writes
+def _part_columns(tx: Transaction) -> list[ColumnElement[Any]]:
+    return [tx.tables.threads.writes.c[name] for name in WritesRow._fields]
+
+
+def _ask_parts(tx: Transaction, skey: int, row: CheckpointRow) -> Later:
+    """Ask for the writes of a checkpoint that are stored for good."""
+    w = tx.tables.threads.writes.c
 
     def build() -> Select[Any]:
-        same = (t.c.skey == bindparam("skey"), t.c.ns == bindparam("ns"), t.c.cid == bindparam("cid"))
-        return select(*(t.c[name] for name in WriteRow._fields)).where(*same)
+        return select(*_part_columns(tx)).where(
+            w.skey == bindparam("skey"), w.ns == bindparam("ns"), w.cid == bindparam("cid")
+        )
 
-    values = {"skey": session.skey, "ns": ns, "cid": cid}
-    return standing_writes(session, [write_row(row) for row in tx.rows(tx.prepare("writes", build), values)])
-
-
-def write_row(values: Sequence[Any]) -> WriteRow:
-    """A `WriteRow` from its columns."""
-    return WriteRow(*values[:8], *(None if value is None else bytes(value) for value in values[8:]))
+    return tx.later(tx.prepare("parts", build), {"skey": skey, "ns": row.ns, "cid": row.cid})
 
 
-def standing_writes(session: SessionRow, rows: Sequence[WriteRow]) -> list[WriteRow]:
-    """Writes without those that a rewind put out of sight; where it was undone, those that it hid come first."""
-    if not any(row.cut for row in rows):
-        return list(rows)
-    hidden = Ledger.decode(session.ledger).hidden
-    found: dict[tuple[str, int], WriteRow] = {}
-    for row in sorted(rows, key=lambda row: (row.cut == 0, row.cut)):
-        if row.cut == 0 or row.cut in hidden:
-            found.setdefault((row.task, row.idx), row)
-    return list(found.values())
+def writes_row(values: Sequence[Any]) -> WritesRow:
+    """A `WritesRow` from its columns."""
+    return WritesRow(*values[:4], *(None if value is None else bytes(value) for value in values[4:]))
+
+
+def _in_sight(item: Found, parts: Sequence[WritesRow], staged: Sequence[Staged]) -> list[WriteRow]:
+    """The writes of a checkpoint, in the order in which they came.
+
+    Those that a rewind put out of sight are left out; where it was undone, they come before those that followed it.
+    """
+    hidden = Ledger.decode(item.session.ledger).hidden if any(part.cut for part in parts) else NO_EVENTS
+    told: list[WriteRow] = []
+    for part in sorted(parts, key=lambda part: (part.cut == 0, part.cut, part.part)):
+        if part.cut == 0 or part.cut in hidden:
+            told += unpack_writes(part.body)
+    for each in staged:
+        if (each.ns, each.cid) == (item.row.ns, item.row.cid):
+            told += each.writes
+    return merge_writes(told)
 
 
 def read_events(tx: Transaction, skey: int, seqs: SeqSet) -> list[EventRow]:
@@ -265,13 +373,12 @@ def read_events(tx: Transaction, skey: int, seqs: SeqSet) -> list[EventRow]:
         return select(*event_columns(tx.tables)).where(*mine)
 
     statement = tx.prepare("events between", build)
-    found: list[EventRow] = []
-    for low, high in seqs.runs:
-        found += map(EventRow._make, tx.rows(statement, {"skey": skey, "low": low, "high": high}))
-    return found
+    answers = [tx.later(statement, {"skey": skey, "low": low, "high": high}) for low, high in seqs.runs]
+    tx.flush()
+    return [EventRow._make(row) for answer in answers for row in answer.rows]
 
 
-def read_lineage(tx: Transaction, query: CheckpointQuery, lacks: Lacks, is_enough: Any) -> tuple[list[Found], Details]:
+def read_lineage(tx: Transaction, query: CheckpointQuery, lacks: Reader, is_enough: Any) -> tuple[list[Found], Details]:
     """A checkpoint's ancestors from its parent on, newest first, until `is_enough` of one says so.
 
     Raises:
@@ -291,7 +398,9 @@ def read_lineage(tx: Transaction, query: CheckpointQuery, lacks: Lacks, is_enoug
         if row is None:
             break
         found.append(Found(session, target[0].ns_name, row))
-        if is_enough(found[-1], read_shape(tx, session.skey, row.shape)):
+        names = _ask_shape(tx, session.skey, row.shape)
+        tx.flush()
+        if is_enough(found[-1], bytes(names.rows[0][0]) if names.rows else b""):
             break
         parent = row.parent
     return found, complete(tx, found, lacks)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Index, MetaData, SmallInteger, Table
+from sqlalchemy import BigInteger, Column, Index, MetaData, Table
 
 from langchain_sessions.stores.sql.types import big_key, bytes_type, fixed_bytes, ident_type, keyed_table, text_type
 

@@ -8,10 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, ScalarSelect, Select, bindparam, func, insert, literal_column, select, update
+from sqlalchemy import (
+    ColumnElement,
+    ScalarSelect,
+    Select,
+    bindparam,
+    func,
+    insert,
+    literal_column,
+    null,
+    select,
+    update,
+)
 from sqlalchemy import delete as sql_delete
 
-from langchain_sessions.rows import SessionKey
 from langchain_sessions.stores.sql.lookup import key_criteria, key_values, owner_shape, upsert
 from langchain_sessions.stores.sql.transaction import Transaction, param
 from langchain_sessions.stores.threads import (
@@ -26,8 +36,12 @@ from langchain_sessions.stores.threads import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from langchain_sessions.rows import SessionKey
     from langchain_sessions.stores.sql.pipelining import Later
     from langchain_sessions.stores.threads import WritesPlan
+
+
+_ZERO: ColumnElement[int] = literal_column("0")
 
 
 def skey_of(tx: Transaction) -> ScalarSelect[int]:
@@ -85,7 +99,7 @@ def clear_staged(tx: Transaction, skey: int, gone: Sequence[Staged]) -> None:
 
     def build() -> Any:
         here = (t.c.skey == bindparam("k_skey"), t.c.n == bindparam("k_n"))
-        return update(t).where(*here).values(body=None)
+        return update(t).where(*here).values(body=null())
 
     tx.run_many(tx.prepare("clear staged", build), [{"k_skey": skey, "k_n": item.n} for item in gone])
 
@@ -108,19 +122,11 @@ def insert_writes(tx: Transaction, skey: int, ns: int, cid: str, writes: Sequenc
 
 def store_staged(tx: Transaction, skey: int, key: SessionKey) -> None:
     """Store all that is staged for good, as it is."""
-    found = staged_in(ask_and_wait(tx, key))
+    answer = ask_staged(tx, key)
+    tx.flush()
+    found = staged_in(answer)
     for item in found:
         insert_writes(tx, skey, item.ns, item.cid, item.writes)
     if found:
         t = tx.tables.threads.staged
         tx.change(sql_delete(t).where(t.c.skey == skey))
-
-
-def ask_and_wait(tx: Transaction, key: SessionKey) -> Later:
-    """`ask_staged`, answered."""
-    answer = ask_staged(tx, key)
-    tx.flush()
-    return answer
-
-
-_ZERO = literal_column("0")

@@ -9,12 +9,21 @@ from sqlalchemy import ColumnElement, and_, delete, insert, literal, select, upd
 
 from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.ledger import Ledger
-from langchain_sessions.rows import Owner, SessionKey, SessionRow
+from langchain_sessions.rows import ANYONE, Owner, SessionKey, SessionRow
 from langchain_sessions.stores.sql.counting import recount
 from langchain_sessions.stores.sql.lookup import locate, owner_criterion, owner_shape, set_session
-from langchain_sessions.stores.sql.thread_reading import checkpoint_columns, checkpoint_row, newest_in_sight, write_row
+from langchain_sessions.stores.sql.thread_reading import checkpoint_columns, checkpoint_row, newest_in_sight, writes_row
+from langchain_sessions.stores.sql.thread_staging import store_staged
 from langchain_sessions.stores.sql.transaction import Prepared, Transaction
-from langchain_sessions.stores.threads import ROOT, CheckpointRow, WriteRow, seq_set
+from langchain_sessions.stores.threads import (
+    ROOT,
+    CheckpointRow,
+    WritesRow,
+    mentioned_in,
+    pack_writes,
+    seq_set,
+    unpack_writes,
+)
 
 if TYPE_CHECKING:
     from langchain_sessions.runs import SeqSet
@@ -22,7 +31,7 @@ if TYPE_CHECKING:
 Choice = Callable[[Sequence[CheckpointRow], Mapping[int, bytes]], Collection[tuple[int, str]]]
 """Which checkpoints to keep, by namespace and id, of all in sight; given the names behind their shapes."""
 _CHUNK = 200
-_KEY = ("ns", "cid", "task", "idx", "cut")
+_KEY = ("ns", "cid", "cut", "part")
 
 
 def rewind_thread(
@@ -53,19 +62,19 @@ def rewind_thread(
 def _cut_writes(tx: Transaction, session: SessionRow, head: CheckpointRow, hidden: SeqSet, record: int) -> None:
     """Put writes out of sight with a rewind; also those that came back because an earlier one was undone."""
     w = tx.tables.threads.writes
+    store_staged(tx, session.skey, SessionKey(session.app, session.id, ANYONE))
     here = and_(w.c.ns == ROOT, w.c.cid == head.cid) | and_(w.c.ns != ROOT, w.c.cid > head.cid)
-    columns = [w.c[name] for name in WriteRow._fields]
-    rows = [write_row(row) for row in tx.once(select(*columns).where(w.c.skey == session.skey, here))]
-    chosen: set[tuple[int, str, str, int]] = set()
-    for row in sorted(rows, key=lambda row: (row.cut == 0, row.cut)):
-        if row.cut and row.cut not in hidden:
-            continue
-        same = and_(w.c.skey == session.skey, *(w.c[name] == getattr(row, name) for name in _KEY))
-        if row[:4] in chosen:
-            tx.change(delete(w).where(same))
-        else:
-            tx.change(update(w).where(same).values(cut=record))
-        chosen.add(row[:4])
+    columns = [w.c[name] for name in WritesRow._fields]
+    rows = [writes_row(row) for row in tx.once(select(*columns).where(w.c.skey == session.skey, here))]
+    seen = [row for row in rows if not row.cut or row.cut in hidden]
+    for number, row in enumerate(sorted(seen, key=lambda row: (row.cut == 0, row.cut, row.part))):
+        tx.change(update(w).where(_same(tx, session.skey, row)).values(cut=record, part=number))
+
+
+def _same(tx: Transaction, skey: int, row: WritesRow) -> ColumnElement[bool]:
+    """The criterion of a row."""
+    w = tx.tables.threads.writes.c
+    return and_(w.skey == skey, *(w[name] == getattr(row, name) for name in _KEY))
 
 
 def _has_checkpoints(tx: Transaction, session: SessionRow) -> bool:
@@ -79,11 +88,12 @@ def copy_thread(tx: Transaction, source: SessionRow, target: SessionRow, upto: i
     if not tx.once(select(t.checkpoints.c.cid).where(t.checkpoints.c.skey == source.skey).limit(1)):
         return {}
     left_out = [] if upto >= source.last_seq else [row for row in _all_rows(tx, source) if _beyond(row, upto)]
-    for table in (t.namespaces, t.shapes, t.stored_values, t.checkpoints, t.writes):
+    for table in (t.namespaces, t.shapes, t.stored_values, t.checkpoints, t.writes, t.staged):
         others = [column for column in table.c if column.name != "skey"]
         rows = select(literal(target.skey).label("skey"), *others).where(table.c.skey == source.skey)
         names = ["skey", *(column.name for column in others)]
         tx.change(insert(table).from_select(names, rows))
+    store_staged(tx, target.skey, SessionKey(target.app, target.id, ANYONE))
     remove_checkpoints(tx, target.skey, [(row.ns, row.cid) for row in left_out])
     ledger = Ledger.decode(target.ledger)
     head = newest_in_sight(tx, target, ledger.hidden)
@@ -104,12 +114,22 @@ def _drop_late_writes(tx: Transaction, target: SessionRow, head: CheckpointRow |
     w = tx.tables.threads.writes
     if head is not None:
         tx.change(delete(w).where(w.c.skey == target.skey, w.c.ns == ROOT, w.c.cid == head.cid))
-    columns = [w.c[name] for name in WriteRow._fields]
-    rows = [write_row(row) for row in tx.once(select(*columns).where(w.c.skey == target.skey, w.c.refs.is_not(None)))]
-    for row in rows:
-        if any(high > upto for _, high in seq_set(row.refs).runs):
-            same = [w.c[name] == getattr(row, name) for name in _KEY]
-            tx.change(delete(w).where(w.c.skey == target.skey, *same))
+    columns = [w.c[name] for name in WritesRow._fields]
+    rows = tx.once(select(*columns).where(w.c.skey == target.skey, w.c.refs.is_not(None)))
+    for row in map(writes_row, rows):
+        if not _is_beyond(row.refs, upto):
+            continue
+        kept = [write for write in unpack_writes(row.body) if not _is_beyond(write.refs, upto)]
+        same = _same(tx, target.skey, row)
+        if kept:
+            tx.change(update(w).where(same).values(refs=mentioned_in(kept), body=pack_writes(kept)))
+        else:
+            tx.change(delete(w).where(same))
+
+
+def _is_beyond(refs: bytes | None, upto: int) -> bool:
+    """Whether something behind a position is mentioned."""
+    return any(high > upto for _, high in seq_set(refs).runs)
 
 
 def _all_rows(tx: Transaction, session: SessionRow) -> list[CheckpointRow]:
@@ -136,6 +156,7 @@ def prune_thread(tx: Transaction, key: SessionKey, now: int, choose: Choice | No
 
 def _prune(tx: Transaction, session: SessionRow, choose: Choice | None) -> int:
     t = tx.tables.threads
+    store_staged(tx, session.skey, SessionKey(session.app, session.id, ANYONE))
     rows = _all_rows(tx, session)
     hidden = Ledger.decode(session.ledger).hidden
     kept: Collection[tuple[int, str]] = ()

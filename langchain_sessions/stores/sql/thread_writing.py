@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Select, Table, and_, bindparam, literal_column, select, update
@@ -11,7 +12,7 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from langchain_sessions import rows as r
 from langchain_sessions.errors import HeadConflictError, SessionEndedError
 from langchain_sessions.ledger import Ledger, LogView
-from langchain_sessions.rows import Counters, EventRow, SessionKey, SessionRow
+from langchain_sessions.rows import Counters, EventRow, SessionRow
 from langchain_sessions.runs import SeqSet, decode_runs
 from langchain_sessions.stores import placing
 from langchain_sessions.stores.sql.appending import moved
@@ -19,21 +20,33 @@ from langchain_sessions.stores.sql.counting import add_counters
 from langchain_sessions.stores.sql.lookup import (
     event_columns,
     insert_events,
+    key_values,
     light_columns,
     light_row,
     load_view,
-    locate,
+    locating,
+    owner_shape,
+    session_row,
     set_session,
 )
 from langchain_sessions.stores.sql.sessions import open_session
+from langchain_sessions.stores.sql.thread_staging import (
+    ask_staged,
+    clear_staged,
+    insert_writes,
+    skey_of,
+    stage_unseen,
+    stage_writes,
+    staged_in,
+)
 from langchain_sessions.stores.threads import (
     ROOT,
     CheckpointRow,
     PutPlan,
     PutResult,
     Settled,
+    Staged,
     ValueRow,
-    WriteRow,
     WritesPlan,
     seq_set,
 )
@@ -41,27 +54,36 @@ from langchain_sessions.stores.threads import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from langchain_sessions.stores.base import SessionDraft
+    from langchain_sessions.rows import SessionKey
+    from langchain_sessions.stores.sql.pipelining import Later
     from langchain_sessions.stores.sql.transaction import Transaction
 
 _CHUNK = 400
+_MAX_STAGED = 16
+"""What waits for a checkpoint that does not come is stored for good before there is much of it."""
 
 
-def put_checkpoint(tx: Transaction, plan: PutPlan) -> PutResult:
+def put_checkpoint(tx: Transaction, plan: PutPlan, session: SessionRow | None = None) -> PutResult:
     """Write a checkpoint, and the messages that no checkpoint of the session had before it.
+
+    Args:
+        tx: The transaction.
+        plan: What to write.
+        session: The session as this transaction left it, if it has locked it already.
 
     Raises:
         SessionNotFoundError: The session is somebody else's, or was deleted lately.
         SessionEndedError: It was ended.
         HeadConflictError: `plan.strict`, and another checkpoint became the head.
     """
-    session = _session(tx, plan.key, plan.draft)
+    session, relatives, staged = _look_up(tx, plan, session)
     if session.ended_at is not None:
         raise SessionEndedError(session.id)
     stale = session.head_id is not None and session.head_id not in (plan.parent, plan.cid)
     if plan.strict and plan.ns == ROOT and stale and not plan.is_fork:
         raise HeadConflictError(session.id, plan.parent, session.head_id or "")
-    settled = plan.settle(session, _relatives(tx, session, plan.idents))
+    mine = [item for item in staged if item.ns == plan.ns and item.cid == plan.parent]
+    settled = plan.settle(session, relatives, [write for item in mine for write in item.writes])
     if settled.fresh:
         insert_events(tx, session.skey, settled.fresh)
     if settled.rooted:
@@ -70,37 +92,66 @@ def put_checkpoint(tx: Transaction, plan: PutPlan) -> PutResult:
     if plan.named_in != session.skey:
         name_things(tx, session.skey, (plan.ns, plan.ns_name), (plan.shape, plan.shape_body))
     _insert_values(tx, session.skey, settled.values)
-    _adopt(tx, session.skey, settled)
+    if settled.parent is not None:
+        _replace_start(tx, session.skey, settled.parent)
+    _store_writes(tx, session.skey, plan, settled, staged)
     return PutResult(_move(tx, session, plan, settled), settled)
 
 
-def _session(tx: Transaction, key: SessionKey, draft: SessionDraft) -> SessionRow:
-    """The session, locked, opened where there is none."""
-    found = locate(tx, key, draft.now, lock=True)
-    return open_session(tx, draft) if found is None else found
+def _look_up(
+    tx: Transaction, plan: PutPlan, session: SessionRow | None
+) -> tuple[SessionRow, list[EventRow], list[Staged]]:
+    """The session, locked, opened where there is none; revisions of the new messages; and what is staged."""
+    located = None if session is not None else ask_session(tx, plan.key, plan.draft.now)
+    related = _ask_relatives(tx, plan)
+    staged = ask_staged(tx, plan.key)
+    tx.flush()
+    if located is not None:
+        if located.row is None:
+            return open_session(tx, plan.draft), [], []
+        session = session_row(located.row)
+    assert session is not None
+    return session, sorted(EventRow(*row) for answer in related for row in answer.rows), staged_in(staged)
 
 
-def _relatives(tx: Transaction, session: SessionRow, idents: Sequence[str]) -> list[EventRow]:
-    """Every stored revision of some messages, oldest first."""
-    if not idents or session.last_seq == 0:
-        return []
+def _store_writes(tx: Transaction, skey: int, plan: PutPlan, settled: Settled, staged: Sequence[Staged]) -> None:
+    """Store the parent's writes for good; also those of other checkpoints, where many wait."""
+    mine = [item for item in staged if item.ns == plan.ns and item.cid == plan.parent]
+    if settled.writes and plan.parent is not None:
+        insert_writes(tx, skey, plan.ns, plan.parent, settled.writes)
+    others = [item for item in staged if item not in mine]
+    if len(others) > _MAX_STAGED:
+        for item in others:
+            insert_writes(tx, skey, item.ns, item.cid, item.writes)
+        mine += others
+    clear_staged(tx, skey, mine)
+
+
+def ask_session(tx: Transaction, key: SessionKey, now: int) -> Later:
+    """Ask for the session of a key, and lock it."""
+    shape = owner_shape(key.owner)
+    return tx.later(tx.prepare(("locate", shape, True), partial(locating, tx, shape, lock=True)), key_values(key, now))
+
+
+def _ask_relatives(tx: Transaction, plan: PutPlan) -> list[Later]:
+    """Ask for every stored revision of some messages."""
     e = tx.tables.events.c
-    found: list[EventRow] = []
-    for start in range(0, len(idents), _CHUNK):
-        some = idents[start : start + _CHUNK]
+    answers: list[Later] = []
+    for start in range(0, len(plan.idents), _CHUNK):
+        some = plan.idents[start : start + _CHUNK]
         width = 1 << (len(some) - 1).bit_length()
         names = [f"i{at}" for at in range(width)]
 
         def build(names: Sequence[str] = names) -> Select[Any]:
             named = e.ident.in_([bindparam(name) for name in names])
             # Without a word about the third column of the index SQLite walks the whole log instead.
-            indexed = (e.skey == bindparam("skey"), named, e.rev >= literal_column("0"))
+            indexed = (e.skey == skey_of(tx), named, e.rev >= literal_column("0"))
             return select(*event_columns(tx.tables)).where(*indexed)
 
         values = dict(zip(names, (*some, *[some[-1]] * (width - len(some))), strict=True))
-        statement = tx.prepare(("revisions", width), build)
-        found += [EventRow(*row) for row in tx.rows(statement, {"skey": session.skey, **values})]
-    return sorted(found)
+        place = {"k_app": plan.key.app, "k_id": plan.key.id}
+        answers.append(tx.later(tx.prepare(("revisions", width), build), {**place, **values}))
+    return answers
 
 
 def _root_events(tx: Transaction, session: SessionRow, seqs: SeqSet) -> None:
@@ -164,35 +215,17 @@ def _insert_values(tx: Transaction, skey: int, values: Sequence[ValueRow]) -> No
     put_rows(tx, tx.tables.threads.stored_values, ("skey", "digest"), rows, over=False)
 
 
-def _adopt(tx: Transaction, skey: int, settled: Settled) -> None:
-    """Replace bodies by positions, now that the log holds them."""
-    t = tx.tables.threads
-    if settled.writes:
-        w = t.writes.c
+def _replace_start(tx: Transaction, skey: int, parent: CheckpointRow) -> None:
+    """Replace the bodies of a graph's input by positions, now that the log holds them."""
+    t = tx.tables.threads.checkpoints
 
-        def build_write() -> Any:
-            key = [w[name] == bindparam(f"k_{name}") for name in ("skey", "ns", "cid", "task", "idx", "cut")]
-            changes: dict[str, Any] = {name: bindparam(f"v_{name}") for name in ("kind", "refs", "data")}
-            return update(t.writes).where(and_(*key)).values(changes)
+    def build() -> Any:
+        key = [t.c[name] == bindparam(f"k_{name}") for name in ("skey", "ns", "cid")]
+        changes: dict[str, Any] = {name: bindparam(f"v_{name}") for name in ("others", "outside", "body")}
+        return update(t).where(and_(*key)).values(changes)
 
-        statement = tx.prepare("adopt write", build_write)
-        for row in settled.writes:
-            values = {f"k_{name}": value for name, value in zip(WriteRow._fields, row, strict=True)}
-            changes = {"v_kind": row.kind, "v_refs": row.refs, "v_data": row.data}
-            tx.later(statement, {**values, **changes, "k_skey": skey})
-    if settled.parent is not None:
-        c = t.checkpoints.c
-        above = settled.parent
-
-        def build_parent() -> Any:
-            key = [c[name] == bindparam(f"k_{name}") for name in ("skey", "ns", "cid")]
-            changes: dict[str, Any] = {name: bindparam(f"v_{name}") for name in ("others", "outside", "body")}
-            return update(t.checkpoints).where(and_(*key)).values(changes)
-
-        named = {"v_others": above.others, "v_outside": above.outside, "v_body": above.body}
-        tx.later(
-            tx.prepare("adopt start", build_parent), {"k_skey": skey, "k_ns": above.ns, "k_cid": above.cid, **named}
-        )
+    named = {"v_others": parent.others, "v_outside": parent.outside, "v_body": parent.body}
+    tx.later(tx.prepare("replace start", build), {"k_skey": skey, "k_ns": parent.ns, "k_cid": parent.cid, **named})
 
 
 def _move(tx: Transaction, session: SessionRow, plan: PutPlan, settled: Settled) -> SessionRow:
@@ -252,34 +285,67 @@ def _light(tx: Transaction, skey: int, seqs: SeqSet) -> list[EventRow]:
     return found
 
 
-def put_writes(tx: Transaction, plan: WritesPlan) -> SessionRow:
-    """Store pending writes; each either replaces an earlier one of its key or leaves it alone.
+@dataclass(slots=True)
+class PutWritesResult:
+    """What became of pending writes, known once the transaction is over."""
+
+    wanted: int | None
+    """The session key that they were sent for; None where the session was looked at first."""
+    session: Later | None
+
+    @property
+    def happened(self) -> bool:
+        """Whether they are stored."""
+        if self.wanted is None or self.session is None:
+            return True
+        return self.session.row is not None and self.session.row[0] == self.wanted
+
+
+def put_writes(tx: Transaction, plan: WritesPlan, session: SessionRow | None = None) -> SessionRow:
+    """Store pending writes.
 
     Raises:
         SessionNotFoundError: The session is somebody else's, or was deleted lately.
     """
-    session = _session(tx, plan.key, replace(plan.draft, anew=False))
-    keys = ("skey", "ns", "cid", "task", "idx", "cut")
-    given = plan.rows(session.skey)
-    for over in (False, True):
-        rows = [
-            {"skey": session.skey, **row._asdict()}
-            for row, replaces in zip(given, plan.replaces, strict=True)
-            if replaces is over
-        ]
-        put_rows(tx, tx.tables.threads.writes, keys, rows, over=over)
+    if session is None:
+        located = ask_session(tx, plan.key, plan.draft.now)
+        tx.flush()
+        draft = replace(plan.draft, anew=False)
+        session = session_row(located.row) if located.row is not None else open_session(tx, draft)
+    stage_writes(tx, session.skey, plan, plan.rows(session.skey))
     if plan.named_in != session.skey:
         name_things(tx, session.skey, (plan.ns, plan.ns_name))
     return session
 
 
 Job = PutPlan | WritesPlan
+Outcome = PutResult | PutWritesResult
 
 
-def run_jobs(tx: Transaction, jobs: Sequence[Job]) -> list[PutResult | SessionRow]:
-    """Run several calls in one transaction. If one fails, none of them happened."""
-    return [_run_job(tx, job) for job in jobs]
+def run_jobs(tx: Transaction, jobs: Sequence[Job], *, wary: bool = False) -> list[Outcome]:
+    """Run several calls for one thread in one transaction. If one fails, none of them happened.
 
-
-def _run_job(tx: Transaction, job: Job) -> PutResult | SessionRow:
-    return put_checkpoint(tx, job) if isinstance(job, PutPlan) else put_writes(tx, job)
+    Args:
+        tx: The transaction.
+        jobs: The calls.
+        wary: Look at the session before anything is sent. Else writes are sent for the session as it was last seen,
+            without waiting for it, and their outcome says whether it was.
+    """
+    outcomes: list[Outcome] = []
+    session: SessionRow | None = None
+    asked: dict[SessionKey, Later] = {}
+    for job in jobs:
+        known = session if session is not None and job.key.admits(session.user_id) else None
+        if isinstance(job, PutPlan):
+            done = put_checkpoint(tx, job, known)
+            session = done.session
+            outcomes.append(done)
+        elif known is None and job.named_in is not None and not wary:
+            if job.key not in asked:
+                asked[job.key] = ask_session(tx, job.key, job.draft.now)
+            stage_unseen(tx, job.named_in, job, job.rows(job.named_in))
+            outcomes.append(PutWritesResult(job.named_in, asked[job.key]))
+        else:
+            session = put_writes(tx, job, known)
+            outcomes.append(PutWritesResult(None, None))
+    return outcomes

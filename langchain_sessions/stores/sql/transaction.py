@@ -190,7 +190,7 @@ class Transaction:
             return
         queue, self._queue = self._queue, []
         if len(queue) > 1:
-            assert self._send is not None  # noqa: S101 - nothing waits where it cannot be sent
+            assert self._send is not None
             self._send(self._connection, queue)
         else:
             self._execute(*queue[0])

@@ -1,4 +1,4 @@
-"""A process that talks through a graph until it is killed."""
+"""A graph that talks, and processes that run it: until they are killed, or beside others."""
 
 from __future__ import annotations
 
@@ -51,3 +51,12 @@ def talk_until_killed(url: str, prefix: str, label: str, durability: str, said: 
         ask(graph, f"{label}-{number}", durability=durability)
         said.send(f"{label}-{number}")
         number += 1
+
+
+def update_some(url: str, prefix: str, label: str, count: int) -> None:
+    """Update the state a number of times, whatever others do meanwhile."""
+    service = make_service(url, table_prefix=prefix)
+    graph = talking(SessionCheckpointSaver(service))
+    for number in range(count):
+        graph.update_state(CONFIG, {"messages": [HumanMessage("x", id=f"{label}-{number}")]}, as_node="say")
+    service.close()

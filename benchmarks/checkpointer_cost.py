@@ -1,0 +1,87 @@
+"""CPU of a turn beside a saver that stores nothing, and times of reading, on SQLite at 1,000 turns."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.checkpointer_graphs import CONFIG, OFFICIAL, NullSaver, graph_over, play, sqlite_url
+from langchain_sessions.adapters.checkpointer.saver import SessionCheckpointSaver
+from langchain_sessions.service import SessionService
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+Row = tuple[str, ...]
+TURNS, OFFICIAL_TURNS, ROUNDS = 1_000, 200, 20
+
+
+def cost(directory: Path) -> list[Row]:
+    """CPU per turn and milliseconds of reads, ours warm and cold, and LangGraph's own at fewer turns."""
+    floor = graph_over(NullSaver())
+    with SessionService(sqlite_url(directory, "cost")) as service:
+        warm = graph_over(SessionCheckpointSaver(service))
+        play(floor, TURNS)
+        play(warm, TURNS)
+        spent: dict[str, list[float]] = {"floor": [], "warm": [], "cold": []}
+        for _ in range(ROUNDS):
+            cold = graph_over(SessionCheckpointSaver(service))
+            for name, graph in (("floor", floor), ("warm", warm), ("cold", cold)):
+                spent[name] += play(graph, 1)
+        base = statistics.median(spent["floor"])
+        rows = [
+            ("CPU of a turn, warm", *_beside(statistics.median(spent["warm"]), base), "2.3x"),
+            ("CPU of a turn, cold", *_beside(statistics.median(spent["cold"]), base), "5.5x"),
+            *_reads(service, warm),
+        ]
+    return [*rows, *_official(directory)]
+
+
+def _beside(spent: float, floor: float) -> tuple[str, str, str]:
+    return f"{spent:.2f} ms", f"{floor:.2f} ms", f"{spent / floor:.1f}x"
+
+
+def _reads(service: SessionService, warm: Any) -> list[Row]:
+    cold = [graph_over(SessionCheckpointSaver(service)) for _ in range(10)]
+    left = iter(cold)
+    state = _best(lambda: warm.get_state(CONFIG), ROUNDS), _best(lambda: next(left).get_state(CONFIG), 5)
+    ten = _best(lambda: _history(warm), ROUNDS), _best(lambda: _history(next(left)), 5)
+    return [
+        ("get_state of 2,000 messages, warm", f"{state[0]:.2f} ms", "", "", "1 ms"),
+        ("get_state, cold", f"{state[1]:.2f} ms", "", "", "8 ms"),
+        ("get_state_history(limit=10), warm", f"{ten[0]:.2f} ms", "", "", "6 ms"),
+        ("get_state_history(limit=10), cold", f"{ten[1]:.2f} ms", "", "", "20 ms"),
+    ]
+
+
+def _history(graph: Any) -> int:
+    return len(list(graph.get_state_history(CONFIG, limit=10)))
+
+
+def _best(act: Callable[[], Any], rounds: int) -> float:
+    spent = []
+    for _ in range(rounds):
+        begin = time.perf_counter()
+        act()
+        spent.append((time.perf_counter() - begin) * 1000)
+    return min(spent)
+
+
+def _official(directory: Path) -> list[Row]:
+    contender = OFFICIAL["sqlite"]
+    floor = graph_over(NullSaver())
+    play(floor, OFFICIAL_TURNS)
+    with contender.open(sqlite_url(directory, "official-cost")) as saver:
+        graph = graph_over(saver)
+        play(graph, OFFICIAL_TURNS)
+        spent = [[*play(floor, 1), *play(graph, 1)] for _ in range(ROUNDS)]
+        base, own = (statistics.median(column) for column in zip(*spent, strict=True))
+        state, ten = _best(lambda: graph.get_state(CONFIG), ROUNDS), _best(lambda: _history(graph), ROUNDS)
+    label = f"{contender.name} at {OFFICIAL_TURNS} turns"
+    return [
+        (f"{label}: CPU of a turn", *_beside(own, base), ""),
+        (f"{label}: get_state", f"{state:.2f} ms", "", "", ""),
+        (f"{label}: get_state_history(limit=10)", f"{ten:.2f} ms", "", "", ""),
+    ]

@@ -1,0 +1,96 @@
+"""Many writers on one thread: nothing that was acknowledged is lost, and a strict saver refuses what came late."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.messages import HumanMessage
+
+from langchain_sessions.adapters.checkpointer.saver import SessionCheckpointSaver
+from langchain_sessions.errors import HeadConflictError
+from tests.checkpointer.talking import CONFIG, ask, talking, update_some
+from tests.faults.drills import in_threads
+from tests.faults.processes import run_at_once
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from langchain_sessions.service import SessionService
+
+pytestmark = pytest.mark.backends("sqlite", "postgres", "mariadb")
+
+
+def update(name: str) -> dict[str, Any]:
+    return {"messages": [HumanMessage("x", id=name)]}
+
+
+def assert_reachable(service: SessionService, names: set[str]) -> None:
+    """The head and the siblings that are named hold all of them, and the log each once."""
+    saver = SessionCheckpointSaver(service)
+    graph = talking(saver)
+    ids = [None, *(conflict.checkpoint_id for conflict in saver.head_conflicts("t"))]
+    heads: list[Any] = [{"configurable": {**CONFIG["configurable"], "checkpoint_id": cid}} for cid in ids]
+    held = {message.id for head in heads for message in graph.get_state(head).values["messages"]}
+    assert names <= held
+    stored = [event.message.id for event in service.events("t").items if event.message]
+    assert sorted(map(str, stored)) == sorted(map(str, held))
+    assert service.verify("t") == []
+    ask(graph, "next")
+    assert [message.id for message in service.messages("t")][-3:] == ["next", "next-think", "next-say"]
+
+
+def test_processes_update_one_thread(service: SessionService, database_url: str, table_prefix: str) -> None:
+    ask(talking(SessionCheckpointSaver(service)), "first")
+    run_at_once(update_some, *((database_url, table_prefix, f"p{number}", 5) for number in range(4)))
+    assert_reachable(service, {f"p{number}-{at}" for number in range(4) for at in range(5)})
+
+
+async def test_coroutines_update_one_thread(service: SessionService) -> None:
+    graph = talking(SessionCheckpointSaver(service))
+    ask(graph, "first")
+
+    async def some(number: int) -> None:
+        for at in range(4):
+            await graph.aupdate_state(CONFIG, update(f"c{number}-{at}"), as_node="say")
+
+    await asyncio.gather(*(some(number) for number in range(5)))
+    assert_reachable(service, {f"c{number}-{at}" for number in range(5) for at in range(4)})
+    await service.aclose()
+
+
+def test_strict_writers_that_try_again_share_one_line(open_service: Callable[..., SessionService]) -> None:
+    services = [open_service() for _ in range(2)]
+    ask(talking(SessionCheckpointSaver(services[0])), "first")
+    refused: list[str] = []
+
+    def some(number: int) -> None:
+        graph = talking(SessionCheckpointSaver(services[number % 2], strict_head=True))
+        for at in range(3):
+            while True:
+                try:
+                    graph.update_state(CONFIG, update(f"s{number}-{at}"), as_node="say")
+                except HeadConflictError as error:
+                    refused.append(str(error))
+                else:
+                    break
+
+    in_threads([lambda number=number: some(number) for number in range(4)])
+    saver = SessionCheckpointSaver(services[0])
+    assert saver.head_conflicts("t") == []
+    assert all("'t'" in text for text in refused)
+    held = [message.id for message in talking(saver).get_state(CONFIG).values["messages"]]
+    assert sorted(held[3:]) == sorted(f"s{number}-{at}" for number in range(4) for at in range(3))
+    assert_reachable(services[0], set())
+
+
+async def test_a_strict_saver_refuses_a_late_write_async(service: SessionService) -> None:
+    graph = talking(SessionCheckpointSaver(service, strict_head=True))
+    await graph.ainvoke({"messages": [HumanMessage("q", id="q")]}, CONFIG)
+    old = (await graph.aget_state(CONFIG)).config
+    await graph.aupdate_state(CONFIG, update("one"), as_node="say")
+    with pytest.raises(HeadConflictError, match="'t'"):
+        await graph.aupdate_state(old, update("two"), as_node="say")
+    assert [message.id for message in await service.amessages("t")] == ["q", "q-think", "q-say", "one"]
+    await service.aclose()

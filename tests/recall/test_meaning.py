@@ -1,0 +1,643 @@
+"""The semantic part of recall: what it adds, and that an embedder costs nobody a search or an append."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import re
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+
+from langchain_sessions import (
+    InvalidInputError,
+    MemoryStore,
+    SearchFilter,
+    SearchSettings,
+    SessionNotFoundError,
+    SessionService,
+)
+from langchain_sessions.codec.messages import MessageCodec
+from langchain_sessions.errors import EmbeddingError
+from langchain_sessions.recall.embedder import LONGEST_TEXT, Embedder
+from langchain_sessions.recall.embedding import EMBED_BATCH
+from langchain_sessions.recall.vectors import QueryVector, VectorFormat, signature_of
+from langchain_sessions.runs import SeqSet
+from langchain_sessions.stores.indexing import LogScope
+from tests.recall.embedders import AsyncWords, Words, cosine, vector_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from langchain_core.embeddings import Embeddings
+
+    from langchain_sessions import SearchPage
+    from langchain_sessions.recall.embedder import Embed
+    from langchain_sessions.stores.base import SessionStore
+
+TALK = [
+    "my cat sat on the sofa and broke the vase",
+    "the report about the weather is ready",
+    "the sofa is green and the vase was blue",
+    "a train to Lisbon leaves at nine",
+    "the sofa of the office is broken",
+]
+
+
+class Maker:
+    """Makes services on one database."""
+
+    def __init__(self, database: str | SessionStore, table_prefix: str) -> None:
+        self._database = database
+        self._prefix = table_prefix
+        self.made: list[SessionService] = []
+
+    def __call__(
+        self, embed: Embed | Embeddings | None = None, *, timeout: float = 20.0, **options: Any
+    ) -> SessionService:
+        service = SessionService(
+            self._database,
+            table_prefix=self._prefix,
+            create_schema=True,
+            synchronous="NORMAL",
+            search=SearchSettings(embed=embed, embed_timeout=timeout),
+            **options,
+        )
+        self.made.append(service)
+        return service
+
+
+@pytest.fixture
+def make(backend: str, database_url: str, table_prefix: str) -> Iterator[Maker]:
+    maker = Maker(MemoryStore() if backend == "memory" else database_url, table_prefix)
+    yield maker
+    for service in maker.made:
+        service.close()
+
+
+def fill(service: SessionService, texts: list[str], session_id: str = "s1", user: str = "ada") -> SessionService:
+    view = service.as_user(user)
+    view.open(session_id)
+    if texts:
+        view.append(session_id, [HumanMessage(text) for text in texts])
+    return view
+
+
+def filled(maker: Maker, embed: Embed | Embeddings, said: list[str] = TALK, **options: Any) -> SessionService:
+    view = fill(maker(embed, **options), said)
+    view.embed_pending()
+    return view
+
+
+def texts(page: SearchPage) -> list[str]:
+    return [hit.text for hit in page]
+
+
+def by_words(query: str) -> list[str]:
+    """What a service without an embedder finds."""
+    with SessionService(MemoryStore()) as service:
+        return texts(fill(service, TALK).search(query, session_id="s1"))
+
+
+def vectors_of(service: SessionService, session_id: str = "s1") -> dict[int, bytes]:
+    """What is stored for a session."""
+    store = service.store
+    now = service.now()
+    scope = LogScope(app=service.app, owner=service.owner, session_id=session_id, now=now)
+    (place,) = store.list_vectors(scope)
+    return {seq: data for (_, seq), data in store.load_vectors({place: SeqSet.between(1, place.last_seq)}).items()}
+
+
+# -- what it adds ------------------------------------------------------------------------------------------
+
+
+def test_a_word_that_means_the_same_decides_among_hits(make: Maker) -> None:
+    view = filled(make, Words())
+    page = view.search("the feline and the sofa", session_id="s1", neighbours=0)
+    assert texts(page)[0] == TALK[0]
+    assert page.semantic == "full"
+    assert page.items[0].parts["meaning"] > 0
+    assert page.items[0].score == pytest.approx(sum(page.items[0].parts.values()))
+
+
+def test_without_an_embedder_nothing_is_said_of_meaning(make: Maker) -> None:
+    view = fill(make(), TALK)
+    page = view.search("sofa", session_id="s1")
+    assert page.semantic is None
+    assert "meaning" not in page.items[0].parts
+    with pytest.raises(InvalidInputError, match="embed"):
+        view.embed_pending()
+
+
+@pytest.mark.parametrize("mode", ["literal", "pattern"])
+def test_searches_in_time_order_ask_no_embedder(make: Maker, mode: str) -> None:
+    words = Words()
+    view = filled(make, words)
+    page = (
+        view.search("sofa", session_id="s1", mode="literal") if mode == "literal" else view.search(re.compile("sofa"))
+    )
+    assert page.total == 3
+    assert page.semantic is None
+    assert words.queries == []
+    assert view.search(" ", session_id="s1").semantic is None
+
+
+def test_events_that_are_not_embedded_yet_are_found_by_words(make: Maker) -> None:
+    view = filled(make, Words())
+    view.append("s1", HumanMessage("the sofa went to the attic"))
+    page = view.search("attic", session_id="s1")
+    assert texts(page)[0] == "the sofa went to the attic"
+    assert page.semantic == "partial"
+    view.background.drain()
+    assert view.search("attic", session_id="s1").semantic == "full"
+
+
+def test_operators_and_what_they_exclude_are_not_embedded(make: Maker) -> None:
+    words = Words()
+    view = filled(make, words)
+    view.search('"the sofa" AND green -broken', session_id="s1")
+    assert words.queries == ["the sofa green"]
+
+
+def test_the_two_faces_and_all_kinds_of_embedders_agree(make: Maker) -> None:
+    async def coroutine(batch: list[str]) -> list[list[float]]:
+        await asyncio.sleep(0)
+        return [vector_of(text) for text in batch]
+
+    def function(batch: list[str]) -> tuple[list[float], ...]:
+        return tuple(vector_of(text) for text in batch)
+
+    async def asynchronously(view: SessionService) -> SearchPage:
+        await view.aembed_pending()
+        return await view.asearch("feline sofa", session_id="s1", neighbours=0)
+
+    pages: list[SearchPage] = []
+    embedders: list[Embed | Embeddings] = [Words(), AsyncWords(), coroutine, function]
+    for number, embed in enumerate(embedders):
+        for face in ("sync", "async"):
+            service = make(embed, app=f"app{number}{face}")
+            view = fill(service, TALK)
+            if face == "sync":
+                view.embed_pending()
+                pages.append(view.search("feline sofa", session_id="s1", neighbours=0))
+            else:
+                pages.append(asyncio.run(_closing(service, asynchronously(view))))
+    scores = [[(hit.text, hit.score) for hit in page] for page in pages]
+    assert all(page.semantic == "full" for page in pages)
+    assert scores == [scores[0]] * len(scores)
+
+
+async def _closing(service: SessionService, work: Awaitable[SearchPage]) -> SearchPage:
+    try:
+        return await work
+    finally:
+        await service.aclose()
+
+
+def test_filters_and_what_is_hidden_count_as_for_words(make: Maker) -> None:
+    view = filled(make, Words())
+    view.append("s1", AIMessage("the cat again on the sofa"))
+    view.append("s1", HumanMessage("a feline is a cat is a kitten"))
+    view.embed_pending()
+    page = view.search("feline cat", session_id="s1", where=SearchFilter(roles=frozenset({"ai"})))
+    assert texts(page) == ["the cat again on the sofa"]
+    assert texts(view.search("feline cat", session_id="s1"))[0] == "a feline is a cat is a kitten"
+    view.rewind("s1", to_seq=6)
+    assert texts(view.search("feline cat", session_id="s1"))[0] == "the cat again on the sofa"
+
+
+def test_users_do_not_see_each_other(make: Maker) -> None:
+    service = make(Words())
+    ada = fill(service, TALK)
+    grace = fill(service, ["the cat of grace on the sofa"], "s2", "grace")
+    assert service.embed_pending() == 6
+    assert texts(ada.search("feline sofa"))[0] == TALK[0]
+    assert texts(grace.search("feline sofa")) == ["the cat of grace on the sofa"]
+    found = service.search("feline sofa", whole_app=True)
+    assert {hit.event.session_id for hit in found.items[:2]} == {"s1", "s2"}
+
+
+def test_pages_neither_repeat_nor_skip_while_vectors_appear(make: Maker) -> None:
+    view = fill(make(Words()), [f"the cat number {number} on the sofa" for number in range(30)])
+    seen: list[str] = []
+    cursor = None
+    for turn in range(10):
+        page = view.search("feline sofa", session_id="s1", limit=4, cursor=cursor)
+        seen += texts(page)
+        cursor = page.next_cursor
+        if turn == 2:
+            view.embed_pending()
+        if cursor is None:
+            break
+    assert sorted(seen) == sorted(f"the cat number {number} on the sofa" for number in range(30))
+
+
+# -- building ----------------------------------------------------------------------------------------------
+
+
+def test_appends_have_it_done_in_the_background(make: Maker) -> None:
+    words = Words()
+    view = fill(make(words), [f"message {number} about the sofa" for number in range(3 * EMBED_BATCH)])
+    view.background.drain()
+    assert len(vectors_of(view)) == 3 * EMBED_BATCH
+    assert len([text for text in words.texts if "message" in text]) == 3 * EMBED_BATCH
+
+
+def test_what_was_embedded_is_not_embedded_again(make: Maker) -> None:
+    words = Words()
+    view = filled(make, words)
+    before = vectors_of(view)
+    view.append("s1", HumanMessage("one more"))
+    assert view.embed_pending("s1", progress=lambda name, added: None) == 1
+    assert view.embed_pending() == 0
+    assert [text for text in words.texts if text in TALK] == TALK
+    assert vectors_of(view).items() > before.items()
+
+
+def test_a_build_that_was_cut_short_goes_on_where_it_was(make: Maker) -> None:
+    words = Words()
+    view = fill(make(), [f"message {number}" for number in range(5 * EMBED_BATCH)])
+    words.refuses = "message 70"
+    broken = make(_failing_after(words, 2)).as_user("ada")
+    with pytest.raises(EmbeddingError):
+        broken.embed_pending()
+    assert len(vectors_of(view)) == 2 * EMBED_BATCH
+    words.refuses = "\0"
+    words.texts.clear()
+    assert make(words).as_user("ada").embed_pending() == 3 * EMBED_BATCH
+    assert len([text for text in words.texts if text.startswith("message")]) == 3 * EMBED_BATCH
+    assert len(vectors_of(view)) == 5 * EMBED_BATCH
+
+
+def _failing_after(words: Words, batches: int) -> Callable[[list[str]], list[list[float]]]:
+    """Answers some batches and the probe before them, then nothing."""
+    answered = [0]
+
+    def embed(batch: list[str]) -> list[list[float]]:
+        if answered[0] > batches:
+            raise ConnectionError
+        answered[0] += 1
+        return [vector_of(text) for text in batch]
+
+    return embed
+
+
+def test_two_builders_at_once_store_each_vector_once(make: Maker) -> None:
+    view = fill(make(), [f"message {number}" for number in range(4 * EMBED_BATCH)])
+    services = [make(Words()).as_user("ada") for _ in range(2)]
+    threads = [threading.Thread(target=service.embed_pending) for service in services]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    stored = vectors_of(view)
+    assert sorted(stored) == list(range(1, 4 * EMBED_BATCH + 1))
+
+
+def test_in_the_background_one_process_at_a_time_pays(make: Maker) -> None:
+    first, second = Words(), Words()
+    view = fill(make(), [f"message {number}" for number in range(2 * EMBED_BATCH)])
+    slow = make(first).as_user("ada")
+    slow.search("message", session_id="s1")
+    first.open.clear()
+    other = make(second).as_user("ada")
+    slow.background.drain(0.2)
+    other.search("message", session_id="s1")
+    other.background.drain()
+    first.open.set()
+    slow.background.drain()
+    assert len(vectors_of(view)) == 2 * EMBED_BATCH
+    asked = [text for text in first.texts + second.texts if text.startswith("message")]
+    assert len(asked) == 2 * EMBED_BATCH
+
+
+def test_another_model_makes_them_anew(make: Maker) -> None:
+    view = filled(make, Words())
+    old = vectors_of(view)
+    changed = make(Words(turned=True)).as_user("ada")
+    page = changed.search("feline sofa", session_id="s1")
+    assert page.semantic == "partial"
+    assert all("meaning" not in hit.parts for hit in page)
+    changed.background.drain()
+    new = vectors_of(view)
+    assert new.keys() == old.keys()
+    assert new != old
+    assert texts(changed.search("feline sofa", session_id="s1"))[0] == TALK[0]
+
+
+def test_close_leaves_the_rest_for_another_time(make: Maker) -> None:
+    words = Words()
+    service = make(words)
+    view = fill(service, [f"message {number}" for number in range(20 * EMBED_BATCH)])
+    service.close()
+    stored = len(vectors_of(make().as_user("ada")))
+    assert stored % EMBED_BATCH == 0
+    again = make(words).as_user("ada")
+    assert again.embed_pending() == 20 * EMBED_BATCH - stored
+    assert view.background.is_closed
+
+
+_BUILDER = """
+import sys
+from langchain_sessions import SearchSettings, SessionService
+from tests.recall.embedders import vector_of
+
+def embed(batch):
+    print(len(batch), flush=True)
+    if len(batch) > 1:
+        sys.stdin.readline()
+    return [vector_of(text) for text in batch]
+
+SessionService(sys.argv[1], search=SearchSettings(embed=embed)).embed_pending()
+"""
+
+
+def test_a_killed_build_leaves_whole_batches(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 's.db'}"
+    with SessionService(url) as service:
+        view = fill(service, [f"message {number}" for number in range(4 * EMBED_BATCH)])
+        command = [sys.executable, "-c", _BUILDER, url]
+        with subprocess.Popen(  # noqa: S603 - this interpreter
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            # The sentence that names the model, then two batches, of which the second is never answered.
+            assert [int(process.stdout.readline()) for _ in range(2)] == [1, EMBED_BATCH]
+            process.stdin.write("\n")
+            process.stdin.flush()
+            assert int(process.stdout.readline()) == EMBED_BATCH
+            process.kill()
+        assert sorted(vectors_of(view)) == list(range(1, EMBED_BATCH + 1))
+    words = Words()
+    with SessionService(url, search=SearchSettings(embed=words)) as service:
+        assert service.embed_pending() == 3 * EMBED_BATCH
+        assert len(vectors_of(service.as_user("ada"))) == 4 * EMBED_BATCH
+
+
+async def test_asynchronous_appends_have_it_done_by_a_task(make: Maker) -> None:
+    async with make(AsyncWords()) as service:
+        view = service.as_user("ada")
+        await view.aopen("s1")
+        await view.aappend("s1", [HumanMessage(f"message {number}") for number in range(2 * EMBED_BATCH)])
+        await view.background.adrain()
+        assert (await view.asearch("message", session_id="s1")).semantic == "full"
+
+
+def test_a_failure_is_made_good_by_the_next_search(make: Maker) -> None:
+    words = Words()
+    words.fails = True
+    view = fill(make(words), [f"message {number}" for number in range(EMBED_BATCH)])
+    view.background.drain()
+    words.fails = False
+    assert view.search("message", session_id="s1").semantic == "partial"
+    view.background.drain()
+    assert view.search("message", session_id="s1").semantic == "full"
+
+
+def test_events_without_words_have_no_vector(make: Maker) -> None:
+    view = fill(make(Words()), ["a cat", "", "  ", "?!", "a sofa"])
+    assert view.embed_pending() == 2
+    assert sorted(vectors_of(view)) == [1, 5]
+    assert view.embed_pending() == 0
+
+
+def test_long_texts_are_cut(make: Maker) -> None:
+    words = Words()
+    filled(make, words, ["cat " * 10_000] * 10)
+    assert max(map(len, words.texts)) == LONGEST_TEXT
+    assert words.calls == 1 + 3  # the model's name; ten long texts are no single question
+
+
+# -- what may go wrong -------------------------------------------------------------------------------------
+
+
+def test_an_embedder_that_raises_costs_no_search(make: Maker, caplog: pytest.LogCaptureFixture) -> None:
+    words = Words()
+    view = filled(make, words)
+    words.fails = True
+    with caplog.at_level(logging.WARNING, "langchain_sessions"):
+        pages = [view.search(query, session_id="s1") for query in ("sofa", "vase", "train")]
+    assert [page.semantic for page in pages] == ["unavailable"] * 3
+    assert [texts(page) for page in pages] == [by_words(query) for query in ("sofa", "vase", "train")]
+    assert len(caplog.records) == 1
+    assert "sofa" not in caplog.text
+    words.fails = False
+    assert view.search("sofa", session_id="s1").semantic == "full"
+
+
+def test_an_embedder_that_raises_costs_no_append(make: Maker) -> None:
+    words = Words()
+    words.fails = True
+    view = fill(make(words), [f"message {number}" for number in range(2 * EMBED_BATCH)])
+    view.background.drain()
+    assert view.get("s1").version == 2 * EMBED_BATCH
+    assert vectors_of(view) == {}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [],
+        None,
+        7,
+        [[1.0], [1.0]],
+        [[]],
+        [["a"]],
+        [[math.nan, 1.0]],
+        [[math.inf, 1.0]],
+        [None],
+        [[0.0, 0.0]],
+        [["1e999"]],
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("face", ["sync", "async"])
+def test_nonsense_is_no_answer(answer: object, face: str) -> None:
+    service = SessionService(MemoryStore(), search=SearchSettings(embed=cast("Embed", lambda _: answer)))
+    view = fill(service, TALK)
+    if face == "sync":
+        page = view.search("sofa", session_id="s1")
+        service.close()
+    else:
+        page = asyncio.run(_closing(service, view.asearch("sofa", session_id="s1")))
+    assert texts(page) == by_words("sofa")
+    assert page.semantic == "unavailable"
+
+
+@pytest.mark.parametrize("face", ["sync", "async"])
+def test_an_embedder_that_hangs_is_waited_for_once(face: str) -> None:
+    hangs = threading.Event()
+    calls: list[int] = []
+
+    def embed(batch: list[str]) -> list[list[float]]:
+        calls.append(len(batch))
+        hangs.wait(60)
+        return [vector_of(text) for text in batch]
+
+    service = SessionService(MemoryStore(), search=SearchSettings(embed=embed, embed_timeout=0.05))
+    view = fill(service, TALK)
+
+    async def twice() -> list[SearchPage]:
+        try:
+            return [await view.asearch(word, session_id="s1") for word in ("sofa", "vase")]
+        finally:
+            await service.aclose()
+
+    if face == "sync":
+        pages = [view.search("sofa", session_id="s1"), view.search("vase", session_id="s1")]
+        service.close()
+    else:
+        pages = asyncio.run(twice())
+    hangs.set()
+    assert [page.semantic for page in pages] == ["unavailable"] * 2
+    assert [texts(page) for page in pages] == [by_words("sofa"), by_words("vase")]
+    assert calls == [1]
+
+
+async def test_a_coroutine_that_hangs_is_given_up() -> None:
+    async def embed(batch: list[str]) -> list[list[float]]:
+        await asyncio.sleep(3600)
+        return []
+
+    async with SessionService(MemoryStore(), search=SearchSettings(embed=embed, embed_timeout=0.05)) as service:
+        view = fill(service, TALK)
+        assert (await view.asearch("sofa", session_id="s1")).semantic == "unavailable"
+        assert (await view.asearch("sofa", session_id="s1")).semantic == "unavailable"
+
+
+def test_a_text_that_the_embedder_refuses_holds_up_no_other(make: Maker) -> None:
+    words = Words()
+    words.refuses = "weather"
+    view = fill(make(words), TALK)
+    assert view.embed_pending() == 4
+    assert sorted(vectors_of(view)) == [1, 3, 4, 5]
+    page = view.search("weather report sofa", session_id="s1")
+    assert page.semantic == "full"
+    assert TALK[1] in texts(page)
+
+
+def test_an_error_by_hand_is_told_without_a_word_of_the_text(make: Maker) -> None:
+    words = Words()
+    words.fails = True
+    view = fill(make(words), TALK)
+    with pytest.raises(EmbeddingError) as caught:
+        view.embed_pending()
+    assert "RuntimeError" in str(caught.value)
+    assert "cat" not in str(caught.value)
+    words.fails = False
+    with pytest.raises(SessionNotFoundError):
+        view.embed_pending("absent")
+
+
+# -- what is kept ------------------------------------------------------------------------------------------
+
+
+def test_vectors_go_with_their_session(make: Maker) -> None:
+    service = make(Words())
+    view = filled(make, Words())
+    fill(service, ["another cat"], "s2").embed_pending()
+    view.delete("s1")
+    store = service.store
+    scope = LogScope(app=service.app, owner=service.owner, session_id=None, now=service.now())
+    assert [place.session_id for place in store.list_vectors(scope)] == ["s2"]
+    fill(service, ["a new cat"])
+    assert vectors_of(service.as_user("ada")) == {}
+
+
+def test_after_a_delete_no_byte_of_a_vector_is_left(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with SessionService(f"sqlite:///{path}", search=SearchSettings(embed=Words())) as service:
+        view = fill(service, [f"{text} {number}" for number in range(20) for text in TALK])
+        fill(service, ["a sofa that stays"] * 50, "s2").embed_pending()
+        view.embed_pending()
+        stored = list(vectors_of(view).values())
+        assert stored[0] in _bytes(path)
+        view.delete("s1")
+        left = _bytes(path)
+    assert [data for data in stored if data in left] == []
+
+
+def _bytes(path: Path) -> bytes:
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    return b"".join(each.read_bytes() for each in path.parent.glob(f"{path.name}*") if not each.name.endswith("-shm"))
+
+
+def test_an_encrypting_codec_seals_vectors_too(make: Maker) -> None:
+    codec = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
+    sealed = filled(make, Words(), codec=codec)
+    page = sealed.search("the feline and the sofa", session_id="s1")
+    assert page.semantic == "full"
+    assert texts(page)[0] == TALK[0]
+    plain = VectorFormat(MessageCodec()).pack(vector_of(TALK[0]))
+    stored = vectors_of(sealed)
+    assert len(stored) == len(TALK)
+    assert all(plain[4:] not in data for data in stored.values())
+    # A service without the key neither reads them nor spoils them.
+    blind = make(Words()).as_user("ada")
+    blind.background.drain()
+    assert vectors_of(sealed) == stored
+
+
+# -- vectors -----------------------------------------------------------------------------------------------
+
+NUMBERS = st.integers(-(10**6), 10**6).map(float)
+VECTORS = st.lists(NUMBERS, min_size=8, max_size=40)
+
+
+@given(st.data(), VECTORS)
+def test_a_stored_vector_keeps_its_direction(data: st.DataObject, values: list[float]) -> None:
+    asked = data.draw(st.lists(NUMBERS, min_size=len(values), max_size=len(values)))
+    packed = VectorFormat(MessageCodec()).pack(values)
+    query = QueryVector.of(asked)
+    if not any(values) or not any(asked) or query is None:
+        return
+    found = query.cosine(packed)
+    assert found is not None
+    assert found == pytest.approx(cosine(asked, values), abs=0.05)
+
+
+def test_vectors_of_another_size_are_not_compared() -> None:
+    query = QueryVector.of([1.0, 2.0])
+    assert query is not None
+    assert query.cosine(VectorFormat(MessageCodec()).pack([1.0, 2.0, 3.0])) is None
+    assert query.cosine(b"") is None
+    assert VectorFormat(MessageCodec()).pack([0.0, 0.0]) == b""
+
+
+def test_signatures_bear_noise_and_tell_models_apart() -> None:
+    form = VectorFormat(MessageCodec())
+    vector = [math.sin(at * at) for at in range(384)]
+    noisy = [value + 1e-3 * math.cos(7 * at) for at, value in enumerate(vector)]
+    other = [math.cos(3 * at * at) for at in range(384)]
+    named = [form.fingerprint(signature_of(each)) for each in (vector, noisy, other, vector[:-1])]
+    assert [form.same(named[0], each) for each in named] == [True, True, False, False]
+    assert max(map(len, named)) <= 128
+
+
+def test_the_signature_is_asked_once() -> None:
+    words = Words()
+    embedder = Embedder(words, timeout=5.0)
+    assert embedder.signature() == embedder.signature()
+    assert words.calls == 1
+    assert asyncio.run(embedder.asignature()) == embedder.signature()
+
+
+def test_the_same_query_is_embedded_once(make: Maker) -> None:
+    words = Words()
+    view = filled(make, words)
+    for _ in range(3):
+        view.search("feline sofa", session_id="s1")
+    assert words.queries == ["feline sofa"]
