@@ -147,7 +147,10 @@ def decode_runs(data: bytes) -> list[Run]:
         ValueError: The bytes are not such a list.
     """
     if data[:1] == _PACKED:
-        return list(_undelta(zlib.decompress(data[1:])))
+        try:
+            return list(_undelta(zlib.decompress(data[1:])))
+        except zlib.error as error:
+            raise ValueError(str(error)) from error
     if not data:
         return []
     runs: list[Run] = []

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from langchain_sessions.adapters.history import SessionChatMessageHistory
     from langchain_sessions.adapters.keeping import ReplyNotStoredError
     from langchain_sessions.adapters.long_term import LongTermMemory
+    from langchain_sessions.adapters.memory import SessionMemory
     from langchain_sessions.adapters.middleware import SessionMemoryMiddleware
     from langchain_sessions.adapters.modes import MemoryMode, SummaryAsFact, SystemPromptMemory
     from langchain_sessions.adapters.search_tool import (
@@ -27,6 +28,7 @@ _LAZY = {
     "ReplyNotStoredError": "keeping",
     "SessionChatMessageHistory": "history",
     "SessionCheckpointSaver": "checkpointer.saver",
+    "SessionMemory": "memory",
     "SessionMemoryAdvisor": "advisor",
     "SessionMemoryMiddleware": "middleware",
     "SummaryAsFact": "modes",
@@ -44,6 +46,7 @@ __all__ = [
     "ReplyNotStoredError",
     "SessionChatMessageHistory",
     "SessionCheckpointSaver",
+    "SessionMemory",
     "SessionMemoryAdvisor",
     "SessionMemoryMiddleware",
     "SummaryAsFact",

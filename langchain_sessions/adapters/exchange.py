@@ -16,6 +16,7 @@ from langchain_sessions.adapters.requests import sort_request
 from langchain_sessions.adapters.wrapped import Wrapped, model_behind
 from langchain_sessions.compaction.base import ModelCall
 from langchain_sessions.context import call_ids
+from langchain_sessions.errors import require
 
 if TYPE_CHECKING:
     from langchain_sessions._flow import Flow
@@ -54,10 +55,12 @@ class Exchange:
         address = memory.address(config)
         if address is None:
             return None
+        request = sort_request(wrapped.said(value))
+        require(request.body, "input", "says nothing: give at least one message that is not a system message")
         running = yield from k.begin(
             memory.keeping,
             address,
-            sort_request(wrapped.said(value)),
+            request,
             run_id=run_id,
             call=ModelCall(
                 model=model_behind(wrapped.inner), tools=wrapped.tools, context_window=memory.context_window

@@ -25,8 +25,12 @@ from langchain_sessions.adapters.memory import SessionMemory
 from langchain_sessions.adapters.recalling import build
 from langchain_sessions.adapters.requests import sort_request
 from langchain_sessions.compaction.base import ModelCall
+from langchain_sessions.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.runtime import Runtime
+
     from langchain_sessions.adapters.running import Running
 
 Asked = TypeVar("Asked")
@@ -71,7 +75,7 @@ class SessionMemoryMiddleware(SessionMemory, AgentMiddleware[AgentState[Any], An
         return await adrive(self._model_call(request, _Step(handler)))
 
     def _model_call(self, request: ModelRequest[Any], step: _Step[ModelRequest[Any], ModelResult]) -> Flow[ModelResult]:
-        config = get_config()
+        config = config_of_run(request.runtime)
         address = self.address(config)
         if address is None:
             return (yield from ask(step.run, request))
@@ -125,7 +129,7 @@ class SessionMemoryMiddleware(SessionMemory, AgentMiddleware[AgentState[Any], An
         return await adrive(self._tool_call(request, _Step(handler)))
 
     def _tool_call(self, request: ToolCallRequest, step: _Step[ToolCallRequest, ToolResult]) -> Flow[ToolResult]:
-        address = self.address(get_config())
+        address = self.address(request.runtime.config)
         call_id = request.tool_call["id"]
         try:
             result = yield from ask(step.run, request)
@@ -140,6 +144,29 @@ class SessionMemoryMiddleware(SessionMemory, AgentMiddleware[AgentState[Any], An
             results = _results(result, call_id)
             yield from k.keep_result(self.keeping, address, results, call_id, ends_turn=ends)
         return result
+
+
+def config_of_run(runtime: Runtime[Any]) -> RunnableConfig:
+    """The config of the run that a middleware works for.
+
+    On Python 3.10 LangGraph hides it from async code; there the run's `context` has to name session and user.
+
+    Raises:
+        InvalidInputError: It is hidden and the context names no session.
+    """
+    try:
+        return get_config()
+    except RuntimeError:
+        context: Any = runtime.context
+        given = context if isinstance(context, Mapping) else getattr(context, "__dict__", {})
+        named = {name: given[name] for name in ("session_id", "user_id") if name in given}
+        if "session_id" not in named:
+            problem = (
+                "LangGraph hides the config from async code on Python 3.10: use Python 3.11, or name session_id and "
+                "user_id in the run's context too"
+            )
+            raise InvalidInputError("context", problem) from None
+        return {"configurable": named}
 
 
 def _said(response: ModelResult) -> tuple[list[BaseMessage], bool]:

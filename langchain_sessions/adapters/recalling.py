@@ -60,18 +60,12 @@ def load_context(keeping: Keeping, address: Address, invocation_id: str | None) 
         sessions.idle_before(now),
     )
     messages = sessions.codec.decode_all(session_id, found.rows)
-    context = tuple(
-        Remembered(
-            row.id,
-            row.seq,
-            row.place,
-            message,
-            invocation_id=row.invocation_id,
-            is_synthetic=bool(row.flags & SYNTHETIC),
-        )
+    live = Standing.LIVE
+    context = [
+        Remembered(row.id, row.seq, row.place, message, live, row.invocation_id, row.flags & SYNTHETIC != 0)
         for row, message in zip(found.rows, messages, strict=True)
-    )
-    return Loaded(context, is_unsettled=bool(found.view.invocations))
+    ]
+    return Loaded(tuple(context), is_unsettled=bool(found.view.invocations))
 
 
 def newest_messages(keeping: Keeping, address: Address, last_n: int) -> Flow[list[Remembered]]:

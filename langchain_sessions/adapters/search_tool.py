@@ -16,7 +16,9 @@ from pydantic import BaseModel, Field
 
 from langchain_sessions._flow import Flow, adrive, ask, drive
 from langchain_sessions.adapters.addressing import address_of
+from langchain_sessions.codec.privacy import CONVERSATION_SEARCH, CROSS_SESSION_SEARCH
 from langchain_sessions.errors import InvalidInputError, SessionNotFoundError, SessionsError, require
+from langchain_sessions.events import Standing
 from langchain_sessions.recall.highlights import snippet
 from langchain_sessions.recall.hits import SearchFilter
 from langchain_sessions.rows import Anyone
@@ -25,9 +27,6 @@ if TYPE_CHECKING:
     from langchain_sessions.events import SessionEvent
     from langchain_sessions.recall.hits import SearchHit, SearchPage
     from langchain_sessions.service import SessionService
-
-CONVERSATION_SEARCH: Final = "conversation_search"
-CROSS_SESSION_SEARCH: Final = "cross_session_search"
 
 _OWN: Final = frozenset({CONVERSATION_SEARCH, CROSS_SESSION_SEARCH})
 _RECENCY: Final = 0.5
@@ -57,7 +56,7 @@ class SearchArguments(BaseModel):
     roles: Annotated[list[Role] | None, Field(description="Only what these said; leave out for everybody.")] = None
     start_date: Annotated[str | None, Field(description="Only from this ISO 8601 date or time on.")] = None
     end_date: Annotated[str | None, Field(description="Only up to this ISO 8601 date or time, included.")] = None
-    inner_thought: Annotated[str | None, Field(description="Why you are searching; nobody reads it.")] = None
+    inner_thought: Annotated[str | None, Field(description="Why you are searching. Private: it is not kept.")] = None
 
 
 def create_conversation_search_tool(
@@ -231,6 +230,8 @@ class _Look:
         }
         if self._crosses:
             result["session"] = hit.event.session_id
+        if hit.event.standing is not Standing.LIVE:
+            result["standing"] = hit.event.standing.value
         if hit.event.author is not None:
             result["author"] = hit.event.author
         for name, events in (("before", hit.before), ("after", hit.after)):

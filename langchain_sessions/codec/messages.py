@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from langchain_core.messages import (
     AIMessage,
@@ -23,8 +23,10 @@ from langchain_core.messages import (
     ToolMessage,
     message_chunk_to_message,
 )
+from pydantic import BaseModel
 
 from langchain_sessions import rows as r
+from langchain_sessions.codec.privacy import without_private
 from langchain_sessions.codec.text import folded_column, is_storable, searchable_text
 from langchain_sessions.codec.values import dump_json, load_json, pack
 from langchain_sessions.errors import CorruptRowError, SealedEventError
@@ -61,11 +63,53 @@ class EncodedMessage(NamedTuple):
     body: str | None
 
 
+# Pydantic keeps a model in these slots; setting them directly takes a third of the time of `model_construct`.
+_set_fields, _set_names, _set_extra, _set_private = (
+    cast("Any", BaseModel.__dict__[name]).__set__
+    for name in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+)
+
+
+class StoredMessage(Protocol):
+    """What is read of a row to rebuild its message."""
+
+    @property
+    def seq(self) -> int:
+        """Its position."""
+        ...
+
+    @property
+    def ident(self) -> str:
+        """Its identity."""
+        ...
+
+    @property
+    def kind(self) -> int:
+        """Its kind."""
+        ...
+
+    @property
+    def flags(self) -> int:
+        """Its flags."""
+        ...
+
+    @property
+    def text(self) -> str | None:
+        """Its text, where that is all of its content."""
+        ...
+
+    @property
+    def body(self) -> str | None:
+        """What else it holds."""
+        ...
+
+
 class _Template(NamedTuple):
     """What an empty message of one class looks like, so that only differences are stored."""
 
     fields: dict[str, Any]
-    fresh: tuple[tuple[str, type], ...]
+    dicts: tuple[str, ...]
+    lists: tuple[str, ...]
 
 
 class MessageCodec:
@@ -86,6 +130,8 @@ class MessageCodec:
         """The columns of a message. Never refuses one for its content; chunks become whole messages."""
         if isinstance(message, BaseMessageChunk):
             message = message_chunk_to_message(message)
+        if message.type == "ai":
+            message = without_private(message)
         cls = type(message)
         kind = _KINDS.get(cls, 0)
         if not kind:
@@ -143,7 +189,7 @@ class MessageCodec:
         sealed = f"{tag}:{base64.b64encode(data).decode()}"
         return EncodedMessage(kind, flags | r.SEALED, ident, None, None, sealed)
 
-    def decode(self, session_id: str, row: EventRow) -> BaseMessage:
+    def decode(self, session_id: str, row: StoredMessage) -> BaseMessage:
         """The message of a row, a new object every time.
 
         Raises:
@@ -162,7 +208,7 @@ class MessageCodec:
             problem = f"Event {row.seq} of session {session_id!r} cannot be read; the other events can."
             raise CorruptRowError(problem) from error
 
-    def _build_any(self, cls: type[BaseMessage] | None, row: EventRow, rest: dict[str, Any]) -> BaseMessage:
+    def _build_any(self, cls: type[BaseMessage] | None, row: StoredMessage, rest: dict[str, Any]) -> BaseMessage:
         if _CLASS not in rest and cls is not None:
             return self._build(cls, row, rest)
         module, name = rest.pop(_CLASS, ["", ""])
@@ -175,7 +221,7 @@ class MessageCodec:
             return own.model_validate(fields)
         return self._build_stranger(cls, row, rest)
 
-    def _build_stranger(self, cls: type[BaseMessage] | None, row: EventRow, rest: dict[str, Any]) -> BaseMessage:
+    def _build_stranger(self, cls: type[BaseMessage] | None, row: StoredMessage, rest: dict[str, Any]) -> BaseMessage:
         """A message whose class is not loaded: its base class, else a chat message that says its type.
 
         Fields that the base does not have stay readable as extra fields.
@@ -191,24 +237,30 @@ class MessageCodec:
         rest[_EXTRA] = strange
         return self._build(cls, row, rest)
 
-    def _build(self, cls: type[BaseMessage], row: EventRow, rest: dict[str, Any]) -> BaseMessage:
+    def _build(self, cls: type[BaseMessage], row: StoredMessage, rest: dict[str, Any]) -> BaseMessage:
         """Build without validation: the values came out of a validated message of this class."""
         template = self._templates[cls]
-        fields = dict(template.fields)
-        for name, make in template.fresh:
-            fields[name] = make()
-        extra = rest.pop(_EXTRA, None) if rest else None
+        fields = template.fields.copy()
+        for name in template.dicts:
+            fields[name] = {}
+        for name in template.lists:
+            fields[name] = []
         fields["content"] = row.text
         fields["id"] = None if row.flags & r.NO_MESSAGE_ID else row.ident
-        fields.update(rest)
+        extra: dict[str, Any] = {}
+        names = {"content"}
+        if rest:
+            extra = rest.pop(_EXTRA, None) or extra
+            fields.update(rest)
+            names.update(rest)
         message = cls.__new__(cls)
-        object.__setattr__(message, "__dict__", fields)
-        object.__setattr__(message, "__pydantic_fields_set__", {"content", *rest})
-        object.__setattr__(message, "__pydantic_extra__", extra or {})
-        object.__setattr__(message, "__pydantic_private__", None)
+        _set_fields(message, fields)
+        _set_names(message, names)
+        _set_extra(message, extra)
+        _set_private(message, None)
         return message
 
-    def _unseal(self, session_id: str, row: EventRow) -> BaseMessage:
+    def _unseal(self, session_id: str, row: StoredMessage) -> BaseMessage:
         if self.serde is None or not self.encrypts or row.body is None:
             raise SealedEventError(session_id, row.seq)
         tag, _, data = row.body.partition(":")
@@ -282,8 +334,8 @@ def _template(cls: type[BaseMessage]) -> _Template:
     for name in cls.model_fields:
         if name in ("tool_call_id", "role", "name") and name not in fields:
             fields[name] = None
-    fresh = tuple((name, type(value)) for name, value in fields.items() if isinstance(value, (list, dict)))
-    return _Template(fields, fresh)
+    dicts, lists = (tuple(name for name, value in fields.items() if type(value) is kind) for kind in (dict, list))
+    return _Template(fields, dicts, lists)
 
 
 def _loaded_class(module: str, name: str) -> type[BaseMessage] | None:

@@ -15,7 +15,7 @@ from langchain_sessions.recall.columns import from_bytes, to_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-_MOST_COUNTED: Final = 255
+MOST_COUNTED: Final = 255
 _SPARSE: Final = 8
 _TWO_LETTERS_BELOW: Final = "\u0e00"
 
@@ -71,10 +71,7 @@ class Bucket:
 
 def pack_postings(indexes: Sequence[int], counts: Sequence[int], events: int) -> bytes:
     """Pack the occurrences of a term: a byte per event where it is in every eighth, else an entry per occurrence."""
-    try:
-        capped = bytes(counts)
-    except ValueError:
-        capped = bytes(map(min, counts, repeat(_MOST_COUNTED)))
+    capped = bytes(counts if isinstance(counts, bytearray) else map(min, counts, repeat(MOST_COUNTED)))
     if _SPARSE * len(indexes) < events:
         return to_bytes(array("H", indexes)) + capped
     dense = bytearray(events)

@@ -6,11 +6,12 @@ About 100 bytes per message of 120 characters.
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from langchain_sessions.recall.buckets import Bucket, PackedOccurrences, bucket_of, unpack_postings
+from langchain_sessions.recall.buckets import MOST_COUNTED, Bucket, PackedOccurrences, bucket_of, unpack_postings
 from langchain_sessions.recall.facts import LONGEST, ChunkFacts, EventFacts
 
 if TYPE_CHECKING:
@@ -31,31 +32,39 @@ class ChunkSize(NamedTuple):
 
 @dataclass(slots=True)
 class OpenChunk:
-    """A chunk that is being built: facts and terms of events in log order."""
+    """A chunk that is being built: facts and terms of events in log order.
+
+    Attributes:
+        facts: What is known of each event.
+        postings: By term: indexes of the events that hold it, ascending, and how often each does, at most 255.
+    """
 
     facts: list[EventFacts] = field(default_factory=list[EventFacts])
-    postings: dict[str, tuple[list[int], list[int]]] = field(default_factory=dict[str, tuple[list[int], list[int]]])
+    postings: dict[str, tuple[array[int], bytearray]] = field(default_factory=dict[str, "tuple[array[int], bytearray]"])
 
     def add(self, facts: EventFacts, counts: Mapping[str, int]) -> None:
         """Add the next event and its terms."""
         index = len(self.facts)
         self.facts.append(facts)
+        postings = self.postings
         for term, count in counts.items():
-            known = self.postings.get(term)
+            known = postings.get(term)
             if known is None:
-                self.postings[term] = ([index], [count])
-            else:
-                known[0].append(index)
-                known[1].append(count)
+                known = postings[term] = (array("H"), bytearray())
+            known[0].append(index)
+            known[1].append(min(count, MOST_COUNTED))
 
     def extend(self, facts: ChunkFacts, buckets: Iterable[bytes]) -> None:
         """Add the events of a stored chunk."""
         base, events = len(self.facts), len(facts.seqs)
         self.facts.extend(facts.events())
+        postings = self.postings
         for term, packed in chain.from_iterable(Bucket(data, events).items() for data in buckets):
             indexes, counts = unpack_postings(packed, events)
-            known = self.postings.setdefault(term, ([], []))
-            known[0].extend(map(base.__add__, indexes))
+            known = postings.get(term)
+            if known is None:
+                known = postings[term] = (array("H"), bytearray())
+            known[0].extend(array("H", map(base.__add__, indexes) if base else indexes))
             known[1].extend(counts)
 
     @property
@@ -67,13 +76,13 @@ class OpenChunk:
 def chunks_to_merge(stored: Sequence[ChunkSize], added: int) -> list[ChunkSize]:
     """Which of the newest chunks the next events are merged with, oldest first.
 
-    A chunk is taken along by one of at least half its size, so an event is rewritten a few times in its life while the
-    number of chunks stays near events / `LARGEST_CHUNK`.
+    A chunk is taken along by one of at least its size, so an event is rewritten three times in its life or so, while
+    the number of chunks stays near events / `LARGEST_CHUNK`.
     """
     taken: list[ChunkSize] = []
     size = added
     for chunk in reversed(stored):
-        if chunk.events > 2 * size or chunk.events + size > LARGEST_CHUNK:
+        if chunk.events > size or chunk.events + size > LARGEST_CHUNK:
             break
         taken.insert(0, chunk)
         size += chunk.events

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, Protocol
 
 from langchain_sessions.recall.dates import asks_when, date_range
@@ -23,7 +23,7 @@ from langchain_sessions.recall.shortlisting import Layout, Lookup, Postings, sho
 from langchain_sessions.recall.terms import TOKEN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from langchain_sessions.recall.grammar import Query
@@ -162,7 +162,7 @@ class Shortlist:
         self._query = query
         self._weights = weights
         self._statistics = statistics
-        self._chosen = chosen
+        self._chosen = dict(chosen)
 
     def ranked(self) -> list[Found]:
         """Rank them by their words, the best first."""
@@ -175,6 +175,23 @@ class Shortlist:
 
     def _found(self, ranked: Iterable[RankedEvent]) -> list[Found]:
         return [Found(*self.places[event.position], event) for event in ranked]
+
+    def others(self, limit: int, admits: Callable[[int, int], bool] | None = None) -> list[tuple[int, int]]:
+        """Part and index of the newest events that their words did not bring here, at most so many."""
+        chosen = frozenset(self.places.values())
+        left = (
+            place
+            for place in self._scope.newest()
+            if place not in chosen and not self._scope.is_hidden(*place) and (admits is None or admits(*place))
+        )
+        return list(islice(left, limit))
+
+    def add(self, places: Iterable[tuple[int, int]]) -> None:
+        """Rank these too, though none of their words was asked for."""
+        for place in places:
+            position = self._scope.position(*place)
+            self.places[position] = place
+            self._chosen[position] = ()
 
     def compared(self, found: Sequence[Found]) -> set[tuple[int, int]]:
         """What has to be known in meaning: part and index of the best by their words, and of their neighbours."""
@@ -339,6 +356,16 @@ class _Corpus:
             return None
         index = position - self._starts[number]
         return (number, index) if index < self._parts[number].events else None
+
+    def position(self, number: int, index: int) -> int:
+        """The position of an event."""
+        return self._starts[number] + index
+
+    def newest(self) -> Iterator[tuple[int, int]]:
+        """Part and index of every event, the newest of the newest log first."""
+        for number in reversed(range(len(self._parts))):
+            for index in reversed(range(self._parts[number].events)):
+                yield number, index
 
     def is_hidden(self, number: int, index: int) -> bool:
         """Whether an event does not count."""

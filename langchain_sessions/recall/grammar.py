@@ -1,4 +1,6 @@
-"""The query language: ranked words, "a phrase", AND, OR, -not, prefix*. No string can be wrong in it.
+"""The query language: ranked words, "a phrase", AND, OR, -not, prefix*. No string raises in it.
+
+One that is blank, or a list of more than `MOST_TERMS`, is answered by a hint: see `what_is_wrong`.
 
 A query that holds no word at all (`%`, `"`, `::`) is looked up literally. Phrases and prefixes cannot be answered from
 stems, so an index only narrows them down and `QueryMatcher` decides on the text.
@@ -29,6 +31,14 @@ MOST_CLAUSES: Final = 64
 MOST_GROUPS: Final = 256
 """Units that are ranked by: scripts without blanks make many of a single clause."""
 
+HINT: Final = 'Say what to look for: words, a "phrase", prefix*, AND, OR, -not.'
+"""What a query is told that asks for nothing."""
+
+MOST_TERMS: Final = 20
+"""Terms in a list, between commas or operators. A sentence is one term, however long."""
+
+_SEPARATORS: Final = ",;\uff0c\uff1b\u3001"
+_LIST: Final = re.compile(r"[,;\uff0c\uff1b\u3001]|\b(?:AND|OR)\b")
 _QUOTES: Final = '"\u201c\u201d'
 _PIECE: Final = re.compile(
     r"(?P<minus>(?<![^\s(])-(?=[^\s-]))?"
@@ -102,6 +112,16 @@ class Query:
         """The groups of index terms to rank by, each once; a term that ends in `*` stands for all that begin so."""
         groups = dict.fromkeys(chain.from_iterable(clause.groups for clause in self.ranked))
         return tuple(groups)[:MOST_GROUPS]
+
+
+def what_is_wrong(text: str) -> str | None:
+    """Say why a query asks for nothing that can be looked for, and what to write instead; None where it does."""
+    terms = [term for term in _LIST.split(text[:LONGEST_QUERY]) if term.strip()]
+    if not "".join(text.split()).strip(_SEPARATORS):
+        return HINT
+    if len(terms) > MOST_TERMS:
+        return f"That is a list of {len(terms)} terms. Give at most {MOST_TERMS}, or ask in a sentence."
+    return None
 
 
 def literal_key(text: str) -> str:

@@ -82,8 +82,8 @@ class SearchHit:
         text: What of it can be found: words, tool calls, results, reasoning, names of files.
         score: How well it fits; comparable within one search only. 0 where hits come in time order.
         highlights: Where in `text` the query hit, as (start, end).
-        before: Events just before it in the log, oldest first.
-        after: Events just after it.
+        before: Events just before it in the log that meet the filter too, oldest first.
+        after: Such events just after it.
         parts: What each reason added to the score: `words`, `author`, `question`, `answer`, `time`, `meaning`, ….
         words: The words of `text` that were hit, lower case.
         covered: From a summary: the first of the events that it stands for; `event.covers` names all of them.
@@ -109,10 +109,9 @@ class SearchPage(Page[SearchHit]):
 
     Attributes:
         is_total_exact: Whether `total` counts everything that fits.
-        is_relaxed: Few events held a phrase of the query that stands beside other words; after them come events that
-            hold the words alone.
-        nearest: Where nothing was found: words of the logs that are written most like those of the query.
-        hint: What to do about a query that asks for nothing.
+        is_relaxed: No event holds a phrase of the query that stands beside other words; these hold the words alone.
+        nearest: Where no word was found: words of the logs that are written most like those of the query.
+        hint: What to do about a query that was refused: one that asks for nothing, or a list of too many terms.
         semantic: Where an embedder is used: whether meaning counted for all that was said (`full`), not for what is not
             embedded yet (`partial`), or not at all, since the embedder did not answer (`unavailable`).
     """

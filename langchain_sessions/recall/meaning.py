@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from heapq import nlargest
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from langchain_sessions._flow import Flow, ask
 from langchain_sessions.errors import EmbeddingError
@@ -12,7 +13,7 @@ from langchain_sessions.rows import SessionKey
 from langchain_sessions.runs import SeqSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from langchain_sessions.codec.messages import MessageCodec
     from langchain_sessions.recall.embedder import Embedder
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
     from langchain_sessions.stores.base import SessionStore
     from langchain_sessions.stores.indexing import LogScope
     from langchain_sessions.stores.vectors import VectorPlace
+
+P = TypeVar("P")
+
+SCANNED: Final = 500
+"""How many events are looked through for their meaning alone, where words find few."""
+
+_NEAREST: Final = 10
 
 Semantic = Literal["full", "partial", "unavailable"]
 """Whether a search went by meaning too: for all that was said, but for the newest, or not at all this time."""
@@ -94,6 +102,13 @@ class MeaningReader:
             if cosine is not None:
                 found[skey, seq] = cosine
         return found
+
+
+def nearest(cosines: Mapping[P, float]) -> list[P]:
+    """The few that are nearest to the query, and nearer than others."""
+    mean = sum(cosines.values()) / max(1, len(cosines))
+    best = nlargest(_NEAREST, cosines, key=cosines.__getitem__)
+    return [place for place in best if cosines[place] >= mean and cosines[place] > 0]
 
 
 def asked_text(query: Query) -> str:

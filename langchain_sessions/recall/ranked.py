@@ -12,6 +12,8 @@ from langchain_sessions.recall.documents import searchable_text
 from langchain_sessions.recall.findings import Finding, KnownFacts, ReadLogs, index_query
 from langchain_sessions.recall.grammar import ClauseKind, Query, QueryMatcher
 from langchain_sessions.recall.indexing import MESSAGE_KINDS, Indexer
+from langchain_sessions.recall.meaning import SCANNED, asked_text, nearest
+from langchain_sessions.recall.ranking import COMPARED
 from langchain_sessions.recall.request import shown_before
 from langchain_sessions.runs import SeqSet
 from langchain_sessions.stores.base import EventQuery
@@ -25,9 +27,10 @@ if TYPE_CHECKING:
     from langchain_sessions.recall.engine import RecallEngine
     from langchain_sessions.recall.facts import ChunkFacts
     from langchain_sessions.recall.facts_cache import Place
-    from langchain_sessions.recall.meaning import Meaning, MeaningReader
+    from langchain_sessions.recall.meaning import Meaning, MeaningReader, Semantic
     from langchain_sessions.recall.request import SearchRequest
     from langchain_sessions.recall.terms import TermMaker
+    from langchain_sessions.rows import SessionKey
     from langchain_sessions.stores.base import SessionStore
     from langchain_sessions.stores.indexing import LogScope
 
@@ -43,16 +46,18 @@ class Ranking:
     Attributes:
         findings: The events.
         bounded: There may be more that fit less.
-        relaxed: The last of them lack a phrase of the query.
+        relaxed: They lack a phrase of the query, which no event holds.
         nearest: Where there is nothing: words written like those of the query.
-        meaning: What the query means, where meaning counted.
+        semantic: How far meaning counted; None where it was not to.
+        behind: Logs that hold something not embedded yet.
     """
 
     findings: list[Finding]
     bounded: bool
     relaxed: bool
     nearest: tuple[str, ...]
-    meaning: Meaning | None = None
+    semantic: Semantic | None
+    behind: list[SessionKey]
 
 
 class RankedSearch:
@@ -89,9 +94,7 @@ class RankedSearch:
         wanted = (request.page + 1) * request.limit + len(shown_before(request.cursor))
         candidates = self._engine.settings.candidates
         matcher = QueryMatcher(query, self._engine.maker)
-        meaning = None
-        if self._reader is not None:
-            meaning = yield from self._reader.of(query, request.scope)
+        meaning, semantic = yield from self._meant(request.scope, query)
         while True:
             hits = yield from self._best(logs, query, candidates, meaning)
             # Neighbours alone make no hit where nothing at all was hit.
@@ -101,17 +104,23 @@ class RankedSearch:
                 break
             candidates *= 4
         relaxed = False
-        if len(kept) < request.limit and (softer := _without_phrases(query)) is not None:
+        if not kept and (softer := _without_phrases(query)) is not None:
             # A title in a question is seldom said word for word; the other words still are.
-            others = yield from self._checked(request.scope, admission, QueryMatcher(softer, self._engine.maker), hits)
-            exact = {hit.place for hit in kept}
-            kept += [hit for hit in others if hit.place not in exact]
-            relaxed = len(kept) > len(exact)
+            kept = yield from self._checked(request.scope, admission, QueryMatcher(softer, self._engine.maker), hits)
+            relaxed = bool(kept)
         if request.recency:
             kept = _fresher(kept, request, logs)
         if request.order == "time":
             kept.sort(key=lambda hit: (logs.instant(hit), *hit.place))
-        return Ranking(kept, bounded, relaxed, () if kept else logs.nearest(query), meaning)
+        spoken = any(hit.parts.get("words") for hit in kept)
+        alike = () if spoken else logs.nearest(query)
+        return Ranking(kept, bounded, relaxed, alike, semantic, meaning.behind if meaning else [])
+
+    def _meant(self, scope: LogScope, query: Query) -> Flow[tuple[Meaning | None, Semantic | None]]:
+        if self._reader is None or not asked_text(query).strip():
+            return None, None
+        meaning = yield from self._reader.of(query, scope)
+        return meaning, "unavailable" if meaning is None else meaning.semantic
 
     def _best(self, logs: ReadLogs, query: Query, candidates: int, meaning: Meaning | None) -> Flow[list[Finding]]:
         shortlist = shortlist_logs(
@@ -122,12 +131,24 @@ class RankedSearch:
             admits=logs.admits,
             candidates=candidates,
         )
-        found = shortlist.ranked()
-        if meaning is not None and self._reader is not None:
-            wanted = {place: logs.place(*place) for place in shortlist.compared(found)}
-            cosines = yield from self._reader.cosines(meaning, wanted.values())
-            found = shortlist.by_meaning(found, lambda number, index: cosines.get(wanted[number, index]))
+        if meaning is None:
+            found = shortlist.ranked()
+        else:
+            if len(shortlist.places) < COMPARED:
+                near = yield from self._cosines(logs, meaning, shortlist.others(SCANNED, logs.admits))
+                shortlist.add(nearest(near))
+            found = shortlist.ranked()
+            known = yield from self._cosines(logs, meaning, shortlist.compared(found))
+            found = shortlist.by_meaning(found, lambda number, index: known.get((number, index)))
         return [logs.hit(each.segment, each.index, each.ranked.score, each.ranked.parts) for each in found]
+
+    def _cosines(
+        self, logs: ReadLogs, meaning: Meaning, places: Iterable[tuple[int, int]]
+    ) -> Flow[dict[tuple[int, int], float]]:
+        assert self._reader is not None  # noqa: S101 - it told the meaning
+        wanted = {place: logs.place(*place) for place in places}
+        found = yield from self._reader.cosines(meaning, wanted.values())
+        return {place: found[stored] for place, stored in wanted.items() if stored in found}
 
     def read(
         self, request: SearchRequest, query: Query, held: Mapping[Place, ChunkFacts] | None = None

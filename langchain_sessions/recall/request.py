@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from langchain_sessions.errors import InvalidInputError, require
 from langchain_sessions.page import decode_cursor, encode_cursor
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from langchain_sessions.recall.hits import SearchFilter
     from langchain_sessions.stores.indexing import LogScope
+
+MOST_HITS: Final = 1000
+MOST_NEIGHBOURS: Final = 50
 
 Order = Literal["relevance", "time"]
 Mode = Literal["ranked", "literal"]
@@ -30,7 +33,7 @@ class SearchRequest:
         mode: Whether the text is a query or a literal substring.
         order: The best first, or the oldest first.
         limit: Hits per page.
-        page: Which page, from 0; not together with a cursor.
+        page: Which page, from 0, and what is negative means 0; not together with a cursor.
         cursor: Where an earlier page ended.
         neighbours: How many events to show on each side of a hit.
         recency: What an event of now gains; half of it is left after 30 days.
@@ -49,12 +52,23 @@ class SearchRequest:
 
     def __post_init__(self) -> None:
         """Refuse what has no meaning."""
+        asked = self.text if isinstance(self.text, str) else getattr(self.text, "pattern", None)
+        require(isinstance(asked, str), "query", "give a text, or an expression compiled from one")
         require(self.mode in ("ranked", "literal"), "mode", "give 'ranked' or 'literal'")
         require(self.order in ("relevance", "time"), "order", "give 'relevance' or 'time'")
-        require(type(self.limit) is int and self.limit > 0, "limit", "give a whole number above 0")
-        require(type(self.page) is int and self.page >= 0, "page", "pages are counted from 0")
+        require(
+            type(self.limit) is int and 0 < self.limit <= MOST_HITS,
+            "limit",
+            f"give a whole number from 1 to {MOST_HITS}; pages hold the rest",
+        )
+        require(type(self.page) is int, "page", "give a whole number; pages are counted from 0")
+        object.__setattr__(self, "page", max(0, self.page))
         require(self.cursor is None or not self.page, "cursor", "give either a cursor or a page")
-        require(type(self.neighbours) is int and self.neighbours >= 0, "neighbours", "give a whole number from 0 on")
+        require(
+            type(self.neighbours) is int and 0 <= self.neighbours <= MOST_NEIGHBOURS,
+            "neighbours",
+            f"give a whole number from 0 to {MOST_NEIGHBOURS}",
+        )
 
 
 def shown_before(cursor: str | None) -> frozenset[tuple[int, int]]:

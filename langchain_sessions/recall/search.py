@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from langchain_sessions._flow import Flow, ask
 from langchain_sessions.recall.admission import Admission
 from langchain_sessions.recall.chronological import TimeOrderedSearch
-from langchain_sessions.recall.grammar import Query, QueryMode, literal_query, parse_query, pattern_query
+from langchain_sessions.recall.grammar import (
+    HINT,
+    Query,
+    QueryMode,
+    literal_query,
+    parse_query,
+    pattern_query,
+    what_is_wrong,
+)
 from langchain_sessions.recall.hits import SearchPage
 from langchain_sessions.recall.indexing import MESSAGE_KINDS, Indexer
 from langchain_sessions.recall.ranked import RankedSearch
@@ -17,11 +25,9 @@ from langchain_sessions.stores.base import EventQuery
 
 if TYPE_CHECKING:
     from langchain_sessions.encoding import EventEncoder
-    from langchain_sessions.recall.meaning import MeaningReader, Semantic
+    from langchain_sessions.recall.meaning import MeaningReader
     from langchain_sessions.rows import SessionKey
     from langchain_sessions.stores.base import SessionStore
-
-_HINT: Final = 'Say what to look for: words, a "phrase", prefix*, AND, OR, -not.'
 
 
 class Searcher:
@@ -41,7 +47,6 @@ class Searcher:
         self, store: SessionStore, encoder: EventEncoder, indexer: Indexer, reader: MeaningReader | None = None
     ) -> None:
         self._store = store
-        self._has_reader = reader is not None
         self.behind: list[SessionKey] = []
         self._maker = indexer.engine.maker
         self._ranked = RankedSearch(store, encoder.codec, indexer, reader)
@@ -56,9 +61,12 @@ class Searcher:
             SealedEventError: A log was written with an encrypting codec that this service does not have.
         """
         query = self._understood(request)
-        if query.is_blank:
-            yield from ask(self._store.scan_logs, request.scope, EventQuery(limit=1, kinds=MESSAGE_KINDS, before_seq=1))
-            return SearchPage(items=(), total=0, hint=_HINT)
+        hint = HINT if query.is_blank else None
+        if isinstance(request.text, str) and request.mode == "ranked":
+            hint = what_is_wrong(request.text) or hint
+        if hint is not None:
+            yield from ask(self._store.scan_logs, request.scope, EventQuery(kinds=MESSAGE_KINDS, before_seq=1))
+            return SearchPage(items=(), total=0, hint=hint)
         admission = Admission(request.where)
         if query.mode is QueryMode.RANKED:
             return (yield from self._by_rank(request, query, admission))
@@ -75,9 +83,7 @@ class Searcher:
 
     def _by_rank(self, request: SearchRequest, query: Query, admission: Admission) -> Flow[SearchPage]:
         found = yield from self._ranked.find(request, query, admission)
-        semantic: Semantic | None = "unavailable" if self._has_reader else None
-        if found.meaning is not None:
-            self.behind, semantic = found.meaning.behind, found.meaning.semantic
+        self.behind = found.behind
         shown = shown_before(request.cursor)
         left = [hit for hit in found.findings if hit.place not in shown]
         start = request.page * request.limit
@@ -92,5 +98,5 @@ class Searcher:
             is_relaxed=found.relaxed,
             next_cursor=remember(told) if more else None,
             nearest=found.nearest,
-            semantic=semantic,
+            semantic=found.semantic,
         )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import ormsgpack
 
+from langchain_sessions.errors import CorruptRowError, SessionsError
 from langchain_sessions.rows import EventRow, Owner, SessionKey, SessionRow
 from langchain_sessions.runs import SeqSet, decode_runs, encode_run_list
 
@@ -44,8 +45,11 @@ class CheckpointRow(NamedTuple):
 
     @property
     def mentioned(self) -> SeqSet:
-        """Every position that the checkpoint mentions."""
-        return seq_set(self.runs) | seq_set(self.others)
+        """Every position that the checkpoint mentions; none where that cannot be read, which who rebuilds it says."""
+        try:
+            return seq_set(self.runs) | seq_set(self.others)
+        except (ValueError, IndexError):
+            return NO_EVENTS
 
     @property
     def digests(self) -> list[bytes]:
@@ -87,6 +91,29 @@ class Staged(NamedTuple):
     ns: int
     cid: str
     writes: tuple[WriteRow, ...]
+
+
+class MessageRow(NamedTuple):
+    """What a checkpoint needs of an event: enough to rebuild its message."""
+
+    seq: int
+    ident: str
+    kind: int
+    flags: int
+    text: str | None
+    body: str | None
+
+
+class ValuesGoneError(SessionsError):
+    """A checkpoint inherits values that were removed meanwhile. Internal: it is written with values of its own."""
+
+
+def corrupt(session_id: str, cid: str) -> CorruptRowError:
+    """The error for a checkpoint that cannot be read."""
+    return CorruptRowError(
+        f"Checkpoint {cid!r} of thread {session_id!r} cannot be read, or was written by a newer release; "
+        "the other checkpoints can."
+    )
 
 
 class ValueRow(NamedTuple):
@@ -251,6 +278,7 @@ class WritesPlan:
         cid: The checkpoint that the tasks ran on.
         rows: The writes.
         named_in: The key of the session that has the name already.
+        may_lag: They need not outlive a power cut before the next checkpoint does.
     """
 
     key: SessionKey
@@ -260,6 +288,7 @@ class WritesPlan:
     cid: str
     rows: Callable[[int], Sequence[WriteRow]]
     named_in: int | None = None
+    may_lag: bool = False
 
 
 class Found(NamedTuple):
@@ -279,7 +308,7 @@ class Details:
     )
     values: dict[tuple[int, bytes], bytes] = field(default_factory=dict[tuple[int, bytes], bytes])
     shapes: dict[tuple[int, int], bytes] = field(default_factory=dict[tuple[int, int], bytes])
-    events: dict[int, list[EventRow]] = field(default_factory=dict[int, list[EventRow]])
+    events: dict[int, list[MessageRow]] = field(default_factory=dict[int, list[MessageRow]])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

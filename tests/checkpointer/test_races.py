@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -76,7 +77,7 @@ def test_strict_writers_that_try_again_share_one_line(open_service: Callable[...
                 else:
                     break
 
-    in_threads([lambda number=number: some(number) for number in range(4)])
+    in_threads([partial(some, number) for number in range(4)])
     saver = SessionCheckpointSaver(services[0])
     assert saver.head_conflicts("t") == []
     assert all("'t'" in text for text in refused)

@@ -65,7 +65,7 @@ def _killed_writer(url: str, prefix: str, label: str, archive_every: int, second
 def _assert_context(live: int, context: list[str], ids: list[str]) -> None:
     """The context is all of the log, or a summary and all that it does not cover."""
     assert live == len(context)
-    if context[0].startswith("summary up to "):
+    if context and context[0].startswith("summary up to "):
         assert context[1:] == ids[len(ids) - len(context) + 1 :]
     else:
         assert context == ids

@@ -50,6 +50,7 @@ class OpenAIStub:
         several_questions: Allow user messages in a row.
         may_quote: Allow that system messages quote users; tests then look at the fences themselves.
         allow_repeats: Allow the same text twice.
+        answers: What to answer to a question that holds a text, whenever it comes.
     """
 
     requests: list[Recorded] = field(default_factory=list)
@@ -57,6 +58,7 @@ class OpenAIStub:
     several_questions: bool = False
     may_quote: bool = False
     allow_repeats: bool = False
+    answers: dict[str, Reply] = field(default_factory=dict[str, Reply])
     _script: deque[Reply] = field(default_factory=deque)
     _said: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -104,6 +106,10 @@ class OpenAIStub:
             self._said |= {rules.text_of(m.get("content")) for m in messages if m["role"] == "user"}
             self.requests.append(Recorded(path, body, messages))
             self.complaints += [f"request {len(self.requests)}: {line}" for line in found]
+            asked = rules.text_of(messages[-1].get("content")) if messages and messages[-1]["role"] == "user" else ""
+            for text, answer in self.answers.items():
+                if text in asked:
+                    return answer
             return self._script.popleft() if self._script else Say(f"reply {len(self.requests)}")
 
 

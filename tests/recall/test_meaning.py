@@ -103,10 +103,10 @@ def texts(page: SearchPage) -> list[str]:
     return [hit.text for hit in page]
 
 
-def by_words(query: str) -> list[str]:
+def by_words(query: str, said: list[str] = TALK) -> list[str]:
     """What a service without an embedder finds."""
     with SessionService(MemoryStore()) as service:
-        return texts(fill(service, TALK).search(query, session_id="s1"))
+        return texts(fill(service, said).search(query, session_id="s1"))
 
 
 def vectors_of(service: SessionService, session_id: str = "s1") -> dict[int, bytes]:
@@ -128,6 +128,34 @@ def test_a_word_that_means_the_same_decides_among_hits(make: Maker) -> None:
     assert page.semantic == "full"
     assert page.items[0].parts["meaning"] > 0
     assert page.items[0].score == pytest.approx(sum(page.items[0].parts.values()))
+
+
+def test_what_shares_no_word_with_the_query_is_found_by_its_meaning(make: Maker) -> None:
+    said = ["the weather was fine", "we bought a car", "dinner is at nine", "the garden needs water", "good night"]
+    assert by_words("automobile", said) == []
+    view = filled(make, Words(), said)
+    page = view.search("automobile", session_id="s1")
+    assert texts(page)[0] == "we bought a car"
+    assert page.items[0].parts["words"] == 0
+    assert page.items[0].words == ()
+    assert page.nearest == fill(make(app="other"), said).search("automobile", session_id="s1").nearest
+    assert view.search('"automobile"', session_id="s1").items == ()
+    assert view.search("automobile AND car", session_id="s1").items == ()
+    assert view.search("-automobile", session_id="s1").semantic is None
+    only = SearchFilter(roles=frozenset({"ai"}))
+    assert view.search("automobile", session_id="s1", where=only).items == ()
+    view.append("s1", AIMessage("which vehicle is it"))
+    view.embed_pending()
+    assert texts(view.search("automobile", session_id="s1", where=only)) == ["which vehicle is it"]
+    view.rewind("s1", to_seq=1)
+    assert "we bought a car" not in texts(view.search("automobile", session_id="s1"))
+
+
+def test_the_few_nearest_follow_where_words_find_little(make: Maker) -> None:
+    view = filled(make, Words(), [f"car number {number} of the street" for number in range(200)])
+    page = view.search("vehicle", session_id="s1", limit=30)
+    assert page.total == 10
+    assert len({hit.event.seq for hit in page}) == 10
 
 
 def test_without_an_embedder_nothing_is_said_of_meaning(make: Maker) -> None:
@@ -633,6 +661,17 @@ def test_the_signature_is_asked_once() -> None:
     assert embedder.signature() == embedder.signature()
     assert words.calls == 1
     assert asyncio.run(embedder.asignature()) == embedder.signature()
+
+
+def test_an_embedder_that_comes_back_is_asked_again() -> None:
+    words = Words()
+    words.open.clear()
+    embedder = Embedder(words, timeout=0.05)
+    assert embedder.query("cat") is None
+    words.open.set()
+    assert embedder._hanging is not None
+    embedder._hanging.result(10)
+    assert embedder.query("cat") is not None
 
 
 def test_the_same_query_is_embedded_once(make: Maker) -> None:

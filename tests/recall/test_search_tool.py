@@ -127,7 +127,8 @@ def test_nothing_is_raised_at_the_model(sessions: SessionService) -> None:
     assert "No more results" in tool.invoke({"query": "passport", "page": 10**30}, CONFIG)
     assert "start_date" in tool.invoke({"query": "passport", "start_date": "yesterday"}, CONFIG)
     assert "do not fit" in tool.invoke({"query": "passport", "page": "two"}, CONFIG)
-    assert "No results" in tool.invoke({"query": ","}, CONFIG)
+    assert "look for" in tool.invoke({"query": ","}, CONFIG)
+    assert "at most 20" in tool.invoke({"query": ", ".join(map(str, range(21)))}, CONFIG)
     assert results(tool.invoke({"query": " ".join(["passport"] * 21)}, CONFIG))
     assert "do not fit" in tool.invoke({"query": "passport", "roles": ["robot"]}, CONFIG)
 
@@ -217,6 +218,33 @@ def test_numbers_are_checked_where_the_tool_is_made(sessions: SessionService) ->
 def _call(query: str) -> AIMessage:
     call = {"name": "conversation_search", "args": {"query": query, "inner_thought": "hm"}, "id": "c1"}
     return AIMessage("", tool_calls=[call])
+
+
+def test_what_a_model_says_to_itself_is_not_kept(sessions: SessionService) -> None:
+    ada = sessions.as_user("ada")
+    arguments = {"query": "kettle", "inner_thought": "zzsecret"}
+    raw = json.dumps(arguments)
+    name = "conversation_search"
+    message = AIMessage(
+        [{"type": "tool_use", "id": "c1", "name": name, "input": arguments}, {"type": "text", "text": "Looking."}],
+        tool_calls=[{"name": name, "args": arguments, "id": "c1"}],
+        invalid_tool_calls=[{"name": name, "args": raw[:-4], "id": "c2", "error": "cut"}],
+        additional_kwargs={
+            "tool_calls": [{"id": "c1", "type": "function", "function": {"name": name, "arguments": raw}}],
+            "function_call": {"name": name, "arguments": raw},
+        },
+    )
+    other = AIMessage("", tool_calls=[{"name": "diary", "args": {"inner_thought": "mine"}, "id": "c3"}])
+    ada.append("s1", [message, other])
+    (event, kept) = ada.events("s1").items[-2:]
+    assert "zzsecret" not in repr(event)
+    assert isinstance(event.message, AIMessage)
+    assert event.message.tool_calls[0]["args"] == {"query": "kettle"}
+    assert message.tool_calls[0]["args"] == arguments
+    assert isinstance(kept.message, AIMessage)
+    assert kept.message.tool_calls[0]["args"] == {"inner_thought": "mine"}
+    for mode in ("ranked", "literal"):
+        assert len(ada.search("zzsecret", session_id="s1", mode=mode)) == 0
 
 
 async def test_in_a_tool_node(sessions: SessionService) -> None:

@@ -10,12 +10,11 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnableLambda
-from pydantic import BaseModel
 
 from langchain_sessions.adapters.advisor import BareAdvisorError, SessionMemoryAdvisor
 from langchain_sessions.errors import InvalidInputError
 from tests.openai_stub.replies import Fill
-from tests.surface.conftest import Face, config_for, logged, make_model, texts
+from tests.surface.conftest import Face, Person, config_for, logged, make_model, texts
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -23,12 +22,6 @@ if TYPE_CHECKING:
 
     from langchain_sessions import SessionService
     from tests.openai_stub.server import OpenAIStub
-
-
-class Person(BaseModel):
-    """Somebody."""
-
-    name: str
 
 
 @pytest.mark.parametrize("responses_api", [False, True])

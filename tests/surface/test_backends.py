@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
+from langchain_sessions import EventFilter, Standing
 from langchain_sessions.adapters.advisor import SessionMemoryAdvisor
 from langchain_sessions.compaction import Compaction, SlidingWindow, TurnCount
 from tests.openai_stub.replies import Fail, call
@@ -45,4 +46,30 @@ async def test_a_compaction(face: Face, stub: OpenAIStub, stored: SessionService
     assert len(stub.last.messages) < 7
     assert len(logged(stored)) == 8
     assert texts(stored) == []
+    assert stored.verify("s1") == []
+
+
+@pytest.mark.parametrize("named", [True, False])
+async def test_a_question_that_was_logged_before_its_run(
+    face: Face, stub: OpenAIStub, stored: SessionService, model: ChatOpenAI, *, named: bool
+) -> None:
+    """A graph's checkpoint or the application logged it: it fails and comes back with the run that answers it."""
+    chat = SessionMemoryAdvisor(stored).wrap(model)
+    failed = EventFilter(standings=frozenset({Standing.FAILED}))
+    question = HumanMessage("question", id="q" * 250 if named else None)
+    stored.open("s1")
+    stored.append("s1", question)
+    stub.script(Fail(), "hello", "answer", "bye")
+    with pytest.raises(Exception, match="429"):
+        await face.invoke(chat, question, config_for("s1"))
+    assert [event.message.text for event in stored.events("s1", failed) if event.message] == ["question"]
+    assert (texts(stored), stored.count("s1").turns) == ([], 0)
+    await face.invoke(chat, "another", config_for("s1"))
+    assert stub.last.texts == ["another"]
+    if named:
+        # Without an id nothing tells this question from the same words said again.
+        await face.invoke(chat, question, config_for("s1"))
+        assert texts(stored) == ["question", "answer", "another", "hello"]
+        assert len(stored.events("s1", failed)) == 0
+        await face.invoke(chat, "thanks", config_for("s1"))
     assert stored.verify("s1") == []

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
-from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from pydantic import BaseModel
+from langgraph.runtime import Runtime
 
 from langchain_sessions import InvalidInputError, SessionNotFoundError
 from langchain_sessions.adapters.advisor import SessionMemoryAdvisor
-from langchain_sessions.adapters.middleware import SessionMemoryMiddleware
+from langchain_sessions.adapters.middleware import SessionMemoryMiddleware, config_of_run
 from langchain_sessions.compaction import Compaction, TurnCount, TurnWindow
-from tests.openai_stub.replies import Call, CallTools, Fail, Fill, Overflow, call
-from tests.surface.conftest import Face, logged, texts
+from tests.openai_stub.replies import Fail, Fill, Overflow, call
+from tests.surface.conftest import TWO_CALLS, Face, Person, logged, question, texts, weather
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -25,18 +25,6 @@ if TYPE_CHECKING:
 
     from langchain_sessions import SessionService
     from tests.openai_stub.server import OpenAIStub
-
-
-class Person(BaseModel):
-    """Somebody."""
-
-    name: str
-
-
-@tool
-def weather(city: str) -> str:
-    """The weather of a city."""
-    return f"sun in {city}"
 
 
 @tool(return_direct=True)
@@ -49,18 +37,6 @@ def ticket(city: str) -> str:
 def broken(city: str) -> str:
     """A tool that raises."""
     raise RuntimeError(city)
-
-
-TWO = CallTools((Call("weather", {"city": "Rome"}), Call("weather", {"city": "Oslo"})))
-
-
-@pytest.fixture
-def thread() -> RunnableConfig:
-    return {"configurable": {"thread_id": "s1", "user_id": "ada"}}
-
-
-def question(text: str) -> dict[str, Any]:
-    return {"messages": [HumanMessage(text)]}
 
 
 @pytest.mark.parametrize("with_saver", [True, False])
@@ -81,7 +57,7 @@ async def test_an_agent_with_tools(
         middleware=[SessionMemoryMiddleware(sessions)],
         checkpointer=InMemorySaver() if with_saver else None,
     )
-    stub.script("hello", TWO, "sunny", "bye")
+    stub.script("hello", TWO_CALLS, "sunny", "bye")
     for text in ("hi", "weather?", "thanks"):
         await face.invoke(agent, question(text), thread)
     roles = ["system", "user", "assistant", "user", "assistant", "tool", "tool", "assistant", "user"]
@@ -97,7 +73,7 @@ async def test_no_step_and_no_checkpoint_is_added(
     for middleware in ([], [SessionMemoryMiddleware(sessions)]):
         saver = InMemorySaver()
         agent = create_agent(model, [weather], middleware=middleware, checkpointer=saver)
-        stub.script(TWO, "sunny")
+        stub.script(TWO_CALLS, "sunny")
         state = await face.invoke(agent, question("weather?"), thread)
         found.append((len(list(saver.list(thread))), [m.type for m in state["messages"]], len(agent.nodes)))
     assert found[0] == found[1]
@@ -118,7 +94,7 @@ async def test_compaction_leaves_the_state_alone(
         middleware=[SessionMemoryMiddleware(sessions, compaction=compaction)],
         checkpointer=InMemorySaver(),
     )
-    stub.script("one", TWO, "two", "three", "four")
+    stub.script("one", TWO_CALLS, "two", "three", "four")
     state: dict[str, Any] = {}
     for number in range(4):
         state = await face.invoke(agent, question(f"question {number}"), thread)
@@ -131,7 +107,7 @@ async def test_an_overflow_in_a_tool_loop(
     face: Face, stub: OpenAIStub, sessions: SessionService, model: ChatOpenAI, thread: RunnableConfig
 ) -> None:
     agent = create_agent(model, [weather], middleware=[SessionMemoryMiddleware(sessions)], checkpointer=InMemorySaver())
-    stub.script("one", TWO, Overflow(), "sunny")
+    stub.script("one", TWO_CALLS, Overflow(), "sunny")
     await face.invoke(agent, question("hi"), thread)
     await face.invoke(agent, question("weather?"), thread)
     assert stub.last.roles == ["user", "assistant", "tool", "tool"]
@@ -202,6 +178,7 @@ async def test_a_tool_that_raises(
     stub.script(call("broken", city="Rome"), "hello")
     with pytest.raises(RuntimeError, match="Rome"):
         await face.invoke(agent, question("first"), thread)
+    assert {standing for _, _, standing in logged(ada)} == {"failed"}
     await face.invoke(agent, question("second"), thread)
     assert stub.last.texts == ["second"]
 
@@ -216,10 +193,11 @@ async def test_one_conversation_through_a_chain_and_an_agent(
 
 
 async def test_no_session(face: Face, stub: OpenAIStub, sessions: SessionService, model: ChatOpenAI) -> None:
+    face.needs_config_in_tasks()
     with pytest.raises(InvalidInputError, match="session_id"):
         await face.invoke(create_agent(model, middleware=[SessionMemoryMiddleware(sessions)]), question("hi"), {})
     agent = create_agent(model, [weather], middleware=[SessionMemoryMiddleware(sessions, on_missing_session="skip")])
-    stub.script(TWO, "sunny")
+    stub.script(TWO_CALLS, "sunny")
     await face.invoke(agent, question("weather?"), {})
     assert len(sessions.list_sessions()) == 0
 
@@ -232,3 +210,13 @@ async def test_a_foreign_session_costs_nothing(
     with pytest.raises(SessionNotFoundError):
         await face.invoke(agent, question("hi"), {"configurable": {"thread_id": "s1", "user_id": "grace"}})
     assert stub.requests == []
+
+
+def test_where_the_config_is_hidden_the_context_names_the_session() -> None:
+    """Outside a run it is hidden as it is from async code on Python 3.10."""
+    named = {"session_id": "s1", "user_id": "ada"}
+    for context in (named, SimpleNamespace(**named, other=1)):
+        assert config_of_run(Runtime(context=context)) == {"configurable": named}
+    for missing in (None, {"user_id": "ada"}):
+        with pytest.raises(InvalidInputError, match=r"Python 3\.10"):
+            config_of_run(Runtime(context=missing))

@@ -19,7 +19,7 @@ from tests.openai_stub.replies import call
 from tests.surface.conftest import Face, config_for, logged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
     from langchain_core.runnables import RunnableConfig
@@ -38,11 +38,11 @@ class Meanwhile(FakeListChatModel):
         self.act()
         return super()._call(*args, **kwargs)
 
-    def _stream(self, *args: Any, **kwargs: Any) -> Any:
+    def _stream(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
         self.act()
         yield from super()._stream(*args, **kwargs)
 
-    async def _astream(self, *args: Any, **kwargs: Any) -> Any:
+    async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         self.act()
         async for chunk in super()._astream(*args, **kwargs):
             yield chunk

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage
-from langchain_core.tools import tool
 from langgraph.errors import GraphRecursionError
 from langgraph.graph import START, MessagesState, StateGraph
 
@@ -16,8 +15,8 @@ from langchain_sessions.adapters.advisor import SessionMemoryAdvisor
 from langchain_sessions.adapters.checkpointer.saver import SessionCheckpointSaver
 from langchain_sessions.adapters.middleware import SessionMemoryMiddleware
 from langchain_sessions.compaction import Compaction, TurnCount, TurnWindow
-from tests.openai_stub.replies import Call, CallTools, Fail
-from tests.surface.conftest import Face, logged, texts
+from tests.openai_stub.replies import Fail
+from tests.surface.conftest import TWO_CALLS, Face, logged, question, texts, weather
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -25,23 +24,6 @@ if TYPE_CHECKING:
 
     from langchain_sessions import SessionService
     from tests.openai_stub.server import OpenAIStub
-
-TWO = CallTools((Call("weather", {"city": "Rome"}), Call("weather", {"city": "Oslo"})))
-
-
-@tool
-def weather(city: str) -> str:
-    """The weather of a city."""
-    return f"sun in {city}"
-
-
-@pytest.fixture
-def thread() -> RunnableConfig:
-    return {"configurable": {"thread_id": "s1", "user_id": "ada"}}
-
-
-def question(text: str) -> dict[str, Any]:
-    return {"messages": [HumanMessage(text)]}
 
 
 async def test_each_message_is_stored_once(
@@ -58,7 +40,7 @@ async def test_each_message_is_stored_once(
         middleware=[SessionMemoryMiddleware(sessions)],
         checkpointer=SessionCheckpointSaver(sessions),
     )
-    stub.script("hello", TWO, "sunny", "bye")
+    stub.script("hello", TWO_CALLS, "sunny", "bye")
     state: dict[str, Any] = {}
     for text in ("hi", "weather?", "thanks"):
         state = await face.invoke(agent, question(text), thread)
@@ -85,7 +67,7 @@ async def test_compaction_and_a_chain_on_the_thread(
         middleware=[SessionMemoryMiddleware(sessions, compaction=compaction)],
         checkpointer=SessionCheckpointSaver(sessions),
     )
-    stub.script("one", TWO, "two", "three", "four", "five")
+    stub.script("one", TWO_CALLS, "two", "three", "four", "five")
     for number in range(3):
         await face.invoke(agent, question(f"question {number}"), thread)
     await face.invoke(SessionMemoryAdvisor(sessions).wrap(model), "by chain", thread)
@@ -107,7 +89,7 @@ def an_agent(sessions: SessionService, model: ChatOpenAI, *tools: Any) -> Any:
 def a_graph(sessions: SessionService, model: ChatOpenAI) -> Any:
     """A graph whose node is a model with memory."""
     chat = SessionMemoryAdvisor(sessions).wrap(model)
-    node = itemgetter("messages") | chat | (lambda reply: {"messages": [reply]})
+    node: Any = itemgetter("messages") | chat | (lambda reply: {"messages": [reply]})
     builder = StateGraph(MessagesState).add_node("chat", node).add_edge(START, "chat")
     return builder.compile(checkpointer=SessionCheckpointSaver(sessions))
 
@@ -171,7 +153,7 @@ async def test_a_tool_loop_that_is_given_up(
     """Nothing tells that a graph hit its limit; that the thread moved on does."""
     agent = an_agent(sessions, model, weather)
     limited: RunnableConfig = {"configurable": {"thread_id": "s1", "user_id": "ada"}, "recursion_limit": 3}
-    stub.script(TWO, TWO, "hello")
+    stub.script(TWO_CALLS, TWO_CALLS, "hello")
     with pytest.raises(GraphRecursionError):
         await face.invoke(agent, question("weather?"), limited, durability=durability)
     assert "open" in {standing for _, _, standing in logged(ada)}

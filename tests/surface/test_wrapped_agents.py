@@ -11,7 +11,7 @@ from langchain_core.tools import tool
 
 from langchain_sessions.adapters.replies import new_messages
 from tests.openai_stub.replies import Call, CallTools, Fail
-from tests.surface.conftest import Face, logged, texts
+from tests.surface.conftest import TWO_CALLS, Face, logged, texts, weather
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -21,14 +21,7 @@ if TYPE_CHECKING:
     from langchain_sessions.adapters.advisor import SessionMemoryAdvisor
     from tests.openai_stub.server import OpenAIStub
 
-TWO = CallTools((Call("weather", {"city": "Rome"}), Call("weather", {"city": "Oslo"})))
 KINDS = ["human", "ai", "tool", "tool", "ai", "human", "ai"]
-
-
-@tool
-def weather(city: str) -> str:
-    """The weather of a city."""
-    return f"sun in {city}"
 
 
 @tool
@@ -47,8 +40,10 @@ async def test_an_agent(
     config: RunnableConfig,
     mode: Any,
 ) -> None:
+    if mode is not None:
+        face.needs_config_in_tasks()
     agent = memory.wrap(create_agent(model, [weather], system_prompt="Be brief."), input_key="messages")
-    stub.script(TWO, "sunny", "bye")
+    stub.script(TWO_CALLS, "sunny", "bye")
     for text in ("weather?", "thanks"):
         if mode is None:
             await face.invoke(agent, {"messages": text}, config)
@@ -86,6 +81,7 @@ async def test_a_reader_who_leaves_between_the_steps(
     model: ChatOpenAI,
     config: RunnableConfig,
 ) -> None:
+    face.needs_config_in_tasks()
     agent = memory.wrap(create_agent(model, [weather]), input_key="messages")
     stub.script(CallTools((Call("weather", {"city": "Rome"}),)), "bye")
     await face.stream(agent, {"messages": "weather?"}, config, take=2, stream_mode="updates")

@@ -13,9 +13,18 @@ from langchain_sessions.stores.base import SessionStore
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# What does no I/O, and so has one face.
+# What does no I/O, or is itself a workflow of both faces, and so has one face.
 ONE_FACE: dict[type, set[str]] = {
-    SessionService: {"adapter_draft", "as_user", "key", "now", "idle_before", "invocation", "session_of"},
+    SessionService: {
+        "adapter_draft",
+        "after_append",
+        "as_user",
+        "key",
+        "now",
+        "idle_before",
+        "invocation",
+        "session_of",
+    },
     Invocation: set(),
     SessionStore: set(),
     MemoryStore: set(),

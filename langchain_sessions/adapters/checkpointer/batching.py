@@ -17,7 +17,7 @@ from langchain_sessions.errors import StoreUnavailableError
 from langchain_sessions.stores._twins import finish
 from langchain_sessions.stores.sql.runner import Mode, UniqueViolationError
 from langchain_sessions.stores.sql.thread_writing import Job, Outcome, run_jobs
-from langchain_sessions.stores.threads import PutPlan
+from langchain_sessions.stores.threads import PutPlan, WritesPlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -122,13 +122,13 @@ class CommitQueue:
         if len(ordered) > 1:
             # Where a batch fails, each call is tried alone and reports its own error.
             with suppress(Exception):
-                _settle(ordered, self._store.run(Mode.APPEND, run_jobs, [call.job for call in ordered]))
+                _settle(ordered, self._store.run(_mode(ordered), run_jobs, [call.job for call in ordered]))
         for call in ordered:
             for attempt in range(_MAX_RACES):
                 if call.is_done:
                     break
                 try:
-                    _settle([call], self._store.run(Mode.APPEND, run_jobs, [call.job], wary=attempt > 0))
+                    _settle([call], self._store.run(_mode([call]), run_jobs, [call.job], wary=attempt > 0))
                 except Exception as error:
                     _fail(call, error, attempt)
 
@@ -138,13 +138,13 @@ class CommitQueue:
         if len(ordered) > 1:
             # Where a batch fails, each call is tried alone and reports its own error.
             with suppress(Exception):
-                _settle(ordered, await self._store.arun(Mode.APPEND, run_jobs, [call.job for call in ordered]))
+                _settle(ordered, await self._store.arun(_mode(ordered), run_jobs, [call.job for call in ordered]))
         for call in ordered:
             for attempt in range(_MAX_RACES):
                 if call.is_done:
                     break
                 try:
-                    _settle([call], await self._store.arun(Mode.APPEND, run_jobs, [call.job], wary=attempt > 0))
+                    _settle([call], await self._store.arun(_mode([call]), run_jobs, [call.job], wary=attempt > 0))
                 except Exception as error:
                     _fail(call, error, attempt)
 
@@ -152,6 +152,12 @@ class CommitQueue:
 def _in_order(batch: list[_Call]) -> list[_Call]:
     """Writes before checkpoints: a checkpoint takes over what its parent's writes hold."""
     return sorted(batch, key=lambda call: isinstance(call.job, PutPlan))
+
+
+def _mode(calls: Sequence[_Call]) -> Mode:
+    """How to run them: without waiting for the disk only where none of them has to."""
+    may_lag = all(isinstance(call.job, WritesPlan) and call.job.may_lag for call in calls)
+    return Mode.RELAXED if may_lag else Mode.APPEND
 
 
 def _settle(calls: Sequence[_Call], outcomes: Sequence[Outcome]) -> None:

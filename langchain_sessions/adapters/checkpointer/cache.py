@@ -9,19 +9,20 @@ from __future__ import annotations
 import copy
 import threading
 from collections import OrderedDict
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter, is_
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_sessions.rows import NO_MESSAGE_ID, EventRow, SessionRow
-from langchain_sessions.runs import SeqSet
+from langchain_sessions.runs import NO_SEQS, Run, SeqSet, expand_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from langchain_core.messages import BaseMessage
 
     from langchain_sessions.adapters.checkpointer.records import Record
     from langchain_sessions.codec.messages import MessageCodec
+    from langchain_sessions.stores.threads import MessageRow
 
 _fields = attrgetter("__dict__")
 _extras = attrgetter("__pydantic_extra__")
@@ -57,6 +58,19 @@ def clone_message(message: BaseMessage) -> BaseMessage:
     return clone
 
 
+class _View(NamedTuple):
+    """The messages of a list with their snapshots, side by side."""
+
+    runs: list[Run]
+    objects: list[BaseMessage]
+    fields: list[dict[str, Any]]
+
+
+def _alike(messages: Sequence[BaseMessage], others: Sequence[BaseMessage]) -> bool:
+    """Whether two lists hold messages of the same classes."""
+    return [*map(type, messages)] == [*map(type, others)]
+
+
 class ThreadCache:
     """What is known of one session's events. Keyed by a session key that is never used again."""
 
@@ -64,7 +78,7 @@ class ThreadCache:
         """Know nothing yet."""
         self.skey = skey
         self.session_id = session_id
-        self.rows: dict[int, EventRow] = {}
+        self.rows: dict[int, EventRow | MessageRow] = {}
         self.records: OrderedDict[tuple[int, str], Record] = OrderedDict()
         self.starts: dict[tuple[int, str], Any] = {}
         self.named: set[int] = set()
@@ -74,74 +88,146 @@ class ThreadCache:
         self._fields: dict[int, dict[str, Any]] = {}
         self._extra: dict[int, dict[str, Any]] = {}
         self._bases: dict[int, dict[str, Any]] = {}
-        self._types: dict[int, type] = {}
-        self._idents: dict[str, list[int]] = {}
+        self._newest: dict[str, int] = {}
+        self._older: dict[str, list[int]] = {}
         self._bytes = 0
+        self._last: _View | None = None
 
     @property
     def size(self) -> int:
         """Roughly how many bytes it takes."""
         return self._bytes + len(self.rows) * _PER_MESSAGE
 
-    def add(self, rows: Iterable[EventRow]) -> None:
+    def add(self, rows: Iterable[EventRow | MessageRow]) -> None:
         """Take stored events in."""
-        known, idents = self.rows, self._idents
+        known, newest = self.rows, self._newest
+        size = 0
         for row in rows:
             seq = row.seq
             if seq in known:
                 continue
-            self._build(row)
+            if row.body is None:
+                self._build_plain(row)
+                size += len(row.text or "")
+            else:
+                self._build(row)
+                size += len(row.text or "") + len(row.body)
             known[seq] = row
-            self._bytes += len(row.text or "") + len(row.body or "")
             if not row.flags & NO_MESSAGE_ID:
-                idents.setdefault(row.ident, []).append(seq)
+                ident = row.ident
+                if ident in newest:
+                    self._older.setdefault(ident, []).append(newest[ident])
+                newest[ident] = seq
+        self._bytes += size
 
-    def _build(self, row: EventRow) -> BaseMessage:
-        message = self._codec.decode(self.session_id, row)
-        seq = row.seq
-        fields = message.__dict__
+    def _stored_as(self, message_id: str) -> Iterator[int]:
+        """Where the revisions of a message are stored, those that were met last first."""
+        seq = self._newest.get(message_id)
+        if seq is not None:
+            yield seq
+            yield from reversed(self._older.get(message_id, ()))
+
+    def lacks(self, seqs: SeqSet) -> SeqSet:
+        """Those of some positions that are not known."""
+        if not self.rows:
+            return seqs
+        last = self._last
+        if last is not None and len(seqs.runs) == 1:
+            first, end = seqs.runs[0]
+            if any(low <= first and end <= high for low, high in last.runs):
+                return NO_SEQS
+        return SeqSet.of(set[int]().union(*(range(low, high + 1) for low, high in seqs.runs)).difference(self.rows))
+
+    def _build(self, row: EventRow | MessageRow) -> BaseMessage:
         if row.body is None:
-            # Messages of one class without a body differ in two fields; what else a snapshot holds is shared.
-            base = self._bases.get(row.kind)
-            if base is None:
-                base = self._bases[row.kind] = snapshot(fields)
-            self._fields[seq] = {**base, "content": fields["content"], "id": fields["id"]}
-        else:
-            self._fields[seq] = snapshot(fields)
-            if message.__pydantic_extra__:
-                self._extra[seq] = snapshot(message.__pydantic_extra__)
-        self._types[seq] = type(message)
-        self._objects[seq] = message
+            return self._build_plain(row)
+        seq = row.seq
+        self._objects[seq] = message = self._codec.decode(self.session_id, row)
+        self._fields[seq] = snapshot(message.__dict__)
+        if message.__pydantic_extra__:
+            self._extra[seq] = snapshot(message.__pydantic_extra__)
         return message
 
-    def serve(self, seqs: Sequence[int], checked: set[int] | None = None) -> list[BaseMessage]:
-        """The messages at some positions, as they were stored.
+    def _build_plain(self, row: EventRow | MessageRow) -> BaseMessage:
+        """Messages of one class without a body differ in two fields; what else a snapshot holds is shared."""
+        kind, seq = row.kind, row.seq
+        self._objects[seq] = message = self._codec.decode(self.session_id, row)
+        fields = message.__dict__
+        base = self._bases.get(kind)
+        if base is None:
+            base = self._bases[kind] = snapshot(fields)
+        self._fields[seq] = kept = base.copy()
+        kept["content"] = fields["content"]
+        kept["id"] = fields["id"]
+        return message
 
-        Args:
-            seqs: The positions.
-            checked: Those that were checked a moment ago and reached nobody since; the others are added.
-        """
-        if checked is not None:
-            left = [seq for seq in seqs if seq not in checked]
-            self.serve(left)
-            checked.update(left)
-            return [*map(self._objects.__getitem__, seqs)]
-        found = [*map(self._objects.__getitem__, seqs)]
-        if [*map(_fields, found)] == [*map(self._fields.__getitem__, seqs)] and self._same_extras(found, seqs):
-            return found
+    def _view(self, runs: list[Run]) -> _View:
+        """The messages of a list; mostly it is the last one that was looked at, or goes on from there."""
+        last = self._last
+        if last is not None and last.runs == runs:
+            return last
+        objects: list[BaseMessage] = []
+        fields: list[dict[str, Any]] = []
+        left = runs
+        if (
+            last is not None
+            and last.runs
+            and len(runs) >= len(last.runs)
+            and runs[: len(last.runs) - 1] == last.runs[:-1]
+        ):
+            at = len(last.runs) - 1
+            (first, end), (first_now, end_now) = last.runs[at], runs[at]
+            if first == first_now and end <= end_now:
+                objects, fields = last.objects.copy(), last.fields.copy()
+                left = [(end + 1, end_now), *runs[at + 1 :]]
+        seqs = expand_runs(left)
+        objects += map(self._objects.__getitem__, seqs)
+        fields += map(self._fields.__getitem__, seqs)
+        self._last = view = _View(runs, objects, fields)
+        return view
+
+    def serve(self, runs: list[Run]) -> list[BaseMessage]:
+        """The messages of a list, as they were stored."""
+        view = self._view(runs)
+        if self._same(view.objects, view):
+            return view.objects.copy()
+        self._last = None
         return [
             message if self._holds(seq, message) else self._build(self.rows[seq])
-            for seq, message in zip(seqs, found, strict=True)
+            for seq, message in zip(expand_runs(runs), view.objects, strict=True)
         ]
+
+    def share(self, runs: list[Run], checked: SeqSet) -> list[BaseMessage]:
+        """`serve`, without a look at those that were checked a moment ago and reached nobody since."""
+        left = SeqSet(tuple(sorted(runs))) | NO_SEQS if runs else NO_SEQS
+        left = left - checked
+        if left:
+            self.serve(list(left.runs))
+        return [*map(self._objects.__getitem__, expand_runs(runs))]
+
+    def _same(self, messages: list[BaseMessage], view: _View) -> bool:
+        """Whether messages are as those of a view were stored."""
+        return (
+            (messages is view.objects or all(map(is_, messages, view.objects)) or _alike(messages, view.objects))
+            and [*map(_fields, messages)] == view.fields
+            and self._same_extras(messages, view.runs)
+        )
+
+    def _same_extras(self, messages: Sequence[BaseMessage], runs: list[Run]) -> bool:
+        """Whether fields that the classes do not have are the same; nearly no message has any."""
+        if not self._extra:
+            return not any(map(_extras, messages))
+        wanted = [self._extra.get(seq, _EMPTY) for seq in expand_runs(runs)]
+        return [extra or _EMPTY for extra in map(_extras, messages)] == wanted
 
     def _holds(self, seq: int, message: BaseMessage) -> bool:
         return (
-            type(message) is self._types[seq]
+            type(message) is type(self._objects[seq])
             and message.__dict__ == self._fields[seq]
             and (message.__pydantic_extra__ or {}) == self._extra.get(seq, _EMPTY)
         )
 
-    def positions(self, messages: Sequence[BaseMessage], before: Sequence[int]) -> tuple[int, list[int | None]]:
+    def positions(self, messages: list[BaseMessage], before: list[Run]) -> tuple[int, list[int | None]]:
         """Where the messages of a list are stored, given the positions of the list that it came from.
 
         Unchanged beginnings are recognised at once; behind them each message is looked up by its id, and one
@@ -150,38 +236,31 @@ class ThreadCache:
         Returns:
             How many at the beginning are the same, and the positions of the others; None for a new one.
         """
-        count = self._same_beginning(messages, before)
+        view = self._view(before)
+        size = len(view.objects)
+        if len(messages) >= size and self._same(messages[:size], view):
+            count, left = size, list[int]()
+        else:
+            seqs = expand_runs(before)
+            count = self._same_beginning(messages, seqs)
+            left = [seq for seq in seqs[count:] if self.rows[seq].flags & NO_MESSAGE_ID]
         found: list[int | None] = []
-        left = [seq for seq in before[count:] if self.rows[seq].flags & NO_MESSAGE_ID]
         for message in messages[count:]:
             message_id = message.id
-            candidates = left if message_id is None else reversed(self._idents.get(str(message_id), ()))
+            candidates = left if message_id is None else self._stored_as(str(message_id))
             seq = next((seq for seq in candidates if self._holds(seq, message)), None)
             if seq is not None and message_id is None:
                 left.remove(seq)
             found.append(seq)
         return count, found
 
-    def _same_extras(self, messages: Sequence[BaseMessage], seqs: Sequence[int]) -> bool:
-        """Whether fields that the classes do not have are the same; nearly no message has any."""
-        if not self._extra:
-            return not any(map(_extras, messages))
-        wanted = [self._extra.get(seq, _EMPTY) for seq in seqs]
-        return [extra or _EMPTY for extra in map(_extras, messages)] == wanted
-
-    def _same_beginning(self, messages: Sequence[BaseMessage], before: Sequence[int]) -> int:
+    def _same_beginning(self, messages: Sequence[BaseMessage], seqs: Sequence[int]) -> int:
         """How many messages at the beginning are the same."""
-        count = min(len(messages), len(before))
-        seqs, some = before[:count], messages[:count]
-        if (
-            [*map(type, some)] == [*map(self._types.__getitem__, seqs)]
-            and [*map(_fields, some)] == [*map(self._fields.__getitem__, seqs)]
-            and self._same_extras(some, seqs)
-        ):
-            return count
-        for at, (seq, message) in enumerate(zip(seqs, some, strict=True)):
+        count = 0
+        for seq, message in zip(seqs, messages, strict=False):
             if not self._holds(seq, message):
-                return at
+                break
+            count += 1
         return count
 
     def position(self, message: BaseMessage) -> int | None:
@@ -189,7 +268,7 @@ class ThreadCache:
         message_id = message.id
         if message_id is None:
             return None
-        seqs = reversed(self._idents.get(str(message_id), ()))
+        seqs = self._stored_as(str(message_id))
         return next((seq for seq in seqs if self._holds(seq, message)), None)
 
     def keep(self, record: Record) -> None:
@@ -245,13 +324,18 @@ class Needs:
     def __init__(self, cache: MessageCache) -> None:
         """Ask a cache."""
         self.threads: dict[int, ThreadCache] = {}
-        self.checked: dict[int, set[int]] = {}
+        self._checked: dict[int, SeqSet] = {}
         self._cache = cache
 
     def __call__(self, session: SessionRow, seqs: SeqSet) -> SeqSet:
         """Those of some events that are not known."""
-        rows = self._thread(session).rows
-        return SeqSet.of(set[int]().union(*(range(low, high + 1) for low, high in seqs.runs)).difference(rows))
+        return self._thread(session).lacks(seqs)
+
+    def serve(self, thread: ThreadCache, runs: list[Run]) -> list[BaseMessage]:
+        """The messages of a list. What one reader is told at once is checked once."""
+        checked = self._checked.get(thread.skey, NO_SEQS)
+        self._checked[thread.skey] = checked | SeqSet(tuple(sorted(runs)))
+        return thread.share(runs, checked) if checked else thread.serve(runs)
 
     def shape(self, session: SessionRow, shape: int) -> bytes | None:
         """The names behind a digest, where they are known."""

@@ -150,7 +150,7 @@ class Preparation:
             taken: list[int | Incoming] = [resolved[id(item)] for item in parts.references]
             self.drafts.append(_Draft(channel, taken, dump_slot(parts.skeleton, serde, b"")))
 
-    def _positions(self, channel: str, messages: Sequence[BaseMessage]) -> tuple[list[Run], list[int | None]]:
+    def _positions(self, channel: str, messages: list[BaseMessage]) -> tuple[list[Run], list[int | None]]:
         """The runs that the list shares with the parent's, and the positions of what follows."""
         if self.thread is None:
             return [], [None] * len(messages)
@@ -159,9 +159,10 @@ class Preparation:
             slot = self.parent.slots.get(channel)
             if slot is not None and slot.kind == RUNS and slot.refs:
                 runs = decode_runs(slot.refs)
-        before = expand_runs(runs)
-        count, rest = self.thread.positions(messages, before)
-        return runs if count == len(before) else list(fold_runs(before[:count])), rest
+        count, rest = self.thread.positions(messages, runs)
+        if count == sum(last - first + 1 for first, last in runs):
+            return runs, rest
+        return list(fold_runs(expand_runs(runs)[:count])), rest
 
     def _new(self, message: BaseMessage, branch: str | None, *, is_rooted: bool) -> Incoming:
         clone = clone_message(message)

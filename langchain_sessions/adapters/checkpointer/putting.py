@@ -27,7 +27,7 @@ from langchain_sessions.rows import ROOTED
 from langchain_sessions.runs import encode_runs
 from langchain_sessions.stores.sql.runner import Mode
 from langchain_sessions.stores.sql.thread_reading import read_checkpoints
-from langchain_sessions.stores.threads import ROOT, PutPlan, PutResult, WriteRow, WritesPlan
+from langchain_sessions.stores.threads import ROOT, PutPlan, PutResult, ValuesGoneError, WriteRow, WritesPlan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,6 +50,7 @@ class ThreadWrites(ThreadAccess):
     """The part of the saver that writes checkpoints."""
 
     strict_head: bool
+    durable_writes: bool
     _queue: CommitQueue
     _encoder: EventEncoder
     _pending: dict[tuple[str, str, str], Sequence[PendingWrite]]
@@ -72,7 +73,7 @@ class ThreadWrites(ThreadAccess):
             after = partial(self._learn, address, prepared, checkpoint["channel_values"].get(START))
             try:
                 done = yield from ask(self._queue.submit, self._plan(address, prepared, metadata), after)
-            except RecreatedError:
+            except (RecreatedError, ValuesGoneError):
                 self._cache.forget(address.sessions.app, address.session_id)
                 thread = None
             else:
@@ -253,6 +254,7 @@ class ThreadWrites(ThreadAccess):
             ns_name=namespace,
             cid=cid,
             rows=rows,
+            may_lag=not self.durable_writes and all(write.row.idx >= 0 for write in pending),
             named_in=thread.skey if thread is not None and (ns == ROOT or ns in thread.named) else None,
         )
 

@@ -13,13 +13,13 @@ from langchain_sessions.adapters.checkpointer.records import (
     SPLIT,
     Record,
     Slot,
-    corrupt,
     decode_record,
     load_slot,
 )
 from langchain_sessions.adapters.checkpointer.splitting import join
 from langchain_sessions.errors import SealedEventError
 from langchain_sessions.runs import decode_runs, expand_runs
+from langchain_sessions.stores.threads import corrupt
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -73,11 +73,8 @@ class Rebuilder:
     ) -> CheckpointTuple:
         thread, record = self.remember(found, details, needs)
         session, row = found.session, found.row
-        checked = needs.checked.setdefault(session.skey, set())
         values = {
-            name: self.value(thread, slot, details, checked)
-            for name, slot in record.slots.items()
-            if slot.kind != EMPTY
+            name: self.value(thread, slot, details, needs) for name, slot in record.slots.items() if slot.kind != EMPTY
         }
         versions = zip(record.channels, record.versions, strict=True)
         checkpoint: Any = {
@@ -98,30 +95,34 @@ class Rebuilder:
             checkpoint,
             load_slot(record.metadata.kind, record.metadata.data or b"", self._serde),
             config_of(session, ns, row.parent) if row.parent is not None else None,
-            self.pending(thread, details.writes.get((session.skey, row.ns, row.cid), []), details),
+            self.pending(thread, details.writes.get((session.skey, row.ns, row.cid), []), details, needs),
         )
 
-    def pending(self, thread: ThreadCache, writes: list[WriteRow], details: Details) -> list[PendingWrite]:
+    def pending(
+        self, thread: ThreadCache, writes: list[WriteRow], details: Details, needs: Needs
+    ) -> list[PendingWrite]:
         """Pending writes in the order in which a run applies them."""
         ordered = sorted(writes, key=lambda row: writes_sort_key(row.path, row.task, row.idx))
         return [
-            (row.task, row.channel, self.value(thread, Slot(row.kind, row.refs, row.data), details)) for row in ordered
+            (row.task, row.channel, self.value(thread, Slot(row.kind, row.refs, row.data), details, needs))
+            for row in ordered
         ]
 
-    def value(self, thread: ThreadCache, slot: Slot, details: Details, checked: set[int] | None = None) -> Any:
+    def value(self, thread: ThreadCache, slot: Slot, details: Details, needs: Needs) -> Any:
         """The value of a slot."""
         if slot.kind == NULL:
             return None
-        seqs = expand_runs(decode_runs(slot.refs)) if slot.refs else []
+        runs = decode_runs(slot.refs) if slot.refs else []
         if slot.kind == RUNS:
-            return thread.serve(seqs, checked)
+            return needs.serve(thread, runs)
         data = slot.data
         if data is None:
             data = details.values[thread.skey, slot.digest or b""]
         loaded = load_slot(slot.kind, data, self._serde)
         if not slot.kind & SPLIT:
             return loaded
-        return join(loaded, thread.serve(seqs, checked), lambda at: thread.rows[seqs[at]].text or "")
+        seqs = expand_runs(runs)
+        return join(loaded, needs.serve(thread, runs), lambda at: thread.rows[seqs[at]].text or "")
 
 
 def config_of(session: SessionRow, ns: str, cid: str) -> RunnableConfig:

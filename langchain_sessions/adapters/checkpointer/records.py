@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import ormsgpack
 
 from langchain_sessions.adapters.checkpointer.versions import short_digest, value_digest
-from langchain_sessions.errors import CorruptRowError, InvalidInputError
+from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.ids import check_id
 from langchain_sessions.runs import SeqSet, decode_runs, encode_runs
-from langchain_sessions.stores.threads import CheckpointRow, ValueRow, seq_set
+from langchain_sessions.stores.threads import CheckpointRow, ValueRow, corrupt, seq_set
 from langchain_sessions.times import from_micros, to_micros
 
 if TYPE_CHECKING:
@@ -85,6 +85,11 @@ class Record:
         """The channel whose list is the conversation: `messages`, else the only one that is a list of messages."""
         lists = [name for name, slot in self.slots.items() if slot.kind == RUNS and not name.startswith("__")]
         return "messages" if "messages" in lists else lists[0] if len(lists) == 1 else None
+
+    @property
+    def stored(self) -> set[str]:
+        """The channels whose whole value it holds."""
+        return {channel for channel, slot in self.slots.items() if slot.kind != EMPTY}
 
     def version_of(self, channel: str) -> Any:
         """The version of a channel; None where it has none, or is not there."""
@@ -269,14 +274,6 @@ def _body(row: CheckpointRow) -> list[Any]:
         problem = f"written in format {body[0]}"
         raise ValueError(problem)
     return body
-
-
-def corrupt(session_id: str, cid: str) -> CorruptRowError:
-    """The error for a checkpoint that cannot be read."""
-    return CorruptRowError(
-        f"Checkpoint {cid!r} of thread {session_id!r} cannot be read, or was written by a newer release; "
-        "the other checkpoints can."
-    )
 
 
 def mentioned_runs(slots: Iterable[Slot]) -> list[tuple[int, int]]:

@@ -11,6 +11,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langchain_sessions.adapters.checkpointer.batching import CommitQueue
 from langchain_sessions.adapters.checkpointer.cache import MessageCache
 from langchain_sessions.adapters.checkpointer.getting import ThreadReads
+from langchain_sessions.adapters.checkpointer.pruning import Pruning
 from langchain_sessions.adapters.checkpointer.putting import ThreadWrites
 from langchain_sessions.adapters.checkpointer.reading import Rebuilder
 from langchain_sessions.adapters.checkpointer.upkeep import Upkeep
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 CACHE_BYTES = 64_000_000
 
 
-class SessionCheckpointSaver(ThreadReads, ThreadWrites, Upkeep, BaseCheckpointSaver[Any]):
+class SessionCheckpointSaver(ThreadReads, ThreadWrites, Pruning, Upkeep, BaseCheckpointSaver[Any]):
     """Keeps the state of LangGraph threads in sessions.
 
     The thread's id is the session's id. Messages in the state are events of the session, each stored once; a
@@ -47,6 +48,10 @@ class SessionCheckpointSaver(ThreadReads, ThreadWrites, Upkeep, BaseCheckpointSa
         encrypted: Whether `serde` encrypts; by default asked of LangGraph's own `EncryptedSerializer`.
         strict_head: Refuse a checkpoint of the root graph whose parent is no longer the newest, by
             `HeadConflictError`. By default it is stored beside, and `head_conflicts` names it.
+        durable_writes: Whether what a task wrote waits for the disk. False spares a flush for each batch of regular
+            writes on SQLite and PostgreSQL; the next checkpoint's flush covers them. A power cut before it takes back
+            writes that no checkpoint holds yet, and the graph runs these tasks again. Checkpoints, interrupts, errors
+            and what resumes a graph always wait.
         cache_bytes: How much memory message objects may take, roughly.
 
     Raises:
@@ -60,6 +65,7 @@ class SessionCheckpointSaver(ThreadReads, ThreadWrites, Upkeep, BaseCheckpointSa
         serde: SerializerProtocol | None = None,
         encrypted: bool | None = None,
         strict_head: bool = False,
+        durable_writes: bool = True,
         cache_bytes: int = CACHE_BYTES,
     ) -> None:
         """See the class. Nothing is opened before first use."""
@@ -67,6 +73,7 @@ class SessionCheckpointSaver(ThreadReads, ThreadWrites, Upkeep, BaseCheckpointSa
             raise InvalidInputError("sessions", "a checkpointer needs an SQL store, such as sqlite:// for memory")
         self.sessions = sessions
         self.strict_head = strict_head
+        self.durable_writes = durable_writes
         self._store = sessions.store
         self._queue = CommitQueue(sessions.store)
         self._pending = {}

@@ -8,25 +8,19 @@ from typing import TYPE_CHECKING, Any
 from langchain_sessions._flow import Flow, ask, async_face, sync_face
 from langchain_sessions.adapters.checkpointer.access import ThreadAccess, checkpoint_id
 from langchain_sessions.adapters.checkpointer.cache import Needs
-from langchain_sessions.adapters.checkpointer.records import EMPTY, Record, decode_metadata, decode_record
-from langchain_sessions.errors import require
+from langchain_sessions.adapters.checkpointer.records import EMPTY, decode_metadata, decode_record
 from langchain_sessions.ids import check_id
 from langchain_sessions.stores.sql.runner import Mode
 from langchain_sessions.stores.sql.thread_reading import read_lineage
-from langchain_sessions.stores.sql.thread_standing import Choice, delete_runs, prune_thread, read_thread
-from langchain_sessions.times import check_duration, from_micros
+from langchain_sessions.stores.sql.thread_standing import read_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-    from datetime import timedelta
+    from collections.abc import Callable, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import DeltaChannelHistory, PendingWrite
 
     from langchain_sessions.stores.threads import CheckpointRow, Found
-
-_COUNTERS = "counters_since_delta_snapshot"
-Place = tuple[int, str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,8 +39,6 @@ class HeadConflict:
 class Upkeep(ThreadAccess):
     """The part of the saver that deals with whole threads."""
 
-    # -- removing ------------------------------------------------------------------------------------------
-
     def _delete_thread(self, thread_id: str) -> Flow[None]:
         """Delete a thread: the session with everything in it. Nothing happens where there is none.
 
@@ -57,112 +49,6 @@ class Upkeep(ThreadAccess):
 
     delete_thread = sync_face(_delete_thread)
     adelete_thread = async_face(_delete_thread)
-
-    def _delete_for_runs(self, run_ids: Sequence[str]) -> Flow[None]:
-        """Remove the checkpoints and writes of some runs in every thread in reach. Events stay.
-
-        Checkpoints from which a delta channel of a later one is rebuilt stay too.
-        """
-        wanted = [str(run) for run in run_ids]
-        if wanted:
-            owner = self.sessions.owner
-            yield from ask(
-                self._store.run, Mode.WRITE, delete_runs, self.sessions.app, owner, wanted, self._except_runs
-            )
-
-    delete_for_runs = sync_face(_delete_for_runs)
-    adelete_for_runs = async_face(_delete_for_runs)
-
-    def _except_runs(self, run_ids: set[str]) -> Choice:
-        return lambda rows, shapes: self._with_ancestors(
-            rows, shapes, {(row.ns, row.cid) for row in rows if row.run_id not in run_ids}
-        )
-
-    def _prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> Flow[None]:
-        """Remove checkpoints. Events stay.
-
-        Args:
-            thread_ids: The threads; those that are not there are passed over.
-            strategy: `keep_latest` keeps the newest of each namespace, and those from which its delta channels are
-                rebuilt; `delete` keeps none.
-
-        Raises:
-            InvalidInputError: There is no such strategy.
-        """
-        require(strategy in ("keep_latest", "delete"), "strategy", "give 'keep_latest' or 'delete'")
-        choose = None if strategy == "delete" else self._latest(1, None)
-        yield from self._prune_all(thread_ids, choose)
-
-    prune = sync_face(_prune)
-    aprune = async_face(_prune)
-
-    def _trim(
-        self, thread_ids: Sequence[str], *, keep: int | None = None, older_than: timedelta | None = None
-    ) -> Flow[int]:
-        """Remove old checkpoints by count, by age, or by both; events stay.
-
-        Args:
-            thread_ids: The threads; those that are not there are passed over.
-            keep: How many of the newest of each namespace stay, whatever their age; 1 by default.
-            older_than: Only checkpoints that are older go.
-
-        Returns:
-            How many checkpoints were removed.
-
-        Raises:
-            InvalidInputError: Neither is given, or one cannot be used.
-        """
-        require(keep is not None or older_than is not None, "keep", "give keep, older_than or both")
-        require(keep is None or (type(keep) is int and keep >= 1), "keep", "give a number above zero")
-        cutoff = None
-        if older_than is not None:
-            cutoff = from_micros(self.sessions.now() - check_duration(older_than, "older_than")).isoformat()
-        return (yield from self._prune_all(thread_ids, self._latest(keep or 1, cutoff)))
-
-    trim = sync_face(_trim)
-    atrim = async_face(_trim)
-
-    def _prune_all(self, thread_ids: Sequence[str], choose: Choice | None) -> Flow[int]:
-        total = 0
-        for thread_id in thread_ids:
-            key = self.sessions.key(str(thread_id))
-            total += yield from ask(self._store.run, Mode.WRITE, prune_thread, key, self.sessions.now(), choose)
-            # Records of what is gone must not be inherited from.
-            self._cache.forget(self.sessions.app, str(thread_id))
-        return total
-
-    def _latest(self, keep: int, cutoff: str | None) -> Choice:
-        """Chooses the newest of each namespace, and what is younger than a time."""
-
-        def choose(rows: Sequence[CheckpointRow], shapes: Mapping[int, bytes]) -> Collection[Place]:
-            kept: set[Place] = set()
-            left: dict[int, int] = {}
-            for row in sorted(rows, key=lambda row: row.cid, reverse=True):
-                left[row.ns] = left.get(row.ns, keep) - 1
-                young = cutoff is not None and decode_record("", row, shapes[row.shape]).ts >= cutoff
-                if left[row.ns] >= 0 or young:
-                    kept.add((row.ns, row.cid))
-            return self._with_ancestors(rows, shapes, kept)
-
-        return choose
-
-    def _with_ancestors(
-        self, rows: Sequence[CheckpointRow], shapes: Mapping[int, bytes], kept: set[Place]
-    ) -> Collection[Place]:
-        """Some checkpoints and those from which their delta channels are rebuilt."""
-        by_place = {(row.ns, row.cid): row for row in rows}
-        needed = set(kept)
-        for place in kept:
-            row = by_place[place]
-            missing = set(decode_metadata("", row, self.serde).get(_COUNTERS) or ())
-            missing -= _stored(decode_record("", row, shapes[row.shape]))
-            seen = {row.cid}
-            while missing and row.parent is not None and row.parent not in seen and (row.ns, row.parent) in by_place:
-                row = by_place[row.ns, row.parent]
-                seen.add(row.cid)
-                needed.add((row.ns, row.cid))
-                missing -= _stored(decode_record("", row, shapes[row.shape]))
-        return needed
 
     # -- copying -------------------------------------------------------------------------------------------
 
@@ -199,14 +85,16 @@ class Upkeep(ThreadAccess):
         seeds: dict[str, Any] = {}
         for item in found:
             thread, record = self._rebuilder.remember(item, details, needs)
-            pending = self._rebuilder.pending(thread, details.writes[thread.skey, item.row.ns, item.row.cid], details)
+            pending = self._rebuilder.pending(
+                thread, details.writes[thread.skey, item.row.ns, item.row.cid], details, needs
+            )
             for channel in channels:
                 if channel in seeds:
                     continue
                 writes[channel].append([write for write in pending if write[1] == channel])
                 slot = record.slots.get(channel)
                 if slot is not None and slot.kind != EMPTY:
-                    seeds[channel] = self._rebuilder.value(thread, slot, details)
+                    seeds[channel] = self._rebuilder.value(thread, slot, details, needs)
         history: dict[str, DeltaChannelHistory] = {}
         for channel in channels:
             history[channel] = {"writes": [write for step in reversed(writes[channel]) for write in step]}
@@ -259,17 +147,12 @@ class Upkeep(ThreadAccess):
         return found
 
 
-def _stored(record: Record) -> set[str]:
-    """The channels whose whole value the checkpoint holds."""
-    return {channel for channel, slot in record.slots.items() if slot.kind != EMPTY}
-
-
 def _enough(channels: Sequence[str]) -> Callable[[Found, bytes], bool]:
     """Whether every channel has been seen stored whole."""
     missing = set(channels)
 
     def is_enough(found: Found, shape: bytes) -> bool:
-        missing.difference_update(_stored(decode_record(found.session.id, found.row, shape)))
+        missing.difference_update(decode_record(found.session.id, found.row, shape).stored)
         return not missing
 
     return is_enough

@@ -62,6 +62,7 @@ def build_recall_tables(metadata: MetaData, prefix: str) -> RecallTables:
             key("chunk", Integer),
             key("bucket", ident_type(8)),
             Column("data", bytes_type(), nullable=False),
+            large=True,
         ),
         embeddings=keyed_table(
             metadata,

@@ -51,10 +51,15 @@ class Mode(Enum):
     """One transaction. Where its outcome is unknown the caller is told, since it may not be repeated."""
     APPEND = "append"
     """One transaction that may be repeated: what it wrote is recognised."""
+    RELAXED = "relaxed"
+    """`APPEND` that need not outlive a power cut until the next transaction of another mode has: it does not wait
+    for the disk where the database can leave that out."""
     STATEMENT = "statement"
     """One statement that commits itself and may be repeated."""
 
 
+_LONG = (Mode.WRITE, Mode.APPEND, Mode.RELAXED)
+_NORMAL = 1
 _MAX_TRIES = 12
 _THREADS = 4
 """Workers for stores without an async engine: one writes while others read."""
@@ -95,6 +100,8 @@ class Runner:
         self._turn: threading.RLock | None = threading.RLock() if self.flavour == "sqlite" else None
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="langchain-sessions")
         self._writer: Any = None
+        # The level of SQLite's `synchronous` that the writing connection goes back to; 0 where it has it.
+        self._was_flushing = 0
         self._inherited: list[Any] = []
         self._of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
         self._is_taken = False
@@ -160,6 +167,7 @@ class Runner:
 
     def _drop_writer(self) -> None:
         writer, self._writer = self._writer, None
+        self._was_flushing = 0
         if writer is not None:
             writer.close()
 
@@ -296,18 +304,32 @@ class Runner:
     def _begin(self, transaction: Transaction, mode: Mode) -> None:
         if self.flavour == "sqlite":
             if mode is not Mode.READ:
+                self._set_flushing(transaction, mode)
                 transaction.script("BEGIN IMMEDIATE")
         elif self.flavour == "postgresql":
-            if mode in (Mode.WRITE, Mode.APPEND):
-                transaction.begin()
+            if mode in _LONG:
+                transaction.begin("SET LOCAL synchronous_commit TO off" if mode is Mode.RELAXED else "")
         elif not self.engines.owned and mode is not Mode.READ:
             # A caller's engine may commit by itself after each statement.
             transaction.script("BEGIN")
 
+    def _set_flushing(self, transaction: Transaction, mode: Mode) -> None:
+        """SQLite: whether the writing connection waits for the disk. Each transaction says so before it begins."""
+        if self._writer is None or not transaction.uses(self._writer):
+            return  # a connection of the pool, which always waits
+        if mode is Mode.RELAXED and not self._was_flushing:
+            level = int(transaction.ask("PRAGMA synchronous")[0][0])
+            if level > _NORMAL:
+                transaction.script(f"PRAGMA synchronous = {_NORMAL}")
+                self._was_flushing = level
+        elif mode is not Mode.RELAXED and self._was_flushing:
+            transaction.script(f"PRAGMA synchronous = {self._was_flushing:d}")
+            self._was_flushing = 0
+
     def _commit(self, driver: Any, transaction: Transaction, mode: Mode) -> None:
         if self.flavour == "mysql":
             driver.commit()
-        elif mode in (Mode.WRITE, Mode.APPEND) or (mode is Mode.STATEMENT and self.flavour == "sqlite"):
+        elif mode in _LONG or (mode is Mode.STATEMENT and self.flavour == "sqlite"):
             transaction.commit()
         else:
             transaction.flush()
@@ -367,6 +389,7 @@ class Runner:
             # Kept, not closed: a close here would meddle with the parent's file.
             self._inherited.append(self._writer)
             self._writer = None
+            self._was_flushing = 0
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="langchain-sessions")
         asynchronous = {self.engines.async_, *self._of_loop.values()} - {None}
         for engine in (self.engines.sync, *(each.sync_engine for each in asynchronous)):

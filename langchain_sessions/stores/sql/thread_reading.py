@@ -7,16 +7,16 @@ ledger, so an undone rewind brings it back by itself.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, and_, bindparam, func, or_, select
 
 from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.ledger import Ledger
-from langchain_sessions.rows import ANYONE, EventRow, SessionKey, SessionRow
+from langchain_sessions.rows import ANYONE, SessionKey, SessionRow
 from langchain_sessions.runs import SeqSet
 from langchain_sessions.stores.sql.lookup import (
-    event_columns,
     key_values,
     locate,
     locating,
@@ -35,19 +35,23 @@ from langchain_sessions.stores.threads import (
     CheckpointRow,
     Details,
     Found,
+    MessageRow,
     Reader,
     Staged,
     WriteRow,
     WritesRow,
+    corrupt,
     merge_writes,
     seq_set,
     unpack_writes,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _PAGE = 50
+_message_row: Callable[[Any], MessageRow] = partial(tuple.__new__, MessageRow)
+"""`MessageRow._make` without its check: a thread that was not seen before has thousands."""
 Place = tuple[str, int, int]
 
 
@@ -357,25 +361,28 @@ def _in_sight(item: Found, parts: Sequence[WritesRow], staged: Sequence[Staged])
     told: list[WriteRow] = []
     for part in sorted(parts, key=lambda part: (part.cut == 0, part.cut, part.part)):
         if part.cut == 0 or part.cut in hidden:
-            told += unpack_writes(part.body)
+            try:
+                told += unpack_writes(part.body)
+            except (ValueError, TypeError, IndexError) as error:
+                raise corrupt(item.session.id, item.row.cid) from error
     for each in staged:
         if (each.ns, each.cid) == (item.row.ns, item.row.cid):
             told += each.writes
     return merge_writes(told)
 
 
-def read_events(tx: Transaction, skey: int, seqs: SeqSet) -> list[EventRow]:
-    """The events at some positions."""
+def read_events(tx: Transaction, skey: int, seqs: SeqSet) -> list[MessageRow]:
+    """The messages at some positions."""
     e = tx.tables.events.c
 
     def build() -> Select[Any]:
         mine = (e.skey == bindparam("skey"), e.seq.between(bindparam("low"), bindparam("high")))
-        return select(*event_columns(tx.tables)).where(*mine)
+        return select(*(e[name] for name in MessageRow._fields)).where(*mine)
 
-    statement = tx.prepare("events between", build)
+    statement = tx.prepare("messages between", build)
     answers = [tx.later(statement, {"skey": skey, "low": low, "high": high}) for low, high in seqs.runs]
     tx.flush()
-    return [EventRow._make(row) for answer in answers for row in answer.rows]
+    return [message for answer in answers for message in map(_message_row, answer.rows)]
 
 
 def read_lineage(tx: Transaction, query: CheckpointQuery, lacks: Reader, is_enough: Any) -> tuple[list[Found], Details]:

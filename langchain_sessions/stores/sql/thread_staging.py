@@ -6,7 +6,7 @@ rows has nothing to clean up behind them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy import (
     ColumnElement,
@@ -68,11 +68,11 @@ def _stage(tx: Transaction, name: Any, where: list[ColumnElement[bool]], values:
     t = tx.tables.threads.staged
 
     def build() -> Any:
-        mine = t.c.skey == param("k_skey")
-        free = select(func.min(t.c.n)).where(mine, t.c.body.is_(None)).scalar_subquery()
-        # Rows are not deleted one by one, so that their number is the next free place.
-        count = select(func.count()).select_from(t).where(mine).scalar_subquery()
-        source = select(tx.tables.sessions.c.skey, func.coalesce(free, count), param("s_body", t.c.body.type))
+        # Behind all that wait, never in a gap before one of them: their order is the order in which they came.
+        taken = (t.c.skey == param("k_skey"), t.c.body.is_not(None))
+        place = select(func.coalesce(func.max(t.c.n) + 1, _ZERO)).where(*taken).scalar_subquery()
+        columns: list[Any] = [tx.tables.sessions.c.skey, place, param("s_body", t.c.body.type)]
+        source: Any = select(*columns)
         return upsert(tx, t, source.where(*where), ("skey", "n"), {"body": lambda new: new.body})
 
     tx.later(tx.prepare(name, build), {**values, "s_body": body})
@@ -83,7 +83,8 @@ def ask_staged(tx: Transaction, key: SessionKey) -> Later:
     t = tx.tables.threads.staged
 
     def build() -> Select[Any]:
-        return select(t.c.n, t.c.body).where(t.c.skey == skey_of(tx), t.c.body.is_not(None)).order_by(t.c.n)
+        found: Any = select(t.c.n, t.c.body).where(t.c.skey == skey_of(tx), t.c.body.is_not(None))
+        return cast("Select[Any]", found.order_by(t.c.n))
 
     return tx.later(tx.prepare("staged", build), {"k_app": key.app, "k_id": key.id})
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, and_, delete, insert, literal, select, update
 
 from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.ledger import Ledger
-from langchain_sessions.rows import ANYONE, Owner, SessionKey, SessionRow
-from langchain_sessions.stores.sql.counting import recount
-from langchain_sessions.stores.sql.lookup import locate, owner_criterion, owner_shape, set_session
+from langchain_sessions.rows import ANYONE, SessionKey, SessionRow
+from langchain_sessions.stores.sql.lookup import locate
 from langchain_sessions.stores.sql.thread_reading import checkpoint_columns, checkpoint_row, newest_in_sight, writes_row
 from langchain_sessions.stores.sql.thread_staging import store_staged
-from langchain_sessions.stores.sql.transaction import Prepared, Transaction
 from langchain_sessions.stores.threads import (
     ROOT,
     CheckpointRow,
@@ -26,10 +23,11 @@ from langchain_sessions.stores.threads import (
 )
 
 if TYPE_CHECKING:
-    from langchain_sessions.runs import SeqSet
+    from collections.abc import Sequence
 
-Choice = Callable[[Sequence[CheckpointRow], Mapping[int, bytes]], Collection[tuple[int, str]]]
-"""Which checkpoints to keep, by namespace and id, of all in sight; given the names behind their shapes."""
+    from langchain_sessions.runs import SeqSet
+    from langchain_sessions.stores.sql.transaction import Transaction
+
 _CHUNK = 200
 _KEY = ("ns", "cid", "cut", "part")
 
@@ -87,7 +85,7 @@ def copy_thread(tx: Transaction, source: SessionRow, target: SessionRow, upto: i
     t = tx.tables.threads
     if not tx.once(select(t.checkpoints.c.cid).where(t.checkpoints.c.skey == source.skey).limit(1)):
         return {}
-    left_out = [] if upto >= source.last_seq else [row for row in _all_rows(tx, source) if _beyond(row, upto)]
+    left_out = [] if upto >= source.last_seq else [row for row in all_rows(tx, source) if _beyond(row, upto)]
     for table in (t.namespaces, t.shapes, t.stored_values, t.checkpoints, t.writes, t.staged):
         others = [column for column in table.c if column.name != "skey"]
         rows = select(literal(target.skey).label("skey"), *others).where(table.c.skey == source.skey)
@@ -132,7 +130,8 @@ def _is_beyond(refs: bytes | None, upto: int) -> bool:
     return any(high > upto for _, high in seq_set(refs).runs)
 
 
-def _all_rows(tx: Transaction, session: SessionRow) -> list[CheckpointRow]:
+def all_rows(tx: Transaction, session: SessionRow) -> list[CheckpointRow]:
+    """Every checkpoint of a session, oldest first within its namespace."""
     c = tx.tables.threads.checkpoints.c
     rows = tx.once(select(*checkpoint_columns(tx)).where(c.skey == session.skey).order_by(c.ns, c.cid))
     return [checkpoint_row(row) for row in rows]
@@ -144,60 +143,8 @@ def read_thread(tx: Transaction, key: SessionKey, now: int) -> tuple[SessionRow 
     if session is None:
         return None, []
     hidden = Ledger.decode(session.ledger).hidden
-    rows = (row for row in _all_rows(tx, session) if row.ns == ROOT and not row.mentioned & hidden)
+    rows = (row for row in all_rows(tx, session) if row.ns == ROOT and not row.mentioned & hidden)
     return session, sorted(rows, key=lambda row: row.cid)
-
-
-def prune_thread(tx: Transaction, key: SessionKey, now: int, choose: Choice | None) -> int:
-    """Remove the checkpoints of a session that are not chosen, all without a choice; how many. Events stay."""
-    session = locate(tx, key, now, lock=True)
-    return 0 if session is None else _prune(tx, session, choose)
-
-
-def _prune(tx: Transaction, session: SessionRow, choose: Choice | None) -> int:
-    t = tx.tables.threads
-    store_staged(tx, session.skey, SessionKey(session.app, session.id, ANYONE))
-    rows = _all_rows(tx, session)
-    hidden = Ledger.decode(session.ledger).hidden
-    kept: Collection[tuple[int, str]] = ()
-    if choose is not None:
-        shapes = {row[0]: bytes(row[1]) for row in tx.once(_shapes(tx, session.skey))}
-        kept = choose([row for row in rows if not row.mentioned & hidden], shapes)
-    gone = [(row.ns, row.cid) for row in rows if (row.ns, row.cid) not in kept]
-    if not gone:
-        return 0
-    if kept:
-        remove_checkpoints(tx, session.skey, gone)
-        held = {digest for row in rows if (row.ns, row.cid) in kept for digest in row.digests}
-        orphans = {digest for row in rows for digest in row.digests} - held
-        for some in _chunks(sorted(orphans)):
-            tx.change(
-                delete(t.stored_values).where(
-                    t.stored_values.c.skey == session.skey, t.stored_values.c.digest.in_(some)
-                )
-            )
-    else:
-        for table in (t.writes, t.checkpoints, t.stored_values, t.shapes, t.namespaces):
-            tx.change(delete(table).where(table.c.skey == session.skey))
-    _rehead(tx, session, hidden)
-    return len(gone)
-
-
-def _shapes(tx: Transaction, skey: int) -> Any:
-    s = tx.tables.threads.shapes.c
-    return select(s.shape, s.body).where(s.skey == skey)
-
-
-def _rehead(tx: Transaction, session: SessionRow, hidden: SeqSet) -> None:
-    """After a removal: the head is the newest that is left. Where none is, the conversation stays as it was."""
-    head = newest_in_sight(tx, session, hidden)
-    if head is not None and head.cid == session.head_id:
-        return
-    changes: dict[str, Any] = {"head_id": None}
-    if head is not None:
-        changes = {"head_id": head.cid, "head_runs": head.runs or b""}
-    set_session(tx, session.skey, **changes)
-    recount(tx, session._replace(**changes), 0)
 
 
 def remove_checkpoints(tx: Transaction, skey: int, places: Sequence[tuple[int, str]]) -> None:
@@ -207,27 +154,10 @@ def remove_checkpoints(tx: Transaction, skey: int, places: Sequence[tuple[int, s
         by_namespace.setdefault(ns, []).append(cid)
     for table in (tx.tables.threads.writes, tx.tables.threads.checkpoints):
         for ns, cids in by_namespace.items():
-            for some in _chunks(cids):
+            for some in chunks(cids):
                 tx.change(delete(table).where(table.c.skey == skey, table.c.ns == ns, table.c.cid.in_(some)))
 
 
-def _chunks(items: Sequence[Any]) -> list[Sequence[Any]]:
+def chunks(items: Sequence[Any]) -> list[Sequence[Any]]:
+    """As many at a time as one statement takes."""
     return [items[start : start + _CHUNK] for start in range(0, len(items), _CHUNK)]
-
-
-def delete_runs(
-    tx: Transaction, app: str, owner: Owner, run_ids: Sequence[str], choose: Callable[[set[str]], Choice]
-) -> int:
-    """Remove what some runs left in any session of the app and owner; how many checkpoints. Crosses partitions."""
-    c, s = tx.tables.threads.checkpoints.c, tx.tables.sessions.c
-    total = 0
-    sessions: dict[str, str | None] = {}
-    wanted = set(run_ids)
-    for some in _chunks(sorted(wanted)):
-        mine: list[ColumnElement[bool]] = [s.app == app, *owner_criterion(tx.tables, owner_shape(owner))]
-        joined = tx.tables.threads.checkpoints.join(tx.tables.sessions, s.skey == c.skey)
-        statement = select(s.id, s.user_id).select_from(joined).where(*mine, c.run_id.in_(some)).distinct()
-        sessions.update((row[0], row[1]) for row in tx.rows(Prepared(statement, tx.cache.dialect), {"k_owner": owner}))
-    for session_id in sorted(sessions):
-        total += prune_thread(tx, SessionKey(app, session_id, sessions[session_id]), 0, choose(wanted))
-    return total

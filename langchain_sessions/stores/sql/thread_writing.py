@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Select, Table, and_, bindparam, literal_column, select, update
+from sqlalchemy import Select, Table, and_, bindparam, func, literal_column, select, update
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from langchain_sessions import rows as r
@@ -47,6 +47,7 @@ from langchain_sessions.stores.threads import (
     Settled,
     Staged,
     ValueRow,
+    ValuesGoneError,
     WritesPlan,
     seq_set,
 )
@@ -75,6 +76,7 @@ def put_checkpoint(tx: Transaction, plan: PutPlan, session: SessionRow | None = 
         SessionNotFoundError: The session is somebody else's, or was deleted lately.
         SessionEndedError: It was ended.
         HeadConflictError: `plan.strict`, and another checkpoint became the head.
+        ValuesGoneError: It inherits values of a checkpoint that was removed meanwhile.
     """
     session, relatives, staged = _look_up(tx, plan, session)
     if session.ended_at is not None:
@@ -84,6 +86,7 @@ def put_checkpoint(tx: Transaction, plan: PutPlan, session: SessionRow | None = 
         raise HeadConflictError(session.id, plan.parent, session.head_id or "")
     mine = [item for item in staged if item.ns == plan.ns and item.cid == plan.parent]
     settled = plan.settle(session, relatives, [write for item in mine for write in item.writes])
+    _require_values(tx, session.skey, settled)
     if settled.fresh:
         insert_events(tx, session.skey, settled.fresh)
     if settled.rooted:
@@ -213,6 +216,24 @@ def name_things(tx: Transaction, skey: int, namespace: tuple[int, str], shape: t
 def _insert_values(tx: Transaction, skey: int, values: Sequence[ValueRow]) -> None:
     rows = ({"skey": skey, **value._asdict()} for value in values)
     put_rows(tx, tx.tables.threads.stored_values, ("skey", "digest"), rows, over=False)
+
+
+def _require_values(tx: Transaction, skey: int, settled: Settled) -> None:
+    """Assert that the values which a checkpoint takes from the one before it are still there."""
+    inherited = sorted(set(settled.row.digests).difference(value.digest for value in settled.values))
+    if not inherited:
+        return
+    v = tx.tables.threads.stored_values.c
+    width = 1 << (len(inherited) - 1).bit_length()
+    names = [f"d{at}" for at in range(width)]
+
+    def build() -> Select[Any]:
+        mine = (v.skey == bindparam("skey"), v.digest.in_([bindparam(name) for name in names]))
+        return select(func.count()).where(*mine)
+
+    values = dict(zip(names, (*inherited, *[inherited[-1]] * (width - len(inherited))), strict=True))
+    if tx.rows(tx.prepare(("values there", width), build), {"skey": skey, **values})[0][0] < len(inherited):
+        raise ValuesGoneError
 
 
 def _replace_start(tx: Transaction, skey: int, parent: CheckpointRow) -> None:

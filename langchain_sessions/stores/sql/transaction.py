@@ -175,9 +175,15 @@ class Transaction:
         """Compile and run a change that is too rare to keep."""
         self.later(Prepared(statement, self.cache.dialect), {})
 
-    def begin(self) -> None:
-        """Begin a transaction."""
+    def begin(self, setting: str = "") -> None:
+        """Begin a transaction, with a setting of its own if one is given."""
         self._wait("BEGIN", ())
+        if setting:
+            self._wait(setting, ())
+
+    def uses(self, connection: Any) -> bool:
+        """Whether it runs on a driver connection."""
+        return self._connection is connection
 
     def commit(self) -> None:
         """Send what waits, and commit."""

@@ -61,13 +61,23 @@ def big_key() -> TypeEngine[int]:
     return BigInteger().with_variant(sqlite.INTEGER(), "sqlite")
 
 
-def keyed_table(metadata: MetaData, name: str, *parts: Column[Any] | Index | UniqueConstraint) -> Table:
-    """A table of rows that belong to sessions: clustered by its primary key where the engine can."""
+def keyed_table(
+    metadata: MetaData, name: str, *parts: Column[Any] | Index | UniqueConstraint, large: bool = False
+) -> Table:
+    """A table of rows that belong to sessions: clustered by its primary key where the engine can.
+
+    Args:
+        metadata: Of all tables.
+        name: The table's name.
+        *parts: Its columns and indexes.
+        large: Whether its rows fill pages. SQLite then keeps them apart from the key: in a tree that is clustered,
+            looking for one row reads the large ones on the way whole, and inner pages hold copies of some.
+    """
     return Table(
         name,
         metadata,
         *parts,
-        sqlite_with_rowid=False,
+        sqlite_with_rowid=large,
         mysql_engine="InnoDB",
         mysql_row_format="DYNAMIC",
         mysql_default_charset="utf8mb4",

@@ -1,0 +1,216 @@
+"""What calls of the saver cost: round trips, rows that wait, flushes. Counted, not timed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.base.id import uuid6
+from sqlalchemy import event, make_url, text
+
+from benchmarks.measure import CountingProxy
+from langchain_sessions.adapters.checkpointer.saver import SessionCheckpointSaver
+from langchain_sessions.errors import SessionNotFoundError
+from langchain_sessions.service import SessionService
+from tests.faults.drills import engines_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = pytest.mark.backends("sqlite", "postgres", "mariadb")
+THREAD: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "user_id": "ada"}}
+TASKS = [f"00000000-0000-0000-0000-{number:012}" for number in range(100)]
+
+
+def put(saver: SessionCheckpointSaver, config: Any, *messages: Any, version: int = 1) -> Any:
+    """A checkpoint whose list is `messages`."""
+    checkpoint = empty_checkpoint()
+    checkpoint["id"] = str(uuid6())
+    checkpoint["channel_values"] = {"messages": [*messages]}
+    checkpoint["channel_versions"] = {"messages": version}
+    done: Any = saver.put(config, checkpoint, {"source": "loop", "step": version}, {"messages": version})
+    return {"configurable": {**done["configurable"], "user_id": "ada"}}
+
+
+def staged(service: SessionService, prefix: str) -> tuple[int, int]:
+    """How many rows there are for writes that wait, and how many of them are taken."""
+    engine = engines_of(service)[0]
+    with engine.connect() as connection:
+        counted = text(f"SELECT count(*), count(body) FROM {prefix}checkpoint_staged")
+        rows, taken = connection.execute(counted).one()
+        return int(rows), int(taken)
+
+
+# -- round trips -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def wire(database_url: str, table_prefix: str) -> Iterator[tuple[SessionService, CountingProxy]]:
+    """A service behind a proxy that counts."""
+    target = make_url(database_url)
+    proxy = CountingProxy(str(target.host), int(target.port or 0))
+    url = target.set(host="127.0.0.1", port=proxy.port)
+    with SessionService(url, table_prefix=table_prefix, create_schema=True) as service:
+        yield service, proxy
+    proxy.close()
+
+
+@pytest.mark.backends("postgres")
+def test_each_call_waits_for_the_server_as_seldom_as_it_can(wire: tuple[SessionService, CountingProxy]) -> None:
+    service, proxy = wire
+    saver = SessionCheckpointSaver(service)
+    asked, said = HumanMessage("hi", id="q1"), AIMessage("hello", id="a1")
+    config = put(saver, THREAD, asked)
+    saver.put_writes(config, [("messages", [said]), ("other", 1)], TASKS[0])
+    config = put(saver, config, asked, said, version=2)
+
+    def trips(act: Callable[[], Any]) -> int:
+        before = proxy.round_trips
+        act()
+        return proxy.round_trips - before
+
+    assert trips(lambda: saver.get_tuple(THREAD)) == 1
+    assert (
+        trips(lambda: saver.put_writes(config, [("messages", [AIMessage("more", id="a2")]), ("x", 2)], TASKS[1])) == 1
+    )
+    assert trips(lambda: put(saver, config, asked, said, AIMessage("more", id="a2"), version=3)) == 2
+    # A saver that knows nothing asks for the names and the messages too.
+    assert trips(lambda: SessionCheckpointSaver(service).get_tuple(THREAD)) == 3
+    assert trips(lambda: list(saver.list(THREAD, limit=3))) <= 3
+
+
+# -- writes that wait --------------------------------------------------------------------------------------
+
+
+def test_writes_pass_through_few_rows(service: SessionService, table_prefix: str) -> None:
+    saver = SessionCheckpointSaver(service)
+    messages: list[Any] = [HumanMessage("a question", id="q")]
+    config = put(saver, THREAD, *messages)
+    for turn in range(10):
+        new = [AIMessage(f"answer {turn}-{part}", id=f"a{turn}-{part}") for part in range(3)]
+        for task, message in zip(TASKS, new, strict=False):
+            saver.put_writes(config, [("messages", [message])], task)
+        assert staged(service, table_prefix) == (3, 3)
+        seen = saver.get_tuple(config)
+        assert seen is not None
+        assert [value for _, _, value in seen.pending_writes or []] == [[message] for message in new]
+        messages += new
+        config, before = put(saver, config, *messages, version=turn + 2), config
+        assert staged(service, table_prefix) == (3, 0)
+        seen = SessionCheckpointSaver(service).get_tuple(before)
+        assert seen is not None
+        assert [value for _, _, value in seen.pending_writes or []] == [[message] for message in new]
+    assert len(service.as_user("ada").messages("t")) == 31
+
+
+def test_writes_of_another_process_are_kept(open_service: Callable[..., SessionService], table_prefix: str) -> None:
+    one, other = (SessionCheckpointSaver(open_service()) for _ in range(2))
+    asked, said = HumanMessage("hi", id="q"), AIMessage("hello", id="a")
+    config = put(one, THREAD, asked)
+    one.put_writes(config, [("messages", [said])], TASKS[0])
+    put(other, config, asked, said, version=2)
+    # Late, and told twice: what was there first stays.
+    one.put_writes(config, [("messages", [AIMessage("other", id="b")]), ("late", 1)], TASKS[0])
+    for saver in (one, other, SessionCheckpointSaver(open_service())):
+        seen = saver.get_tuple(config)
+        assert seen is not None
+        assert seen.pending_writes == [(TASKS[0], "messages", [said]), (TASKS[0], "late", 1)]
+
+
+def test_writes_that_no_checkpoint_follows_do_not_pile_up(service: SessionService, table_prefix: str) -> None:
+    saver = SessionCheckpointSaver(service)
+    config = put(saver, THREAD, HumanMessage("hi", id="q"))
+    for task in TASKS[:40]:
+        saver.put_writes(config, [("messages", [AIMessage(task, id=task)])], task)
+    later = put(saver, THREAD, HumanMessage("again", id="q2"))
+    assert staged(service, table_prefix) == (40, 0)
+    saver.put_writes(later, [("messages", [])], TASKS[0])
+    assert staged(service, table_prefix) == (40, 1)
+    seen = saver.get_tuple(config)
+    assert seen is not None
+    assert [write[0] for write in seen.pending_writes or []] == TASKS[:40]
+
+
+def test_writes_never_reach_a_thread_that_was_deleted(open_service: Callable[..., SessionService]) -> None:
+    service, other = open_service(), open_service()
+    saver = SessionCheckpointSaver(service)
+    config = put(saver, THREAD, HumanMessage("hi", id="q"))
+    other.delete("t")
+    with pytest.raises(SessionNotFoundError):
+        saver.put_writes(config, [("messages", [AIMessage("late", id="a")])], TASKS[0])
+    put(SessionCheckpointSaver(other), THREAD, HumanMessage("new", id="n"))
+    with pytest.raises(SessionNotFoundError):
+        saver.put_writes({"configurable": {**config["configurable"], "user_id": "grace"}}, [("x", 1)], TASKS[0])
+    assert [event.id for event in other.events("t").items] == ["n"]
+
+
+# -- flushes -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.backends("sqlite")
+@pytest.mark.parametrize("relaxed", ["2", "1"], ids=["durable", "not durable"])
+def test_only_regular_writes_may_skip_the_disk(database_url: str, table_prefix: str, relaxed: str) -> None:
+    said: list[str] = []
+    with SessionService(database_url, table_prefix=table_prefix) as service:
+
+        @event.listens_for(engines_of(service)[0], "connect")
+        def listen(connection: Any, _record: Any) -> None:
+            connection.set_trace_callback(said.append)
+
+        saver = SessionCheckpointSaver(service, durable_writes=relaxed == "2")
+        level = "2"
+        levels: dict[str, str] = {}
+
+        def note(name: str) -> None:
+            nonlocal level
+            for statement in said:
+                if statement.startswith("PRAGMA synchronous = "):
+                    level = statement[-1]
+            levels[name] = level
+            said.clear()
+
+        config = put(saver, THREAD, HumanMessage("hi", id="q"))
+        said.clear()
+        saver.put_writes(config, [("messages", [AIMessage("a", id="a")])], TASKS[0])
+        note("regular")
+        saver.put_writes(config, [("__interrupt__", "wait")], TASKS[0])
+        note("interrupt")
+        saver.put_writes(config, [("x", 1)], TASKS[1])
+        note("regular again")
+        put(saver, config, HumanMessage("hi", id="q"), AIMessage("a", id="a"), version=2)
+        note("checkpoint")
+    assert levels == {"regular": relaxed, "interrupt": "2", "regular again": relaxed, "checkpoint": "2"}
+
+
+# -- objects -----------------------------------------------------------------------------------------------
+
+
+def test_what_a_reader_changes_reaches_nobody(service: SessionService) -> None:
+    saver = SessionCheckpointSaver(service)
+    messages = [HumanMessage("one", id="1"), AIMessage("two", id="2", additional_kwargs={"k": [1]})]
+    config = put(saver, THREAD, *messages)
+
+    def read() -> list[Any]:
+        found = saver.get_tuple(THREAD)
+        assert found is not None
+        values: list[Any] = found.checkpoint["channel_values"]["messages"]
+        return values
+
+    first = read()
+    first[0].content = "changed"
+    first[1].additional_kwargs["k"].append(2)
+    first.append("not a message")
+    assert read() == messages
+    second = read()
+    second[0].unheard_of = True
+    second[1].additional_kwargs["more"] = {}
+    assert read() == messages
+    assert all(ours is not theirs for ours, theirs in zip(read(), messages, strict=True))
+    # The next checkpoint from there holds what its graph holds, whoever changed it.
+    third = read()
+    third[0].content = "edited"
+    put(saver, config, *third, version=2)
+    assert [message.content for message in read()] == ["edited", "two"]
+    assert [message.content for message in service.as_user("ada").messages("t")] == ["edited", "two"]

@@ -1,0 +1,80 @@
+"""One session, many at work on it: writers, searchers, those who compact it, build its index, compare it."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_sessions import NewEvent, SearchFilter
+from langchain_sessions.errors import StoreUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from langchain_sessions import SessionService
+
+WRITERS = 3
+APPENDS = 25
+BATCH = 8
+
+
+def write(ada: SessionService, writer: int) -> None:
+    for number in range(APPENDS):
+        name = f"w{writer}n{number}"
+        ada.append("s1", [HumanMessage(f"kettle {name}m{at} of topic {at}") for at in range(BATCH)])
+        # What was appended is found at once, whatever the index is doing.
+        assert ada.search(f"{name}m3", session_id="s1", limit=1)[0].text.startswith(f"kettle {name}m3")
+
+
+def compare(ada: SessionService) -> None:
+    with suppress(StoreUnavailableError):  # it says that the index kept changing
+        assert ada.verify("s1") == []
+
+
+def compact(ada: SessionService) -> None:
+    context = ada.context("s1")
+    turns = [event.seq for event in context.events if not event.is_synthetic][:-4]
+    if turns:
+        ada.archive("s1", turns, base=context, summary=[NewEvent(message=AIMessage("A summary of kettles."))])
+
+
+def search(ada: SessionService) -> None:
+    assert ada.search("kettle topic", session_id="s1").total is not None
+    assert ada.search("of topic 3", mode="literal").total is not None
+    assert ada.search("kettle", where=SearchFilter(archived=True), order="time").total is not None
+
+
+def search_all(ada: SessionService) -> None:
+    assert ada.search("topic 5", neighbours=3, recency=1.0).total is not None
+
+
+def index(ada: SessionService) -> None:
+    ada.reindex("s1")
+
+
+def test_nobody_trips_over_anybody(ada: SessionService) -> None:
+    written = threading.Event()
+
+    def meanwhile(work: Callable[[SessionService], None]) -> int:
+        rounds = 0
+        while not written.is_set():
+            work(ada)
+            rounds += 1
+        return rounds
+
+    with ThreadPoolExecutor(WRITERS + 5) as pool:
+        others = [pool.submit(meanwhile, work) for work in (index, compare, compact, search, search_all)]
+        writers = [pool.submit(write, ada, writer) for writer in range(WRITERS)]
+        wait(writers)
+        written.set()
+        for writer in writers:
+            writer.result()
+        assert all(other.result() > 0 for other in others)
+    ada.reindex("s1")
+    assert ada.verify("s1") == []
+    assert ada.search("of topic", mode="literal").total == WRITERS * APPENDS * BATCH
+    assert ada.search("w1n7m2").total
