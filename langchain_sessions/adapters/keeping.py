@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from langchain_sessions._flow import Flow, ask
 from langchain_sessions.adapters import prompts
-from langchain_sessions.adapters.recalling import STORED, as_remembered, newest_messages, open_context
+from langchain_sessions.adapters.recalling import STORED, Loaded, as_remembered, newest_messages, open_context
 from langchain_sessions.adapters.requests import (
     News,
     Remembered,
@@ -30,6 +30,7 @@ from langchain_sessions.errors import SessionEndedError, SessionNotFoundError, S
 from langchain_sessions.events import InvocationStatus, NewEvent, SessionEvent, Standing
 from langchain_sessions.filters import EventFilter
 from langchain_sessions.ids import check_branch
+from langchain_sessions.rows import TURN_OF
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -93,25 +94,35 @@ def begin(
         call=call,
         configurable=configurable,
     )
+    try:
+        yield from _store_request(keeping, running, loaded)
+    except BaseException as error:
+        yield from fail(keeping, running, None, error)
+        raise
+    return running
+
+
+def _store_request(keeping: Keeping, running: Running, loaded: Loaded) -> Flow[None]:
+    """Store what is new in a request, index it, and compact if it is time."""
+    news = running.news
     for run in news.given_up:
-        yield from _mark(keeping, address, run, InvocationStatus.FAILED)
-    system = _new_system(keeping, request, loaded.context)
+        yield from _mark(keeping, running.address, run, InvocationStatus.FAILED)
+    system = _new_system(keeping, running.request, loaded.context)
     fresh = [*system, *(news.examples if keeping.store_examples else ()), *keeping.store(news.fresh)]
     if fresh or not news.is_open:
         running.appended = tuple((yield from _append(keeping, running, fresh, InvocationStatus.OPEN)))
-        yield from _adopt(keeping, running)
+        yield from _adopt(keeping, running, loaded.last_seq)
     if news.invocation_id is None:
         running.context = (*loaded.context, *as_remembered(running.appended))
     yield from _index(keeping, running, running.appended)
     if keeping.compaction is not None and keeping.compaction.where == "before":
         yield from _compact(keeping, running, keeping.compaction, force=False)
-    return running
 
 
-def _adopt(keeping: Keeping, running: Running) -> Flow[None]:
+def _adopt(keeping: Keeping, running: Running, last_seq: int) -> Flow[None]:
     """Take up the runs of questions that a checkpoint logged between the look at the log and the append."""
-    events = as_remembered(running.appended)
-    met = [str(event.run) for event in events if event.run not in (None, running.invocation_id)]
+    events = [event for event in as_remembered(running.appended) if event.seq > last_seq]
+    met = [event.run for event in events if event.run is not None and event.run.startswith(TURN_OF)]
     if not met:
         return
     if all(event.invocation_id is None for event in events):
@@ -228,6 +239,10 @@ def finish(
         _report(running, "The answer was delivered but not stored", error)
         if keeping.on_store_error == "raise":
             raise ReplyNotStoredError(running.address.session_id, said) from error
+    except BaseException:
+        # Cancelled on the way. The answer is there, and to append it again stores nothing twice.
+        yield from _append(keeping, running, kept, status)
+        raise
 
 
 def _report(running: Running, what: str, error: Exception) -> None:

@@ -31,10 +31,11 @@ STORED = frozenset(Standing) - {Standing.REWOUND, Standing.SUPERSEDED}
 
 
 class Loaded(NamedTuple):
-    """The context of a viewer, and whether some run of the session is not done."""
+    """The context of a viewer, whether some run of the session is not done, and how far the log went."""
 
     context: tuple[Remembered, ...]
     is_unsettled: bool
+    last_seq: int = 0
 
 
 def open_context(keeping: Keeping, address: Address) -> Flow[Loaded]:
@@ -65,7 +66,7 @@ def load_context(keeping: Keeping, address: Address, invocation_id: str | None) 
         Remembered(row.id, row.seq, row.place, message, live, row.invocation_id, row.flags & SYNTHETIC != 0)
         for row, message in zip(found.rows, messages, strict=True)
     ]
-    return Loaded(tuple(context), is_unsettled=bool(found.view.invocations))
+    return Loaded(tuple(context), is_unsettled=bool(found.view.invocations), last_seq=found.session.last_seq)
 
 
 def newest_messages(keeping: Keeping, address: Address, last_n: int) -> Flow[list[Remembered]]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from langchain_sessions.recall.dates import asks_when, date_range
+from langchain_sessions.recall.parts import QUESTION, TIME, Group, Part
 from langchain_sessions.recall.ranking import (
     COMPARED,
     Candidate,
@@ -30,80 +31,12 @@ if TYPE_CHECKING:
     from langchain_sessions.recall.ranking import RankedEvent, RankingWeights
     from langchain_sessions.recall.terms import TermMaker
 
-QUESTION: Final = 1
-TIME: Final = 2
 CANDIDATES: Final = 300
 """How many events are ranked in full. `make bench-recall` shows what that costs in recall among 100 000 events."""
 
 _SHORTEST_BEGINNING: Final = 5
 _LONGEST_ENDING: Final = 4
 _MOST_COUNTED: Final = 255
-
-Group = tuple[str, ...]
-
-
-class Occurrences(Protocol):
-    """Where a term occurs in a part, and how often."""
-
-    def __len__(self) -> int:
-        """In how many events."""
-        ...
-
-    def lookup(self) -> Lookup:
-        """The count at each index, at most 255."""
-        ...
-
-    def pairs(self) -> Iterable[tuple[int, int]]:
-        """Index in the part and count, ascending."""
-        ...
-
-
-class Part(Protocol):
-    """Some events of one log in order, inverted. Events are known by their index in it."""
-
-    @property
-    def events(self) -> int:
-        """How many events."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """How many terms they have in all."""
-        ...
-
-    @property
-    def speakers(self) -> Collection[str]:
-        """All authors."""
-        ...
-
-    @property
-    def hidden(self) -> Collection[int]:
-        """Events that do not count at all."""
-        ...
-
-    def length(self, index: int) -> int:
-        """Number of terms of an event."""
-        ...
-
-    def hints(self, index: int) -> int:
-        """`QUESTION` and `TIME`, added."""
-        ...
-
-    def author(self, index: int) -> str | None:
-        """Who said it."""
-        ...
-
-    def instant(self, index: int) -> float:
-        """When, in seconds since 1970."""
-        ...
-
-    def find(self, term: str) -> Occurrences | None:
-        """Where a term occurs."""
-        ...
-
-    def expand(self, beginning: str) -> Iterable[str]:
-        """The terms that begin so."""
-        ...
 
 
 @dataclass(slots=True)

@@ -145,9 +145,18 @@ class ReadLogs:
         }
         found: dict[str, None] = {}
         for group in query.groups[:8]:
-            near = difflib.get_close_matches(group[0].rstrip("*"), words, n=_NEAREST, cutoff=0.6)
-            found.update(dict.fromkeys(near))
+            near = difflib.get_close_matches(group[0].rstrip("*"), words, n=2 * _NEAREST, cutoff=0.6)
+            found.update(dict.fromkeys(filter(self._is_in_sight, near)))
         return tuple(found)[:_NEAREST]
+
+    def _is_in_sight(self, term: str) -> bool:
+        """Whether an event holds a term that may be returned."""
+        for number, part in enumerate(self._flat):
+            occurring = part.find(term)
+            for index, _ in () if occurring is None else occurring.pairs():
+                if index not in part.hidden and (self.admits is None or self.admits(number, index)):
+                    return True
+        return False
 
 
 def _segment(

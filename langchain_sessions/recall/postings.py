@@ -11,8 +11,9 @@ from datetime import date
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from langchain_sessions.recall.corpus import CANDIDATES, QUESTION, TIME, Found, search_logs
+from langchain_sessions.recall.corpus import CANDIDATES, Found, search_logs
 from langchain_sessions.recall.dates import TIME_WORDS, date_words
+from langchain_sessions.recall.parts import QUESTION, TIME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

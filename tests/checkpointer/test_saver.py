@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import threading
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -39,6 +40,13 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.backends("sqlite", "postgres", "mariadb")
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 only_sqlite = pytest.mark.backends("sqlite")
+
+
+@dataclass
+class Own:
+    """A class of the application's own."""
+
+    number: int
 
 
 def echo(state: MessagesState) -> dict[str, Any]:
@@ -78,6 +86,26 @@ def test_an_encrypting_serializer_leaves_no_plaintext(tmp_path: Path) -> None:
             SessionCheckpointSaver(keyless).get_tuple(CONFIG)
     for file in tmp_path.iterdir():
         assert b"xylophone" not in file.read_bytes().lower()
+
+
+def test_a_serializer_may_be_set_later(service: SessionService) -> None:
+    saver = SessionCheckpointSaver(service)
+    saver.serde = EncryptedSerializer.from_pycryptodome_aes(key=b"sixteen byte key")
+    graph = graph_over(saver)
+    talk(graph, "the secret word is xylophone")
+    assert contents(graph) == ["the secret word is xylophone", "re: the secret word is xylophone"]
+    with pytest.raises(SealedEventError):
+        service.messages("t")
+
+
+def test_objects_of_unknown_classes_are_not_built(service: SessionService) -> None:
+    saver = SessionCheckpointSaver(service)
+    graph = graph_over(saver, lambda state: {"messages": [AIMessage("x", additional_kwargs={"deep": Own(1)})]})
+    talk(graph, "one")
+    fresh = graph_over(SessionCheckpointSaver(service))
+    assert fresh.get_state(CONFIG).values["messages"][-1].additional_kwargs == {"deep": {"number": 1}}
+    allowed = saver.with_allowlist([(Own.__module__, Own.__qualname__)])
+    assert graph_over(allowed).get_state(CONFIG).values["messages"][-1].additional_kwargs == {"deep": Own(1)}
 
 
 def test_filters_compare_as_the_in_memory_saver_does(service: SessionService) -> None:

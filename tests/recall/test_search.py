@@ -489,3 +489,15 @@ def test_pages_of_every_size_end(ada: SessionService) -> None:
         assert [page.next_cursor is not None for page in pages] == [True, True, False, False]
         assert len(ada.search("kettle", limit=3, page=10**30, **options)) == 0
         assert ada.search("kettle", limit=3, page=-5, **options).items == pages[0].items
+
+
+@pytest.mark.parametrize("before", [0, 200])
+def test_similar_words_are_those_in_sight(ada: SessionService, before: int) -> None:
+    talk(ada, before)
+    ada.append("s1", NewEvent(message=HumanMessage("my passport"), branch="orch"))
+    ada.append("s1", HumanMessage("a passage"), invocation_id="i1")
+    ada.reindex()
+    assert set(ada.search("passpart").nearest) >= {"passport", "passag"}
+    assert "passport" not in ada.search("passpart", where=SearchFilter(branch="other")).nearest
+    ada.rewind("s1", before_invocation="i1")
+    assert "passag" not in ada.search("passpart").nearest

@@ -20,7 +20,6 @@ from tests.openai_stub.server import OpenAIStub
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
 
     from langchain_core.runnables import Runnable, RunnableConfig
 
@@ -98,8 +97,9 @@ def make_model(stub: OpenAIStub, **options: Any) -> ChatOpenAI:
 
 
 @pytest.fixture
-def sessions(tmp_path: Path) -> Iterator[SessionService]:
-    with SessionService(f"sqlite:///{tmp_path / 'chat.db'}") as service:
+def sessions() -> Iterator[SessionService]:
+    """A service in memory: what files and servers do differently is tested with `stored`."""
+    with SessionService("sqlite://") as service:
         yield service
 
 

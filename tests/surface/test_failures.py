@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -236,3 +237,22 @@ async def test_a_summariser_that_raises_costs_no_answer(
         await face.invoke(chat, question, config)
     assert texts(ada)[-2:] == ["three", "reply 3"]
     assert len(stub.last.messages) == 5
+
+
+async def test_calls_that_are_cancelled_at_any_moment(
+    stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, ada: SessionService, config: RunnableConfig
+) -> None:
+    chat, dice = memory.wrap(model), random.Random(7)  # noqa: S311 - a seed makes a scenario
+    await chat.ainvoke("hello", config)
+    for number in range(10):
+        running = asyncio.ensure_future(chat.ainvoke(f"question {number}", config))
+        await asyncio.sleep(dice.random() * 0.04)
+        running.cancel()
+        await asyncio.wait([running])
+    await chat.ainvoke("at last", config)
+    shown = texts(ada)
+    assert (shown[0], shown[-2]) == ("hello", "at last")
+    questions = [text for kind, text, _ in logged(ada) if kind == "human"]
+    assert questions == sorted(questions, key=lambda text: (text != "hello", text == "at last", text))
+    assert "open" not in {standing for _, _, standing in logged(ada)}
+    assert ada.verify("s1") == []

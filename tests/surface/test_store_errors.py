@@ -11,6 +11,7 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 
+from langchain_sessions import SessionService
 from langchain_sessions.adapters import ReplyNotStoredError
 from langchain_sessions.adapters.advisor import SessionMemoryAdvisor
 from langchain_sessions.adapters.middleware import SessionMemoryMiddleware
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langchain_openai import ChatOpenAI
 
-    from langchain_sessions import SessionService
     from tests.openai_stub.server import OpenAIStub
 
 
@@ -46,6 +46,12 @@ class Meanwhile(FakeListChatModel):
         self.act()
         async for chunk in super()._astream(*args, **kwargs):
             yield chunk
+
+
+@pytest.fixture
+def sessions(tmp_path: Path) -> Iterator[SessionService]:
+    with SessionService(f"sqlite:///{tmp_path / 'chat.db'}") as service:
+        yield service
 
 
 def rename(path: Path, before: str, after: str) -> None:

@@ -65,7 +65,9 @@ def _read_once(tx: Transaction, query: IndexQuery) -> IndexRead | None:
     buckets = _buckets(tx, query) if chunks and (query.buckets or query.beginnings) else {}
     lags = any(session.last_seq > known[session.skey] for session, *_ in places)
     tails = _tails(tx, scope) if lags else {}
-    if chunks and _generations(tx, scope) != sorted((s.skey, generation) for s, *_, generation in places if generation):
+    # Also where there was no index yet: one that came in between has taken events out of the tail.
+    seen = sorted((session.skey, generation) for session, *_, generation in places if generation)
+    if (chunks or lags) and _generations(tx, scope) != seen:
         return None
     logs = [
         IndexedLog(
@@ -136,7 +138,8 @@ def _facts(tx: Transaction, places: Sequence[tuple[int, int]]) -> dict[tuple[int
         def build() -> Select[Any]:
             named = t.bucket == literal_column(f"'{FACTS}'")
             each = (and_(t.skey == param(f"s{at}"), t.chunk == param(f"c{at}"), named) for at in range(_PLACES))
-            return select(t.skey, t.chunk, t.data).where(or_(*each))
+            columns = [t.skey, t.chunk, t.data]
+            return select(*columns).where(or_(*each))
 
         values = {f"{name}{at}": place[side] for at, place in enumerate(padded) for side, name in ((0, "s"), (1, "c"))}
         for skey, number, data in tx.rows(tx.prepare("recall facts", build), values):

@@ -54,10 +54,9 @@ def load_chunks(
         return select(*columns).where(chunks.c.skey == param("skey"), chunks.c.chunk == param("chunk"))
 
     def words() -> Select[Any]:
-        mine = select(terms.c.bucket, terms.c.data).where(
-            terms.c.skey == param("skey"), terms.c.chunk == param("chunk")
-        )
-        return mine.order_by(terms.c.bucket)
+        columns = [terms.c[name] for name in ("bucket", "data")]
+        mine = (terms.c.skey == param("skey"), terms.c.chunk == param("chunk"))
+        return select(*columns).where(*mine).order_by(terms.c.bucket)
 
     found: list[tuple[StoredChunk, dict[str, bytes]]] = []
     for number in numbers:

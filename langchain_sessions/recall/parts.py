@@ -1,0 +1,80 @@
+"""What ranking asks of inverted events, wherever they lie: the one shape of segments in memory and of packed chunks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from langchain_sessions.recall.shortlisting import Lookup
+
+QUESTION: Final = 1
+TIME: Final = 2
+
+Group = tuple[str, ...]
+"""Terms of which any will do."""
+
+
+class Occurrences(Protocol):
+    """Where a term occurs in a part, and how often."""
+
+    def __len__(self) -> int:
+        """In how many events."""
+        ...
+
+    def lookup(self) -> Lookup:
+        """The count at each index, at most 255."""
+        ...
+
+    def pairs(self) -> Iterable[tuple[int, int]]:
+        """Index in the part and count, ascending."""
+        ...
+
+
+class Part(Protocol):
+    """Some events of one log in order, inverted. Events are known by their index in it."""
+
+    @property
+    def events(self) -> int:
+        """How many events."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """How many terms they have in all."""
+        ...
+
+    @property
+    def speakers(self) -> Collection[str]:
+        """All authors."""
+        ...
+
+    @property
+    def hidden(self) -> Collection[int]:
+        """Events that do not count at all."""
+        ...
+
+    def length(self, index: int) -> int:
+        """Number of terms of an event."""
+        ...
+
+    def hints(self, index: int) -> int:
+        """`QUESTION` and `TIME`, added."""
+        ...
+
+    def author(self, index: int) -> str | None:
+        """Who said it."""
+        ...
+
+    def instant(self, index: int) -> float:
+        """When, in seconds since 1970."""
+        ...
+
+    def find(self, term: str) -> Occurrences | None:
+        """Where a term occurs."""
+        ...
+
+    def expand(self, beginning: str) -> Iterable[str]:
+        """The terms that begin so."""
+        ...
