@@ -506,7 +506,7 @@ class SessionStore(ABC):
     def load_chunks(
         self, /, place: indexing.IndexPlace, numbers: Sequence[int]
     ) -> list[tuple[indexing.StoredChunk, dict[str, bytes]]] | None:
-        """Whole chunks of an index with all their buckets, by their numbers; None where the index is no longer as `place` says."""
+        """Whole chunks of an index with their buckets; None where the index is no longer as `place` says."""
         del place, numbers
         return []
 
