@@ -206,6 +206,7 @@ def _events(metadata: MetaData, prefix: str) -> Table:
         Column("body", text_type()),
         Column("extra", text_type()),
         UniqueConstraint("skey", "ident", "rev", name=f"{prefix}events_ident"),
+        large=True,
     )
     named = event_id.is_not(None)
     Index(f"{prefix}events_event_id", table.c.skey, event_id, sqlite_where=named, postgresql_where=named)
