@@ -12,10 +12,8 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
-from weakref import WeakKeyDictionary
 
 from sqlalchemy import Dialect
 from sqlalchemy import exc as sa_exc
@@ -28,12 +26,11 @@ from langchain_sessions.errors import (
     SyncNotAvailableError,
 )
 from langchain_sessions.stores._twins import finish
+from langchain_sessions.stores.sql.loops import LoopEngines, disposed
 from langchain_sessions.stores.sql.pipelining import Send, can_pipeline, send, send_adapted
 from langchain_sessions.stores.sql.transaction import StatementCache, Transaction
 
 if TYPE_CHECKING:
-    from sqlalchemy import Pool
-
     from langchain_sessions.stores.sql.engines import Engines
     from langchain_sessions.stores.sql.schema import Tables
 
@@ -103,8 +100,7 @@ class Runner:
         # The level of SQLite's `synchronous` that the writing connection goes back to; 0 where it has it.
         self._was_flushing = 0
         self._inherited: list[Any] = []
-        self._of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
-        self._is_taken = False
+        self._loops = LoopEngines(engines.async_, engines.another_async)
         # A pool that gives each thread an in-memory database of its own is used from one thread only.
         self._only_thread = ThreadPoolExecutor(1, "langchain_sessions") if engines.thread_bound else None
 
@@ -198,7 +194,7 @@ class Runner:
 
     async def _aattempt(self, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         self._guard_fork()
-        engine = self._engine_of_loop()
+        engine = self._loops.current()
         pool = engine.sync_engine.pool
         try:
             connection = await engine.connect()
@@ -219,19 +215,8 @@ class Runner:
         finally:
             await connection.close()
             if engine.sync_engine.pool is not pool:
-                await _disposed(pool)
+                await disposed(pool)
         return result
-
-    def _engine_of_loop(self) -> Any:
-        """The async engine of the running loop: a connection belongs to the loop that opened it."""
-        if self.engines.another_async is None:
-            return self.engines.async_
-        loop = asyncio.get_running_loop()
-        engine = self._of_loop.get(loop)
-        if engine is None:
-            engine = self._of_loop[loop] = self.engines.another_async() if self._is_taken else self.engines.async_
-            self._is_taken = True
-        return engine
 
     # -- both ----------------------------------------------------------------------------------------------
 
@@ -391,8 +376,8 @@ class Runner:
             self._writer = None
             self._was_flushing = 0
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="langchain-sessions")
-        asynchronous = {self.engines.async_, *self._of_loop.values()} - {None}
-        for engine in (self.engines.sync, *(each.sync_engine for each in asynchronous)):
+        self._loops.forget()
+        for engine in (self.engines.sync, *(each.sync_engine for each in self._loops)):
             if engine is not None:
                 self._inherited.append(engine.pool)
                 engine.dispose(close=False)
@@ -404,9 +389,8 @@ class Runner:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="langchain-sessions")
         if self.engines.owned and self.engines.sync is not None:
             self.engines.sync.dispose()
-        if self.engines.owned and self.engines.async_ is not None:
-            with suppress(Exception):
-                self.engines.async_.sync_engine.dispose(close=False)
+        if self.engines.owned:
+            self._loops.close_orphans()
 
     def _close_writer(self) -> None:
         if self._turn is not None:
@@ -427,17 +411,10 @@ class Runner:
         """Async `close`."""
         if self._turn is not None:
             await asyncio.to_thread(self._close_writer)
-        if self.engines.owned and self.engines.async_ is not None:
-            await self._engine_of_loop().dispose()
+        if self.engines.owned:
+            await self._loops.dispose()
         if self.engines.owned and self.engines.sync is not None:
             await asyncio.to_thread(self.engines.sync.dispose)
-
-
-async def _disposed(pool: Pool) -> None:
-    """Close what idles in a pool that an async engine no longer uses."""
-    from sqlalchemy.util import greenlet_spawn
-
-    await greenlet_spawn(pool.dispose)
 
 
 def _closed(transaction: Transaction) -> bool:

@@ -1,0 +1,116 @@
+"""The async engines of a store: one for each event loop, since a connection belongs to the loop that opened it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet, ref
+
+from sqlalchemy import event
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sqlalchemy import Pool
+
+
+class LoopEngines:
+    """Hands out the engine of the running loop, and closes what a loop that has ended left open.
+
+    Args:
+        first: The engine that the first loop gets; None where there is no async driver.
+        another: Makes one more; None where only the caller could, whose engine then serves every loop.
+    """
+
+    def __init__(self, first: Any, another: Callable[[], Any] | None) -> None:
+        """See the class."""
+        self._first = first
+        self._another = another
+        self._used: list[_Used] = []
+        self._is_taken = False
+        self._lock = threading.Lock()
+
+    def __iter__(self) -> Iterator[Any]:
+        """All engines in use, and the first."""
+        if self._first is not None:
+            yield self._first
+        yield from (used.engine for used in self._used if used.engine is not self._first)
+
+    def current(self) -> Any:
+        """The engine of the running loop."""
+        if self._another is None:
+            return self._first
+        loop = asyncio.get_running_loop()
+        for used in tuple(self._used):
+            if used.loop() is loop:
+                return used.engine
+        self.close_orphans()
+        with self._lock:
+            engine = self._another() if self._is_taken else self._first
+            self._is_taken = True
+            self._used.append(_Used(loop, engine))
+        return engine
+
+    def forget(self) -> None:
+        """Keep nothing of another process: not even a closing may go over its sockets."""
+        self._lock = threading.Lock()
+        for used in self._used:
+            used.records.clear()
+
+    def close_orphans(self) -> None:
+        """Close the connections of loops that have ended without closing them."""
+        with self._lock:
+            orphans = [used for used in self._used if used.is_orphan]
+            self._used = [used for used in self._used if used not in orphans]
+        for used in orphans:
+            used.close()
+
+    async def dispose(self) -> None:
+        """Close the engine of the running loop and what other loops left open."""
+        loop = asyncio.get_running_loop()
+        self.close_orphans()
+        for used in tuple(self._used):
+            if used.loop() is loop:
+                await used.engine.dispose()
+
+
+class _Used:
+    """An engine that a loop uses, and its connections, which nobody else could find once the loop is gone."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, engine: Any) -> None:
+        self.loop = ref(loop)
+        self.engine = engine
+        self.records: WeakSet[Any] = WeakSet()
+        event.listen(engine.sync_engine, "connect", self._note)
+
+    @property
+    def is_orphan(self) -> bool:
+        """Whether its loop has ended."""
+        loop = self.loop()
+        return loop is None or loop.is_closed()
+
+    def _note(self, _connection: Any, record: Any) -> None:
+        self.records.add(record)
+
+    def close(self) -> None:
+        """Close the connections without their loop, which has ended."""
+        for record in list(self.records):
+            driver = record.driver_connection
+            if driver is None:
+                continue
+            # A closing that needs the loop cannot happen any more; the socket goes with its object then.
+            with suppress(Exception):
+                if self.engine.dialect.driver == "psycopg":
+                    driver.pgconn.finish()
+                else:
+                    driver.close()
+        self.engine.sync_engine.dispose(close=False)
+
+
+async def disposed(pool: Pool) -> None:
+    """Close what idles in a pool that its async engine no longer uses."""
+    from sqlalchemy.util import greenlet_spawn
+
+    await greenlet_spawn(pool.dispose)
