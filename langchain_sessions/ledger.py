@@ -259,22 +259,13 @@ def _interleave(listed: list[EventRow], beside: list[EventRow]) -> list[EventRow
     return merged
 
 
-WINDOW_SLACK = 16
-"""How many more rows a window looks at than it shows: a run that began before another may have ended after it."""
+def together(rows: list[EventRow]) -> list[EventRow]:
+    """The rows of a context with those of each run side by side, where the run began.
 
-
-def window(rows: list[EventRow], last_n: int | None) -> list[EventRow]:
-    """The newest `last_n` of a context's rows, or all of them, with those of each run together where it began.
-
-    Two tabs that talk at once are logged in between each other; a prompt in which two questions come before two
-    answers is refused by strict providers and misread by others.
+    The log and its views keep the order in which things happened. Two tabs that talk at once are logged in between
+    each other, though, and a prompt in which two questions come before two answers is refused by strict providers and
+    misread by others; so prompts, and what decides which turns a compaction may take, are read in this order.
     """
-    if last_n is None:
-        return _together(rows)
-    return _together(rows[-(last_n + WINDOW_SLACK) :])[-last_n:]
-
-
-def _together(rows: list[EventRow]) -> list[EventRow]:
     named = [row.invocation_id for row in rows]
     distinct = set(named)
     if None not in distinct and len(distinct) == 1 + sum(map(ne, named, named[1:])):

@@ -15,6 +15,7 @@ from langchain_sessions.context import pair_tool_calls
 from langchain_sessions.errors import InvalidInputError, SessionNotFoundError
 from langchain_sessions.events import EventKind, SessionEvent, Standing
 from langchain_sessions.filters import EventFilter
+from langchain_sessions.ledger import together
 from langchain_sessions.rows import SYNTHETIC
 
 if TYPE_CHECKING:
@@ -60,11 +61,12 @@ def load_context(keeping: Keeping, address: Address, invocation_id: str | None) 
         now,
         sessions.idle_before(now),
     )
-    messages = sessions.codec.decode_all(session_id, found.rows)
+    rows = together(found.rows)
+    messages = sessions.codec.decode_all(session_id, rows)
     live = Standing.LIVE
     context = [
         Remembered(row.id, row.seq, row.place, message, live, row.invocation_id, row.flags & SYNTHETIC != 0)
-        for row, message in zip(found.rows, messages, strict=True)
+        for row, message in zip(rows, messages, strict=True)
     ]
     return Loaded(tuple(context), is_unsettled=bool(found.view.invocations), last_seq=found.session.last_seq)
 

@@ -37,7 +37,7 @@ from langchain_sessions.compaction.summarizer import (
 from langchain_sessions.errors import SessionNotFoundError, SessionsError
 from langchain_sessions.events import Standing
 from langchain_sessions.ids import check_branch
-from langchain_sessions.ledger import Cover, Ledger
+from langchain_sessions.ledger import Cover, Ledger, together
 from langchain_sessions.runs import SeqSet
 from langchain_sessions.stores.base import ArchivePlan, SessionStore
 from langchain_sessions.times import from_micros
@@ -220,7 +220,7 @@ class _Run:
             now,
             self.log.idle_before(now),
         )
-        rows = [row for row in found.rows if row.scope == self.scope]
+        rows = [row for row in together(found.rows) if row.scope == self.scope]
         events = tuple(self.log.encoder.event(self.session_id, row, found.view) for row in rows)
         return Loaded(replace(request, events=events), found.view, found.view.ledger.covers.get(self.scope))
 

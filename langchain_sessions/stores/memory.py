@@ -15,7 +15,7 @@ from langchain_sessions.errors import (
     SessionExistsError,
     SessionNotFoundError,
 )
-from langchain_sessions.ledger import Ledger, LogView, window
+from langchain_sessions.ledger import Ledger, LogView
 from langchain_sessions.rows import (
     Counters,
     EventRow,
@@ -342,7 +342,7 @@ class MemoryStore(base.SessionStore):
             for row in log.events
             if row.kind < r.FIRST_RECORD and sees(viewer, row) and view.in_context(row, invocation_id)
         )
-        return base.ContextSlice(self._counted(log), window(rows, last_n), view)
+        return base.ContextSlice(self._counted(log), rows if last_n is None else rows[-last_n:], view)
 
     @_locked
     def rewind_events(self, key: SessionKey, plan: base.RewindPlan) -> base.Rewound:

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Select, func, literal_column, or_, select
 
 from langchain_sessions import rows as r
 from langchain_sessions.events import Standing
-from langchain_sessions.ledger import WINDOW_SLACK, LogView, visible_scopes, window
+from langchain_sessions.ledger import LogView, visible_scopes
 from langchain_sessions.rows import EventRow, SessionKey, SessionRow
 from langchain_sessions.runs import SeqSet
 from langchain_sessions.stores.base import ContextSlice, EventQuery, EventSlice
@@ -128,14 +128,13 @@ def load_context(
     view = load_view(tx, session, idle_before)
     criteria = [_messages(tx), *_floors(tx, session, viewer, view)]
     left_out = _left_out(tx, view, invocation_id)
-    limit = None if last_n is None else last_n + WINDOW_SLACK
-    rows = _select(tx, session, [*criteria, *left_out], newest=True, limit=limit)
+    rows = _select(tx, session, [*criteria, *left_out], newest=True, limit=last_n)
     beside = _beside(view) - SeqSet.of(row.seq for row in rows)
     if beside:
         clause = in_ranges("beside", tx.tables.events.c.seq, beside)
         rows += _select(tx, session, [_messages(tx), visible(viewer, tx.tables), clause], newest=False, limit=None)
     shown = view.ordered(row for row in rows if sees(viewer, row) and view.in_context(row, invocation_id))
-    return ContextSlice(session, window(shown, last_n), view)
+    return ContextSlice(session, shown if last_n is None else shown[-last_n:], view)
 
 
 def _messages(tx: Transaction) -> Criterion:

@@ -50,6 +50,7 @@ def build_thread_tables(metadata: MetaData, prefix: str) -> ThreadTables:
             key("skey", big_key()),
             key("digest", fixed_bytes(16)),
             Column("data", bytes_type(), nullable=False),
+            large=True,
         ),
         writes=keyed_table(
             metadata,
