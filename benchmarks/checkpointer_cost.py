@@ -19,7 +19,7 @@ TURNS, OFFICIAL_TURNS, ROUNDS = 1_000, 200, 20
 
 
 def cost(directory: Path) -> list[Row]:
-    """CPU per turn and milliseconds of reads, ours warm and cold, and LangGraph's own at fewer turns."""
+    """CPU per turn and of reads, ours warm and cold, and LangGraph's own at fewer turns."""
     floor = graph_over(NullSaver())
     with SessionService(sqlite_url(directory, "cost")) as service:
         warm = graph_over(SessionCheckpointSaver(service))
@@ -49,10 +49,10 @@ def _reads(service: SessionService, warm: Any) -> list[Row]:
     state = _best(lambda: warm.get_state(CONFIG), ROUNDS), _best(lambda: next(left).get_state(CONFIG), 5)
     ten = _best(lambda: _history(warm), ROUNDS), _best(lambda: _history(next(left)), 5)
     return [
-        ("get_state of 2,000 messages, warm", f"{state[0]:.2f} ms", "", "", "1 ms"),
-        ("get_state, cold", f"{state[1]:.2f} ms", "", "", "8 ms"),
-        ("get_state_history(limit=10), warm", f"{ten[0]:.2f} ms", "", "", "6 ms"),
-        ("get_state_history(limit=10), cold", f"{ten[1]:.2f} ms", "", "", "20 ms"),
+        ("get_state of 2,000 messages, warm", state[0], "", "", "1 ms"),
+        ("get_state, cold", state[1], "", "", "8 ms"),
+        ("get_state_history(limit=10), warm", ten[0], "", "", "6 ms"),
+        ("get_state_history(limit=10), cold", ten[1], "", "", "20 ms"),
     ]
 
 
@@ -60,13 +60,15 @@ def _history(graph: Any) -> int:
     return len(list(graph.get_state_history(CONFIG, limit=10)))
 
 
-def _best(act: Callable[[], Any], rounds: int) -> float:
-    spent = []
+def _best(act: Callable[[], Any], rounds: int) -> str:
+    """The best of some rounds: what it took the process, and how long that was on a machine that others use too."""
+    spent, passed = [], []
     for _ in range(rounds):
-        begin = time.perf_counter()
+        begin, at = time.process_time(), time.perf_counter()
         act()
-        spent.append((time.perf_counter() - begin) * 1000)
-    return min(spent)
+        spent.append((time.process_time() - begin) * 1000)
+        passed.append((time.perf_counter() - at) * 1000)
+    return f"{min(spent):.2f} ms ({min(passed):.2f} by the clock)"
 
 
 def _official(directory: Path) -> list[Row]:
@@ -82,6 +84,6 @@ def _official(directory: Path) -> list[Row]:
     label = f"{contender.name} at {OFFICIAL_TURNS} turns"
     return [
         (f"{label}: CPU of a turn", *_beside(own, base), ""),
-        (f"{label}: get_state", f"{state:.2f} ms", "", "", ""),
-        (f"{label}: get_state_history(limit=10)", f"{ten:.2f} ms", "", "", ""),
+        (f"{label}: get_state", state, "", "", ""),
+        (f"{label}: get_state_history(limit=10)", ten, "", "", ""),
     ]

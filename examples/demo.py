@@ -18,8 +18,9 @@ from langchain_core.outputs import ChatGeneration
 from langchain_core.prompts import ChatPromptTemplate
 from langgraph.graph import START, MessagesState, StateGraph
 from rich.console import Console
+from rich.padding import Padding
 from rich.panel import Panel
-from rich.table import Table
+from rich.text import Text
 from scripted_model import ScriptedChatModel
 
 from langchain_sessions import SessionService
@@ -35,10 +36,16 @@ if TYPE_CHECKING:
     from langchain_core.outputs import LLMResult
     from langchain_core.runnables import RunnableConfig
 
-console = Console(width=100)
+console = Console()
+console.width = min(console.width, 100)
 CONFIG: RunnableConfig = {"configurable": {"thread_id": "holiday", "user_id": "ada"}}
 LIMIT = 120
-KIND_WIDTH = 9
+KIND_WIDTH = 10
+INTRODUCTION = (
+    "Ada plans a journey in one session. Each call shows the prompt that goes to the model. When messages, system "
+    f"prompt and tools come to {LIMIT} tokens, older turns are archived and a summary takes their place. Nothing is "
+    "deleted: the list at the end is the whole log.\n"
+)
 
 ANSWERS = [
     "Hello Ada! A week in Lisbon in May, with your sister Grace: noted.",
@@ -82,31 +89,33 @@ class Meter(BaseCallbackHandler):
             console.print(f"  [yellow]the summariser is shown {total} tokens[/]")
             return
         self.calls += 1
-        table = Table(box=None, show_header=False, padding=(0, 1))
-        for message in messages[0]:
-            table.add_row(f"[dim]{message.type:>{KIND_WIDTH}}", f"[dim]{short(message)}")
         size = f"{len(messages[0])} messages, [bold]{total} tokens[/]"
         console.print(f"  [cyan]call {self.calls}[/]: {size} go to the model")
-        console.print(table)
+        for message in messages[0]:
+            show_line(f"{message.type:>{KIND_WIDTH}}  {one_line(message)}")
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:  # noqa: ARG002 - as above
         """Show the reply."""
         generation = response.generations[0][0]
         if run_id not in self.summaries and isinstance(generation, ChatGeneration):
-            console.print(f"  [green]→ {short(generation.message, 200)}[/]")
+            console.print(Padding(Text(f"→ {one_line(generation.message)}", style="green"), (0, 0, 0, 2)))
 
 
-def short(message: BaseMessage, width: int = 80) -> str:
-    """The beginning of a message on one line."""
+def show_line(text: str) -> None:
+    """Show what fits on one line."""
+    console.print(Text(text, style="dim"), no_wrap=True, overflow="ellipsis")
+
+
+def one_line(message: BaseMessage) -> str:
+    """A message on one line; its calls where it says nothing."""
     calls = message.tool_calls if isinstance(message, AIMessage) else ()
-    text = " ".join(str(message.text).split()) or "calls " + ", ".join(str(call["name"]) for call in calls)
-    return text[:width]
+    return " ".join(str(message.text).split()) or "calls " + ", ".join(str(call["name"]) for call in calls)
 
 
 def show_compaction(result: CompactionResult) -> None:
     """Show what a compaction did."""
     if not result.archived:
-        console.print(f"  [yellow]compaction: {result.outcome.value}[/]")
+        console.print(f"  [yellow]compaction: {result.outcome.value} ({result.reason or 'only this turn is left'})[/]")
         return
     saved = f"{len(result.archived)} messages archived, {result.tokens_before} → {result.tokens_after} tokens"
     console.print(Panel(result.summary or "", title=f"compacted: {saved}", border_style="yellow"))
@@ -152,8 +161,9 @@ def talk(url: str, model: BaseChatModel, compaction: Compaction, config: Runnabl
             graph.invoke({"messages": question}, config)
 
         console.rule("what was compacted is still found")
-        for hit in sessions.as_user("ada").search("passport", session_id="holiday", limit=2):
-            console.print(f"  {hit.event!r}")
+        console.print("  Ada searches: passport")
+        for hit in sessions.as_user("ada").search("passport", session_id="holiday", limit=1):
+            console.print(Padding(Text(f"{hit.event.seq} ({hit.event.standing.value}): {hit.text}"), (0, 0, 0, 2)))
 
 
 def resume(url: str, model: BaseChatModel, compaction: Compaction, config: RunnableConfig) -> None:
@@ -171,14 +181,15 @@ def resume(url: str, model: BaseChatModel, compaction: Compaction, config: Runna
             agent.invoke({"messages": question}, config)
 
         console.rule("the log")
-        table = Table("seq", "what", "standing", "text", box=None)
+        show_line(f"seq    what  {'standing':8}  text")
         for event in ada.events("holiday"):
             if event.message is not None:
-                table.add_row(str(event.seq), event.message.type, event.standing.value, short(event.message, 60))
-        console.print(table)
+                standing = event.standing.value
+                show_line(f"{event.seq:3}  {event.message.type:>6}  {standing:8}  {one_line(event.message)}")
         session = ada.get("holiday")
         console.print(
-            f"\n{session.message_count} messages, {session.token_count} tokens are live; nothing was deleted."
+            f"\n{session.message_count} messages, {session.token_count} tokens are live; nothing was deleted. "
+            "Numbers that are left out are records of runs and compactions."
         )
 
 
@@ -190,6 +201,7 @@ def main() -> None:
         TokenCount(LIMIT), Summarize(summariser, keep_events=2, overlap=0), where="before", on_result=show_compaction
     )
     config: RunnableConfig = {**CONFIG, "callbacks": [meter]}
+    console.print(INTRODUCTION, highlight=False)
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{Path(folder) / 'demo.db'}"
         talk(url, model, compaction, config)

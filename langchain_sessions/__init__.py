@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from langchain_sessions.recall.hits import SearchFilter, SearchHit, SearchPage
     from langchain_sessions.recall.ranking import RankingWeights
     from langchain_sessions.recall.settings import SearchSettings
-    from langchain_sessions.stores.memory import MemoryStore
+    from langchain_sessions.stores.memory.store import MemoryStore
     from langchain_sessions.stores.sql.schema import schema_sql
     from langchain_sessions.stores.sql.store import SqlStore
 
 __version__ = "0.1.0"
 
 _LAZY = {
-    "MemoryStore": "langchain_sessions.stores.memory",
+    "MemoryStore": "langchain_sessions.stores.memory.store",
     "RankingWeights": "langchain_sessions.recall.ranking",
     "SearchFilter": "langchain_sessions.recall.hits",
     "SearchHit": "langchain_sessions.recall.hits",

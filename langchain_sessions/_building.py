@@ -11,8 +11,9 @@ def built(cls: type[T], fields: dict[str, Any]) -> T:
     """An instance of a frozen dataclass without slots, past its constructor.
 
     That sets every field by itself through the guard against changes: half the cost of an append's answer. What
-    `fields` leaves out has the default that the class holds; so a field with a default factory must be in it.
+    `fields` leaves out has the default that the class holds; so a field with a default factory must be in it. The
+    instance keeps `fields`.
     """
     made = cls.__new__(cls)
-    made.__dict__.update(fields)
+    object.__setattr__(made, "__dict__", fields)
     return made

@@ -28,10 +28,6 @@ class Ask(Generic[T]):
         self.args = args
         self.kwargs = kwargs
 
-    def run(self) -> T:
-        """Answer synchronously."""
-        return self.method(*self.args, **self.kwargs)
-
     async def arun(self) -> T:
         """Answer by the async twin."""
         twin: Callable[..., Coroutine[Any, Any, T]] = getattr(
@@ -57,7 +53,7 @@ def drive(flow: Flow[T]) -> T:
         request = next(flow)
         while True:
             try:
-                answer = request.run()
+                answer = request.method(*request.args, **request.kwargs)
             except BaseException as error:
                 request = flow.throw(error)
             else:

@@ -12,15 +12,15 @@ from langchain_core.messages import BaseMessage
 
 from langchain_sessions import rows as r
 from langchain_sessions._building import built
-from langchain_sessions.codec.messages import MessageCodec, digest
+from langchain_sessions.codec.messages import MessageCodec, digest, unreadable
 from langchain_sessions.codec.text import fold, searchable_text
-from langchain_sessions.codec.values import dump_exact
-from langchain_sessions.errors import InvalidInputError
+from langchain_sessions.codec.values import as_dict, dump_exact
+from langchain_sessions.errors import UNREADABLE, CorruptRowError, InvalidInputError, require
 from langchain_sessions.events import EventKind, NewEvent, SessionEvent, Standing
 from langchain_sessions.ids import check_branch, check_id, check_optional_id
 from langchain_sessions.rows import EventRow
 from langchain_sessions.state import dump_delta
-from langchain_sessions.stores.base import EventQuery
+from langchain_sessions.stores.values import EventQuery
 from langchain_sessions.times import check_aware, from_micros, to_micros
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ class EventEncoder:
             kind = r.INVOCATION if is_mark else r.STATE
             row = EventRow(0, ident, 0, None, None, kind, flags, now, 0, *[None] * 8)
         else:
+            require(isinstance(event.message, BaseMessage), "message", "give a LangChain message")
             row = self.message_row(event.message, now, flags, event, ordinal)
         return row._replace(
             at=now if event.timestamp is None else to_micros(check_aware(event.timestamp, "timestamp")),
@@ -126,13 +127,13 @@ class EventEncoder:
     def _extra(self, event: NewEvent) -> str | None:
         document: dict[str, Any] = {}
         if event.metadata:
-            document["metadata"] = self.seal(dict(event.metadata), "metadata")
+            document["metadata"] = self.seal(as_dict(event.metadata, "metadata"), "metadata")
         if event.long_running_tool_ids:
             document["long_running"] = [check_id(call, "long_running_tool_ids") for call in event.long_running_tool_ids]
         if event.error_code is not None or event.error_message is not None:
             document["error"] = self.seal([event.error_code, event.error_message], "error_message")
         if event.grounding is not None:
-            document["grounding"] = self.seal(dict(event.grounding), "grounding")
+            document["grounding"] = self.seal(as_dict(event.grounding, "grounding"), "grounding")
         return json.dumps(document, separators=(",", ":")) if document else None
 
     def seal(self, value: Any, field: str) -> Any:
@@ -147,6 +148,13 @@ class EventEncoder:
             SealedEventError: It was encrypted and the codec has no key for it.
             CorruptRowError: It cannot be read.
         """
+        try:
+            return self._event(session_id, row, view)
+        except UNREADABLE as error:
+            problem = unreadable(session_id, row.seq, error)
+        raise CorruptRowError(problem)
+
+    def _event(self, session_id: str, row: EventRow, view: LogView | None) -> SessionEvent:
         fields: dict[str, Any] = {
             "id": row.id,
             "session_id": session_id,
@@ -156,7 +164,7 @@ class EventEncoder:
             "author": row.author,
             "branch": row.branch,
             "invocation_id": row.invocation_id,
-            "state_delta": json.loads(row.delta) if row.delta else {},
+            "state_delta": as_dict(json.loads(row.delta), "state_delta") if row.delta else {},
             "metadata": {},
             "is_synthetic": row.flags & r.SYNTHETIC != 0,
             "is_interrupted": row.flags & r.INTERRUPTED != 0,

@@ -6,6 +6,9 @@ carries the text of a conversation, a password or the repr of a driver's excepti
 
 from __future__ import annotations
 
+import struct
+import zlib
+
 
 class SessionsError(Exception):
     """The root of all errors of this library."""
@@ -187,6 +190,19 @@ class VocabularyMissingError(SessionsError, LookupError):
             f"The vocabulary {encoding!r} is not in tiktoken's cache. Pass cache_dir= to where it is, "
             "allow_download=True to fetch it, or use EstimatedTokenCounter."
         )
+
+
+UNREADABLE = (
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+    struct.error,
+    zlib.error,
+)
+"""What Python raises over stored values that are not what was written. A boundary makes a `CorruptRowError` of it."""
 
 
 def require(condition: object, field: str, problem: str) -> None:

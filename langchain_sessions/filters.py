@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Literal
 
 from langchain_sessions.errors import InvalidInputError, require
 from langchain_sessions.events import EventKind, Standing
+from langchain_sessions.times import check_aware
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Iterable
     from datetime import datetime
 
@@ -82,12 +83,20 @@ class EventFilter:
         set_ = object.__setattr__
         for name in ("since", "until"):
             moment = getattr(self, name)
-            require(moment is None or moment.tzinfo is not None, name, "give an aware datetime, for example in UTC")
+            if moment is not None:
+                check_aware(moment, name)
         set_(self, "message_types", frozenset(_ALIASES.get(t, t) for t in _strings(self.message_types)))
         unknown = self.message_types - _TYPES
         require(not unknown, "message_types", f"unknown: {', '.join(sorted(unknown))}")
-        for name in ("kinds", "standings", "authors"):
-            set_(self, name, frozenset(getattr(self, name)))
+        set_(self, "authors", frozenset(_strings(self.authors)))
+        for name, kind in (("kinds", EventKind), ("standings", Standing)):
+            chosen: frozenset[object] = frozenset(getattr(self, name))
+            require(all(isinstance(each, kind) for each in chosen), name, f"give members of {kind.__name__}")
+            set_(self, name, chosen)
+        for name in ("keyword", "invocation_id"):
+            word = getattr(self, name)
+            require(word is None or isinstance(word, str), name, "give a string")
+        require(self.pattern is None or isinstance(self.pattern, re.Pattern), "pattern", "give a compiled pattern")
         set_(self, "keyword", self.keyword if self.keyword is not None and self.keyword.strip() else None)
         set_(self, "keywords", tuple(word for word in _strings(self.keywords) if word.strip()))
         require(self.match in ("any", "all"), "match", "give 'any' or 'all'")
@@ -148,4 +157,7 @@ class EventFilter:
 def _strings(values: Iterable[str]) -> Iterable[str]:
     if isinstance(values, str):
         raise InvalidInputError("filter", "give a collection of strings, not one string")
-    return values
+    strings = tuple(values)
+    if not all(isinstance(value, str) for value in strings):
+        raise InvalidInputError("filter", "give a collection of strings")
+    return strings

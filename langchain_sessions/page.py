@@ -23,8 +23,8 @@ class Page(Generic[T]):
 
     Attributes:
         items: The results.
-        next_cursor: Leads to what follows; None where the method knows that nothing does. Pages of a log always
-            have one, since events may still be appended.
+        next_cursor: Leads to what follows; None where nothing does. A page of a log has one unless it is empty, since
+            events may be appended behind its last: who waits for them keeps the cursor that gave an empty page.
         previous_cursor: Leads to what came before; None at the beginning.
         total: How many there are in all; None when that was not counted.
     """

@@ -117,6 +117,30 @@ class SessionRow(NamedTuple):
     head_id: str | None
     head_runs: bytes | None
 
+    @property
+    def heading(self) -> SessionHeading:
+        """What a list shows of it."""
+        return SessionHeading(*(getattr(self, name) for name in SessionHeading._fields))
+
+
+class SessionHeading(NamedTuple):
+    """What a list shows of a session. State and ledger, which grow with the log, stay where they are."""
+
+    skey: int
+    app: str
+    id: str
+    user_id: str | None
+    title: str | None
+    metadata: str
+    created_at: int
+    updated_at: int
+    expires_at: int | None
+    ended_at: int | None
+    last_seq: int
+    live_events: int
+    live_turns: int
+    live_tokens: int
+
 
 class InvocationRow(NamedTuple):
     """One run of a model over a session: where it begins in the log and how far it got."""

@@ -30,7 +30,10 @@ class SeqSet:
     @classmethod
     def of(cls, seqs: Iterable[int]) -> SeqSet:
         """The set of the given positions, in any order."""
-        return cls(tuple(fold_runs(sorted(set(seqs)))))
+        ordered = sorted(set(seqs))
+        if ordered and ordered[-1] - ordered[0] < len(ordered):
+            return cls(((ordered[0], ordered[-1]),))
+        return cls(tuple(fold_runs(ordered)))
 
     @classmethod
     def between(cls, first: int, last: int) -> SeqSet:
@@ -59,10 +62,14 @@ class SeqSet:
 
     def __or__(self, other: SeqSet) -> SeqSet:
         """The union."""
+        if not self.runs or not other.runs:
+            return self if self.runs else other
         return SeqSet(tuple(_merge(sorted((*self.runs, *other.runs)))))
 
     def __and__(self, other: SeqSet) -> SeqSet:
         """The intersection."""
+        if not self.runs or not other.runs:
+            return NO_SEQS
         found: list[Run] = []
         mine, theirs = list(self.runs), list(other.runs)
         i = j = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langchain_sessions.codec.values import dump_exact, dump_json
+from langchain_sessions.codec.values import as_dict, dump_exact, dump_json
 from langchain_sessions.errors import require
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ def dump_delta(delta: Mapping[str, Any] | None, field: str = "state_delta") -> s
     """
     if not delta:
         return None
-    kept = {key: value for key, value in delta.items() if not (isinstance(key, str) and key.startswith(TEMP))}
+    given = as_dict(delta, field)
+    kept = {key: value for key, value in given.items() if not (isinstance(key, str) and key.startswith(TEMP))}
     for key in kept:
         require(isinstance(key, str) and key not in ("", USER, APP), field, "keys are non-empty strings")
         if key.startswith((USER, APP)):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from langchain_core.runnables import Runnable
 from typing_extensions import override
 
-from langchain_sessions.adapters.chat import ChatWithMemory
+from langchain_sessions.adapters.chat import ChatWithMemory, Out
 from langchain_sessions.adapters.memory import SessionMemory
 from langchain_sessions.adapters.wrapped import Wrapped, speaks_chat
 from langchain_sessions.errors import SessionsError
@@ -37,12 +37,12 @@ class SessionMemoryAdvisor(SessionMemory, Runnable[Any, Any]):
 
     def wrap(
         self,
-        inner: Runnable[Any, Any],
+        inner: Runnable[Any, Out],
         *,
         input_key: str | None = None,
         history_key: str | None = None,
         system_key: str | None = None,
-    ) -> ChatWithMemory:
+    ) -> ChatWithMemory[Out]:
         """A model, a chain or an agent with memory.
 
         Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, closing
 from inspect import Parameter, Signature
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -19,6 +19,8 @@ from langchain_sessions.errors import require
 if TYPE_CHECKING:
     from langchain_sessions.adapters.memory import SessionMemory
     from langchain_sessions.adapters.wrapped import Wrapped
+
+Out = TypeVar("Out")
 
 _Manager = CallbackManagerForChainRun | AsyncCallbackManagerForChainRun
 _Body = Callable[[Any, _Manager, RunnableConfig, dict[str, Any]], Flow[Any]]
@@ -39,7 +41,7 @@ class _Run:
         return self._driver(self._body(value, run_manager, config, kwargs))
 
 
-class ChatWithMemory(Runnable[Any, Any]):
+class ChatWithMemory(Runnable[Any, Out]):
     """A chat model or a chain whose conversation is kept.
 
     It takes what the wrapped one takes and returns what that returns; the session is named by the config. Made by
@@ -70,34 +72,34 @@ class ChatWithMemory(Runnable[Any, Any]):
 
     # -- what a chat model offers --------------------------------------------------------------------------
 
-    def _around(self, inner: Runnable[Any, Any], tools: Sequence[Any] | None = None) -> ChatWithMemory:
+    def _around(self, inner: Runnable[Any, Any], tools: Sequence[Any] | None = None) -> ChatWithMemory[Any]:
         return ChatWithMemory(self.memory, self.wrapped.with_inner(inner, tools), self._config)
 
-    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> ChatWithMemory:
+    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> ChatWithMemory[Out]:
         """The same with tools bound to the model. Calls and results are stored in pairs."""
         return self._around(self.wrapped.method("bind_tools")(tools, **kwargs), tools)
 
-    def with_structured_output(self, schema: Any, **kwargs: Any) -> ChatWithMemory:
+    def with_structured_output(self, schema: Any, **kwargs: Any) -> ChatWithMemory[Any]:
         """The same with structured output, by any method. The raw message is what is stored."""
         return self._around(self.wrapped.method("with_structured_output")(schema, **kwargs))
 
     @override
-    def bind(self, **kwargs: Any) -> ChatWithMemory:
+    def bind(self, **kwargs: Any) -> ChatWithMemory[Out]:
         return self._around(self.wrapped.inner.bind(**kwargs))
 
     @override
-    def with_config(self, config: RunnableConfig | None = None, **kwargs: Any) -> ChatWithMemory:
+    def with_config(self, config: RunnableConfig | None = None, **kwargs: Any) -> ChatWithMemory[Out]:
         merged = merge_configs(self._config, config, cast("RunnableConfig", kwargs))
         return ChatWithMemory(self.memory, self.wrapped, merged)
 
     # -- calls ---------------------------------------------------------------------------------------------
 
     @override
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Out:
         return self._call_with_config(_Run(drive, self._answer), input, self._configured(config), **kwargs)
 
     @override
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Out:
         return await self._acall_with_config(_Run(adrive, self._answer), input, self._configured(config), **kwargs)
 
     def _configured(self, config: RunnableConfig | None) -> RunnableConfig | None:
@@ -108,7 +110,7 @@ class ChatWithMemory(Runnable[Any, Any]):
         inner = self.wrapped.inner
         exchange = yield from self._begin(value, manager, config)
         if exchange is None:
-            return (yield from ask(inner.invoke, value, config, **kwargs))
+            return (yield from ask(inner.invoke, self.wrapped.without_memory(value), config, **kwargs))
         heard = listening(config, exchange.recorder)
         try:
             try:
@@ -132,11 +134,11 @@ class ChatWithMemory(Runnable[Any, Any]):
     # -- streams -------------------------------------------------------------------------------------------
 
     @override
-    def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
+    def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Out]:
         yield from self.transform(iter([input]), config, **kwargs)
 
     @override
-    async def astream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AsyncIterator[Any]:
+    async def astream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AsyncIterator[Out]:
         async def given() -> AsyncIterator[Any]:
             yield input
 
@@ -145,13 +147,13 @@ class ChatWithMemory(Runnable[Any, Any]):
                 yield chunk
 
     @override
-    def transform(self, input: Iterator[Any], config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
+    def transform(self, input: Iterator[Any], config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Out]:
         yield from self._transform_stream_with_config(input, self._stream, self._configured(config), **kwargs)
 
     @override
     async def atransform(
         self, input: AsyncIterator[Any], config: RunnableConfig | None = None, **kwargs: Any
-    ) -> AsyncGenerator[Any, None]:
+    ) -> AsyncGenerator[Out, None]:
         chunks = self._atransform_stream_with_config(input, self._astream, self._configured(config), **kwargs)
         async with aclosing(cast("Any", chunks)) as closed_in_time:
             async for chunk in closed_in_time:
@@ -163,7 +165,7 @@ class ChatWithMemory(Runnable[Any, Any]):
         value, inner = _joined(list(inputs)), self.wrapped.inner
         exchange = drive(self._begin(value, run_manager, config))
         if exchange is None:
-            yield from inner.stream(value, config, **kwargs)
+            yield from inner.stream(self.wrapped.without_memory(value), config, **kwargs)
             return
         heard = listening(config, exchange.recorder)
         try:
@@ -193,7 +195,7 @@ class ChatWithMemory(Runnable[Any, Any]):
         value, inner = _joined([part async for part in inputs]), self.wrapped.inner
         exchange = await adrive(self._begin(value, run_manager, config))
         if exchange is None:
-            async for chunk in inner.astream(value, config, **kwargs):
+            async for chunk in inner.astream(self.wrapped.without_memory(value), config, **kwargs):
                 yield chunk
             return
         heard = listening(config, exchange.recorder)

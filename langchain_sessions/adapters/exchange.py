@@ -9,12 +9,11 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables.config import RunnableConfig, merge_configs
 
 from langchain_sessions.adapters import keeping as k
-from langchain_sessions.adapters.prompts import settle
+from langchain_sessions.adapters.prompts import merge_system, settle
 from langchain_sessions.adapters.recalling import build, recall
 from langchain_sessions.adapters.replies import Delivered, ReplyRecorder, consumed_calls
 from langchain_sessions.adapters.requests import sort_request
 from langchain_sessions.adapters.wrapped import Wrapped, model_behind
-from langchain_sessions.compaction.base import ModelCall
 from langchain_sessions.context import call_ids
 from langchain_sessions.errors import require
 
@@ -39,6 +38,7 @@ class Exchange:
 
     def __init__(self, memory: SessionMemory, wrapped: Wrapped, value: Any, running: Running) -> None:
         """Nothing was asked of the model yet."""
+        self._memory = memory
         self._keeping = memory.keeping
         self._wrapped = wrapped
         self._value = value
@@ -62,8 +62,10 @@ class Exchange:
             address,
             request,
             run_id=run_id,
-            call=ModelCall(
-                model=model_behind(wrapped.inner), tools=wrapped.tools, context_window=memory.context_window
+            call=memory.call(
+                model=model_behind(wrapped.inner),
+                system=None if memory.keeping.store_system else merge_system(request.system),
+                tools=wrapped.call_tools,
             ),
             configurable=config.get("configurable") or {},
         )
@@ -90,6 +92,8 @@ class Exchange:
     def finish(self) -> Flow[None]:
         """All was delivered: store it."""
         said, consumed = self._said()
+        for usage in self.recorder.reported:
+            self._memory.observe(*usage)
         yield from k.finish(self._keeping, self._running, said, consumed=consumed)
 
     def _said(self) -> tuple[list[BaseMessage], list[str]]:

@@ -15,8 +15,11 @@ from langchain_core.runnables import ConfigurableFieldSpec
 from typing_extensions import override
 
 from langchain_sessions._flow import Flow, adrive, ask, drive
+from langchain_sessions.adapters.addressing import Address
 from langchain_sessions.adapters.selecting import Selector, not_empty
+from langchain_sessions.adapters.storing import append_all
 from langchain_sessions.errors import SessionNotFoundError, require
+from langchain_sessions.events import NewEvent
 from langchain_sessions.ids import check_branch, check_id
 from langchain_sessions.rows import Anyone
 
@@ -41,6 +44,8 @@ class SessionChatMessageHistory(BaseChatMessageHistory):
         last_n: Read at most so many messages, beginning with a question.
         select: Chooses which messages are read.
         store: Chooses which messages are stored; by default all but empty assistant frames.
+        author: Who answers, as the log names it.
+        human: Who asks, as the log names it.
         clear_mode: `rewind` hides what was said, `delete` erases the session.
     """
 
@@ -54,6 +59,8 @@ class SessionChatMessageHistory(BaseChatMessageHistory):
         last_n: int | None = None,
         select: Selector | None = None,
         store: Selector = not_empty,
+        author: str | None = None,
+        human: str | None = None,
         clear_mode: Literal["rewind", "delete"] = "rewind",
     ) -> None:
         """See the class. Nothing is read yet."""
@@ -67,6 +74,8 @@ class SessionChatMessageHistory(BaseChatMessageHistory):
         self._last_n = last_n
         self._select = select
         self._store = store
+        self._author = author
+        self._human = human
         self._clear_mode = clear_mode
         self._pinned: tuple[BaseMessage, ...] | None = None
 
@@ -128,7 +137,15 @@ class SessionChatMessageHistory(BaseChatMessageHistory):
         if not kept:
             return
         yield from ask(self._sessions.open, self.session_id)
-        yield from ask(self._sessions.append, self.session_id, kept, branch=self._branch)
+        events = [
+            NewEvent(
+                message=message,
+                author=self._human if isinstance(message, HumanMessage) else self._author,
+                branch=self._branch,
+            )
+            for message in kept
+        ]
+        yield from append_all(Address(self._sessions, self.session_id), events)
 
     @override
     def clear(self) -> None:

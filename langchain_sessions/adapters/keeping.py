@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from langchain_core import exceptions
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage, message_to_dict
 
 from langchain_sessions._flow import Flow, ask
 from langchain_sessions.adapters import prompts
+from langchain_sessions.adapters.edits import take_up_edits
 from langchain_sessions.adapters.recalling import STORED, Loaded, as_remembered, newest_messages, open_context
 from langchain_sessions.adapters.requests import (
     News,
@@ -23,11 +26,14 @@ from langchain_sessions.adapters.requests import (
     window_for,
 )
 from langchain_sessions.adapters.running import Keeping, Running
-from langchain_sessions.compaction.base import Compaction, ModelCall, Outcome
+from langchain_sessions.adapters.selecting import not_empty
+from langchain_sessions.adapters.storing import append, mark
+from langchain_sessions.compaction.base import Compaction, CompactionResult, ModelCall
+from langchain_sessions.compaction.triggers import known_window
 from langchain_sessions.compaction.windows import TurnWindow
 from langchain_sessions.context import call_ids
 from langchain_sessions.errors import SessionEndedError, SessionNotFoundError, SessionsError
-from langchain_sessions.events import InvocationStatus, NewEvent, SessionEvent, Standing
+from langchain_sessions.events import InvocationStatus, SessionEvent, Standing
 from langchain_sessions.filters import EventFilter
 from langchain_sessions.ids import check_branch
 from langchain_sessions.rows import TURN_OF
@@ -74,14 +80,25 @@ def begin(
     run_id: str,
     call: ModelCall,
     configurable: Mapping[str, Any],
+    state: Sequence[BaseMessage] = (),
 ) -> Flow[Running]:
     """Open the session, store what is new in the request, compact if it is time.
+
+    Args:
+        keeping: How the conversation is kept.
+        address: The session.
+        request: What the model is asked.
+        run_id: Names the run, where it is a new one.
+        call: What is known of the model call.
+        configurable: The `configurable` of the call.
+        state: What the graph holds around the call; edits in it are taken up.
 
     Raises:
         SessionNotFoundError: The session belongs to somebody else.
         SessionEndedError: It has ended.
     """
     loaded = yield from open_context(keeping, address)
+    loaded = yield from take_up_edits(keeping, address, loaded, state)
     recent: Sequence[Remembered] = loaded.context
     if loaded.is_unsettled or not says_one_thing(request.body):
         recent = yield from newest_messages(keeping, address, window_for(request.body))
@@ -106,11 +123,12 @@ def _store_request(keeping: Keeping, running: Running, loaded: Loaded) -> Flow[N
     """Store what is new in a request, index it, and compact if it is time."""
     news = running.news
     for run in news.given_up:
-        yield from _mark(keeping, running.address, run, InvocationStatus.FAILED)
+        yield from mark(keeping, running.address, run, InvocationStatus.FAILED)
     system = _new_system(keeping, running.request, loaded.context)
-    fresh = [*system, *(news.examples if keeping.store_examples else ()), *keeping.store(news.fresh)]
+    examples = [_told_by_content(m, keeping.branch) for m in news.examples] if keeping.store_examples else []
+    fresh = [*system, *examples, *keeping.store(news.fresh)]
     if fresh or not news.is_open:
-        running.appended = tuple((yield from _append(keeping, running, fresh, InvocationStatus.OPEN)))
+        running.appended = tuple((yield from append(keeping, running, fresh, InvocationStatus.OPEN)))
         yield from _adopt(keeping, running, loaded.last_seq)
     if news.invocation_id is None:
         running.context = (*loaded.context, *as_remembered(running.appended))
@@ -127,7 +145,7 @@ def _adopt(keeping: Keeping, running: Running, last_seq: int) -> Flow[None]:
         return
     if all(event.invocation_id is None for event in events):
         running.invocation_id = met[-1]
-        yield from _mark(keeping, running.address, met[-1], InvocationStatus.OPEN)
+        yield from mark(keeping, running.address, met[-1], InvocationStatus.OPEN)
     others = {run: Standing.LIVE for run in met if run != running.invocation_id}
     running.news = replace(running.news, others={**running.news.others, **others})
 
@@ -141,35 +159,15 @@ def _new_system(keeping: Keeping, request: Request, context: Sequence[Remembered
     return [] if stored and stored[0].content == merged.content else [merged]
 
 
-def _append(
-    keeping: Keeping, running: Running, messages: Sequence[BaseMessage], status: InvocationStatus, **more: Any
-) -> Flow[list[SessionEvent]]:
-    sessions, session_id = running.address
-    run, branch = running.invocation_id, keeping.branch
-    events = [
-        NewEvent(
-            message=message,
-            author=keeping.human if isinstance(message, HumanMessage) else keeping.author,
-            branch=branch,
-            invocation_id=run,
-            **more,
-        )
-        for message in messages
-    ]
-    if not events:
-        yield from _mark(keeping, running.address, run, status)
-        return []
-    return (yield from ask(sessions.append, session_id, events, invocation_status=status, first_ordinal=running.count))
+def _told_by_content(example: BaseMessage, branch: str | None) -> BaseMessage:
+    """A few-shot under an id that it makes itself: stored once, however often a template repeats it."""
+    if example.id is not None:
+        return example
+    content = json.dumps([branch, message_to_dict(example)], sort_keys=True, default=str)
+    return example.model_copy(update={"id": f"example:{hashlib.sha256(content.encode()).hexdigest()}"})
 
 
-def _mark(keeping: Keeping, address: Address, run: str, status: InvocationStatus) -> Flow[None]:
-    """Say how far a run has got."""
-    sessions, session_id = address
-    event = NewEvent(invocation_id=run, branch=keeping.branch)
-    yield from ask(sessions.append, session_id, event, invocation_status=status)
-
-
-def _compact(keeping: Keeping, running: Running, compaction: Compaction, *, force: bool) -> Flow[Outcome]:
+def _compact(keeping: Keeping, running: Running, compaction: Compaction, *, force: bool) -> Flow[CompactionResult]:
     sessions, session_id = running.address
     result = yield from ask(
         sessions.compact,
@@ -181,18 +179,22 @@ def _compact(keeping: Keeping, running: Running, compaction: Compaction, *, forc
         call=running.call,
         automatic=True,
     )
-    if result.outcome is Outcome.COMPACTED:
+    if result.is_compacted:
         running.context = None
-    return result.outcome
+    return result
 
 
 def make_room(keeping: Keeping, running: Running) -> Flow[bool]:
     """Compact after a provider refused the prompt as too long; whether that made it shorter."""
     given = keeping.compaction
-    if given is not None and (yield from _compact(keeping, running, given, force=True)) is Outcome.COMPACTED:
-        return True
+    if given is not None:
+        result = yield from _compact(keeping, running, given, force=True)
+        # A long history is summarised in steps; the call at hand cannot wait for the last of them.
+        window = known_window(running.call)
+        if result.is_compacted and (window is None or result.tokens_after < window):
+            return True
     last_resort = Compaction(None, TurnWindow(max_turns=1), on_result=None if given is None else given.on_result)
-    return (yield from _compact(keeping, running, last_resort, force=True)) is Outcome.COMPACTED
+    return (yield from _compact(keeping, running, last_resort, force=True)).is_compacted
 
 
 def finish(
@@ -221,11 +223,13 @@ def finish(
     if kept:
         kept += [prompts.acknowledgement(call) for call in consumed]
     status = InvocationStatus.OPEN if awaits and kept else InvocationStatus.DONE
+    if said and not not_empty(said) and not any(isinstance(message, AIMessage) for message in running.news.tail):
+        status = InvocationStatus.FAILED  # an answer without a word leaves the question unanswered
     try:
-        stored = yield from _append(keeping, running, kept, status)
+        stored = yield from append(keeping, running, kept, status, is_reply=True)
         for run, standing in running.news.others.items():
             if standing is not Standing.LIVE:
-                yield from _mark(keeping, running.address, run, status)
+                yield from mark(keeping, running.address, run, status)
         yield from _index(keeping, running, stored)
         if keeping.compaction is not None and keeping.compaction.where == "background" and not awaits:
             sessions, session_id = running.address
@@ -241,7 +245,7 @@ def finish(
             raise ReplyNotStoredError(running.address.session_id, said) from error
     except BaseException:
         # Cancelled on the way. The answer is there, and to append it again stores nothing twice.
-        yield from _append(keeping, running, kept, status)
+        yield from append(keeping, running, kept, status, is_reply=True)
         raise
 
 
@@ -258,12 +262,12 @@ def interrupt(
     status = InvocationStatus.INTERRUPTED if steps or partial is not None else InvocationStatus.FAILED
     try:
         if steps:
-            done = yield from _append(keeping, running, keeping.store(steps), status)
+            done = yield from append(keeping, running, keeping.store(steps), status)
             running.appended += tuple(done)
         if partial is not None:
-            yield from _append(keeping, running, [partial], status, interrupted=True)
+            yield from append(keeping, running, [partial], status, interrupted=True)
         elif not steps:
-            yield from _append(keeping, running, [], status)
+            yield from append(keeping, running, [], status)
     except Exception as error:  # noqa: BLE001 - nobody is left to tell but the log
         _report(running, "What arrived before the reader left was not stored", error)
 
@@ -271,9 +275,9 @@ def interrupt(
 def fail(keeping: Keeping, running: Running, partial: AIMessage | None, error: BaseException) -> Flow[None]:
     """The call failed: mark the run, and keep what arrived in a run of its own, out of a retry's way."""
     try:
-        yield from _append(keeping, running, [], InvocationStatus.FAILED)
+        yield from append(keeping, running, [], InvocationStatus.FAILED)
         for run in running.news.others:
-            yield from _mark(keeping, running.address, run, InvocationStatus.FAILED)
+            yield from mark(keeping, running.address, run, InvocationStatus.FAILED)
         if partial is not None:
             attempt = Running(
                 address=running.address,
@@ -282,7 +286,7 @@ def fail(keeping: Keeping, running: Running, partial: AIMessage | None, error: B
                 news=running.news,
             )
             code = type(error).__name__
-            yield from _append(keeping, attempt, [partial], InvocationStatus.FAILED, interrupted=True, error_code=code)
+            yield from append(keeping, attempt, [partial], InvocationStatus.FAILED, interrupted=True, error_code=code)
     except (SessionNotFoundError, SessionEndedError):
         return
     except Exception as unmarked:  # noqa: BLE001 - the caller is told what went wrong with the call itself
@@ -302,7 +306,7 @@ def keep_result(
         running = yield from _calling(keeping, address, call_id)
         if running is not None:
             status = InvocationStatus.DONE if ends_turn else InvocationStatus.OPEN
-            yield from _append(keeping, running, keeping.store(results), status)
+            yield from append(keeping, running, keeping.store(results), status)
     except Exception as error:  # noqa: BLE001 - the tool has acted; the next model call stores what it is shown
         _log.warning("A tool result was not stored yet: session %r: %s", address.session_id, type(error).__name__)
 
@@ -312,7 +316,7 @@ def fail_call(keeping: Keeping, address: Address, call_id: str) -> Flow[None]:
     try:
         running = yield from _calling(keeping, address, call_id)
         if running is not None:
-            yield from _mark(keeping, address, running.invocation_id, InvocationStatus.FAILED)
+            yield from mark(keeping, address, running.invocation_id, InvocationStatus.FAILED)
     except Exception as error:  # noqa: BLE001 - the caller is told what went wrong with the tool
         _log.warning("A failed tool was not marked: session %r: %s", address.session_id, type(error).__name__)
 

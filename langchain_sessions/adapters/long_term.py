@@ -11,7 +11,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import HumanMessage
 
 from langchain_sessions._flow import Flow, ask, faces
-from langchain_sessions.adapters.modes import MemoryMode, PromptDraft, fill
+from langchain_sessions.adapters.modes import MemoryMode, PromptDraft, Template, check_template, fill
 from langchain_sessions.errors import SessionNotFoundError, require
 from langchain_sessions.events import EventKind, SessionEvent, Standing
 from langchain_sessions.filters import EventFilter
@@ -57,7 +57,7 @@ class LongTermMemory(MemoryMode):
         search_kwargs: What the vector store needs to look among the right documents only, made from the session: for
             most stores `lambda session: {"filter": {"user_id": session.user_id}}`. Documents carry `app`, `user_id`,
             `session_id`, `event_id`, `seq`, `type` and `timestamp`.
-        template: With `{instructions}` and `{long_term_memory}`.
+        template: With `{instructions}` and `{long_term_memory}`; a text or a LangChain prompt template.
     """
 
     def __init__(
@@ -67,16 +67,15 @@ class LongTermMemory(MemoryMode):
         top_k: int = 20,
         scope: Literal["user", "session"] = "user",
         search_kwargs: Callable[[Session], Mapping[str, Any]] | None = None,
-        template: str = LONG_TERM_TEMPLATE,
+        template: Template = LONG_TERM_TEMPLATE,
     ) -> None:
         """See the class."""
         require(type(top_k) is int and top_k > 0, "top_k", "give a whole number above 0")
         require(scope in ("user", "session"), "scope", "give 'user' or 'session'")
-        fill(template, instructions="", long_term_memory="")
         self.store = store
         self.top_k = top_k
         self.scope = scope
-        self.template = template
+        self.template = check_template(template, "instructions", "long_term_memory")
         self._search_kwargs = search_kwargs
 
     # -- recalling -----------------------------------------------------------------------------------------

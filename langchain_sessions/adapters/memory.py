@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import copy
+import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_sessions.adapters.addressing import Address, address_of, require_address
 from langchain_sessions.adapters.running import Keeping, window_of
 from langchain_sessions.adapters.selecting import Selector, not_empty
+from langchain_sessions.compaction.base import ModelCall
 from langchain_sessions.errors import require
 from langchain_sessions.ids import check_branch
+from langchain_sessions.tokens import CalibratedTokenCounter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from langchain_core.messages import AIMessage, BaseMessage
     from langchain_core.runnables import RunnableConfig
     from typing_extensions import Self
 
     from langchain_sessions.adapters.modes import MemoryMode
     from langchain_sessions.compaction.base import Compaction
     from langchain_sessions.service import SessionService
+    from langchain_sessions.tokens import Tool
+
+
+_log = logging.getLogger(__name__)
 
 
 class SessionMemory:
@@ -69,6 +77,7 @@ class SessionMemory:
         self.sessions = sessions
         self.on_missing_session = on_missing_session
         self.context_window = context_window
+        self._counts = CalibratedTokenCounter(sessions.tokens)
         self.keeping = Keeping(
             compaction=compaction,
             branch=check_branch(branch),
@@ -92,6 +101,19 @@ class SessionMemory:
         bound = copy.copy(self)
         bound.keeping = replace(self.keeping, branch=check_branch(branch))
         return bound
+
+    def call(self, **known: Any) -> ModelCall:
+        """A model call as far as it is known, with what earlier replies reported of its model's tokens."""
+        return ModelCall(context_window=self.context_window, calibration=self._counts.calibration, **known)
+
+    def observe(self, reply: AIMessage, prompt: Sequence[BaseMessage], tools: Sequence[Tool]) -> None:
+        """Learn from a reply's reported usage, until enough is known, where a trigger may ask for it."""
+        if self.keeping.compaction is None or self._counts.calibration.is_settled:
+            return
+        try:
+            self._counts.observe(reply, prompt, tools=tools)
+        except Exception as error:  # noqa: BLE001 - a tool that cannot be counted must not cost the answer
+            _log.warning("A reply's usage was not learned from: %s", type(error).__name__)
 
     def address(self, config: RunnableConfig | None) -> Address | None:
         """The session that a config names; None where it names none and that is allowed.

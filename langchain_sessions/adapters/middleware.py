@@ -24,7 +24,6 @@ from langchain_sessions.adapters import keeping as k
 from langchain_sessions.adapters.memory import SessionMemory
 from langchain_sessions.adapters.recalling import build
 from langchain_sessions.adapters.requests import sort_request
-from langchain_sessions.compaction.base import ModelCall
 from langchain_sessions.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -85,27 +84,32 @@ class SessionMemoryMiddleware(SessionMemory, AgentMiddleware[AgentState[Any], An
             address,
             sort_request([*system, *request.messages]),
             run_id=uuid.uuid4().hex,
-            call=ModelCall(
+            call=self.call(
                 model=request.model,
-                system=request.system_message,
+                system=None if self.keeping.store_system else request.system_message,
                 tools=tuple(request.tools),
-                context_window=self.context_window,
             ),
             configurable=cast("Mapping[str, Any]", config.get("configurable") or {}),
+            state=request.state.get("messages", ()),
         )
         try:
             try:
-                response = yield from ask(step.run, (yield from self._shown(request, running)))
+                shown = yield from self._shown(request, running)
+                response = yield from ask(step.run, shown)
             except Exception as error:
                 if not k.is_overflow(error) or not (yield from k.make_room(self.keeping, running)):
                     raise
-                response = yield from ask(step.run, (yield from self._shown(request, running)))
+                shown = yield from self._shown(request, running)
+                response = yield from ask(step.run, shown)
         except GraphBubbleUp:
             raise  # the graph waits for somebody; the run goes on later
         except BaseException as error:
             yield from k.fail(self.keeping, running, None, error)
             raise
         said, ended = _said(response)
+        if said and isinstance(said[0], AIMessage) and shown.response_format is None:
+            system = [] if shown.system_message is None else [shown.system_message]
+            self.observe(said[0], [*system, *shown.messages], shown.tools)
         yield from k.finish(self.keeping, running, said, ended=ended)
         return response
 

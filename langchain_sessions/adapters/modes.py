@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from langchain_core.messages import BaseMessage, SystemMessage
 
@@ -13,6 +13,8 @@ from langchain_sessions.errors import require
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from langchain_core.prompts import BasePromptTemplate
 
     from langchain_sessions._flow import Flow
     from langchain_sessions.adapters.addressing import Address
@@ -79,16 +81,33 @@ class MemoryMode(ABC):
         yield from ()
 
 
-def fill(template: str, **slots: str) -> str:
-    """A template with its `{slots}` filled in one pass: braces in the values mean nothing.
+Template: TypeAlias = "str | BasePromptTemplate[str]"
+"""A text with `{slots}`, or a LangChain prompt template with these as its input variables."""
+
+
+def check_template(template: Template, *slots: str) -> Template:
+    """The template, if it has the slots and asks for nothing else.
 
     Raises:
-        InvalidInputError: The template lacks a slot.
+        InvalidInputError: It lacks one, or has others.
     """
+    if isinstance(template, str):
+        for name in slots:
+            require(f"{{{name}}}" in template, "template", f"has no {{{name}}}")
+        return template
+    for name in slots:
+        require(name in template.input_variables, "template", f"has no {{{name}}}")
+    others = sorted(set(template.input_variables) - set(slots))
+    require(not others, "template", f"asks for {', '.join(others)} too; give them by .partial(...)")
+    return template
+
+
+def fill(template: Template, **slots: str) -> str:
+    """A template with its slots filled in one pass: braces in the values mean nothing."""
+    if not isinstance(template, str):
+        return template.format(**slots)
     parts: list[str] = []
     rest = template
-    for name in slots:
-        require(f"{{{name}}}" in template, "template", f"has no {{{name}}}")
     while rest:
         found = [(rest.find(f"{{{name}}}"), name) for name in slots if f"{{{name}}}" in rest]
         if not found:
@@ -100,22 +119,21 @@ def fill(template: str, **slots: str) -> str:
 
 
 def transcript(messages: Sequence[BaseMessage]) -> str:
-    """Messages as escaped lines: nothing in them can close the fence that they stand in."""
-    lines = [f"{_ROLES.get(m.type, m.type.upper())}: {escape(str(m.text), quote=False)}" for m in messages]
-    return "\n".join(line for line in lines if not line.endswith(": "))
+    """Messages as escaped lines: nothing in them can close the fence that they stand in, or pose as another's line."""
+    said = [(_ROLES.get(m.type, m.type.upper()), escape(str(m.text), quote=False).splitlines()) for m in messages]
+    return "\n".join(f"{role}: " + "\n  ".join(lines) for role, lines in said if lines)
 
 
 class SystemPromptMemory(MemoryMode):
     """The conversation as escaped lines of the system prompt, for models that follow it better there.
 
     Args:
-        template: With `{instructions}` and `{memory}`.
+        template: With `{instructions}` and `{memory}`; a text or a LangChain prompt template.
     """
 
-    def __init__(self, template: str = MEMORY_TEMPLATE) -> None:
+    def __init__(self, template: Template = MEMORY_TEMPLATE) -> None:
         """See the class."""
-        fill(template, instructions="", memory="")
-        self.template = template
+        self.template = check_template(template, "instructions", "memory")
 
     def shape(self, draft: PromptDraft) -> Flow[PromptDraft]:
         """Move the history into the system prompt."""
@@ -128,23 +146,25 @@ class SystemPromptMemory(MemoryMode):
 
 
 class SummaryAsFact(MemoryMode):
-    """The newest summary as an escaped fact of the system prompt; the rest stays messages.
+    """The summaries in force as an escaped fact of the system prompt; the rest stays messages.
+
+    There is one for each branch that the agent sees and that was compacted, mostly one.
 
     Args:
-        template: With `{instructions}` and `{summary}`.
+        template: With `{instructions}` and `{summary}`; a text or a LangChain prompt template.
     """
 
-    def __init__(self, template: str = FACTS_TEMPLATE) -> None:
+    def __init__(self, template: Template = FACTS_TEMPLATE) -> None:
         """See the class."""
-        fill(template, instructions="", summary="")
-        self.template = template
+        self.template = check_template(template, "instructions", "summary")
 
     def shape(self, draft: PromptDraft) -> Flow[PromptDraft]:
         """Move the summary into the system prompt."""
         yield from ()
-        made = [event.message for event in draft.history if event.is_synthetic and event.message.type == "ai"]
-        if not made:
+        summaries = [event for event in draft.history if event.is_summary]
+        texts = [str(event.message.text) for event in summaries if event.message.type == "ai"]
+        if not texts:
             return draft
-        summary = escape(str(made[-1].text), quote=False)
+        summary = escape("\n\n".join(texts), quote=False)
         shaped = draft.with_system(fill(self.template, instructions=draft.instructions, summary=summary))
-        return replace(shaped, history=tuple(event for event in draft.history if not event.is_synthetic))
+        return replace(shaped, history=tuple(event for event in draft.history if not event.is_summary))

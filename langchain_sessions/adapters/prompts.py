@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_sessions.context import call_ids, pair_tool_calls, without_calls
 
@@ -55,45 +55,65 @@ def assemble(
     tail: Sequence[BaseMessage],
 ) -> list[BaseMessage]:
     """Put a prompt together: the system block, few-shots, what is remembered, what is being said."""
-    spoken = [*examples, *(m for m in history if not isinstance(m, SystemMessage)), *tail]
-    valid = settle(spoken)
+    before = [*examples, *(m for m in history if not isinstance(m, SystemMessage))]
+    valid = settle([*before, *tail], over=len(before))
     return valid if system is None else [system, *valid]
 
 
-def settle(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+def settle(messages: Sequence[BaseMessage], over: int | None = None) -> list[BaseMessage]:
     """The messages as every provider takes them: results directly after their calls, no call that nobody answered.
 
-    A call whose structured output was taken from it is shown as that output.
+    A call whose structured output was taken from it is shown as that output. Some providers refuse a question behind
+    a result: a turn that ended with results, because a tool answers directly or an agent made a structured output, is
+    shown as the words that it amounts to.
+
+    Args:
+        messages: What is remembered and what is being said.
+        over: How many of them belong to turns that are over; all of them where nothing is said.
     """
     if not any(type(message) is ToolMessage or call_ids(message) for message in messages):
         return list(messages)
-    paired = [message for _, message in pair_tool_calls(messages)]
+    over = len(messages) if over is None else over
+    paired = pair_tool_calls(messages)
     settled: list[BaseMessage] = []
-    for at, message in enumerate(paired):
-        if isinstance(message, ToolMessage) and STRUCTURED in message.additional_kwargs:
-            continue
+    spoken = [message for _, message in paired]
+    for at, (index, message) in enumerate(paired):
+        if isinstance(message, ToolMessage):
+            continue  # stands with its call
         calls = call_ids(message)
         if not calls or not isinstance(message, AIMessage):
             settled.append(message)
             continue
-        results = _results_after(paired, at)
-        if any(STRUCTURED in result.additional_kwargs for result in results.values()):
+        results = _results_after(spoken, at)
+        if any(STRUCTURED in result.additional_kwargs for result in results):
             settled.append(as_text(message))
             continue
-        dead = [call for call in calls if call not in results]
+        behind = spoken[at + 1 + len(results) :][:1]
+        ends_turn = isinstance(behind[0], HumanMessage) if behind else over == len(messages)
+        if results and index < over and ends_turn and (answer := _as_answer(message, results)) is not None:
+            settled.append(answer)
+            continue
+        answered = {result.tool_call_id for result in results}
+        dead = [call for call in calls if call not in answered]
         kept = without_calls(message, dead) if dead else message
-        if kept is not None:
-            settled.append(kept)
+        settled += [message for message in (kept, *results) if message is not None]
     return settled
 
 
-def _results_after(messages: Sequence[BaseMessage], at: int) -> dict[str, ToolMessage]:
-    found: dict[str, ToolMessage] = {}
+def _results_after(messages: Sequence[BaseMessage], at: int) -> list[ToolMessage]:
+    found: list[ToolMessage] = []
     for message in messages[at + 1 :]:
         if not isinstance(message, ToolMessage):
             break
-        found[message.tool_call_id] = message
+        found.append(message)
     return found
+
+
+def _as_answer(message: AIMessage, results: Sequence[ToolMessage]) -> AIMessage | None:
+    """Calls and their results as what was said by them; None where that is nothing."""
+    texts = [str(said.text) for said in (message, *results)]
+    text = "\n".join(text for text in texts if text.strip())
+    return AIMessage(text, id=message.id, name=message.name) if text else None
 
 
 def as_text(message: AIMessage) -> AIMessage:

@@ -11,6 +11,7 @@ from langchain_sessions._flow import Flow, ask
 from langchain_sessions.adapters import prompts
 from langchain_sessions.adapters.modes import PromptDraft
 from langchain_sessions.adapters.requests import Remembered
+from langchain_sessions.adapters.selecting import not_empty
 from langchain_sessions.context import pair_tool_calls
 from langchain_sessions.errors import InvalidInputError, SessionNotFoundError
 from langchain_sessions.events import EventKind, SessionEvent, Standing
@@ -119,7 +120,9 @@ def recall(keeping: Keeping, running: Running) -> Flow[PromptDraft]:
     if FILTER_KEY in running.configurable:
         shown = yield from _narrowed(keeping, running, shown)
     system = prompts.merge_system(running.request.system or prompts.newest_system(shown))
-    history = [event for event in shown if not isinstance(event.message, SystemMessage)]
+    # A checkpointer logs replies without a word too.
+    spoken = (event for event in shown if not isinstance(event.message, SystemMessage))
+    history = [event for event in spoken if not_empty.accepts(event.message)]
     if keeping.show is not None or keeping.modes:
         paired = pair_tool_calls([event.message for event in history])
         history = [history[at]._replace(message=message) for at, message in paired]

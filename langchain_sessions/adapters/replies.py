@@ -34,6 +34,9 @@ class ReplyRecorder(BaseCallbackHandler):
 
     def __init__(self) -> None:
         """Nothing was said yet."""
+        self.reported: list[tuple[AIMessage, Sequence[BaseMessage], list[dict[str, Any]]]] = []
+        """Replies with their tokens as the provider counts them, and the prompts and tools that they answered."""
+        self._asked: dict[UUID, tuple[Sequence[BaseMessage], list[dict[str, Any]]]] = {}
         self._whole: dict[UUID, AIMessage] = {}
         self._parts: dict[UUID, AIMessageChunk] = {}
         self._results: dict[str, ToolMessage] = {}
@@ -41,7 +44,11 @@ class ReplyRecorder(BaseCallbackHandler):
     def on_chat_model_start(
         self, serialized: dict[str, Any], messages: list[list[BaseMessage]], *, run_id: UUID, **kwargs: Any
     ) -> None:
-        """A call begins; nothing to keep."""
+        """Keep what the model is shown, unless something goes out with it that cannot be counted."""
+        sent: dict[str, Any] = kwargs.get("invocation_params") or {}
+        tools = sent.get("tools") or []
+        if not sent.get("response_format") and all(isinstance(tool, dict) for tool in tools):
+            self._asked[run_id] = (messages[0], tools)
 
     def on_llm_new_token(
         self,
@@ -62,7 +69,9 @@ class ReplyRecorder(BaseCallbackHandler):
         for generation in response.generations[0][:1] if response.generations else ():
             if isinstance(generation, ChatGeneration):
                 if isinstance(generation.message, AIMessage):
-                    self._whole[run_id] = _whole_message(generation.message)
+                    self._whole[run_id] = reply = _whole_message(generation.message)
+                    if reply.usage_metadata is not None and run_id in self._asked:
+                        self.reported.append((reply, *self._asked.pop(run_id)))
             else:
                 self._whole[run_id] = AIMessage(generation.text)
         self._parts.pop(run_id, None)

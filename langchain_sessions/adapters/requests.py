@@ -16,6 +16,7 @@ from langchain_core.messages import (
 )
 from langchain_core.prompt_values import PromptValue
 
+from langchain_sessions.adapters.selecting import not_empty
 from langchain_sessions.context import call_ids
 from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.events import Standing
@@ -35,7 +36,7 @@ class Remembered(NamedTuple):
         message: The message.
         standing: Where it stands.
         invocation_id: The run that it belongs to.
-        is_synthetic: Made by a compaction.
+        is_synthetic: Made by the library or an application, not said by anybody.
         is_attempt: What arrived of a reply that failed; a retry does not continue it.
     """
 
@@ -47,6 +48,11 @@ class Remembered(NamedTuple):
     invocation_id: str | None = None
     is_synthetic: bool = False
     is_attempt: bool = False
+
+    @property
+    def is_summary(self) -> bool:
+        """Whether a compaction made it: then it stands where what it covers stood."""
+        return self.is_synthetic and self.position != self.seq
 
     @property
     def run(self) -> str | None:
@@ -76,7 +82,7 @@ class News:
 
     Attributes:
         examples: Messages that the log does not hold and that nobody said just now: few-shots of a template.
-        tail: The running turn as the request carries it, the news included.
+        tail: The running turn as the request carries it, the news included, and what others said just before it.
         fresh: The messages to store.
         start: Where the running turn starts in the context; None where it starts with the news.
         invocation_id: The run that the request continues or repeats; None for a new one.
@@ -191,7 +197,43 @@ def find_news(body: Sequence[BaseMessage], recent: Sequence[Remembered]) -> News
 
 def _known_by_id(body: Sequence[BaseMessage], events: Sequence[Remembered]) -> dict[int, Remembered]:
     by_id = {event.message.id: event for event in events if event.message.id}
-    return {at: by_id[message.id] for at, message in enumerate(body) if message.id in by_id}
+    known = {at: by_id[message.id] for at, message in enumerate(body) if message.id in by_id}
+    for at in sorted(known, reverse=True):
+        if _says_something_else(at, body, known, events):
+            del known[at]
+    for at in range(len(body) - 2, -1, -1):
+        # A question that the log had to store under another id stands before the reply that it got.
+        if at not in known and at + 1 in known and isinstance(body[at], HumanMessage):
+            before = _before_in_run(known[at + 1], events)
+            if before is not None and likeness(before.message) == likeness(body[at]):
+                known[at] = before
+    return known
+
+
+def _says_something_else(
+    at: int, body: Sequence[BaseMessage], known: Mapping[int, Remembered], events: Sequence[Remembered]
+) -> bool:
+    """Whether a question has the id of an earlier one, which was answered by itself: somebody counts anew."""
+    event = known[at]
+    if not isinstance(body[at], HumanMessage) or event.message.content == body[at].content:
+        return False
+    if likeness(event.message) == likeness(body[at]):
+        return False
+    following = next((known[n] for n in range(at + 1, len(body)) if n in known), None)
+    if following is not None:
+        return following.run != event.run and not isinstance(following.message, HumanMessage)
+    return any(isinstance(reply.message, AIMessage) and reply.run == event.run for reply in events)
+
+
+def _before_in_run(event: Remembered, events: Sequence[Remembered]) -> Remembered | None:
+    """What the log holds of the same run just before an event."""
+    before = None
+    for other in events:
+        if other is event:
+            return before
+        if other.run == event.run:
+            before = other
+    return None
 
 
 def _known_run(body: Sequence[BaseMessage], events: Sequence[Remembered]) -> dict[int, Remembered]:
@@ -235,9 +277,12 @@ def _begun(
         asked = asking_event(fresh[0].tool_call_id, events)
         invocation = asked.invocation_id if asked is not None else None
         stored = _count(invocation, events)
+    # What nobody said just now are few-shots, or what others said behind the last message that the log holds.
+    between = body[last_known + 1 : first_new]
+    is_template = last_known < 0
     return News(
-        examples=tuple(body[last_known + 1 : first_new]),
-        tail=tuple(fresh),
+        examples=tuple(between) if is_template else (),
+        tail=tuple(fresh) if is_template else (*not_empty(between), *fresh),
         fresh=tuple(fresh),
         invocation_id=invocation,
         stored=stored,
@@ -271,7 +316,10 @@ def _continued(
     named = next((event.invocation_id for event in turn.values() if event.invocation_id is not None), None)
     # Of several questions the last names the run: the reply belongs behind it.
     invocation = None if finished and answered else named or next(reversed(runs), None)
+    before = body[:start]
+    is_template = start <= min(known, default=start) and all(message.id is None for message in before)
     return News(
+        examples=tuple(before) if is_template else (),
         tail=tuple(body[start:]),
         fresh=tuple(added),
         start=None if first is None else first.position,

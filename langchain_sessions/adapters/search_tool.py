@@ -24,6 +24,8 @@ from langchain_sessions.recall.hits import SearchFilter
 from langchain_sessions.rows import Anyone
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from langchain_sessions.events import SessionEvent
     from langchain_sessions.recall.hits import SearchHit, SearchPage
     from langchain_sessions.service import SessionService
@@ -31,7 +33,9 @@ if TYPE_CHECKING:
 _OWN: Final = frozenset({CONVERSATION_SEARCH, CROSS_SESSION_SEARCH})
 _RECENCY: Final = 0.5
 _TEXT: Final = 1000
+_SHORTEST: Final = 100
 _NEIGHBOUR: Final = 200
+_CHARACTERS: Final = 3
 _LARGEST_PAGE: Final = 1_000_000
 _NO_SESSION: Final = (
     "Search is not available: this call names no session. The application has to pass "
@@ -206,22 +210,32 @@ class _Look:
             near = f" Similar words that do occur: {', '.join(found.nearest)}." if found.nearest else ""
             return f"No results found.{near}"
         answer: dict[str, Any] = {"page": page, "total": found.total, "more": found.next_cursor is not None}
-        results: list[dict[str, Any]] = []
-        left = self._max_tokens
-        # The best come first into the budget, whatever their place in time.
-        for hit in found.items:
-            result = self._result(hit)
-            cost = sessions.tokens.count_text(_dump(result))
-            if cost > left and results:
-                answer["left_out"] = len(found.items) - len(results)
-                break
-            results.append(result)
-            left -= cost
+        results = self._fitting(sessions, found.items)
+        if len(results) < len(found.items):
+            answer["left_out"] = len(found.items) - len(results)
         results.sort(key=lambda result: (result["timestamp"], result["position"]))
         return _dump({**answer, "results": results})
 
-    def _result(self, hit: SearchHit) -> dict[str, Any]:
-        width = min(_TEXT, max(_NEIGHBOUR, 3 * self._max_tokens // self._size))
+    def _fitting(self, sessions: SessionService, hits: Sequence[SearchHit]) -> list[dict[str, Any]]:
+        """Hits as the budget allows: all of them in fewer words rather than some of them in many."""
+        width = min(_TEXT, max(_SHORTEST, _CHARACTERS * self._max_tokens // self._size))
+        results = self._cut(hits, width)
+        while width > _SHORTEST and _cost(sessions, results) > self._max_tokens:
+            width = max(_SHORTEST, 3 * width // 4)
+            results = self._cut(hits, width)
+        if _cost(sessions, results) <= self._max_tokens:
+            return results
+        # The best come first into the budget, whatever their place in time.
+        results = [self._result(hit, _SHORTEST, 0) for hit in hits]
+        while len(results) > 1 and _cost(sessions, results) > self._max_tokens:
+            results.pop()
+        return results
+
+    def _cut(self, hits: Sequence[SearchHit], width: int) -> list[dict[str, Any]]:
+        return [self._result(hit, width, min(_NEIGHBOUR, width // 2)) for hit in hits]
+
+    def _result(self, hit: SearchHit, width: int, beside: int) -> dict[str, Any]:
+        """A hit, its text cut to a width, its neighbours to another; without them at 0."""
         result: dict[str, Any] = {
             "timestamp": hit.event.timestamp.isoformat(timespec="seconds"),
             "type": _type(hit.event),
@@ -236,11 +250,15 @@ class _Look:
             result["author"] = hit.event.author
         for name, events in (("before", hit.before), ("after", hit.after)):
             said = [event for event in events if event.message is not None and str(event.message.text).strip()]
-            if said:
+            if said and beside:
                 near = said[-1] if name == "before" else said[0]
-                text = snippet(str(near.message.text), (), width=_NEIGHBOUR) if near.message else ""
+                text = snippet(str(near.message.text), (), width=beside) if near.message else ""
                 result[name] = f"{_type(near)}: {text}"
         return result
+
+
+def _cost(sessions: SessionService, results: Sequence[dict[str, Any]]) -> int:
+    return sum(sessions.tokens.count_text(_dump(result)) for result in results)
 
 
 def _type(event: SessionEvent) -> str:

@@ -27,7 +27,7 @@ class Wrapped:
         input_key: Where a chain's input holds what the user says; None for a model.
         history_key: Where a chain expects what is remembered; without it `input_key` takes the whole conversation.
         system_key: Where a chain expects what memory writes for its system prompt.
-        tools: What was bound to the model, for those who count tokens.
+        tools: What was bound to the model after it was wrapped.
     """
 
     inner: Runnable[Any, Any]
@@ -80,6 +80,18 @@ class Wrapped:
             raise InvalidInputError("input_key", f"the input has no key {self.input_key!r}")
         return as_messages(cast("Mapping[str, object]", value)[self.input_key])
 
+    def without_memory(self, value: object) -> object:
+        """An input for a call that remembers nothing: keys that a template expects are there, and empty."""
+        if self.history_key is None or not isinstance(value, Mapping):
+            return value
+        empty = {self.history_key: [], **({} if self.system_key is None else {self.system_key: ""})}
+        return {**empty, **cast("Mapping[str, object]", value)}
+
+    @property
+    def call_tools(self) -> tuple[Any, ...]:
+        """The tools that go out with a call, for those who count tokens."""
+        return self.tools or tools_behind(self.inner)
+
 
 def speaks_chat(runnable: object) -> bool:
     """Whether something offers what a chat model does: a model, a binding, fallbacks, a model to be configured."""
@@ -99,3 +111,18 @@ def model_behind(runnable: Runnable[Any, Any]) -> BaseChatModel | None:
         found = (model_behind(step) for step in reversed(runnable.steps))
         return next((model for model in found if model is not None), None)
     return None
+
+
+def tools_behind(runnable: Runnable[Any, Any]) -> tuple[Any, ...]:
+    """The schemas that were bound to the model behind bindings, fallbacks and the steps of a chain."""
+    if isinstance(runnable, RunnableBindingBase):
+        bound = runnable.kwargs.get("tools")
+        # Some providers bind objects of their own, which nobody else can count.
+        schemas = [tool for tool in bound if isinstance(tool, dict)] if isinstance(bound, (list, tuple)) else []
+        return tuple(schemas) or tools_behind(runnable.bound)
+    if isinstance(runnable, RunnableWithFallbacks):
+        return tools_behind(runnable.runnable)
+    if isinstance(runnable, RunnableSequence):
+        found = (tools_behind(step) for step in reversed(runnable.steps))
+        return next((tools for tools in found if tools), ())
+    return ()

@@ -27,9 +27,9 @@ from pydantic import BaseModel
 
 from langchain_sessions import rows as r
 from langchain_sessions.codec.privacy import without_private
-from langchain_sessions.codec.text import folded_column, is_storable, searchable_text
-from langchain_sessions.codec.values import dump_json, load_json, pack
-from langchain_sessions.errors import CorruptRowError, SealedEventError
+from langchain_sessions.codec.text import REASONING_FIELDS, folded_column, is_storable, searchable_text
+from langchain_sessions.codec.values import dump_json, dump_readably, load_json, pack, unpack
+from langchain_sessions.errors import UNREADABLE, CorruptRowError, SealedEventError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -70,6 +70,16 @@ _set_fields, _set_names, _set_extra, _set_private = (
 )
 
 
+def assembled(cls: type[BaseMessage], fields: dict[str, Any], names: set[str], extra: dict[str, Any]) -> BaseMessage:
+    """A message of parts that are valid, and that it takes over: its fields, which of them were set, and the extra."""
+    message = cls.__new__(cls)
+    _set_fields(message, fields)
+    _set_names(message, names)
+    _set_extra(message, extra)
+    _set_private(message, None)
+    return message
+
+
 class StoredMessage(Protocol):
     """What is read of a row to rebuild its message."""
 
@@ -104,6 +114,17 @@ class StoredMessage(Protocol):
         ...
 
 
+class _Opened(NamedTuple):
+    """A sealed message after it was unsealed."""
+
+    seq: int
+    ident: str
+    kind: int
+    flags: int
+    text: str | None
+    body: str | None
+
+
 class _Template(NamedTuple):
     """What an empty message of one class looks like, so that only differences are stored."""
 
@@ -136,8 +157,6 @@ class MessageCodec:
         kind = _KINDS.get(cls, 0)
         if not kind:
             return self._encode_other(message)
-        if self.encrypts:
-            return self._seal(message, kind)
         fields = message.__dict__
         # An id that is read twice may differ: LangGraph assigns ids on another thread while a message is stored.
         message_id = fields.get("id")
@@ -162,15 +181,16 @@ class MessageCodec:
         text = content if type(content) is str and is_storable(content) else None
         if text is None:
             rest["content"] = content
-        plain = text is not None and not (kind == r.AI and (rest.get("tool_calls") or rest.get("invalid_tool_calls")))
+        if self.encrypts:
+            sealed = self.seal_text(dump_json([text, pack(rest, self.serde)]))
+            return EncodedMessage(kind, flags | r.SEALED, ident, None, None, sealed)
+        plain = text is not None and not (kind == r.AI and _says_more(rest))
         searchable = text if plain and text is not None else searchable_text(message)
-        body = dump_json(pack(rest, self.serde)) if rest else None
+        body = dump_readably(pack(rest, self.serde)) if rest else None
         return EncodedMessage(kind, flags, ident, text, folded_column(text or "", searchable), body)
 
     def _encode_other(self, message: BaseMessage) -> EncodedMessage:
         """A class of somebody's own: its base decides the kind, its name tells whom to give it back to."""
-        if self.encrypts:
-            return self._seal(message, r.OTHER)
         cls = type(message)
         ident, flags = _ident(message.id)
         rest: dict[str, Any] = {name: value for name, value in message.__dict__.items() if name != "content"}
@@ -182,13 +202,6 @@ class MessageCodec:
         kind = next((code for known, code in _KINDS.items() if isinstance(message, known)), r.OTHER)
         return self._columns(message, kind, flags, ident, rest)
 
-    def _seal(self, message: BaseMessage, kind: int) -> EncodedMessage:
-        assert self.serde is not None
-        tag, data = self.serde.dumps_typed(message)
-        ident, flags = _ident(message.id)
-        sealed = f"{tag}:{base64.b64encode(data).decode()}"
-        return EncodedMessage(kind, flags | r.SEALED, ident, None, None, sealed)
-
     def decode(self, session_id: str, row: StoredMessage) -> BaseMessage:
         """The message of a row, a new object every time.
 
@@ -196,17 +209,19 @@ class MessageCodec:
             SealedEventError: It was encrypted and this codec has no key for it.
             CorruptRowError: The row cannot be read.
         """
-        if row.flags & r.SEALED:
-            return self._unseal(session_id, row)
         cls = _CLASSES.get(row.kind)
-        if row.body is None and cls is not None:
+        if row.body is None and row.text is not None and cls is not None:
             return self._build(cls, row, {})
         try:
+            if row.flags & r.SEALED:
+                text, rest = unpack(self.unseal_text(session_id, row.seq, row.body or ""), self.serde)
+                return self._build_any(cls, _Opened(row.seq, row.ident, row.kind, row.flags, text, None), rest)
             rest = load_json(row.body or "{}", self.serde)
             return self._build_any(cls, row, rest)
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
-            problem = f"Event {row.seq} of session {session_id!r} cannot be read; the other events can."
-            raise CorruptRowError(problem) from error
+        except UNREADABLE as error:
+            problem = unreadable(session_id, row.seq, error)
+        # Not within the block: what pydantic and json raise quotes what was said.
+        raise CorruptRowError(problem)
 
     def _build_any(self, cls: type[BaseMessage] | None, row: StoredMessage, rest: dict[str, Any]) -> BaseMessage:
         if _CLASS not in rest and cls is not None:
@@ -253,27 +268,10 @@ class MessageCodec:
             extra = rest.pop(_EXTRA, None) or extra
             fields.update(rest)
             names.update(rest)
-        message = cls.__new__(cls)
-        _set_fields(message, fields)
-        _set_names(message, names)
-        _set_extra(message, extra)
-        _set_private(message, None)
-        return message
-
-    def _unseal(self, session_id: str, row: StoredMessage) -> BaseMessage:
-        if self.serde is None or not self.encrypts or row.body is None:
-            raise SealedEventError(session_id, row.seq)
-        tag, _, data = row.body.partition(":")
-        try:
-            message = self.serde.loads_typed((tag, base64.b64decode(data)))
-        except Exception as error:  # ciphers raise what they like; all of it means the same to the reader
-            raise SealedEventError(session_id, row.seq) from error
-        if not isinstance(message, BaseMessage):
-            problem = f"Event {row.seq} of session {session_id!r} does not hold a message."
-            raise CorruptRowError(problem)
-        if row.flags & r.NO_MESSAGE_ID:
-            message.id = None
-        return message
+        if not isinstance(fields["content"], (str, list)):
+            problem = "a message has a text or blocks"
+            raise TypeError(problem)
+        return assembled(cls, fields, names, extra)
 
     def seal_text(self, text: str) -> str:
         """Some text as it may be stored by a codec that encrypts."""
@@ -308,6 +306,11 @@ class MessageCodec:
     def decode_all(self, session_id: str, rows: Sequence[EventRow]) -> list[BaseMessage]:
         """The messages of many rows."""
         return [self.decode(session_id, row) for row in rows]
+
+
+def unreadable(session_id: str, seq: int, error: Exception) -> str:
+    """What is wrong with an event that is not what was written."""
+    return f"Event {seq} of session {session_id!r} cannot be read ({type(error).__name__}); the other events can."
 
 
 def digest(*parts: str | int | None) -> str:
@@ -350,3 +353,11 @@ def _loaded_class(module: str, name: str) -> type[BaseMessage] | None:
         return None
 
     return descend(BaseMessage.__subclasses__())
+
+
+def _says_more(rest: dict[str, Any]) -> bool:
+    """Whether words of an answer stand elsewhere than in its content."""
+    if rest.get("tool_calls") or rest.get("invalid_tool_calls"):
+        return True
+    extra = rest.get("additional_kwargs") or {}
+    return any(field in extra for field in REASONING_FIELDS)

@@ -47,6 +47,12 @@ def _provided(value: Any) -> Any:
     return {**value, "function": _without(inner)} if isinstance(inner, dict) else _without(value)
 
 
+def without_private_argument(call: dict[str, Any]) -> dict[str, Any]:
+    """A call of our tools without the argument; any other dict, and one that has none, is itself."""
+    kept = _without(call)
+    return call if kept == call else kept
+
+
 def _without(call: Any) -> Any:
     """A call, a block or anything else; a call of our tools without the argument."""
     if not isinstance(call, dict) or call.get("type") not in (None, *_CALL_BLOCKS, "invalid_tool_call", "function"):

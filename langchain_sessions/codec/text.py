@@ -9,6 +9,8 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _PRIVATE = 0x10F000
+REASONING_FIELDS = ("reasoning_content", "reasoning")
+"""Where providers without content blocks put what a model thought: keys of `additional_kwargs`."""
 _MAX_DEPTH = 20
 """What nests deeper is no longer something that a person searches for."""
 
@@ -23,6 +25,8 @@ def searchable_text(message: BaseMessage) -> str:
         for block in content:
             parts.extend([block] if isinstance(block, str) else _block_text(block))
     if isinstance(message, AIMessage):
+        for field in REASONING_FIELDS:
+            parts.extend(_words(message.additional_kwargs.get(field)))
         for call in (*message.tool_calls, *message.invalid_tool_calls):
             parts.append(str(call["name"] or ""))
             parts.extend(_words(call["args"]))

@@ -11,11 +11,14 @@ import datetime as dt
 import decimal
 import json
 import math
+import re
 import uuid
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.documents import Document
 
+from langchain_sessions.codec.text import is_storable
 from langchain_sessions.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -30,6 +33,8 @@ _MAX_TEXT = 10_000
 _NAMED_DEPTH = 3
 """Errors name the place of a value down to this depth."""
 _MAX_DIGITS_BITS = 10_000
+_SPLIT_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+"""Two characters of Python that JSON joins to one: an emoji whose halves came in two chunks of a stream."""
 
 _SIMPLE: dict[type, tuple[str, Callable[[Any], Any]]] = {
     bytes: ("bytes", lambda value: base64.b64encode(value).decode()),
@@ -42,6 +47,8 @@ _SIMPLE: dict[type, tuple[str, Callable[[Any], Any]]] = {
     dt.time: ("time", dt.time.isoformat),
     dt.timedelta: ("timedelta", lambda value: [value.days, value.seconds, value.microseconds]),
 }
+
+_BASES: tuple[type, ...] = (str, int, float, dict, list, tuple)
 
 _RESTORE: dict[str, Callable[[Any], Any]] = {
     "bytes": base64.b64decode,
@@ -56,12 +63,24 @@ _RESTORE: dict[str, Callable[[Any], Any]] = {
     "float": float,
     "int": lambda payload: int(payload, 16),
     "text": str,
+    "halves": lambda payload: base64.b64decode(payload).decode("utf-8", "surrogatepass"),
 }
+
+
+def _is_exact(text: str) -> bool:
+    """Whether JSON gives back the very characters."""
+    return text.isascii() or _SPLIT_PAIR.search(text) is None
 
 
 def dump_json(value: Any) -> str:
     """Compact JSON in ASCII, so that every database stores every character."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def dump_readably(value: Any) -> str:
+    """Compact JSON that leaves characters as they are where every database stores them: Chinese is half as long so."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    return text if is_storable(text) else dump_json(value)
 
 
 def load_json(text: str, serde: SerializerProtocol | None = None) -> Any:
@@ -79,8 +98,10 @@ def pack(value: Any, serde: SerializerProtocol | None = None, depth: int = 0) ->
         depth: How deep in the value this is; what nests deeper than a limit becomes marked text.
     """
     kind = type(value)
-    if value is None or kind is str or kind is bool:
+    if value is None or kind is bool:
         return value
+    if kind is str:
+        return value if _is_exact(value) else _as_halves(value)
     if kind is int:
         return value if value.bit_length() < _MAX_DIGITS_BITS else {_TAG: ["int", hex(value)]}
     if kind is float:
@@ -95,7 +116,7 @@ def pack(value: Any, serde: SerializerProtocol | None = None, depth: int = 0) ->
 
 
 def _pack_dict(value: dict[Any, Any], serde: SerializerProtocol | None, depth: int) -> Any:
-    if _TAG not in value and all(type(key) is str for key in value):
+    if _TAG not in value and all(type(key) is str and _is_exact(key) for key in value):
         return {key: pack(item, serde, depth + 1) for key, item in value.items()}
     pairs = [[pack(key, serde, depth + 1), pack(item, serde, depth + 1)] for key, item in value.items()]
     return {_TAG: ["dict", pairs]}
@@ -111,10 +132,28 @@ def _pack_tagged(value: Any, serde: SerializerProtocol | None, depth: int) -> An
     if kind is Document:
         fields = {"id": value.id, "metadata": value.metadata, "page_content": value.page_content}
         return {_TAG: ["document", pack(fields, serde, depth + 1)]}
-    if serde is not None:
+    if serde is not None and (tagged := _by_serde(value, serde)) is not None:
+        return tagged
+    base = next((base for base in _BASES if isinstance(value, base)), None)
+    return _as_text(value) if base is None else pack(_plain(value, base), serde, depth)
+
+
+def _by_serde(value: Any, serde: SerializerProtocol) -> Any:
+    """What a serializer makes of a value; None where it refuses it."""
+    try:
         tag, data = serde.dumps_typed(value)
-        return {_TAG: ["serde", [tag, base64.b64encode(data).decode()]]}
-    return _as_text(value)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return None
+    return {_TAG: ["serde", [tag, base64.b64encode(data).decode()]]}
+
+
+def _plain(value: Any, base: type) -> Any:
+    """The value as its built-in class, to which it is equal: a member of a `StrEnum`, a number of numpy."""
+    return str.__str__(value) if base is str else base(value)
+
+
+def _as_halves(text: str) -> Any:
+    return {_TAG: ["halves", base64.b64encode(text.encode("utf-8", "surrogatepass")).decode()]}
 
 
 def _as_text(value: Any) -> Any:
@@ -154,11 +193,10 @@ def require_json(value: Any, field: str, depth: int = 0) -> None:
         InvalidInputError: Names `field` and the place in it.
     """
     kind = type(value)
-    if value is None or kind is str or kind is bool or kind is int:
+    if value is None or kind is bool or kind is int:
         return
-    if kind is float:
-        if not math.isfinite(value):
-            raise InvalidInputError(field, f"{value} is not a JSON number")
+    if kind is str or kind is float:
+        _require_exact(value, field)
         return
     if depth > _MAX_DEPTH:
         raise InvalidInputError(field, "nested too deeply, or circular")
@@ -171,7 +209,27 @@ def require_json(value: Any, field: str, depth: int = 0) -> None:
     for key, item in value.items():
         if type(key) is not str:
             raise InvalidInputError(field, f"a key is a {type(key).__name__}, and JSON keys are strings")
+        _require_exact(key, field)
         require_json(item, f"{field}[{key[:40]!r}]" if depth < _NAMED_DEPTH else field, depth + 1)
+
+
+def _require_exact(value: str | float, field: str) -> None:
+    if not isinstance(value, str):
+        if not math.isfinite(value):
+            raise InvalidInputError(field, f"{value} is not a JSON number")
+    elif not _is_exact(value):
+        raise InvalidInputError(field, "JSON would join the halves of a surrogate pair")
+
+
+def as_dict(value: object, field: str) -> dict[str, Any]:
+    """A caller's mapping as a dictionary of our own.
+
+    Raises:
+        InvalidInputError: It is none.
+    """
+    if not isinstance(value, Mapping):
+        raise InvalidInputError(field, f"give a mapping, not {type(value).__name__}")
+    return dict(value)
 
 
 def dump_exact(value: Any, field: str) -> str:
@@ -181,3 +239,8 @@ def dump_exact(value: Any, field: str) -> str:
         return dump_json(value)
     except (ValueError, RecursionError) as error:
         raise InvalidInputError(field, "JSON cannot hold it") from error
+
+
+def dump_mapping(value: object, field: str) -> str:
+    """`dump_exact` of what has to be a mapping."""
+    return dump_exact(as_dict(value, field), field)

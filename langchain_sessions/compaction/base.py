@@ -8,6 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from langchain_sessions.errors import require
+from langchain_sessions.tokens.calibration import Calibration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,6 +42,9 @@ class Outcome(Enum):
     """A trigger, a strategy or the store raised, in a run that must not cost the user the answer."""
 
 
+NO_CALIBRATION = Calibration()
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelCall:
     """What the caller knows of the model call that a compaction is to make room for.
@@ -50,12 +54,14 @@ class ModelCall:
         system: The system prompt, where it is not in the log.
         tools: The tools that it is bound to.
         context_window: How many tokens the model takes, where the caller knows better.
+        calibration: What the model's own reports say about our counts.
     """
 
     model: BaseChatModel | None = None
     system: str | SystemMessage | None = None
     tools: Sequence[Tool] = ()
     context_window: int | None = None
+    calibration: Calibration = NO_CALIBRATION
 
 
 NO_CALL = ModelCall()
@@ -95,9 +101,14 @@ class CompactionRequest:
         return total.system + total.tools
 
     @property
+    def message_tokens(self) -> int:
+        """What the live messages of the scope count for, corrected by what the model reported."""
+        return self.call.calibration.apply(self.counters.tokens)
+
+    @property
     def tokens(self) -> int:
-        """What the live messages of the scope and the overhead of the call count for."""
-        return self.counters.tokens + self.overhead_tokens
+        """What the live messages of the scope and the overhead of the call count for, corrected likewise."""
+        return self.call.calibration.apply(self.counters.tokens + self.overhead_tokens)
 
 
 class CompactionTrigger(Protocol):

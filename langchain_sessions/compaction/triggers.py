@@ -11,7 +11,7 @@ from langchain_sessions.errors import require
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-    from langchain_sessions.compaction.base import CompactionRequest, CompactionTrigger
+    from langchain_sessions.compaction.base import CompactionRequest, CompactionTrigger, ModelCall
 
 DEFAULT_CONTEXT_WINDOW = 8_192
 """Assumed where neither the caller nor the model's profile knows: small enough for nearly every model in use."""
@@ -77,7 +77,7 @@ class TokenCount(Trigger):
 
     def is_due(self, request: CompactionRequest) -> bool:
         """Whether there are that many. Schemas are only counted where the messages alone are too few."""
-        return request.counters.tokens >= self.tokens or request.tokens >= self.tokens
+        return request.message_tokens >= self.tokens or request.tokens >= self.tokens
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class ContextUsage(Trigger):
         fraction: From 0 to 1; with 0 it is due on every turn.
         context_window: How many tokens the model takes. Else the call's `context_window` says it, else the model's
             `profile["max_input_tokens"]`, else 8 192 is assumed, which is safe rather than thrifty.
-        model: Whose profile to look into where the call names no model.
+        model: Whose profile to look into where the call does not know.
     """
 
     fraction: float = 0.6
@@ -102,17 +102,17 @@ class ContextUsage(Trigger):
 
     def window(self, request: CompactionRequest) -> int:
         """The window that counts for a request."""
-        model = request.call.model or self.model
-        return (
-            self.context_window
-            or request.call.context_window
-            or (model_window(model) if model is not None else None)
-            or DEFAULT_CONTEXT_WINDOW
-        )
+        own = None if self.model is None else model_window(self.model)
+        return self.context_window or known_window(request.call) or own or DEFAULT_CONTEXT_WINDOW
 
     def is_due(self, request: CompactionRequest) -> bool:
         """Whether that much is in use."""
         return request.counters.events > 0 and request.tokens >= self.fraction * self.window(request)
+
+
+def known_window(call: ModelCall) -> int | None:
+    """How many tokens a call may take, as far as the caller or the model's profile says."""
+    return call.context_window or (None if call.model is None else model_window(call.model))
 
 
 def model_window(model: BaseChatModel) -> int | None:

@@ -39,7 +39,7 @@ from langchain_sessions.events import Standing
 from langchain_sessions.ids import check_branch
 from langchain_sessions.ledger import Cover, Ledger, together
 from langchain_sessions.runs import SeqSet
-from langchain_sessions.stores.base import ArchivePlan, SessionStore
+from langchain_sessions.stores.values import ArchivePlan
 from langchain_sessions.times import from_micros
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from langchain_sessions.encoding import EventEncoder
     from langchain_sessions.rows import EventRow, SessionKey, SessionRow
     from langchain_sessions.session import Session
+    from langchain_sessions.stores.base import SessionStore
     from langchain_sessions.tokens import TokenCounter
 
 _log = logging.getLogger(__name__)
@@ -92,19 +93,11 @@ def compact_session(
     call: ModelCall | None = None,
     automatic: bool = False,
 ) -> Flow[CompactionResult]:
-    """Compact one branch scope of a session if it is time.
+    """Compact one branch scope of a session if it is time; the arguments are those of `SessionService.compact`.
 
-    Args:
-        log: The service.
-        session_id: The session.
-        compaction: When and how.
-        branch: The scope; None is root.
-        invocation_id: The running invocation, whose events count and stay.
-        force: Do not ask the trigger, nor wait after an earlier failure.
-        call: What is known of the model call ahead.
-        automatic: Nobody asked for this run, so it must not cost anybody the answer: whatever goes wrong becomes an
-            outcome, a run that finds nothing to do, or too little to pay for, leaves no record (it would leave one on
-            every turn), and one that finds another at work, or failed lately, makes way.
+    A run that nobody asked for must not cost anybody the answer: whatever goes wrong becomes an outcome, a run that
+    finds nothing to do, or too little to pay for, leaves no record (it would leave one on every turn), and one that
+    finds another at work, or failed lately, makes way. One that is forced does not wait after an earlier failure.
 
     Raises:
         SessionNotFoundError: There is none for this view.

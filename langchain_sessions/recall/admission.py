@@ -10,6 +10,8 @@ from langchain_sessions.events import Standing
 from langchain_sessions.filters import AnyBranch
 from langchain_sessions.ledger import visible_scopes
 from langchain_sessions.recall.engine import SUMMARY, SYNTHETIC, only_term, only_tool_of, tool_term, tools_of
+from langchain_sessions.recall.parts import LABELLED
+from langchain_sessions.recall.speakers import speaker_of
 from langchain_sessions.times import to_micros
 
 if TYPE_CHECKING:
@@ -55,6 +57,12 @@ class Admission:
             self._scopes is None or bool(row.flags & r.ROOTED) or row.branch in self._scopes
         )
 
+    def counts(self, row: EventRow, view: LogView) -> bool:
+        """Whether the event counts at all in ranking: what `hide` leaves of a chunk, so that all is ranked alike."""
+        if self._scopes is not None and view.head is None and row.branch not in self._scopes:
+            return False
+        return bool(row.flags & r.SUMMARY) or view.standing(row) not in self._gone
+
     def admits(self, row: EventRow, view: LogView) -> bool:
         """Whether everything but the message itself meets the filter."""
         where = self.where
@@ -73,7 +81,7 @@ class Admission:
         """Whether the message meets the rest of the filter."""
         where = self.where
         return (
-            (not where.authors or (row.author or message.name) in where.authors)
+            (not where.authors or (row.author or speaker_of(message)) in where.authors)
             and (not where.tools or not where.tools.isdisjoint(tools_of(message)))
             and (not where.without_tools or only_tool_of(message) not in where.without_tools)
         )
@@ -112,6 +120,10 @@ class Admission:
                 if not edit.rooted and at < len(seqs) and seqs[at] == edit.replaces - first:
                     part.hidden.add(at)
         part.hidden = {index for index in part.hidden if not facts.flags[index] & SUMMARY}
+        if self._scopes is not None and view.head is None:
+            # What a viewer may not see must not show through what stands beside it.
+            seen = {number for number, name in enumerate(facts.branches) if name in self._scopes}
+            part.hidden.update(index for index, number in enumerate(facts.branch_numbers) if number not in seen)
 
     def quick(self, part: PackedPart, view: LogView) -> Callable[[int], bool] | None:
         """A test by index that never refuses what `admits` would admit; None where it would refuse nothing."""
@@ -126,9 +138,9 @@ class Admission:
             kinds, wanted = facts.kinds, self.kinds
             yield lambda index: kinds[index] in wanted
         if self.where.authors:
-            numbers = facts.author_numbers
+            numbers, marks = facts.author_numbers, facts.flags
             chosen = {number for number, name in enumerate(facts.authors) if name in self.where.authors}
-            yield lambda index: numbers[index] in chosen
+            yield lambda index: numbers[index] in chosen and not marks[index] & LABELLED
         if self._scopes is not None and view.head is None:
             places = facts.branch_numbers
             seen = {number for number, name in enumerate(facts.branches) if name in self._scopes}

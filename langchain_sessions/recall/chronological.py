@@ -16,7 +16,7 @@ from langchain_sessions.recall.documents import searchable_text
 from langchain_sessions.recall.findings import Finding
 from langchain_sessions.recall.grammar import Query, QueryMatcher, QueryMode
 from langchain_sessions.recall.indexing import MESSAGE_KINDS
-from langchain_sessions.stores.base import EventQuery
+from langchain_sessions.stores.values import EventQuery
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

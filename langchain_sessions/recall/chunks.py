@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LARGEST_CHUNK: Final = 4096
 """Events per chunk: few rows to read at 100 000 events, and a merge that takes tens of milliseconds."""
 
-LAYOUT_VERSION: Final = 2
+LAYOUT_VERSION: Final = 3
 
 
 class ChunkSize(NamedTuple):
@@ -117,8 +117,13 @@ class PackedPart:
 
     @property
     def speakers(self) -> Collection[str]:
-        """All authors."""
-        return self.facts.speakers
+        """All known authors."""
+        return self.facts.speakers.known
+
+    @property
+    def labels(self) -> Mapping[str, int]:
+        """The names that texts of `LABELLED` events begin with, and how often."""
+        return self.facts.speakers.labels
 
     def length(self, index: int) -> int:
         """Number of terms of an event."""

@@ -20,11 +20,11 @@ from langchain_sessions.recall.ranking import (
     rank,
     rank_by_meaning,
 )
-from langchain_sessions.recall.shortlisting import Layout, Lookup, Postings, shortlist
-from langchain_sessions.recall.terms import TOKEN
+from langchain_sessions.recall.shortlisting import Choice, Layout, Lookup, Postings, shortlist
+from langchain_sessions.recall.speakers import names_in, speakers_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import datetime
 
     from langchain_sessions.recall.grammar import Query
@@ -54,32 +54,12 @@ class Found:
     ranked: RankedEvent
 
 
-def names_in(authors: Collection[str], groups: Sequence[Group], maker: TermMaker) -> tuple[frozenset[str], list[Group]]:
-    """Tell the authors whom a query names from the words it looks for.
-
-    An author's name is a field: almost every message of a conversation could carry it, so it says who, not what.
-
-    Returns:
-        The named authors, and the groups that are left to look for (all of them, when nothing else would be left).
-    """
-    asked = frozenset(chain.from_iterable(groups))
-    named: set[str] = set()
-    spent: set[str] = set()
-    for author in authors:
-        for name in TOKEN.findall(author):
-            units = maker.query_terms(name)
-            if units and not any(asked.isdisjoint(unit) for unit in units):
-                named.add(author)
-                spent.update(chain.from_iterable(units))
-    left = [group for group in groups if spent.isdisjoint(group)]
-    return frozenset(named), left or list(groups)
-
-
 class Shortlist:
     """The events worth ranking in full: what a search chose by words alone.
 
     Attributes:
         places: Part and index in it of each, by position.
+        is_cut: Whether there may be more that fit less.
     """
 
     def __init__(
@@ -88,14 +68,15 @@ class Shortlist:
         query: Query,
         weights: RankingWeights,
         statistics: CorpusStatistics,
-        chosen: Mapping[int, Sequence[tuple[int, float]]],
+        choice: Choice,
     ) -> None:
-        self.places = {position: place for position in chosen if (place := scope.locate(position))}
+        self.places = {position: place for position in choice.events if (place := scope.locate(position))}
+        self.is_cut = choice.is_cut
         self._scope = scope
         self._query = query
         self._weights = weights
         self._statistics = statistics
-        self._chosen = dict(chosen)
+        self._chosen: dict[int, Sequence[tuple[int, float]]] = {**choice.events}
 
     def ranked(self) -> list[Found]:
         """Rank them by their words, the best first."""
@@ -171,16 +152,19 @@ def shortlist_logs(
         admits: Whether an event (part, index) may be returned; it still counts as a neighbour.
         candidates: How many events to choose.
     """
-    authors = {author for log in logs for part in log for author in part.speakers}
-    named, groups = names_in(authors, query.groups, maker)
+    named, groups = names_in(speakers_in(logs), query.groups, maker)
     scope = _Corpus(logs, weights, named if len(named) == 1 else frozenset(), date_range(query.text))
     postings = [scope.postings(group) for group in groups]
+    if named and not any(unit.frequency for unit in postings):
+        # Nothing but the name was ever said: then it is a word as any other.
+        groups = list(query.groups)
+        postings = [scope.postings(group) for group in groups]
     if any(unit.frequency for unit in postings):
         pairs = zip(groups, postings, strict=True)
         postings = [unit if unit.frequency else scope.postings(scope.related(group)) for group, unit in pairs]
     statistics = scope.statistics([unit.frequency for unit in postings])
-    chosen = shortlist(postings, scope.layout(admits), statistics, weights, limit=candidates)
-    return Shortlist(scope, query, weights, statistics, chosen)
+    choice = shortlist(postings, scope.layout(admits), statistics, weights, limit=candidates)
+    return Shortlist(scope, query, weights, statistics, choice)
 
 
 def search_logs(

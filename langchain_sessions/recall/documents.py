@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from langchain_sessions.recall.dates import is_question
+from langchain_sessions.recall.questions import is_question
+from langchain_sessions.recall.speakers import speaker_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -50,13 +51,13 @@ def make_document(message: BaseMessage, *, author: str | None, timestamp: dateti
 
     Args:
         message: Any message, of any provider's shape.
-        author: Who said it; the message's `name` when None.
+        author: Who said it; whom the message names when None.
         timestamp: When it was said.
     """
     text = searchable_text(message)
     return Document(
         text=text,
-        author=author or message.name or None,
+        author=author or speaker_of(message),
         timestamp=timestamp,
         is_question=is_question(text),
     )

@@ -12,7 +12,7 @@ from langchain_sessions.recall.embedder import BATCH_TIMEOUT, LONGEST_TEXT
 from langchain_sessions.recall.indexing import MESSAGE_KINDS
 from langchain_sessions.recall.vectors import VectorFormat
 from langchain_sessions.rows import SessionKey
-from langchain_sessions.stores.base import EventQuery, SessionQuery
+from langchain_sessions.stores.values import EventQuery, SessionQuery
 from langchain_sessions.stores.vectors import VectorChange
 
 if TYPE_CHECKING:
@@ -120,37 +120,9 @@ class VectorBuilder:
         texts = {seq: text for seq, text in texts.items() if text.strip()}
         packed: dict[int, bytes] = {}
         for part in _parts(texts):
-            found = yield from self._answers(part)
+            found = yield from embed_texts(self._embedder, part)
             packed.update((seq, self._format.pack(vector)) for seq, vector in found.items())
         return {seq: data for seq, data in packed.items() if data}
-
-    def _answers(self, texts: dict[int, str]) -> Flow[dict[int, list[float]]]:
-        try:
-            vectors = yield from ask(self._embedder.documents, list(texts.values()))
-        except EmbeddingError:
-            return (yield from self._one_by_one(texts))
-        return dict(zip(texts, vectors, strict=True))
-
-    def _one_by_one(self, texts: dict[int, str]) -> Flow[dict[int, list[float]]]:
-        """Embed what can be: a text that the embedder refuses is left to its words, or it would hold up all others.
-
-        Raises:
-            EmbeddingError: It is not the texts: the embedder does not even answer for one that it knows.
-        """
-        found: dict[int, list[float]] = {}
-        for seq, text in texts.items():
-            vector = yield from self._alone(text)
-            if vector is not None:
-                found[seq] = vector
-        return found
-
-    def _alone(self, text: str) -> Flow[list[float] | None]:
-        try:
-            return (yield from ask(self._embedder.documents, [text]))[0]
-        except EmbeddingError:
-            if (yield from ask(self._embedder.is_well)):
-                return None
-            raise
 
     def catch_up_all(self, app: str, owner: Owner, progress: Callable[[str, int], None] | None = None) -> Flow[int]:
         """Embed what waits in all sessions, one after the other; how many events were embedded."""
@@ -195,6 +167,33 @@ class VectorBuilder:
         except (StoreError, SessionNotFoundError, SealedEventError):
             return True
         return True
+
+
+def embed_texts(embedder: Embedder, texts: dict[int, str]) -> Flow[dict[int, list[float]]]:
+    """Embed what can be: a text that the embedder refuses is left to its words, or it would hold up all others.
+
+    Raises:
+        EmbeddingError: It is not the texts: the embedder does not even answer for one that it knows.
+    """
+    try:
+        vectors = yield from ask(embedder.documents, list(texts.values()))
+    except EmbeddingError:
+        found: dict[int, list[float]] = {}
+        for seq, text in texts.items():
+            vector = yield from _alone(embedder, text)
+            if vector is not None:
+                found[seq] = vector
+        return found
+    return dict(zip(texts, vectors, strict=True))
+
+
+def _alone(embedder: Embedder, text: str) -> Flow[list[float] | None]:
+    try:
+        return (yield from ask(embedder.documents, [text]))[0]
+    except EmbeddingError:
+        if (yield from ask(embedder.is_well)):
+            return None
+        raise
 
 
 def _parts(texts: dict[int, str]) -> Iterator[dict[int, str]]:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 from array import array
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langchain_sessions.recall.columns import from_bytes, to_bytes
+from langchain_sessions.recall.parts import LABELLED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 LONGEST: Final = 65_535
 _SECOND: Final = 1_000_000
 _OFFSET_LIMIT: Final = 2**32
+_IS_LABELLED: Final = bytes(bool(flags & LABELLED) for flags in range(256))
 
 
 class EventFacts(NamedTuple):
@@ -27,7 +30,7 @@ class EventFacts(NamedTuple):
         kind: What it is, as stored.
         length: Number of its terms.
         flags: Hints for ranking.
-        author: Who said it.
+        author: Who said it, or the name that its text begins with.
         branch: Where it was said.
     """
 
@@ -38,6 +41,18 @@ class EventFacts(NamedTuple):
     flags: int
     author: str | None
     branch: str | None
+
+
+class Speakers(NamedTuple):
+    """Who speaks in a chunk.
+
+    Attributes:
+        known: All authors that are known.
+        labels: The names that texts of `LABELLED` events begin with, and how often.
+    """
+
+    known: frozenset[str]
+    labels: Mapping[str, int]
 
 
 @dataclass
@@ -71,9 +86,15 @@ class ChunkFacts:
     branches: list[str | None] = field(default_factory=list["str | None"])
 
     @cached_property
-    def speakers(self) -> frozenset[str]:
-        """All authors that have a name."""
-        return frozenset(author for author in self.authors if author)
+    def speakers(self) -> Speakers:
+        """Who speaks, as far as it is known."""
+        marks = bytes(self.flags).translate(_IS_LABELLED)
+        if not any(marks):
+            return Speakers(frozenset(name for name in self.authors if name), {})
+        counts = Counter(zip(self.author_numbers, marks, strict=True))
+        known = frozenset(said for number, mark in counts if not mark and (said := self.authors[number]))
+        labels = {label: n for (number, mark), n in counts.items() if mark and (label := self.authors[number])}
+        return Speakers(known, labels)
 
     @classmethod
     def of(cls, events: Iterable[EventFacts]) -> ChunkFacts:

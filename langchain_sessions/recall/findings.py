@@ -168,7 +168,7 @@ def _segment(
     for row in log.tail:
         message = codec.decode(log.session.id, row)
         index = segment.add(engine.entry(row, message))
-        if not admission.is_there(row, log.view):
+        if not admission.counts(row, log.view):
             segment.hidden.add(index)
         elif admission.admits(row, log.view) and admission.admits_message(row, message):
             admitted.add(index)

@@ -27,7 +27,8 @@ class SearchFilter:
 
     Attributes:
         roles: Message types (`human` or `user`, `ai` or `assistant`, `tool`, `system`, …); empty for all.
-        authors: Who said it: the event's author, else the message's name; empty for all.
+        authors: Who said it: the event's author, else the message's name, or the role of a `ChatMessage` where that is
+            a name; empty for all.
         branch: What a viewer on this branch sees (None is root); `ANY_BRANCH` for everything.
         since: At this instant or later.
         until: At this instant or earlier.

@@ -12,8 +12,8 @@ from langchain_sessions.recall.buckets import pack_buckets
 from langchain_sessions.recall.chunks import LARGEST_CHUNK, ChunkSize, OpenChunk, PackedPart, chunks_to_merge
 from langchain_sessions.recall.facts import ChunkFacts
 from langchain_sessions.rows import EventRow, SessionKey
-from langchain_sessions.stores.base import EventQuery, SessionQuery
 from langchain_sessions.stores.indexing import IndexChange, IndexPlace, StoredChunk
+from langchain_sessions.stores.values import EventQuery, SessionQuery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

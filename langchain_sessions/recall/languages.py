@@ -22,7 +22,9 @@ his himself she her hers herself it its itself they them their theirs themselves
 which who whom whose when where why how not no nor so than too very just also can could would should will shall might
 must up out over under again once any some such only own same both each few more most other all kind type sort thing
 things many much lot way get got go goes going went gone let's s t d m ll re ve don isn wasn aren weren didn doesn
-hasn haven hadn won wouldn couldn shouldn ain
+hasn haven hadn won wouldn couldn shouldn ain dont doesnt didnt isnt wasnt arent werent hasnt havent hadnt wont wouldnt
+couldnt shouldnt cant aint im ive youre youve youll theyre theyve weve thats whats wheres whos hows heres theres
+lets u ur
 """
 
 _OTHERS: Final = {
@@ -71,17 +73,28 @@ _OTHERS: Final = {
 }
 
 DENSE_STOPS: Final = frozenset(
-    "的了是我你他她它们們在吗呢吧啊嗎這这那有和就都也不谁誰哪几幾么麼什怎のはをにがでとてしたもいるす은는이가을를의에도"
+    "的了是我你他她它们們在吗呢吧啊嗎這这那有和就都也不谁誰哪几幾么麼什怎何のはをにがでとてしたもいるかす은는이가을를의에도"
 )
 """Function characters of scripts without blanks: alone, or in pairs of nothing else, they carry no topic."""
 
 _DENSE_PHRASES: Final = """
-什么时候 什麼時候 什么 什麼 怎么样 怎麼樣 怎么 怎麼 怎样 怎樣 为什么 為什麼 哪里 哪裡 哪儿
-哪兒 哪个 哪個 哪些 哪位 哪种 哪種 多少 多久 多长 多長 是否 有没有 有沒有 是不是 能不能
+什么时候 什麼時候 什么时间 什麼時間 什么地方 什麼地方 什么样 什麼樣 什么 什麼 怎么样 怎麼樣 怎么 怎麼 怎样 怎樣
+为什么 為什麼 为何 為何 如何 何时 何地 哪里 哪裡 哪儿 哪兒 哪个 哪個 哪些 哪位 哪种 哪種 哪天 哪年 哪家 多少
+多久 多长 多長 多大 几点 幾點 几号 幾號 几个 幾個 几次 幾次 是否 有没有 有沒有 是不是 能不能
 我们 我們 你们 你們 他们 他們 她们 她們 自己 一个 一個 一些 这个 這個 那个 那個 这样 這樣
-那样 那樣 因为 因為 所以 但是 然后 然後 如果 时候 時候 です ます でした ました どこ だれ
-なに なぜ どう どの こと もの それ これ あれ から まで
+那样 那樣 因为 因為 所以 但是 然后 然後 如果 时候 時候
+です ます でした ました ですか ますか でしたか ましたか でしょうか ください どこ だれ なに なぜ どう どの どんな
+どうして いくら いくつ いつ こと もの それ これ あれ から まで
+언제 어디 어디서 어디에 누구 누가 무엇 무엇인가요 무슨 어떤 어떻게 얼마 얼마나 왜 인가요 입니까 습니까 했나요 하나요
+있나요 되나요 까요 나요 그리고 그래서 하지만
+เมื่อไหร่ เมื่อไร ที่ไหน อะไร ใคร ทำไม อย่างไร ยังไง เท่าไหร่ เท่าไร หรือเปล่า ครับ ค่ะ คะ
 """
+
+_DENSE_DOUBLES: Final = """
+爸 爸爸 父亲 父親 老爸|妈 妈妈 媽媽 媽 母亲 母親 老妈 老媽|爷爷 爺爺 祖父|奶奶 祖母|妻子 老婆 太太 媳妇|丈夫 老公|
+孩子 小孩 小朋友|工作 上班|照片 相片|手机 手機 电话 電話|汽车 轿车 汽車|单车 自行车 自行車|아빠 아버지|엄마 어머니
+"""
+"""Everyday doubles in scripts without blanks; the first, of one or two characters, is a term of every text about it."""
 
 _IRREGULAR: Final = """
 buy bought|bring brought|teach taught|catch caught|think thought|fight fought|seek sought|run ran|begin began begun|
@@ -109,6 +122,9 @@ def _base_forms(table: str) -> dict[str, str]:
     groups = (group.split() for group in table.split("|"))
     return {form: base for base, *forms in groups for form in forms}
 
+
+DENSE_BASE_FORMS: Final[Mapping[str, str]] = MappingProxyType(_base_forms(_DENSE_DOUBLES))
+"""Double to the word that is indexed beside it, in scripts without blanks."""
 
 DENSE_STOP_PHRASES: Final = tuple(sorted(_word_set(_DENSE_PHRASES), key=lambda phrase: (-len(phrase), phrase)))
 """What is asked with in scripts without blanks, and what joins sentences there, the longest first.

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from langchain_sessions.recall.shortlisting import Lookup
 
 QUESTION: Final = 1
 TIME: Final = 2
+LABELLED: Final = 16
+"""Nobody is known to have said it but the one whom its text begins with: perhaps a speaker, see `speakers`."""
 
 Group = tuple[str, ...]
 """Terms of which any will do."""
@@ -47,7 +49,12 @@ class Part(Protocol):
 
     @property
     def speakers(self) -> Collection[str]:
-        """All authors."""
+        """All known authors."""
+        ...
+
+    @property
+    def labels(self) -> Mapping[str, int]:
+        """The names that texts of `LABELLED` events begin with, and how often."""
         ...
 
     @property
@@ -60,11 +67,11 @@ class Part(Protocol):
         ...
 
     def hints(self, index: int) -> int:
-        """`QUESTION` and `TIME`, added."""
+        """`QUESTION`, `TIME` and `LABELLED`, added."""
         ...
 
     def author(self, index: int) -> str | None:
-        """Who said it."""
+        """Who said it, or the name that its text begins with."""
         ...
 
     def instant(self, index: int) -> float:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from langchain_sessions.recall.corpus import CANDIDATES, Found, search_logs
 from langchain_sessions.recall.dates import TIME_WORDS, date_words
-from langchain_sessions.recall.parts import QUESTION, TIME
+from langchain_sessions.recall.parts import LABELLED, QUESTION, TIME
+from langchain_sessions.recall.speakers import label_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,8 +32,8 @@ class Entry:
     Attributes:
         counts: How often each term occurs.
         length: Number of terms.
-        flags: `QUESTION` and `TIME`, added.
-        author: Who said it, where known.
+        flags: `QUESTION`, `TIME` and `LABELLED`, added.
+        author: Who said it, where known; the name that its text begins with where it is `LABELLED`.
         instant: Seconds since 1970.
     """
 
@@ -62,11 +63,12 @@ class EntryMaker:
         terms = self._maker.terms(document.text)
         tells_time = not self._time_terms.isdisjoint(terms)
         terms += self._date_terms(document.timestamp.date())
+        label = None if document.author else label_of(document.text)
         return Entry(
             counts=Counter(terms),
             length=len(terms),
-            flags=QUESTION * document.is_question + TIME * tells_time,
-            author=document.author,
+            flags=QUESTION * document.is_question + TIME * tells_time + LABELLED * (label is not None),
+            author=document.author or label,
             instant=document.timestamp.timestamp(),
         )
 
@@ -100,11 +102,12 @@ class Segment:
 
     Attributes:
         lengths: Number of terms of each event.
-        flags: `QUESTION` and `TIME` of each event, added.
-        authors: Author of each event.
+        flags: `QUESTION`, `TIME` and `LABELLED` of each event, added.
+        authors: Author or label of each event.
         instants: Seconds since 1970 of each event.
         postings: By term: in which events it occurs, and how often.
-        speakers: All authors.
+        speakers: All known authors.
+        labels: The names that texts of `LABELLED` events begin with, and how often.
         size: Sum of the lengths.
         hidden: Events that do not count.
     """
@@ -115,6 +118,7 @@ class Segment:
     instants: list[float] = field(default_factory=list[float])
     postings: dict[str, _Counts] = field(default_factory=dict[str, _Counts])
     speakers: set[str] = field(default_factory=set[str])
+    labels: dict[str, int] = field(default_factory=dict[str, int])
     size: int = 0
     hidden: set[int] = field(default_factory=set[int])
 
@@ -128,7 +132,9 @@ class Segment:
         self.authors.append(entry.author)
         self.instants.append(entry.instant)
         self.size += entry.length
-        if entry.author:
+        if entry.author and entry.flags & LABELLED:
+            self.labels[entry.author] = self.labels.get(entry.author, 0) + 1
+        elif entry.author:
             self.speakers.add(entry.author)
         return index
 
@@ -142,7 +148,7 @@ class Segment:
         return self.lengths[index]
 
     def hints(self, index: int) -> int:
-        """`QUESTION` and `TIME`, added."""
+        """`QUESTION`, `TIME` and `LABELLED`, added."""
         return self.flags[index]
 
     def author(self, index: int) -> str | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._flow import Flow, ask
+from langchain_sessions.errors import StoreError
 from langchain_sessions.recall.corpus import shortlist_logs
 from langchain_sessions.recall.documents import searchable_text
 from langchain_sessions.recall.findings import Finding, KnownFacts, ReadLogs, index_query
@@ -16,8 +17,8 @@ from langchain_sessions.recall.meaning import SCANNED, asked_text, nearest
 from langchain_sessions.recall.ranking import COMPARED
 from langchain_sessions.recall.request import shown_before
 from langchain_sessions.runs import SeqSet
-from langchain_sessions.stores.base import EventQuery
 from langchain_sessions.stores.indexing import IndexedLog, IndexRead
+from langchain_sessions.stores.values import EventQuery
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -91,27 +92,24 @@ class RankedSearch:
         read = yield from self.read(request, query, held)
         facts = KnownFacts(cache, held)
         logs = ReadLogs(read.logs, admission, self._engine, self._codec, facts)
-        wanted = (request.page + 1) * request.limit + len(shown_before(request.cursor))
         candidates = self._engine.settings.candidates
         matcher = QueryMatcher(query, self._engine.maker)
         meaning, semantic = yield from self._meant(request.scope, query)
+        ranks = _Ranks(request, logs)
         while True:
-            hits = yield from self._best(logs, query, candidates, meaning)
+            hits, bounded = yield from self._best(logs, query, candidates, meaning)
             # Neighbours alone make no hit where nothing at all was hit.
-            kept = yield from self._checked(request.scope, admission, matcher, hits)
-            bounded = len(hits) >= candidates
-            if len(kept) >= wanted or not bounded or candidates > logs.events:
+            ranks.add(hits, (yield from self._checked(request.scope, admission, matcher, ranks.new(hits))))
+            if ranks.is_enough or not bounded or candidates > logs.events:
                 break
             candidates *= 4
+        kept = ranks.in_order()
         relaxed = False
         if not kept and (softer := _without_phrases(query)) is not None:
             # A title in a question is seldom said word for word; the other words still are.
             kept = yield from self._checked(request.scope, admission, QueryMatcher(softer, self._engine.maker), hits)
+            kept = _in_order(kept, request, logs)
             relaxed = bool(kept)
-        if request.recency:
-            kept = _fresher(kept, request, logs)
-        if request.order == "time":
-            kept.sort(key=lambda hit: (logs.instant(hit), *hit.place))
         spoken = any(hit.parts.get("words") for hit in kept)
         alike = () if spoken else logs.nearest(query)
         return Ranking(kept, bounded, relaxed, alike, semantic, meaning.behind if meaning else [])
@@ -122,7 +120,10 @@ class RankedSearch:
         meaning = yield from self._reader.of(query, scope)
         return meaning, "unavailable" if meaning is None else meaning.semantic
 
-    def _best(self, logs: ReadLogs, query: Query, candidates: int, meaning: Meaning | None) -> Flow[list[Finding]]:
+    def _best(
+        self, logs: ReadLogs, query: Query, candidates: int, meaning: Meaning | None
+    ) -> Flow[tuple[list[Finding], bool]]:
+        """The candidates in order, and whether there may be more."""
         shortlist = shortlist_logs(
             logs.parts,
             query,
@@ -140,7 +141,8 @@ class RankedSearch:
             found = shortlist.ranked()
             known = yield from self._cosines(logs, meaning, shortlist.compared(found))
             found = shortlist.by_meaning(found, lambda number, index: known.get((number, index)))
-        return [logs.hit(each.segment, each.index, each.ranked.score, each.ranked.parts) for each in found]
+        hits = [logs.hit(each.segment, each.index, each.ranked.score, each.ranked.parts) for each in found]
+        return hits, shortlist.is_cut
 
     def _cosines(
         self, logs: ReadLogs, meaning: Meaning, places: Iterable[tuple[int, int]]
@@ -158,14 +160,18 @@ class RankedSearch:
             return (yield from self._read_sealed(request.scope))
         wanted = replace(index_query(request, query, self._engine), held=held or {})
         read = IndexRead([], [])
+        stuck = False
         for attempt in range(_ROUNDS):
-            last = attempt == _ROUNDS - 1
+            last = stuck or attempt == _ROUNDS - 1
             asked = replace(wanted, most_scanned=_EVERYTHING) if last else wanted
             read = yield from ask(self._store.load_index, asked)
-            for key in read.behind:
-                yield from self._indexer.catch_up(key)
             if not read.behind:
                 break
+            try:
+                for key in read.behind:
+                    yield from self._indexer.catch_up(key)
+            except StoreError:
+                stuck = True  # a full or read-only disk: the logs can be read all the same
         return read
 
     def _read_sealed(self, scope: LogScope) -> Flow[IndexRead]:
@@ -223,10 +229,60 @@ def _without_phrases(query: Query) -> Query | None:
     return replace(query, required=()) if query.required and not bound and ClauseKind.WORD in kinds else None
 
 
-def _fresher(hits: list[Finding], request: SearchRequest, logs: ReadLogs) -> list[Finding]:
-    now = request.scope.now / 1_000_000 or time.time()
-    for hit in hits:
-        gain = request.recency * 0.5 ** (max(0.0, now - logs.instant(hit)) / _HALF_LIFE)
-        hit.parts = {**hit.parts, "recency": gain}
-        hit.score += gain
+class _Ranks:
+    """What was found round by round, wider each time. What later pages add comes after what earlier ones showed.
+
+    Args:
+        request: What is asked.
+        logs: Where it is found.
+    """
+
+    def __init__(self, request: SearchRequest, logs: ReadLogs) -> None:
+        self._request = request
+        self._logs = logs
+        self._seen: set[tuple[int, int]] = set()
+        self._ranked: list[Finding] = []
+        self._found: list[Finding] = []
+        # In time order every page shows a stretch of the same hits: those that the first page needs.
+        pages = 0 if request.order == "time" else request.page
+        shown = 0 if request.order == "time" else len(shown_before(request.cursor))
+        # One more than a page holds tells whether another follows.
+        self._first = request.limit + 1
+        self._wanted = (pages + 1) * request.limit + shown + 1
+
+    def new(self, hits: Iterable[Finding]) -> list[Finding]:
+        """Those that no earlier round found."""
+        return [hit for hit in hits if hit.place not in self._seen]
+
+    def add(self, hits: Iterable[Finding], kept: Iterable[Finding]) -> None:
+        """Take in a round: what it found, and what of that is new and fits."""
+        self._seen.update(hit.place for hit in hits)
+        self._found += kept
+        if len(self._ranked) + len(self._found) >= self._first:
+            self._settle()
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether the page that is asked for is full."""
+        return len(self._ranked) + len(self._found) >= self._wanted
+
+    def in_order(self) -> list[Finding]:
+        """All of it, as it is paged."""
+        self._settle()
+        return self._ranked
+
+    def _settle(self) -> None:
+        self._ranked += _in_order(self._found, self._request, self._logs)
+        self._found = []
+
+
+def _in_order(hits: list[Finding], request: SearchRequest, logs: ReadLogs) -> list[Finding]:
+    if request.recency:
+        now = request.scope.now / 1_000_000 or time.time()
+        for hit in hits:
+            gain = request.recency * 0.5 ** (max(0.0, now - logs.instant(hit)) / _HALF_LIFE)
+            hit.parts = {**hit.parts, "recency": gain}
+            hit.score += gain
+    if request.order == "time":
+        return sorted(hits, key=lambda hit: (logs.instant(hit), *hit.place))
     return sorted(hits, key=lambda hit: -hit.score)

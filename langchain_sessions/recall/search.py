@@ -21,7 +21,7 @@ from langchain_sessions.recall.indexing import MESSAGE_KINDS, Indexer
 from langchain_sessions.recall.ranked import RankedSearch
 from langchain_sessions.recall.request import SearchRequest, remember, shown_before
 from langchain_sessions.recall.showing import HitViewer
-from langchain_sessions.stores.base import EventQuery
+from langchain_sessions.stores.values import EventQuery
 
 if TYPE_CHECKING:
     from langchain_sessions.encoding import EventEncoder

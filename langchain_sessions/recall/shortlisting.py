@@ -54,6 +54,18 @@ class Layout:
     is_named: Callable[[int, int], bool] | None = None
 
 
+class Choice(NamedTuple):
+    """What was chosen.
+
+    Attributes:
+        events: By position, the (unit, windowed frequency) pairs of each event.
+        is_cut: Whether there may be more that fit less.
+    """
+
+    events: dict[int, list[tuple[int, float]]]
+    is_cut: bool
+
+
 class _Stretch(NamedTuple):
     """Events of one part in the zone: which part, the place of the first, their indexes. Places follow each other."""
 
@@ -64,7 +76,7 @@ class _Stretch(NamedTuple):
 
 def shortlist(
     postings: Sequence[Postings], layout: Layout, statistics: CorpusStatistics, weights: RankingWeights, *, limit: int
-) -> dict[int, list[tuple[int, float]]]:
+) -> Choice:
     """Choose the events worth ranking, and add up what they and their neighbours say.
 
     Args:
@@ -73,22 +85,21 @@ def shortlist(
         statistics: The scope.
         weights: What counts how much.
         limit: How many events to choose.
-
-    Returns:
-        By position, the (unit, windowed frequency) pairs of each chosen event.
     """
     rarity = statistics.weights()
-    zone = _Zone(layout, _seeds(postings, layout, rarity, weights, limit), weights.reach)
+    seeds, is_cut = _seeds(postings, layout, rarity, weights, limit)
+    zone = _Zone(layout, seeds, weights.reach)
     if not zone.size:
-        return {}
+        return Choice({}, is_cut)
     kernel = _Kernel(weights)
     windows = [kernel.spread(zone.counts(unit.lookups)) for unit in postings]
     rough = _rough(windows, rarity, kernel.unit * weights.saturation, zone.size)
     best = _best(zone, rough, layout, weights, limit)
     found = [(unit, counts) for unit, counts in enumerate(windows) if counts]
-    return {
+    events = {
         position: [(unit, counts[at] / kernel.unit) for unit, counts in found if counts[at]] for at, position in best
     }
+    return Choice(events, is_cut or len(best) >= limit)
 
 
 # -- by their own words ------------------------------------------------------------------------------------
@@ -99,8 +110,8 @@ _Cells = dict[int, float]
 
 def _seeds(
     postings: Sequence[Postings], layout: Layout, rarity: Sequence[float], weights: RankingWeights, limit: int
-) -> list[int]:
-    """The positions around which to look, ascending: all that hold a word where they are few."""
+) -> tuple[list[int], bool]:
+    """The positions around which to look, ascending: all that hold a word where they are few; and if some lack."""
     if sum(unit.frequency for unit in postings) <= 4 * limit:
         places = {
             start + index
@@ -109,12 +120,14 @@ def _seeds(
             if lookup
             for index in _indexes(lookup)
         }
-        return sorted(places)
+        return sorted(places), False
     own: list[_Cells] = [{} for _ in layout.starts]
+    is_cut = False
     for unit in sorted(range(len(postings)), key=lambda unit: postings[unit].frequency):
         enough = 0 if sum(map(len, own)) >= 4 * limit else 4 * limit
+        is_cut = is_cut or postings[unit].frequency > 4 * enough
         _add(own, postings[unit], rarity[unit], enough)
-    return _around_best(own, layout, rarity, weights, limit)
+    return _around_best(own, layout, rarity, weights, limit), is_cut or sum(map(len, own)) > limit // 2
 
 
 def _add(own: list[_Cells], unit: Postings, gain: float, enough: int) -> None:
@@ -206,11 +219,14 @@ class _Zone:
         if marks:
             spans.append((low, high, at))
         self.size = at + high - low if marks else 0
-        self.candidates = bytearray(self.size)
-        near = b"\xff" * (2 * reach + 1)
-        for mark in marks:
-            self.candidates[mark - reach : mark + reach + 1] = near
         self.stretches = _by_part(spans, layout)
+        near = bytearray(self.size)
+        for mark in marks:
+            near[mark - reach : mark + reach + 1] = b"\xff" * (2 * reach + 1)
+        # A place before, after or between logs holds no event, and must not take the room of one.
+        self.candidates = bytearray(self.size)
+        for _, at, indexes in self.stretches:
+            self.candidates[at : at + len(indexes)] = near[at : at + len(indexes)]
 
     def counts(self, lookups: Sequence[Lookup | None]) -> bytes:
         """How often a unit occurs at each place; empty where nowhere."""

@@ -16,6 +16,7 @@ from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.recall.languages import (
     BASE_FORMS,
     DEFAULT_LANGUAGE,
+    DENSE_BASE_FORMS,
     DENSE_STOP_PHRASES,
     DENSE_STOPS,
     GUESSABLE,
@@ -23,12 +24,13 @@ from langchain_sessions.recall.languages import (
     guess_language,
     language_of_script,
 )
+from langchain_sessions.recall.numerals import figures_in
 from langchain_sessions.recall.stemming import make_stemmer, stemmer_languages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-TERMS_VERSION: Final = 2
+TERMS_VERSION: Final = 3
 """Raised whenever the same text would give other terms: an index built with another version is built anew."""
 
 AUTO_LANGUAGE: Final = "auto"
@@ -63,6 +65,7 @@ _APOSTROPHES: Final = {0x2019: "'", 0x02BC: "'", 0x2018: "'"}
 # Vowel signs of Indic scripts are letters in all but name; accents and points are what people leave out.
 _ACCENT: Final = re.compile("[\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670]")
 _DENSE_CUTS: Final = re.compile("|".join(DENSE_STOP_PHRASES))
+_DENSE_DOUBLES: Final = re.compile("|".join(sorted(DENSE_BASE_FORMS, key=len, reverse=True)))
 
 
 def normalize(text: str) -> str:
@@ -161,6 +164,9 @@ def _dense_terms(token: str) -> tuple[str, ...]:
     for run in _DENSE_CUTS.split(token):
         terms += [one for one in run if one not in DENSE_STOPS and unicodedata.category(one)[0] != "M"]
         terms += [pair for pair in map("".join, pairwise(run)) if not DENSE_STOPS.issuperset(pair)]
+    # Beside what was written: a number in figures, and one word for those that mean the same.
+    terms += figures_in(token)
+    terms += [DENSE_BASE_FORMS[word] for word in _DENSE_DOUBLES.findall(token)]
     return tuple(terms)
 
 

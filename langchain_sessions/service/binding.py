@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from langchain_sessions._building import built
 from langchain_sessions._flow import Flow, ask, faces
 from langchain_sessions.codec.messages import MessageCodec
+from langchain_sessions.codec.values import as_dict
 from langchain_sessions.compaction.background import BackgroundRuns
 from langchain_sessions.encoding import EventEncoder
-from langchain_sessions.errors import InvalidInputError, require
+from langchain_sessions.errors import UNREADABLE, CorruptRowError, InvalidInputError, require
 from langchain_sessions.ids import check_id, check_optional_id
 from langchain_sessions.recall.settings import SearchSettings
-from langchain_sessions.rows import ANYONE, EventRow, Owner, SessionKey, SessionRow
+from langchain_sessions.rows import ANYONE, EventRow, Owner, SessionHeading, SessionKey, SessionRow
 from langchain_sessions.session import Session
-from langchain_sessions.stores.base import (
-    SessionStore,
-)
-from langchain_sessions.times import check_duration, from_micros, to_micros, utc_now
+from langchain_sessions.stores.base import SessionStore
+from langchain_sessions.times import check_aware, check_duration, from_micros, to_micros, utc_now
 from langchain_sessions.tokens import EstimatedTokenCounter, TokenCounter
 
 if TYPE_CHECKING:
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from langchain_sessions.recall.embedder import Embedder
     from langchain_sessions.recall.embedding import VectorBuilder
     from langchain_sessions.recall.indexing import Indexer
+    from langchain_sessions.recall.vector_check import VectorChecker
 
 from langchain_sessions.service.values import DEFAULT_TIME_TO_LIVE
 
@@ -120,7 +120,7 @@ class Bound:
 
     def now(self) -> int:
         """The present in microseconds."""
-        return to_micros(self._clock())
+        return to_micros(check_aware(self._clock(), "clock"))
 
     def idle_before(self, now: int) -> int:
         """Open invocations that were not touched since then count as failed."""
@@ -175,6 +175,11 @@ class Bound:
 
         return VectorBuilder(self.store, self.codec, embedder, self.now)
 
+    def _vector_checker(self, embedder: Embedder) -> VectorChecker:
+        from langchain_sessions.recall.vector_check import VectorChecker
+
+        return VectorChecker(self.store, self.codec, embedder, self.now())
+
     def _embed_later(self, keys: Iterable[SessionKey]) -> Flow[None]:
         """Embed what some logs hold, beside the conversation; never at the cost of who noticed it."""
         embedder = self._embedder()
@@ -196,24 +201,35 @@ class Bound:
         name = uuid.uuid4().hex
         return EventRow(0, name, 0, None, None, kind, 0, now, 0, None, None, None, None, None, None, None, None)
 
-    def session_of(self, row: SessionRow) -> Session:
-        """The public value of a session row."""
-        fields = {
-            "id": row.id,
-            "app": row.app,
-            "user_id": row.user_id,
-            "title": row.title,
-            "created_at": from_micros(row.created_at),
-            "updated_at": from_micros(row.updated_at),
-            "expires_at": None if row.expires_at is None else from_micros(row.expires_at),
-            "ended_at": None if row.ended_at is None else from_micros(row.ended_at),
-            "metadata": {} if row.metadata == "{}" else json.loads(row.metadata),
-            "version": row.last_seq,
-            "message_count": row.live_events,
-            "turn_count": row.live_turns,
-            "token_count": row.live_tokens,
-        }
-        return built(Session, fields)
+    def session_of(self, row: SessionRow | SessionHeading) -> Session:
+        """The public value of a session row.
+
+        Raises:
+            CorruptRowError: It cannot be read.
+        """
+        try:
+            return built(Session, _fields(row))
+        except UNREADABLE as error:
+            problem = f"The row of session {row.id!r} cannot be read; other sessions can."
+            raise CorruptRowError(problem) from error
+
+
+def _fields(row: SessionRow | SessionHeading) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "app": row.app,
+        "user_id": row.user_id,
+        "title": row.title,
+        "created_at": from_micros(row.created_at),
+        "updated_at": from_micros(row.updated_at),
+        "expires_at": None if row.expires_at is None else from_micros(row.expires_at),
+        "ended_at": None if row.ended_at is None else from_micros(row.ended_at),
+        "metadata": {} if row.metadata == "{}" else as_dict(json.loads(row.metadata), "metadata"),
+        "version": row.last_seq,
+        "message_count": row.live_events,
+        "turn_count": row.live_turns,
+        "token_count": row.live_tokens,
+    }
 
 
 def _search_settings(given: bool | SearchSettings) -> SearchSettings | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._flow import Flow, ask, faces
 from langchain_sessions.context import Context, pair_tool_calls
-from langchain_sessions.errors import require
+from langchain_sessions.errors import UNREADABLE, CorruptRowError, require
 from langchain_sessions.filters import EventFilter
 from langchain_sessions.ids import check_branch
 from langchain_sessions.page import Page, decode_positions, encode_cursor
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions.events import SessionEvent
     from langchain_sessions.rows import Counters
-    from langchain_sessions.stores.base import (
-        EventSlice,
-    )
+    from langchain_sessions.stores.values import EventSlice
 
 from langchain_sessions.service.writing import Writing
 
@@ -45,7 +43,8 @@ class Reading(Writing):
             session_id: The session.
             wanted: The filter; its page size counts for cursors too.
             cursor: The `next_cursor` or `previous_cursor` of an earlier page. Cursors stay right while events are
-                appended; `next_cursor` of the newest page leads to what is appended later.
+                appended; `next_cursor` of the newest page leads to what is appended later. An empty page has none: a
+                loop that follows it ends.
             with_total: Count how many there are in all.
 
         Raises:
@@ -73,9 +72,7 @@ class Reading(Writing):
     ) -> Page[SessionEvent]:
         items = tuple(self.encoder.event(session_id, row, found.view) for row in found.rows)
         if not items:
-            # An empty page keeps its place, so that asking again finds what was appended meanwhile.
-            edge = cursor if cursor is not None and not newest else encode_cursor("newer", found.view.last_seq, size)
-            return Page(items=(), next_cursor=edge, total=found.total)
+            return Page(items=(), total=found.total)
         starts = items[0].seq == 1 or size is None or (newest and len(items) < size)
         first = not newest and cursor is None and not offset
         previous = None if starts or first else encode_cursor("older", items[0].seq, size)
@@ -183,6 +180,10 @@ class Reading(Writing):
             SessionNotFoundError: There is no such session for this view.
         """
         found = yield from ask(self.store.load_state, self.key(session_id), self.now())
-        return merged_view(found.session, found.user, found.app)
+        try:
+            return merged_view(found.session, found.user, found.app)
+        except UNREADABLE as error:
+            problem = f"The state of session {session_id!r} cannot be read; its log can."
+            raise CorruptRowError(problem) from error
 
     state, astate = faces(_state)

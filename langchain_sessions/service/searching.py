@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from langchain_sessions._flow import Flow, faces
-from langchain_sessions.errors import InvalidInputError, require
+from langchain_sessions.errors import UNREADABLE, CorruptRowError, InvalidInputError, SessionsError, require
 from langchain_sessions.ids import check_id
 from langchain_sessions.rows import Anyone, SessionKey
 from langchain_sessions.stores.indexing import LogScope
@@ -57,6 +57,7 @@ class Searching(StandingChanges):
 
         Raises:
             SessionNotFoundError: There is no such session for this view.
+            CorruptRowError: A log or an index in the scope is not what was written.
             SealedEventError: A log was written with an encrypting codec that this service does not have.
             InvalidInputError: A parameter other than the query cannot be used.
         """
@@ -87,7 +88,13 @@ class Searching(StandingChanges):
         embedder = self._embedder()
         reader = None if embedder is None else MeaningReader(self.store, self.codec, embedder)
         searcher = Searcher(self.store, self.encoder, self._indexer(), reader)
-        found = yield from searcher.search(request)
+        try:
+            found = yield from searcher.search(request)
+        except SessionsError:
+            raise
+        except UNREADABLE as error:
+            problem = "What the search needs cannot be read. verify() says of which session."
+            raise CorruptRowError(problem) from error
         if searcher.behind:
             yield from self._embed_later(searcher.behind)
         return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from dataclasses import replace
 from datetime import timedelta
@@ -10,26 +11,25 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_sessions import rows as r
 from langchain_sessions._flow import Flow, ask, faces
-from langchain_sessions.codec.values import dump_exact
-from langchain_sessions.errors import SessionNotFoundError, require
+from langchain_sessions.codec.values import as_dict, dump_exact, dump_mapping
+from langchain_sessions.errors import UNREADABLE, CorruptRowError, SessionNotFoundError, SessionsError, require
 from langchain_sessions.ids import check_id, check_optional_id, check_title
 from langchain_sessions.page import Page, decode_positions, encode_cursor
 from langchain_sessions.rows import Anyone
 from langchain_sessions.state import APP, USER, dump_delta
-from langchain_sessions.stores.base import (
-    SessionDraft,
-    SessionQuery,
-)
+from langchain_sessions.stores.values import SessionDraft, SessionQuery
 from langchain_sessions.times import check_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from langchain_sessions.rows import SessionHeading, SessionRow
     from langchain_sessions.session import Session
 
 from langchain_sessions.service.binding import Bound
 from langchain_sessions.service.values import UNSET, Unset
 
+_log = logging.getLogger(__name__)
 TOMBSTONE = timedelta(hours=24)
 
 _HOUR = 3_600_000_000
@@ -65,7 +65,7 @@ class Sessions(Bound):
         ttl = self._time_to_live if isinstance(time_to_live, Unset) else _duration(time_to_live)
         draft = self._draft(uuid.uuid4().hex if session_id is None else session_id, user_id, ttl)
         draft = _with_state(draft, state)
-        draft = replace(draft, title=check_title(title), metadata=dump_exact(dict(metadata or {}), "metadata"))
+        draft = replace(draft, title=check_title(title), metadata=dump_mapping(metadata or {}, "metadata"))
         row = yield from ask(self.store.create_session, draft)
         return self.session_of(row)
 
@@ -137,6 +137,8 @@ class Sessions(Bound):
     def _list_sessions(self, *, limit: int = 50, after: str | None = None) -> Flow[Page[Session]]:
         """Sessions of this view, newest activity first, without loading events.
 
+        One whose row cannot be read is left out, and an error is logged that names it.
+
         Args:
             limit: How many at most.
             after: The `next_cursor` of an earlier page.
@@ -149,9 +151,17 @@ class Sessions(Bound):
         query = SessionQuery(app=self.app, owner=self._owner, now=self.now(), limit=limit, after=place)
         found = yield from ask(self.store.list_sessions, query)
         cursor = None if found.after is None else encode_cursor("sessions", *found.after)
-        return Page(items=tuple(self.session_of(row) for row in found.rows), next_cursor=cursor)
+        listed = (self._listed(row) for row in found.rows)
+        return Page(items=tuple(session for session in listed if session is not None), next_cursor=cursor)
 
     list_sessions, alist_sessions = faces(_list_sessions)
+
+    def _listed(self, row: SessionRow | SessionHeading) -> Session | None:
+        try:
+            return self.session_of(row)
+        except CorruptRowError as error:
+            _log.error("Left out of a list: %s", error)
+            return None
 
     def _update(
         self,
@@ -177,7 +187,7 @@ class Sessions(Bound):
         if not isinstance(title, Unset):
             changes["title"] = check_title(title)
         if metadata is not None:
-            changes["metadata"] = dump_exact(dict(metadata), "metadata")
+            changes["metadata"] = dump_mapping(metadata, "metadata")
         if not isinstance(time_to_live, Unset):
             ttl = _duration(time_to_live)
             slides = self._slides and ttl is not None
@@ -284,12 +294,13 @@ class Sessions(Bound):
             EventNotFoundError: The source has no such position.
         """
         require(at_seq is None or (type(at_seq) is int and at_seq >= 0), "at_seq", "give a position of the log")
+        added = as_dict(metadata or {}, "metadata")
         source = yield from self._get(session_id)
         draft = replace(
             self._draft(uuid.uuid4().hex if new_id is None else new_id, UNSET, self._time_to_live),
             user_id=source.user_id,
             title=source.title if title is None else check_title(title),
-            metadata=dump_exact({**source.metadata, **(metadata or {}), "forked_from": source.id}, "metadata"),
+            metadata=dump_exact({**source.metadata, **added, "forked_from": source.id}, "metadata"),
         )
         row = yield from ask(self.store.fork_session, self.key(session_id), draft, at_seq)
         return self.session_of(row)
@@ -299,12 +310,23 @@ class Sessions(Bound):
     def _verify(self, session_id: str) -> Flow[list[str]]:
         """Build everything that is derived from the log of a session anew; a line for each thing that differs.
 
+        An embedder is asked again for a few texts only, and where it does not answer they are not compared.
+
         Raises:
             SessionNotFoundError: There is no such session for this view.
         """
         key = self.key(session_id)
         found = yield from ask(self.store.verify_session, key, self.now())
-        return [*found, *((yield from self._indexer().verify(key)) if self._search_settings is not None else ())]
+        if self._search_settings is not None:
+            try:
+                found += yield from self._indexer().verify(key)
+            except (CorruptRowError, *UNREADABLE) as error:
+                if isinstance(error, SessionsError) and not isinstance(error, CorruptRowError):
+                    raise
+                found.append("the index, or what it is made of, cannot be read")
+        if (embedder := self._embedder()) is not None:
+            found += yield from self._vector_checker(embedder).verify(key)
+        return found
 
     verify, averify = faces(_verify)
 

@@ -11,10 +11,7 @@ from langchain_sessions._flow import Flow, ask, faces
 from langchain_sessions.errors import require
 from langchain_sessions.ids import check_optional_id
 from langchain_sessions.runs import SeqSet
-from langchain_sessions.stores.base import (
-    ArchivePlan,
-    RewindPlan,
-)
+from langchain_sessions.stores.values import ArchivePlan, RewindPlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -6,26 +6,27 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from langchain_core.messages import BaseMessage
+
 from langchain_sessions import rows as r
 from langchain_sessions._flow import Flow, ask, faces
+from langchain_sessions.codec.values import as_dict
 from langchain_sessions.encoding import as_events
 from langchain_sessions.errors import require
 from langchain_sessions.events import InvocationStatus, NewEvent, SessionEvent
 from langchain_sessions.recall.settings import EMBED_EVERY, INDEX_EVERY
 from langchain_sessions.state import TEMP
-from langchain_sessions.stores.base import (
-    AppendBatch,
-)
+from langchain_sessions.stores.values import AppendBatch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from langchain_core.messages import BaseMessage
-
     from langchain_sessions.rows import SessionKey
 
 from langchain_sessions.service.sessions import Sessions
+
+_NOTHING_SHARED = (None, None, None, None, None)
 
 
 class Writing(Sessions):
@@ -75,16 +76,18 @@ class Writing(Sessions):
             InvalidInputError: A value cannot be stored exactly; nothing was written.
         """
         key = self.key(session_id)
+        known = invocation_status is None or isinstance(invocation_status, InvocationStatus)
+        require(known, "invocation_status", "give a member of InvocationStatus")
         whole = expected_version is None or type(expected_version) is int
         require(whole, "expected_version", "give the version of a session, a whole number")
         shared = None
-        if any(value is not None for value in (branch, author, invocation_id, metadata, timestamp)):
+        if (branch, author, invocation_id, metadata, timestamp) != _NOTHING_SHARED:
             shared = NewEvent(
                 branch=branch, author=author, invocation_id=invocation_id, metadata=metadata, timestamp=timestamp
             )
         events = as_events(messages, shared)
         if state_delta:
-            events = _with_delta(events, state_delta, shared or NewEvent())
+            events = _with_delta(events, as_dict(state_delta, "state_delta"), shared or NewEvent())
         mark = 0 if invocation_status is None else r.MARKS[invocation_status.value]
         require(not mark or invocation_id or _all_in_a_run(events), "invocation_status", "needs an invocation_id")
         if mark and not events:
@@ -135,6 +138,7 @@ class Writing(Sessions):
             EventNotFoundError: No message of that id stands in the log.
             InvalidInputError: The message has no id.
         """
+        require(isinstance(message, BaseMessage), "message", "give a LangChain message")
         require(message.id, "message", "needs the id of the message that it replaces")
         now = self.now()
         event = NewEvent(id=uuid.uuid4().hex, message=message, author=author, metadata=metadata)

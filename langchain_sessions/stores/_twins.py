@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import asyncio
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-S = TypeVar("S")
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
+class MayWait(Protocol):
+    """Whatever says of itself whether its methods wait for anything."""
+
+    waits: ClassVar[bool]
+
+
+S = TypeVar("S", bound=MayWait)
+
+
 def threaded(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """The async twin of an abstract method `x`: runs whatever overrides `x` in a worker thread."""
+    """The async twin of a method `x`: runs whatever overrides `x`, in a worker thread where that may wait."""
     name = method.__name__
 
     @wraps(method)
     async def twin(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         call: Callable[..., T] = getattr(self, name)
+        if not self.waits:
+            return call(*args, **kwargs)
         return await finish(asyncio.to_thread(call, *args, **kwargs))
 
     twin.__name__ = f"a{name}"

@@ -6,6 +6,7 @@ Pure functions of rows; a store reads what they ask for and writes what they ret
 from __future__ import annotations
 
 import json
+from operator import sub
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_sessions import rows as r
@@ -19,7 +20,7 @@ from langchain_sessions.state import split_delta
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from langchain_sessions.stores.base import AppendBatch, ArchivePlan, SessionDraft
+    from langchain_sessions.stores.values import AppendBatch, ArchivePlan, SessionDraft
 
 MARK_KINDS = {r.REWIND: "rewind", r.COMPACTION: "compaction"}
 _STANDINGS = {1: Standing.OPEN, 3: Standing.FAILED, 4: Standing.INTERRUPTED}
@@ -80,7 +81,7 @@ def place_batch(
         if current is None and batch.replaces_only:
             raise EventNotFoundError(session_id, f"message {row.ident!r} to replace")
         seq = last_seq + len(fresh) + 1
-        new = _numbered(row, seq, current, known)
+        new = numbered(row, seq, (old for old, _ in known if old.ident == row.ident), current)
         if current is not None:
             edits.append(Edit(seq, current.seq, new.place))
             known = [(old, Standing.SUPERSEDED if old is current else stand) for old, stand in known]
@@ -122,20 +123,30 @@ def _current_revision(row: EventRow, known: Sequence[tuple[EventRow, Standing]])
     return None
 
 
-def _numbered(
-    row: EventRow, seq: int, current: EventRow | None, known: Sequence[tuple[EventRow, Standing]]
+def numbered(
+    row: EventRow, seq: int, revisions: Iterable[EventRow], current: EventRow | None, *, is_rooted: bool = False
 ) -> EventRow:
-    rev = max((old.rev for old, _ in known if old.ident == row.ident), default=-1) + 1
+    """A new event in its place: behind all others, or in that of the revision before it.
+
+    Args:
+        row: The event.
+        seq: Its position.
+        revisions: Every stored event of the same message.
+        current: The one that it replaces, if any.
+        is_rooted: Whether a thread's root list replaces it.
+    """
+    rev = max((old.rev for old in revisions), default=-1) + 1
     if current is None:
         # An id that a rewind freed keeps its name: only an edit is named by its revision.
         return row._replace(seq=seq, rev=rev)
+    mark = [current.seq, current.place, 1] if is_rooted else [current.seq, current.place]
     return row._replace(
         seq=seq,
         rev=rev,
         flags=row.flags | r.EDIT,
         position=current.place,
         branch=current.branch,
-        extra=with_extra(row.extra, "mark", [current.seq, current.place]),
+        extra=with_extra(row.extra, "mark", mark),
     )
 
 
@@ -201,13 +212,12 @@ def count_scope(rows: Iterable[EventRow], view: LogView, scope: str | None) -> C
 def tally_change(
     before: Iterable[EventRow], view_before: LogView, after: Iterable[EventRow], view_after: LogView
 ) -> dict[str | None, Counters]:
-    """How the counters change when some rows stood in one way before and stand in another after."""
+    """How the counters change when some rows stood in one way before and stand in another after; only what does."""
     old = tally(row for row in before if view_before.standing(row) in _COUNTED)
     new = tally(row for row in after if view_after.standing(row) in _COUNTED)
-    return {
-        scope: Counters(*(b - a for a, b in zip(old.get(scope, Counters()), new.get(scope, Counters()), strict=True)))
-        for scope in {**old, **new}
-    }
+    nothing = Counters()
+    changes = {scope: Counters(*map(sub, new.get(scope, nothing), old.get(scope, nothing))) for scope in {**old, **new}}
+    return {scope: change for scope, change in changes.items() if change != nothing}
 
 
 def new_session_row(skey: int, draft: SessionDraft) -> SessionRow:

@@ -5,7 +5,6 @@ A store knows of a checkpoint which messages it mentions and which one it came f
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -19,11 +18,12 @@ from langchain_sessions.runs import SeqSet, decode_runs, encode_run_list
 
 if TYPE_CHECKING:
     from langchain_sessions.ledger import Edit
-    from langchain_sessions.stores.base import SessionDraft
+    from langchain_sessions.stores.values import SessionDraft
 
 NO_EVENTS = SeqSet()
 ROOT = 0
 """The namespace of the root graph."""
+_UUID_LENGTH = 36
 
 
 class CheckpointRow(NamedTuple):
@@ -161,15 +161,20 @@ def unpack_staged(n: int, body: bytes) -> Staged:
 
 def _pack_id(name: str) -> str | bytes:
     """A UUID in its usual form as bytes, anything else as it is."""
+    if len(name) != _UUID_LENGTH:
+        return name
     try:
-        short = uuid.UUID(name).bytes
+        short = bytes.fromhex(name.replace("-", ""))
     except ValueError:
         return name
     return short if _unpack_id(short) == name else name
 
 
 def _unpack_id(packed: str | bytes) -> str:
-    return packed if isinstance(packed, str) else str(uuid.UUID(bytes=packed))
+    if isinstance(packed, str):
+        return packed
+    text = packed.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def merge_writes(writes: Iterable[WriteRow]) -> list[WriteRow]:
@@ -278,6 +283,7 @@ class WritesPlan:
         cid: The checkpoint that the tasks ran on.
         rows: The writes.
         named_in: The key of the session that has the name already.
+        is_regular: They are what a task wrote, not how it ended otherwise: a checkpoint mostly follows.
         may_lag: They need not outlive a power cut before the next checkpoint does.
     """
 
@@ -288,6 +294,7 @@ class WritesPlan:
     cid: str
     rows: Callable[[int], Sequence[WriteRow]]
     named_in: int | None = None
+    is_regular: bool = False
     may_lag: bool = False
 
 

@@ -24,10 +24,10 @@ from langchain_sessions.errors import (
     SessionNotFoundError,
     StaleSessionError,
 )
-from langchain_sessions.events import EventKind, InvocationStatus, NewEvent, SessionEvent
-from langchain_sessions.filters import EventFilter
+from langchain_sessions.events import InvocationStatus, NewEvent
 from langchain_sessions.service import SessionService
 from langchain_sessions.stores.base import SessionStore
+from langchain_sessions.testing.comparing import compare_session
 from langchain_sessions.testing.faces import Face, PrivateLoop, SettableClock, faced
 from langchain_sessions.testing.models import ConflictInModelError, ListModel, Said
 from langchain_sessions.times import to_micros
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from langchain_sessions.context import Context
 
 OpenStore = Callable[[], tuple[SessionStore, Face, PrivateLoop]]
-_VIEWERS = (None, "orch", "orch.sub", "other")
 _NAMES = st.sampled_from(["s1", "s1", "s1", "s2"])
 _TEXTS = st.sampled_from(["yes", "No way", "100% ß"])
 _SAID = st.tuples(_TEXTS, st.sampled_from(["human", "ai"]), st.sampled_from([None, None, "a", "b", "c"]))
@@ -344,47 +343,10 @@ class SessionMachine(RuleBasedStateMachine):
 
     def compare(self, name: str) -> None:
         """Everything that a session shows, against its list."""
-        reader = self.writers[len(name) % 2]
-        model = self.models.get(name)
-        if model is None:
-            try:
-                reader.get(name)
-            except SessionNotFoundError:
-                return
-            raise AssertionError(name)
-        events = reader.events(name).items
-        stand = model.standings(self.now)
-        assert [_shown(event) for event in events] == [
-            (record.seq, record.kind, record.text, record.place, stand[record.seq]) for record in model.records
-        ]
-        for viewer in _VIEWERS:
-            expected = [record.seq for record in model.context(viewer, self.now)]
-            assert [event.seq for event in reader.context(name, branch=viewer).events] == expected, viewer
-            assert reader.messages(name, branch=viewer, last_n=2) == [events[seq - 1].message for seq in expected[-2:]]
-        assert reader.state(name) == model.state()
-        self._compare_counts(reader, name, model)
-        self._compare_search(reader, name, model)
-        assert reader.verify(name) == []
-
-    def _compare_counts(self, reader: SessionService, name: str, model: ListModel) -> None:
-        # Counters are kept when something happens; that a run has been idle for long is found when it is read.
-        awake = max((run.at for run in model.runs.values() if run.status == "open"), default=0)
-        for scope in _VIEWERS[:3]:
-            assert reader.count(name, branch=scope)[:2] == model.count(scope, awake), scope
-
-    def _compare_search(self, reader: SessionService, name: str, model: ListModel) -> None:
-        for word in ("ES", "100%", "SS", "m"):
-            wanted = [r.seq for r in model.records if r.text is not None and word.casefold() in r.text.casefold()]
-            assert [event.seq for event in reader.events(name, EventFilter(keyword=word))] == wanted
+        compare_session(self.writers[len(name) % 2], name, self.models.get(name), self.now)
 
 
 _numbers = iter(range(1 << 60))
-_KINDS = {kind: kind.value for kind in EventKind}
-
-
-def _shown(event: SessionEvent) -> tuple[Any, ...]:
-    text = None if event.message is None else str(event.message.text)
-    return (event.seq, _KINDS[event.kind], text, event.position, event.standing)
 
 
 def _message(text: str, speaker: str, message_id: str | None) -> BaseMessage:

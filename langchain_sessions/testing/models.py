@@ -172,8 +172,7 @@ class ListModel:
         for record in reversed(self.records):
             if record.kind == "message" and record.key == key and record.summary_of is None:
                 standing = stand[record.seq]
-                failed_elsewhere = standing is Standing.FAILED and record.run != run
-                if standing not in (Standing.REWOUND, Standing.SUPERSEDED) and not failed_elsewhere:
+                if standing is not Standing.SUPERSEDED and not _is_gone(record, standing, run):
                     return record
         return None
 
@@ -219,8 +218,8 @@ class ListModel:
         stand = self.standings(now)
         # The name of the first append stands for it even where an edit took its place.
         for record in reversed(self.records):
-            alive = stand[record.seq] is not Standing.REWOUND
-            if record.key == item.key and record.replaces is None and alive and (record.text, record.speaker) == same:
+            named = record.key == item.key and record.replaces is None and (record.text, record.speaker) == same
+            if named and not _is_gone(record, stand[record.seq], run):
                 return record
         raise ConflictInModelError
 
@@ -263,3 +262,8 @@ class ListModel:
             made = self.add(text=text, speaker="ai", branch=scope, place=first, summary_of=record.seq)
             record.summaries = (made.seq,)
         return True
+
+
+def _is_gone(record: Record, standing: Standing, run: str | None) -> bool:
+    """Whether the name of a record is free for an append of this run."""
+    return standing is Standing.REWOUND or (standing is Standing.FAILED and record.run != run)

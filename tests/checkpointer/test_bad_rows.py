@@ -12,7 +12,7 @@ from sqlalchemy import update
 
 from langchain_sessions.adapters.checkpointer.saver import SessionCheckpointSaver
 from langchain_sessions.errors import CorruptRowError, InvalidInputError
-from langchain_sessions.stores.sql.runner import Mode
+from langchain_sessions.stores.sql.modes import Mode
 
 if TYPE_CHECKING:
     from langchain_sessions.service import SessionService

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -103,6 +104,24 @@ def test_writes_pass_through_few_rows(service: SessionService, table_prefix: str
         assert seen is not None
         assert [value for _, _, value in seen.pending_writes or []] == [[message] for message in new]
     assert len(service.as_user("ada").messages("t")) == 31
+
+
+def test_writes_may_come_together_with_the_checkpoint_that_follows_them(service: SessionService) -> None:
+    saver = SessionCheckpointSaver(service)
+    messages: list[Any] = [HumanMessage("a question", id="q")]
+    config = put(saver, THREAD, *messages)
+    with ThreadPoolExecutor() as pool:
+        for turn, task in enumerate(TASKS[:8]):
+            said = AIMessage(f"answer {turn}", id=f"a{turn}")
+            stored = pool.submit(saver.put_writes, config, [("messages", [said])], task)
+            messages.append(said)
+            config, before = put(saver, config, *messages, version=turn + 2), config
+            stored.result()
+            for reader in (saver, SessionCheckpointSaver(service)):
+                seen = reader.get_tuple(before)
+                assert seen is not None
+                assert seen.pending_writes == [(task, "messages", [said])]
+    assert service.as_user("ada").messages("t") == messages
 
 
 def test_writes_of_another_process_are_kept(open_service: Callable[..., SessionService], table_prefix: str) -> None:

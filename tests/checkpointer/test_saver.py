@@ -31,7 +31,7 @@ from langchain_sessions.errors import (
 )
 from langchain_sessions.events import Standing
 from langchain_sessions.service import SessionService
-from langchain_sessions.stores.sql.runner import Mode
+from langchain_sessions.stores.sql.modes import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable

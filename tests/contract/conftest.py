@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from langchain_sessions.stores.memory import MemoryStore
+from langchain_sessions.stores.memory.store import MemoryStore
 from langchain_sessions.stores.sql.store import SqlStore
 from langchain_sessions.testing import PrivateLoop
 from tests.servers import databases

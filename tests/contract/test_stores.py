@@ -35,7 +35,7 @@ def test_no_theme_hides_a_test_of_another() -> None:
 
 MINE = """
 import pytest
-from langchain_sessions.stores.memory import MemoryStore
+from langchain_sessions.stores.memory.store import MemoryStore
 from langchain_sessions.testing import StoreContract
 
 class TestMine(StoreContract):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from langchain_sessions import EventFilter, NewEvent, SessionNotFoundError, SessionService
-from langchain_sessions.stores.memory import MemoryStore
+from langchain_sessions.stores.memory.store import MemoryStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,3 +57,30 @@ def test_operators_mean_themselves(word: str) -> None:
     assert [event.seq for event in ada.events("of ada", EventFilter(keyword=f" {word} "))] == [1]
     with pytest.raises(SessionNotFoundError):
         ada.events("of grace", EventFilter(keyword=word))
+
+
+class _Xor:
+    """A cipher for tests."""
+
+    def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
+        return "xor", bytes(byte ^ 0x5A for byte in plaintext)
+
+    def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
+        assert ciphername == "xor"
+        return bytes(byte ^ 0x5A for byte in ciphertext)
+
+
+def test_sealed_messages_are_exact_and_never_refused(tmp_path: Path) -> None:
+    """I03: LangGraph's serializer makes question marks of half pairs; and it refuses what it has no form for."""
+    with SessionService(f"sqlite:///{tmp_path / 'chat.db'}", codec=EncryptedSerializer(_Xor())) as service:
+        service.open("s1")
+        given = [HumanMessage(SECRET + "\ud83d"), AIMessage([{"type": "text", "text": "\ud83d" + "\ude00"}], id="a\0")]
+        service.append("s1", given)
+        service.append("s1", ToolMessage("found", tool_call_id="c", artifact={"lock": threading.Lock(), "n": 2**70}))
+        stored = [event.message for event in service.events("s1")]
+        assert stored[:2] == given
+        assert isinstance(stored[2], ToolMessage)
+        assert stored[2].artifact["n"] == 2**70
+        assert isinstance(stored[2].artifact["lock"], str)
+        for path in tmp_path.iterdir():
+            assert SECRET.encode() not in path.read_bytes()

@@ -39,9 +39,11 @@ def test_a_full_disk_is_said_and_survived(small_disk: Path, face: str) -> None:
     service, call = SessionService(f"sqlite:///{small_disk}/chat.db"), Face(face)
     try:
         service.open("s")
-        acknowledged = _fill(call, service)
-        assert acknowledged
+        acknowledged = ["needle", *(f"small{number}" for number in range(300))]
+        call(service, "append", "s", [HumanMessage(f"a {name} of hay", id=name) for name in acknowledged])
+        acknowledged += _fill(call, service)
         assert [found.id for found in call(service, "messages", "s", last_n=1)] == acknowledged[-1:]
+        assert call(service, "search", "needle", session_id="s").items[0].event.id == "needle"
         assert checked_out(service) == 0
         subprocess.run(["mount", "-o", "remount,size=12m", str(small_disk)], check=True)  # noqa: S603, S607
         call(service, "append", "s", message("room again"))
@@ -81,6 +83,31 @@ def test_a_file_that_is_no_database_is_refused_and_not_touched(scratch_directory
             service.list_sessions()
     assert path.read_bytes() == before
     assert sorted(found.name for found in path.parent.glob(f"{path.name}*")) == [path.name]
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_a_read_only_file_is_said_and_read(scratch_directory: Path, face: str) -> None:
+    path = scratch_directory / f"{secrets.token_hex(4)}.db"
+    with SessionService(f"sqlite:///{path}") as service:
+        service.open("s")
+        service.append("s", [HumanMessage(f"needle {number}") for number in range(300)])
+    service, call = SessionService(f"sqlite:///file:{path}?mode=ro&uri=true"), Face(face)
+    try:
+        assert len(call(service, "messages", "s")) == 300
+        assert call(service, "search", "needle", session_id="s").items
+        for name, arguments in {"append": ("s", message("x")), "create": ("new",), "delete": ("s",)}.items():
+            with pytest.raises(StoreUnavailableError, match="read-only"):
+                call(service, name, *arguments)
+    finally:
+        call.close(service)
+        service.close()
+
+
+def test_a_path_that_cannot_be_opened_is_said(scratch_directory: Path) -> None:
+    service = SessionService(f"sqlite:///{scratch_directory}/none/chat.db")
+    with pytest.raises(StoreUnavailableError, match="cannot be opened"):
+        service.open("s")
+    service.close()
 
 
 @pytest.mark.parametrize("face", FACES)

@@ -7,7 +7,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from langchain_sessions.stores.sql import migrations
-from langchain_sessions.stores.sql.runner import Mode
+from langchain_sessions.stores.sql.modes import Mode
 from langchain_sessions.stores.sql.schema import SCHEMA_VERSION
 from langchain_sessions.stores.sql.store import SqlStore
 from tests.faults.drills import engines_of, make_service, opened

@@ -11,7 +11,7 @@ from sqlalchemy import make_url, text
 from langchain_sessions import SessionService
 from langchain_sessions.errors import SchemaError, SchemaMissingError, SchemaVersionError
 from langchain_sessions.stores.sql import migrations
-from langchain_sessions.stores.sql.runner import Mode
+from langchain_sessions.stores.sql.modes import Mode
 from langchain_sessions.stores.sql.schema import SCHEMA_VERSION
 from tests.faults.drills import assert_whole, engines_of, make_service, message, opened
 from tests.faults.injection import Injector

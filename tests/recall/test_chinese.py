@@ -5,11 +5,15 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
+import pytest
 from langchain_core.messages import HumanMessage
 
+from langchain_sessions.recall.dates import asks_when, date_range, months_in_figures
 from langchain_sessions.recall.documents import make_document
 from langchain_sessions.recall.grammar import parse_query
+from langchain_sessions.recall.numerals import figures_in, in_figures, value_of
 from langchain_sessions.recall.postings import EntryMaker, Segment, search_segments
+from langchain_sessions.recall.questions import is_question
 from langchain_sessions.recall.ranking import RankingWeights
 from langchain_sessions.recall.terms import TermMaker
 
@@ -130,3 +134,50 @@ def test_what_is_asked_with_is_no_word() -> None:
     terms = set(maker.terms("什么时候去了北京"))
     assert {"北京", "北", "京"} <= terms
     assert terms.isdisjoint({"什么", "时候", "候去"})
+
+
+@pytest.mark.parametrize(
+    ("numeral", "value"),
+    [("三", 3), ("十", 10), ("十二", 12), ("三十五", 35), ("一百零三", 103), ("两千八百", 2800), ("二〇二四", 2024)],
+)
+def test_numerals_are_numbers(numeral: str, value: int) -> None:
+    assert value_of(numeral) == value
+
+
+def test_numerals_count_only_before_what_they_count() -> None:
+    assert figures_in("三月五号一起看三体，花了三百块") == ["3", "5", "300"]
+    assert in_figures("二〇二四年五月二十号") == "2024年5月20号"
+    assert value_of("一二三十") is None
+
+
+@pytest.mark.parametrize("query", ["3月5日发生了什么", "三月五号发生了什么", "\uff13月\uff15日发生了什么"])
+@pytest.mark.parametrize("text", ["我们三月五号搬家", "我们3月5号搬家", "我们\uff13月\uff15日搬家"])
+def test_dates_are_found_however_they_are_written(query: str, text: str) -> None:
+    maker = TermMaker()
+    asked = {term for group in parse_query(query, maker).groups for term in group}
+    assert {"3", "5"} <= asked & set(maker.terms(text))
+
+
+@pytest.mark.parametrize("query", ["2024年5月3日的事", "\uff12024年5月3号", "二〇二四年五月三日", "2024년 5월 3일"])
+def test_days_are_understood(query: str) -> None:
+    found = date_range(query)
+    assert found is not None
+    assert found[0] == datetime(2024, 5, 3, tzinfo=timezone.utc)
+
+
+def test_what_asks_when() -> None:
+    assert all(map(asks_when, ["什么时候去", "哪个月结婚", "星期几开会", "几号走", "何時ですか", "몇 월이에요"]))
+    assert not any(map(asks_when, ["去哪里", "为什么", "谁来"]))
+    assert months_in_figures("十一月和2月") == ["november", "february"]
+
+
+def test_everyday_doubles_are_one_word() -> None:
+    maker = TermMaker()
+    for one, other in (("父亲", "我爸"), ("妈妈", "母亲"), ("自行车", "单车"), ("工作", "上班"), ("아버지", "아빠")):
+        asked = {term for group in maker.query_terms(one) for term in group}
+        assert asked & set(maker.terms(other)), (one, other)
+
+
+def test_particles_ask_without_a_mark() -> None:
+    assert all(map(is_question, ["好看吗", "加微信了没", "行吗😄", "元気ですか", "갈까요"]))
+    assert not any(map(is_question, ["好看", "我没看", "元気です"]))

@@ -680,3 +680,49 @@ def test_the_same_query_is_embedded_once(make: Maker) -> None:
     for _ in range(3):
         view.search("feline sofa", session_id="s1")
     assert words.queries == ["feline sofa"]
+
+
+# -- verify --------------------------------------------------------------------------------------------------
+
+
+def test_verify_is_content_with_vectors_of_the_texts(make: Maker) -> None:
+    words = Words()
+    view = filled(make, words, [*TALK, "", "do not embed \0 this"])
+    assert view.verify("s1") == []
+    view.append("s1", HumanMessage("not embedded yet"))
+    assert view.verify("s1") == []
+    words.fails = True
+    assert view.verify("s1") == []
+
+
+def test_verify_asks_an_embedder_for_no_more_than_a_few_texts(make: Maker) -> None:
+    filled(make, Words(), [f"word{number} and more" for number in range(200)])
+    other = Words()
+    assert make(other).as_user("ada").verify("s1") == []
+    assert 1 < len(other.texts) <= 32
+
+
+@pytest.mark.backends("sqlite", "postgres", "mariadb")
+def test_verify_sees_vectors_that_differ_from_the_texts(make: Maker) -> None:
+    from langchain_sessions.stores.sql.modes import Mode  # noqa: PLC0415
+
+    view = filled(make, Words())
+    store: Any = view.store
+    vectors = store.tables.recall.vectors
+    other = VectorFormat(MessageCodec()).pack(vector_of("something else entirely"))
+    store.run(Mode.WRITE, lambda tx: tx.change(vectors.delete().where(vectors.c.seq == 2)))
+    store.run(Mode.WRITE, lambda tx: tx.change(vectors.update().where(vectors.c.seq == 3).values(data=other)))
+    assert view.verify("s1") == ["event 2 has no vector", "the vector of event 3 is not that of its text"]
+    store.run(Mode.WRITE, lambda tx: tx.change(vectors.update().where(vectors.c.seq == 3).values(seq=900)))
+    assert "1 vectors belong to nothing that is embedded" in view.verify("s1")
+
+
+@pytest.mark.backends("sqlite", "postgres", "mariadb")
+def test_verify_sees_vectors_of_an_older_set(make: Maker) -> None:
+    from langchain_sessions.stores.sql.modes import Mode  # noqa: PLC0415
+
+    view = filled(make, Words())
+    store: Any = view.store
+    vectors = store.tables.recall.vectors
+    store.run(Mode.WRITE, lambda tx: tx.change(vectors.update().where(vectors.c.seq == 1).values(generation=7)))
+    assert view.verify("s1")[0] == "1 vectors belong to nothing that is embedded"

@@ -279,3 +279,18 @@ def test_an_agent_answers_from_what_was_compacted_away(sessions: SessionService)
     done = agent.invoke({"messages": [HumanMessage("Where is it?")]}, CONFIG)
     tool_result = next(message for message in done["messages"] if isinstance(message, ToolMessage))
     assert "In the blue drawer." in str(tool_result.content)
+
+
+@pytest.mark.parametrize("text", ["The passport lies in the blue drawer. ", "护照放在蓝色的抽屉里不要忘记带。"])
+def test_long_texts_are_cut_before_results_are_left_out(sessions: SessionService, text: str) -> None:
+    ada = sessions.as_user("ada")
+    ada.open("long")
+    ada.append("long", [HumanMessage(f"{number} {60 * text}") for number in range(12)])
+    config: Any = {"configurable": {"session_id": "long", "user_id": "ada"}}
+    tool, small = (create_conversation_search_tool(sessions, max_tokens=most) for most in (2000, 300))
+    answer = json.loads(tool.invoke({"query": "passport 护照"}, config))
+    assert len(answer["results"]) == 10
+    assert "left_out" not in answer
+    assert sessions.tokens.count_text(json.dumps(answer["results"], ensure_ascii=False)) <= 2300
+    answer = json.loads(small.invoke({"query": "passport 护照"}, config))
+    assert answer["left_out"] == 10 - len(answer["results"]) > 0

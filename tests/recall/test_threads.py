@@ -6,8 +6,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolCall
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.graph import MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+from langgraph.types import Send
 
 from langchain_sessions import NewEvent, SearchFilter
 from langchain_sessions.adapters import SessionCheckpointSaver, create_conversation_search_tool
@@ -83,3 +86,31 @@ def test_what_was_compacted_beside_a_graph_is_found(service: SessionService) -> 
     }
     (summary,) = [hit for hit in ada.search("kettle", session_id="t1") if hit.event.is_synthetic]
     assert [event.seq for event in summary.covered] == first
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_call_that_waits_keeps_no_private_argument(service: SessionService, *, sealed: bool) -> None:
+    arguments = {"query": "kettle", "inner_thought": "zzsecret"}
+    call = ToolCall(name="conversation_search", args=arguments, id="c1", type="tool_call")
+
+    def ask(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [AIMessage("", tool_calls=[call], id="a1")]}
+
+    def to_tools(state: MessagesState) -> list[Send]:
+        return [Send("tools", [call])]
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("ask", ask)
+    builder.add_node("tools", ToolNode([create_conversation_search_tool(service)]))
+    builder.set_entry_point("ask")
+    builder.add_conditional_edges("ask", to_tools, ["tools"])
+    serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0" * 16) if sealed else None
+    saver = SessionCheckpointSaver(service, serde=serde)
+    graph = builder.compile(checkpointer=saver, interrupt_before=["tools"])
+    graph.invoke({"messages": [HumanMessage("the kettle is red", id="h1")]}, CONFIG)
+    waiting = saver.get_tuple(CONFIG)
+    assert "kettle" in repr(waiting)
+    assert "zzsecret" not in repr(list(saver.list(CONFIG))) + repr(waiting)
+    answer = graph.invoke(None, CONFIG)["messages"][-1]
+    assert answer.type == "tool"
+    assert call["args"] == arguments

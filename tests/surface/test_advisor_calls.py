@@ -12,15 +12,17 @@ from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnableLambda
 
 from langchain_sessions.adapters.advisor import BareAdvisorError, SessionMemoryAdvisor
+from langchain_sessions.compaction import Compaction, TurnCount, TurnWindow
 from langchain_sessions.errors import InvalidInputError
 from tests.openai_stub.replies import Fill
-from tests.surface.conftest import Face, Person, config_for, logged, make_model, texts
+from tests.surface.conftest import Face, Person, config_for, logged, make_model, texts, weather
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langchain_openai import ChatOpenAI
 
     from langchain_sessions import SessionService
+    from langchain_sessions.compaction import CompactionRequest
     from tests.openai_stub.server import OpenAIStub
 
 
@@ -188,6 +190,47 @@ async def test_examples_and_system_are_stored_on_request(
     assert stub.last.texts[0] == "Be long."
     await face.invoke(chat, [("system", "Be long."), ("human", "6+6")], config)
     assert [text for kind, text, _ in logged(ada) if kind == "system"] == ["Be brief.", "Be long."]
+
+
+async def test_examples_that_a_template_repeats_are_stored_once(
+    face: Face, stub: OpenAIStub, ada: SessionService, model: ChatOpenAI, config: RunnableConfig
+) -> None:
+    prompt = ChatPromptTemplate([("human", "2+2"), ("ai", "4"), ("human", "{question}")])
+    compaction = Compaction(TurnCount(3), TurnWindow(max_turns=2))
+    chat = prompt | SessionMemoryAdvisor(ada, store_examples=True, compaction=compaction).wrap(model)
+    for number in range(6):
+        await face.invoke(chat, {"question": f"question {number}"}, config)
+    assert stub.last.texts == ["2+2", "4", "question 3", "reply 4", "question 4", "reply 5", "question 5"]
+    assert [text for _, text, _ in logged(ada)].count("2+2") == 1
+
+
+async def test_a_trigger_is_told_what_goes_out_beside_the_messages(
+    face: Face, sessions: SessionService, model: ChatOpenAI
+) -> None:
+    told: list[int] = []
+
+    class Told:
+        def is_due(self, request: CompactionRequest) -> bool:
+            told.append(request.overhead_tokens)
+            return False
+
+    def memory(**options: Any) -> SessionMemoryAdvisor:
+        return SessionMemoryAdvisor(sessions, compaction=Compaction(Told(), TurnWindow()), **options)
+
+    brief: list[Any] = [("system", "Be brief. " * 20), ("human", "hi")]
+    chats = (
+        memory().wrap(model),
+        memory().wrap(model).bind_tools([weather]),
+        memory().wrap(model.bind_tools([weather])),
+        memory().wrap(RunnableLambda(lambda said: said) | model.bind_tools([weather])),
+        memory(store_system=True).wrap(model),
+    )
+    for number, chat in enumerate(chats):
+        await face.invoke(chat, brief, config_for(f"s{number}"))
+    system, *with_tools, stored = told
+    assert system > 40
+    assert {total - system for total in with_tools} == {with_tools[0] - system} != {0}
+    assert stored == 0  # the log counts it
 
 
 async def test_several_messages_at_once_are_stored_once(

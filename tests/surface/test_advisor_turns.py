@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 
 from langchain_sessions import EventFilter, InvalidInputError, SessionEndedError, SessionNotFoundError
 from langchain_sessions.adapters.advisor import SessionMemoryAdvisor
@@ -98,6 +99,13 @@ async def test_no_session_may_be_skipped(
     await face.invoke(chat, "hi", {})
     await face.stream(chat, "again", {})
     assert stub.last.texts == ["again"]
+    prompt = ChatPromptTemplate([MessagesPlaceholder("history"), ("human", "{question}")])
+    chain = SessionMemoryAdvisor(sessions, on_missing_session="skip").wrap(
+        prompt | model, input_key="question", history_key="history"
+    )
+    await face.invoke(chain, {"question": "by chain"}, {})
+    await face.stream(chain, {"question": "and streamed"}, {})
+    assert stub.last.texts == ["and streamed"]
     assert len(sessions.list_sessions()) == 0
 
 

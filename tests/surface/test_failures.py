@@ -8,15 +8,19 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langchain.agents import create_agent
 from langchain_core.exceptions import OutputParserException
 from langchain_core.language_models import FakeListChatModel
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.output_parsers import JsonOutputParser
+from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_sessions.adapters.advisor import SessionMemoryAdvisor
-from langchain_sessions.compaction import Compaction, SlidingWindow, Summarize, TurnCount
-from tests.openai_stub.replies import Cut, Fail, Hold, Overflow
-from tests.surface.conftest import Face, logged, texts
+from langchain_sessions.adapters.checkpointer.saver import SessionCheckpointSaver
+from langchain_sessions.adapters.middleware import SessionMemoryMiddleware
+from langchain_sessions.compaction import Compaction, SlidingWindow, Summarize, SummaryLimits, TurnCount
+from tests.openai_stub.replies import Cut, Fail, Hold, Overflow, call
+from tests.surface.conftest import Face, logged, question, texts, weather
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -205,6 +209,64 @@ async def test_an_overflow_is_compacted_and_tried_once_more(
     assert texts(ada)[-2:] == ["and now", "fits"]
 
 
+async def test_an_answer_without_a_word(
+    face: Face,
+    stub: OpenAIStub,
+    memory: SessionMemoryAdvisor,
+    model: ChatOpenAI,
+    ada: SessionService,
+    config: RunnableConfig,
+) -> None:
+    stub.script("", "here")
+    chat = memory.wrap(model)
+    await face.invoke(chat, "first", config)
+    await face.invoke(chat, "second", config)
+    assert stub.last.texts == ["second"]
+    assert logged(ada)[0] == ("human", "first", "failed")
+
+
+@pytest.mark.parametrize("saver", [InMemorySaver, SessionCheckpointSaver])
+async def test_an_agent_that_answers_without_a_word(
+    face: Face,
+    stub: OpenAIStub,
+    sessions: SessionService,
+    model: ChatOpenAI,
+    thread: RunnableConfig,
+    saver: Any,
+) -> None:
+    agent = create_agent(
+        model,
+        [weather],
+        middleware=[SessionMemoryMiddleware(sessions)],
+        checkpointer=saver() if saver is InMemorySaver else saver(sessions),
+    )
+    stub.script(call("weather", city="Rome"), "", "two", "", "four")
+    for text in ("one?", "two?", "three?", "four?"):
+        await face.invoke(agent, question(text), thread)
+    assert stub.last.texts == ["one?", "sun in Rome", "two?", "two", "four?"]
+
+
+async def test_an_overflow_of_a_history_that_is_summarised_in_steps(
+    face: Face,
+    stub: OpenAIStub,
+    sessions: SessionService,
+    ada: SessionService,
+    model: ChatOpenAI,
+    config: RunnableConfig,
+) -> None:
+    """The next step would not make room for the call at hand."""
+    ada.open("s1")
+    for number in range(40):
+        ada.append("s1", [HumanMessage(f"question {number} " + "why " * 50), AIMessage(f"answer {number}")])
+    small = SummaryLimits(max_input_tokens=2_500, max_calls=1)
+    summarise = Summarize(FakeListChatModel(responses=["They talked."]), keep_events=2, limits=small)
+    memory = SessionMemoryAdvisor(sessions, compaction=Compaction(TurnCount(99), summarise), context_window=500)
+    stub.script(Overflow(), "fits")
+    await face.invoke(memory.wrap(model), "and now", config)
+    assert stub.last.texts[-1] == "and now"
+    assert ada.get("s1").token_count < 500
+
+
 async def test_an_overflow_that_stays_is_reported(
     face: Face,
     stub: OpenAIStub,
@@ -233,8 +295,8 @@ async def test_a_summariser_that_raises_costs_no_answer(
 ) -> None:
     summarise = Summarize(BrokenModel(responses=[""]), keep_events=2, overlap=0)
     chat = SessionMemoryAdvisor(sessions, compaction=Compaction(TurnCount(1), summarise)).wrap(model)
-    for question in ("one " * 50, "two", "three"):
-        await face.invoke(chat, question, config)
+    for text in ("one " * 50, "two", "three"):
+        await face.invoke(chat, text, config)
     assert texts(ada)[-2:] == ["three", "reply 3"]
     assert len(stub.last.messages) == 5
 

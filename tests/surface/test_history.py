@@ -43,6 +43,14 @@ async def clear(face: Face, history: BaseChatMessageHistory) -> None:
         await history.aclear()
 
 
+async def test_ids_that_mean_something_else_and_who_speaks(face: Face, stored: SessionService) -> None:
+    history = SessionChatMessageHistory("s1", stored, author="helper", human="Ada")
+    for text in ("one", "two"):
+        await add(face, history, HumanMessage(f"question {text}", id="q"), AIMessage(text, id="a"))
+    assert await read(face, history) == ["question one", "one", "question two", "two"]
+    assert [event.author for event in await stored.aevents("s1")] == ["Ada", "helper"] * 2
+
+
 async def test_what_is_added_is_read(face: Face, stored: SessionService) -> None:
     history = SessionChatMessageHistory("s1", stored)
     assert await read(face, history) == []

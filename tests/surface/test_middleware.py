@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.middleware import PIIMiddleware
 from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
+from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.runtime import Runtime
 
 from langchain_sessions import InvalidInputError, SessionNotFoundError
 from langchain_sessions.adapters.advisor import SessionMemoryAdvisor
+from langchain_sessions.adapters.checkpointer.saver import SessionCheckpointSaver
 from langchain_sessions.adapters.middleware import SessionMemoryMiddleware, config_of_run
 from langchain_sessions.compaction import Compaction, TurnCount, TurnWindow
 from tests.openai_stub.replies import Fail, Fill, Overflow, call
@@ -31,6 +34,12 @@ if TYPE_CHECKING:
 def ticket(city: str) -> str:
     """A ticket to a city."""
     return f"ticket to {city}"
+
+
+@tool
+def address(name: str) -> str:
+    """The address of somebody."""
+    return f"{name}@example.org"
 
 
 @tool
@@ -133,6 +142,10 @@ async def test_structured_output(
     state = await face.invoke(agent, question("who?"), thread)
     assert state["structured_response"] == Person(name="grace")
     assert {standing for _, _, standing in logged(ada)} == {"live"}
+    stub.script(reply)
+    await face.invoke(agent, question("sure?"), thread)
+    assert stub.last.roles == ["user", "assistant", "user"]
+    assert "grace" in stub.last.texts[1]
 
 
 async def test_a_tool_that_answers_directly_ends_the_turn(
@@ -147,6 +160,58 @@ async def test_a_tool_that_answers_directly_ends_the_turn(
     stub.script(call("ticket", city="Rome"))
     await face.invoke(agent, question("ticket?"), thread)
     assert texts(ada) == ["ticket?", "", "ticket to Rome"]
+    await face.invoke(agent, question("thanks"), thread)
+    assert stub.last.texts == ["ticket?", "ticket to Rome", "thanks"]
+    assert stub.last.roles == ["user", "assistant", "user"]
+
+
+@pytest.mark.parametrize("saver", [InMemorySaver, SessionCheckpointSaver])
+async def test_what_the_graph_redacts_is_redacted_in_later_turns(
+    face: Face,
+    stub: OpenAIStub,
+    sessions: SessionService,
+    ada: SessionService,
+    model: ChatOpenAI,
+    thread: RunnableConfig,
+    saver: Any,
+) -> None:
+    redact = PIIMiddleware("email", apply_to_input=True, apply_to_output=True, apply_to_tool_results=True)
+    agent = create_agent(
+        model,
+        [address],
+        middleware=[SessionMemoryMiddleware(sessions), redact],
+        checkpointer=saver() if saver is InMemorySaver else saver(sessions),
+    )
+    stub.script(call("address", name="grace"), "It is grace@example.org.", "bye")
+    await face.invoke(agent, question("I am ada@example.org, who is grace?"), thread)
+    await face.invoke(agent, question("thanks"), thread)
+    assert len(stub.last.texts) == 5
+    assert not any("example.org" in text for request in stub.requests for text in request.texts)
+    assert not any("example.org" in text for text in texts(ada))
+
+
+async def test_an_edit_of_the_log_is_not_undone_by_the_state(
+    face: Face,
+    stub: OpenAIStub,
+    sessions: SessionService,
+    ada: SessionService,
+    model: ChatOpenAI,
+    thread: RunnableConfig,
+) -> None:
+    agent = create_agent(model, middleware=[SessionMemoryMiddleware(sessions)], checkpointer=InMemorySaver())
+    state = await face.invoke(agent, question("rough"), thread)
+    first = state["messages"][0]
+    ada.edit("s1", HumanMessage("polished", id=first.id))
+    for text in ("and?", "and then?"):
+        await face.invoke(agent, question(text), thread)
+    assert stub.last.texts[0] == "polished"
+    edited = {"messages": [HumanMessage("perfect", id=first.id)]}
+    if face.name == "sync":
+        agent.update_state(thread, edited)
+    else:
+        await agent.aupdate_state(thread, edited)
+    await face.invoke(agent, question("and now?"), thread)
+    assert stub.last.texts[0] == "perfect"
 
 
 async def test_a_failed_turn_is_not_replayed(

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
 from langchain_sessions.adapters.advisor import SessionMemoryAdvisor
+from langchain_sessions.adapters.middleware import SessionMemoryMiddleware
 from langchain_sessions.adapters.selecting import by_type, without_failed_calls, without_tool_calls
 from langchain_sessions.compaction import Compaction, TurnCount, TurnWindow
 from tests.openai_stub.replies import Call, CallTools, Fail, call
@@ -182,3 +184,38 @@ async def test_a_log_with_broken_pairs(
     expected = ["one", "let me see", "two", "first", "r1", "a", "three", "second", "r2", "b", "now"]
     assert stub.last.texts == expected
     assert len(logged(ada)) == len(said) + 2
+
+
+async def test_few_shots_are_shown_all_through_a_loop(
+    face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, config: RunnableConfig
+) -> None:
+    shots: list[BaseMessage] = [HumanMessage("2+2"), AIMessage("4")]
+    chat = memory.wrap(model).bind_tools([weather])
+    stub.script("hello", call("weather", city="Rome"), "sunny")
+    await face.invoke(chat, "hi", config)
+    asked: list[BaseMessage] = [*shots, HumanMessage("weather?")]
+    reply = await face.invoke(chat, asked, config)
+    again = AIMessage(reply.content, tool_calls=reply.tool_calls)
+    result = ToolMessage("sun", tool_call_id=reply.tool_calls[0]["id"])
+    await face.invoke(chat, [*asked, again, result], config)
+    assert stub.last.texts == ["2+2", "4", "hi", "hello", "weather?", "", "sun"]
+
+
+async def test_what_a_node_without_memory_said_is_shown_where_it_was_said(
+    face: Face,
+    stub: OpenAIStub,
+    sessions: SessionService,
+    ada: SessionService,
+    model: ChatOpenAI,
+    thread: RunnableConfig,
+) -> None:
+    agent: Any = create_agent(model, middleware=[SessionMemoryMiddleware(sessions)], checkpointer=InMemorySaver())
+    await face.invoke(agent, {"messages": "first"}, thread)
+    elsewhere = {"messages": [HumanMessage("to somebody else"), AIMessage("from somebody else"), AIMessage("")]}
+    if face.name == "sync":
+        agent.update_state(thread, elsewhere, as_node="model")
+    else:
+        await agent.aupdate_state(thread, elsewhere, as_node="model")
+    await face.invoke(agent, {"messages": "second"}, thread)
+    assert stub.last.texts == ["first", "reply 1", "to somebody else", "from somebody else", "second"]
+    assert texts(ada) == ["first", "reply 1", "second", "reply 2"]

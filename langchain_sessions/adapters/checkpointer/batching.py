@@ -2,6 +2,9 @@
 
 Whoever gets the turn commits all that wait; each caller returns after its own commit. It spares a disk flush for
 every call that came while another one was being written.
+
+What a task wrote is mostly followed at once by the checkpoint that takes it over, so regular writes wait a moment for
+company. Nobody waits for them meanwhile: a graph stores them in the background.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ from weakref import WeakKeyDictionary
 
 from langchain_sessions.errors import StoreUnavailableError
 from langchain_sessions.stores._twins import finish
-from langchain_sessions.stores.sql.runner import Mode, UniqueViolationError
+from langchain_sessions.stores.sql.failures import UniqueViolationError
+from langchain_sessions.stores.sql.modes import Mode
 from langchain_sessions.stores.sql.thread_writing import Job, Outcome, run_jobs
 from langchain_sessions.stores.threads import PutPlan, WritesPlan
 
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
     from langchain_sessions.stores.sql.store import SqlStore
 
 _MAX_RACES = 20
+_PATIENCE = 0.003
+"""Seconds. A flush takes as long, and a checkpoint follows its last writes sooner."""
 
 
 @dataclass(slots=True, eq=False)
@@ -37,6 +43,11 @@ class _Call:
     result: Any = None
     error: BaseException | None = None
 
+    @property
+    def is_patient(self) -> bool:
+        """Whether a checkpoint may be about to follow, which would take the same transaction."""
+        return isinstance(self.job, WritesPlan) and self.job.is_regular
+
     def outcome(self) -> Any:
         if self.error is not None:
             raise self.error
@@ -44,10 +55,11 @@ class _Call:
 
 
 class _Line:
-    """The calls that wait for one thread."""
+    """The calls that wait for one thread; `company` says that one of them cannot wait any longer."""
 
     def __init__(self) -> None:
         self.turn = threading.Lock()
+        self.company = threading.Event()
         self.waiting: list[_Call] = []
         self.users = 0
 
@@ -57,6 +69,7 @@ class _AsyncLine:
 
     def __init__(self) -> None:
         self.turn = asyncio.Lock()
+        self.company = asyncio.Event()
         self.waiting: list[_Call] = []
         self.users = 0
 
@@ -79,11 +92,15 @@ class CommitQueue:
             line = self._lines.setdefault(name, _Line())
             line.users += 1
             line.waiting.append(call)
+            if not call.is_patient:
+                line.company.set()
         try:
             with line.turn:
                 if not call.is_done:
+                    line.company.wait(_PATIENCE)
                     with self._guard:
                         batch, line.waiting = line.waiting, []
+                        line.company.clear()
                     self._commit(batch)
         finally:
             with self._guard:
@@ -105,10 +122,15 @@ class CommitQueue:
         call = _Call(job, after)
         line.users += 1
         line.waiting.append(call)
+        if not call.is_patient:
+            line.company.set()
         try:
             async with line.turn:
                 if not call.is_done:
+                    with suppress(asyncio.TimeoutError):
+                        await asyncio.wait_for(line.company.wait(), _PATIENCE)
                     batch, line.waiting = line.waiting, []
+                    line.company.clear()
                     await self._acommit(batch)
         finally:
             line.users -= 1

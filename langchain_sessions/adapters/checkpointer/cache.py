@@ -1,7 +1,7 @@
 """Messages of threads as objects: ours, never the caller's, and checked each time they are handed out.
 
 An object that was served may be changed in place by whoever got it. So each has a snapshot of its fields; a list is
-compared with its snapshots in C (0.2 µs per message) before it is served, and what changed is built again.
+compared with its snapshots in C (0.1 µs per message) before it is served, and what changed is built again.
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ from __future__ import annotations
 import copy
 import threading
 from collections import OrderedDict
+from itertools import islice
 from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from langchain_sessions.adapters.checkpointer.splitting import KNOWN, is_message_list
+from langchain_sessions.codec.messages import assembled
 from langchain_sessions.rows import NO_MESSAGE_ID, EventRow, SessionRow
-from langchain_sessions.runs import NO_SEQS, Run, SeqSet, expand_runs
+from langchain_sessions.runs import NO_SEQS, Run, SeqSet, expand_runs, fold_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -28,6 +31,7 @@ _fields = attrgetter("__dict__")
 _extras = attrgetter("__pydantic_extra__")
 _PER_MESSAGE = 1_500
 _RECORDS = 64
+_MADE = 16
 _EMPTY: dict[str, Any] = {}
 _SCALARS = frozenset({str, int, float, bool, type(None), bytes})
 
@@ -49,26 +53,45 @@ def snapshot(value: Any) -> Any:
 
 def clone_message(message: BaseMessage) -> BaseMessage:
     """A copy of a message that nobody else holds. Each field is read once."""
-    kind = type(message)
-    clone = kind.__new__(kind)
-    object.__setattr__(clone, "__dict__", snapshot(dict(message.__dict__)))
-    object.__setattr__(clone, "__pydantic_fields_set__", set(message.__pydantic_fields_set__))
-    object.__setattr__(clone, "__pydantic_extra__", snapshot(message.__pydantic_extra__ or {}))
-    object.__setattr__(clone, "__pydantic_private__", None)
-    return clone
+    fields, extra = snapshot(dict(message.__dict__)), snapshot(message.__pydantic_extra__ or {})
+    return assembled(type(message), fields, set(message.__pydantic_fields_set__), extra)
+
+
+class _Mold(NamedTuple):
+    """What messages of one class have in common that consist of a text and an id."""
+
+    cls: type[BaseMessage]
+    fields: dict[str, Any]
+    dicts: tuple[str, ...]
+    lists: tuple[str, ...]
+
+
+def _mold_of(message: BaseMessage) -> _Mold:
+    fields = snapshot(message.__dict__)
+    dicts, lists = (tuple(name for name, item in fields.items() if type(item) is kind) for kind in (dict, list))
+    return _Mold(type(message), fields, dicts, lists)
+
+
+class Placed(NamedTuple):
+    """Where the messages of a list are stored: the runs that it shares with the list before it, then each by itself."""
+
+    shared: list[Run]
+    others: list[int | None]
+    """None for a message that is not stored."""
 
 
 class _View(NamedTuple):
-    """The messages of a list with their snapshots, side by side."""
+    """The messages of a list with their fields and the snapshots of these, side by side."""
 
     runs: list[Run]
     objects: list[BaseMessage]
     fields: list[dict[str, Any]]
+    snapshots: list[dict[str, Any]]
 
 
-def _alike(messages: Sequence[BaseMessage], others: Sequence[BaseMessage]) -> bool:
-    """Whether two lists hold messages of the same classes."""
-    return [*map(type, messages)] == [*map(type, others)]
+def _alike(messages: Sequence[BaseMessage], others: Sequence[BaseMessage], snapshots: Sequence[dict[str, Any]]) -> bool:
+    """Whether messages have the classes of others, and the fields that were stored."""
+    return [*map(type, messages)] == [*map(type, others)] and [*map(_fields, messages)] == snapshots
 
 
 class ThreadCache:
@@ -85,11 +108,16 @@ class ThreadCache:
         self.shapes: dict[int, bytes] = {}
         self._codec = codec
         self._objects: dict[int, BaseMessage] = {}
-        self._fields: dict[int, dict[str, Any]] = {}
-        self._extra: dict[int, dict[str, Any]] = {}
-        self._bases: dict[int, dict[str, Any]] = {}
+        self._snapshots: dict[int, dict[str, Any]] = {}
+        self._extras: dict[int, dict[str, Any]] = {}
+        self._extra_snapshots: dict[int, dict[str, Any]] = {}
+        self._is_plain = True
+        self._is_fresh = True
+        """Nobody got an object of it yet."""
+        self._molds: dict[int, _Mold] = {}
         self._newest: dict[str, int] = {}
         self._older: dict[str, list[int]] = {}
+        self._known = NO_SEQS
         self._bytes = 0
         self._last: _View | None = None
 
@@ -100,25 +128,22 @@ class ThreadCache:
 
     def add(self, rows: Iterable[EventRow | MessageRow]) -> None:
         """Take stored events in."""
-        known, newest = self.rows, self._newest
-        size = 0
-        for row in rows:
-            seq = row.seq
-            if seq in known:
-                continue
-            if row.body is None:
-                self._build_plain(row)
-                size += len(row.text or "")
-            else:
+        new = {row.seq: row for row in rows if row.seq not in self.rows}
+        molds, newest = self._molds, self._newest
+        for seq, row in new.items():
+            mold = molds.get(row.kind) if row.body is None else None
+            if mold is None:
                 self._build(row)
-                size += len(row.text or "") + len(row.body)
-            known[seq] = row
+            else:
+                self._cast(row, mold)
             if not row.flags & NO_MESSAGE_ID:
                 ident = row.ident
                 if ident in newest:
                     self._older.setdefault(ident, []).append(newest[ident])
                 newest[ident] = seq
-        self._bytes += size
+        self.rows.update(new)
+        self._known = self._known | SeqSet.of(new)
+        self._bytes += sum(len(row.text or "") + len(row.body or "") for row in new.values())
 
     def _stored_as(self, message_id: str) -> Iterator[int]:
         """Where the revisions of a message are stored, those that were met last first."""
@@ -129,37 +154,37 @@ class ThreadCache:
 
     def lacks(self, seqs: SeqSet) -> SeqSet:
         """Those of some positions that are not known."""
-        if not self.rows:
-            return seqs
-        last = self._last
-        if last is not None and len(seqs.runs) == 1:
-            first, end = seqs.runs[0]
-            if any(low <= first and end <= high for low, high in last.runs):
-                return NO_SEQS
-        return SeqSet.of(set[int]().union(*(range(low, high + 1) for low, high in seqs.runs)).difference(self.rows))
+        return seqs - self._known
 
     def _build(self, row: EventRow | MessageRow) -> BaseMessage:
-        if row.body is None:
-            return self._build_plain(row)
         seq = row.seq
         self._objects[seq] = message = self._codec.decode(self.session_id, row)
-        self._fields[seq] = snapshot(message.__dict__)
-        if message.__pydantic_extra__:
-            self._extra[seq] = snapshot(message.__pydantic_extra__)
+        self._snapshots[seq] = snapshot(message.__dict__)
+        extra = message.__pydantic_extra__
+        if extra:
+            self._extra_snapshots[seq] = snapshot(extra)
+        if extra is not None:
+            self._extras[seq] = extra
+        if extra or extra is None or type(message) not in KNOWN:
+            self._is_plain = False
+        if row.body is None:
+            self._molds[row.kind] = _mold_of(message)
         return message
 
-    def _build_plain(self, row: EventRow | MessageRow) -> BaseMessage:
-        """Messages of one class without a body differ in two fields; what else a snapshot holds is shared."""
-        kind, seq = row.kind, row.seq
-        self._objects[seq] = message = self._codec.decode(self.session_id, row)
-        fields = message.__dict__
-        base = self._bases.get(kind)
-        if base is None:
-            base = self._bases[kind] = snapshot(fields)
-        self._fields[seq] = kept = base.copy()
-        kept["content"] = fields["content"]
-        kept["id"] = fields["id"]
-        return message
+    def _cast(self, row: EventRow | MessageRow, mold: _Mold) -> None:
+        """Build one that has a text and an id and nothing else: most of a thread that is read for the first time."""
+        seq = row.seq
+        self._snapshots[seq] = kept = mold.fields.copy()
+        kept["content"] = row.text
+        kept["id"] = None if row.flags & NO_MESSAGE_ID else row.ident
+        fields = kept.copy()
+        for name in mold.dicts:
+            fields[name] = {}
+        for name in mold.lists:
+            fields[name] = []
+        extra: dict[str, Any] = {}
+        self._extras[seq] = extra
+        self._objects[seq] = assembled(mold.cls, fields, {"content"}, extra)
 
     def _view(self, runs: list[Run]) -> _View:
         """The messages of a list; mostly it is the last one that was looked at, or goes on from there."""
@@ -168,6 +193,7 @@ class ThreadCache:
             return last
         objects: list[BaseMessage] = []
         fields: list[dict[str, Any]] = []
+        snapshots: list[dict[str, Any]] = []
         left = runs
         if (
             last is not None
@@ -178,18 +204,20 @@ class ThreadCache:
             at = len(last.runs) - 1
             (first, end), (first_now, end_now) = last.runs[at], runs[at]
             if first == first_now and end <= end_now:
-                objects, fields = last.objects.copy(), last.fields.copy()
+                objects, fields, snapshots = last.objects.copy(), last.fields.copy(), last.snapshots.copy()
                 left = [(end + 1, end_now), *runs[at + 1 :]]
         seqs = expand_runs(left)
         objects += map(self._objects.__getitem__, seqs)
-        fields += map(self._fields.__getitem__, seqs)
-        self._last = view = _View(runs, objects, fields)
+        fields += map(_fields, objects[len(fields) :])
+        snapshots += map(self._snapshots.__getitem__, seqs)
+        self._last = view = _View(runs, objects, fields, snapshots)
         return view
 
     def serve(self, runs: list[Run]) -> list[BaseMessage]:
         """The messages of a list, as they were stored."""
         view = self._view(runs)
-        if self._same(view.objects, view):
+        is_first, self._is_fresh = self._is_fresh, False
+        if is_first or self._begins(view.objects, view):
             return view.objects.copy()
         self._last = None
         return [
@@ -205,54 +233,62 @@ class ThreadCache:
             self.serve(list(left.runs))
         return [*map(self._objects.__getitem__, expand_runs(runs))]
 
-    def _same(self, messages: list[BaseMessage], view: _View) -> bool:
-        """Whether messages are as those of a view were stored."""
-        return (
-            (messages is view.objects or all(map(is_, messages, view.objects)) or _alike(messages, view.objects))
-            and [*map(_fields, messages)] == view.fields
-            and self._same_extras(messages, view.runs)
-        )
-
-    def _same_extras(self, messages: Sequence[BaseMessage], runs: list[Run]) -> bool:
-        """Whether fields that the classes do not have are the same; nearly no message has any."""
-        if not self._extra:
-            return not any(map(_extras, messages))
-        wanted = [self._extra.get(seq, _EMPTY) for seq in expand_runs(runs)]
-        return [extra or _EMPTY for extra in map(_extras, messages)] == wanted
+    def _begins(self, messages: list[BaseMessage], view: _View) -> bool:
+        """Whether a list begins with the messages of a view, as they were stored."""
+        objects, snapshots = view.objects, view.snapshots
+        size = len(objects)
+        if len(messages) < size:
+            return False
+        # The last ones may be objects of whoever made them; those before were served by us.
+        served = size if messages is objects else max(0, size - _MADE)
+        made = messages[served:size]
+        if self._is_plain and (not made or all(map(is_, messages, islice(objects, served)))):
+            # LangChain's own classes keep their fields in one dictionary for life, and what is extra in another.
+            return (
+                view.fields == snapshots
+                and not any(self._extras.values())
+                and _alike(made, objects[served:], snapshots[served:])
+                and not any(map(_extras, made))
+            )
+        messages = messages[:size]
+        extras = [self._extra_snapshots.get(seq, _EMPTY) for seq in expand_runs(view.runs)]
+        return _alike(messages, objects, snapshots) and [extra or _EMPTY for extra in map(_extras, messages)] == extras
 
     def _holds(self, seq: int, message: BaseMessage) -> bool:
         return (
             type(message) is type(self._objects[seq])
-            and message.__dict__ == self._fields[seq]
-            and (message.__pydantic_extra__ or {}) == self._extra.get(seq, _EMPTY)
+            and message.__dict__ == self._snapshots[seq]
+            and (message.__pydantic_extra__ or {}) == self._extra_snapshots.get(seq, _EMPTY)
         )
 
-    def positions(self, messages: list[BaseMessage], before: list[Run]) -> tuple[int, list[int | None]]:
+    def placed(self, messages: list[Any], before: list[Run]) -> Placed | None:
         """Where the messages of a list are stored, given the positions of the list that it came from.
 
         Unchanged beginnings are recognised at once; behind them each message is looked up by its id, and one
         without an id among those of the earlier list that were not recognised yet.
 
         Returns:
-            How many at the beginning are the same, and the positions of the others; None for a new one.
+            None where the list holds something else than messages.
         """
         view = self._view(before)
-        size = len(view.objects)
-        if len(messages) >= size and self._same(messages[:size], view):
-            count, left = size, list[int]()
-        else:
+        shared, count, left = before, len(view.objects), list[int]()
+        if not self._begins(messages, view):
             seqs = expand_runs(before)
             count = self._same_beginning(messages, seqs)
+            shared = list(fold_runs(seqs[:count]))
             left = [seq for seq in seqs[count:] if self.rows[seq].flags & NO_MESSAGE_ID]
+        others = messages[count:]
+        if not is_message_list(others):
+            return None
         found: list[int | None] = []
-        for message in messages[count:]:
+        for message in others:
             message_id = message.id
             candidates = left if message_id is None else self._stored_as(str(message_id))
             seq = next((seq for seq in candidates if self._holds(seq, message)), None)
             if seq is not None and message_id is None:
                 left.remove(seq)
             found.append(seq)
-        return count, found
+        return Placed(shared, found)
 
     def _same_beginning(self, messages: Sequence[BaseMessage], seqs: Sequence[int]) -> int:
         """How many messages at the beginning are the same."""

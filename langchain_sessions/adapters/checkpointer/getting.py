@@ -9,7 +9,7 @@ from langchain_sessions._flow import Flow, adrive, ask, drive
 from langchain_sessions.adapters.checkpointer.access import ThreadAccess, checkpoint_id, configurable
 from langchain_sessions.adapters.checkpointer.cache import Needs
 from langchain_sessions.adapters.checkpointer.records import decode_metadata
-from langchain_sessions.stores.sql.runner import Mode
+from langchain_sessions.stores.sql.modes import Mode
 from langchain_sessions.stores.sql.thread_reading import read_checkpoints
 from langchain_sessions.stores.threads import CheckpointQuery, Found
 

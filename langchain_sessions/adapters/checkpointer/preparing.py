@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from langchain_sessions import rows as r
-from langchain_sessions.adapters.checkpointer.cache import ThreadCache, clone_message
+from langchain_sessions.adapters.checkpointer.cache import Placed, ThreadCache, clone_message
 from langchain_sessions.adapters.checkpointer.records import (
+    NOTHING,
     RUNS,
     Record,
     Slot,
@@ -24,8 +25,8 @@ from langchain_sessions.errors import SessionsError
 from langchain_sessions.events import NewEvent
 from langchain_sessions.ledger import Edit, Ledger
 from langchain_sessions.rows import EventRow, SessionRow
-from langchain_sessions.runs import Run, SeqSet, decode_runs, encode_run_list, encode_runs, expand_runs, fold_runs
-from langchain_sessions.stores.placing import with_extra
+from langchain_sessions.runs import Run, SeqSet, decode_runs, encode_run_list, encode_runs, fold_runs
+from langchain_sessions.stores.placing import numbered
 from langchain_sessions.stores.threads import NO_EVENTS, ROOT, CheckpointRow, Settled, WriteRow, merge_writes
 
 if TYPE_CHECKING:
@@ -98,37 +99,46 @@ class Preparation:
 
     def take(self, values: Mapping[str, Any], new_versions: Mapping[str, Any]) -> None:
         """Take in the values of the channels."""
-        lists = [name for name in self.record.channels if name in values and self._is_list(name, values[name])]
+        inherited = self._inherit(new_versions)
+        new = {name: values[name] for name in self.record.channels if name in values and name not in inherited}
+        placed = {name: found for name, value in new.items() if (found := self._placed(name, value)) is not None}
+        lists = [*placed, *(name for name, slot in inherited.items() if slot.kind == RUNS and not _is_internal(name))]
         main = "messages" if "messages" in lists else lists[0] if len(lists) == 1 else None
         # The conversation first: the log's order is the order of its list.
-        for channel in sorted(self.record.channels, key=lambda name: name != main):
-            version = self.record.version_of(channel)
-            known = self.parent is not None and version is not None and self.parent.version_of(channel) == version
-            if channel not in new_versions and self.parent is not None and known:
-                slot = self.parent.slots.get(channel)
-                if slot is not None:
-                    self.record.slots[channel] = slot
-            elif channel in values:
-                self._take_value(channel, values[channel], is_list=channel in lists, is_main=channel == main)
+        for channel in sorted(new, key=lambda name: name != main):
+            branch = branch_of(self.namespace)
+            if channel != main:
+                branch = channel_branch(branch, channel)
+            if channel in placed:
+                self._take_list(channel, new[channel], placed[channel], branch, is_main=channel == main)
+            else:
+                self._take_value(channel, new[channel], branch)
 
-    @staticmethod
-    def _is_list(channel: str, value: Any) -> bool:
-        return not _is_internal(channel) and is_message_list(value)
+    def _inherit(self, new_versions: Mapping[str, Any]) -> dict[str, Slot]:
+        """What the parent has of channels that did not change."""
+        parent, record = self.parent, self.record
+        if parent is None:
+            return {}
+        known = {
+            name: parent.slots.get(name, NOTHING)
+            for name, version in zip(record.channels, record.versions, strict=True)
+            if name not in new_versions and version is not None and parent.version_of(name) == version
+        }
+        record.slots.update((name, slot) for name, slot in known.items() if slot is not NOTHING)
+        return known
 
-    def _take_value(self, channel: str, value: Any, *, is_list: bool, is_main: bool) -> None:
-        branch = branch_of(self.namespace)
-        if not is_main:
-            branch = channel_branch(branch, channel)
+    def _take_list(
+        self, channel: str, messages: list[BaseMessage], placed: Placed, branch: str | None, *, is_main: bool
+    ) -> None:
         is_rooted = is_main and self.record.ns == ROOT
-        if is_list:
-            base, refs = self._positions(channel, value)
-            found: list[int | Incoming] = [
-                self._new(message, branch, is_rooted=is_rooted) if seq is None else seq
-                for message, seq in zip(value[len(value) - len(refs) :], refs, strict=True)
-            ]
-            self.record.slots[channel] = Slot(RUNS, b"")
-            self.drafts.append(_Draft(channel, found, None, base))
-            return
+        found: list[int | Incoming] = [
+            self._new(message, branch, is_rooted=is_rooted) if seq is None else seq
+            for message, seq in zip(messages[len(messages) - len(placed.others) :], placed.others, strict=True)
+        ]
+        self.record.slots[channel] = Slot(RUNS, b"")
+        self.drafts.append(_Draft(channel, found, None, placed.shared))
+
+    def _take_value(self, channel: str, value: Any, branch: str | None) -> None:
         resolved: dict[int, int | Incoming] = {}
 
         def wanted(item: Any) -> bool:
@@ -150,19 +160,18 @@ class Preparation:
             taken: list[int | Incoming] = [resolved[id(item)] for item in parts.references]
             self.drafts.append(_Draft(channel, taken, dump_slot(parts.skeleton, serde, b"")))
 
-    def _positions(self, channel: str, messages: list[BaseMessage]) -> tuple[list[Run], list[int | None]]:
-        """The runs that the list shares with the parent's, and the positions of what follows."""
+    def _placed(self, channel: str, value: Any) -> Placed | None:
+        """Where the messages of a list are stored; None for a value that is no list of messages."""
+        if type(value) is not list or _is_internal(channel):
+            return None
         if self.thread is None:
-            return [], [None] * len(messages)
+            return Placed([], [None] * len(value)) if is_message_list(value) else None
         runs: list[Run] = []
         if self.parent is not None:
             slot = self.parent.slots.get(channel)
             if slot is not None and slot.kind == RUNS and slot.refs:
                 runs = decode_runs(slot.refs)
-        count, rest = self.thread.positions(messages, runs)
-        if count == sum(last - first + 1 for first, last in runs):
-            return runs, rest
-        return list(fold_runs(expand_runs(runs)[:count])), rest
+        return self.thread.placed(value, runs)
 
     def _new(self, message: BaseMessage, branch: str | None, *, is_rooted: bool) -> Incoming:
         clone = clone_message(message)
@@ -204,7 +213,7 @@ class Preparation:
             found = next((row for row in reversed(standing) if self.encoder.codec.same(row, item.row)), None)
             if found is None:
                 seq = session.last_seq + len(fresh) + 1
-                found = _numbered(item.row, seq, rows, standing[-1] if standing else None)
+                found = numbered(item.row, seq, rows, standing[-1] if standing else None, is_rooted=True)
                 if standing:
                     edits.append(Edit(seq, standing[-1].seq, found.place, 1))
                 fresh.append(found)
@@ -217,7 +226,7 @@ class Preparation:
         self.matched = [row for row in self.matched if row.seq <= session.last_seq]
         fresh = [row._replace(flags=row.flags | r.ROOTED) if row.seq in taken_over else row for row in fresh]
         self._fill_slots()
-        encoded, _, values = encode_record(self.record)
+        encoded, values = encode_record(self.record)
         self.rooted = (SeqSet.of(taken_over) | self._newly_rooted()) - SeqSet.of(row.seq for row in fresh)
         parent = self._adopt()
         return Settled(
@@ -317,19 +326,4 @@ def _equal(ours: BaseMessage, other: BaseMessage) -> bool:
         type(ours) is type(other)
         and ours.__dict__ == other.__dict__
         and (ours.__pydantic_extra__ or {}) == (other.__pydantic_extra__ or {})
-    )
-
-
-def _numbered(row: EventRow, seq: int, rows: Sequence[EventRow], current: EventRow | None) -> EventRow:
-    """A new event in its place: behind all others, or in that of the revision before it."""
-    rev = max((old.rev for old in rows), default=-1) + 1
-    if current is None:
-        return row._replace(seq=seq, rev=rev)
-    return row._replace(
-        seq=seq,
-        rev=rev,
-        flags=row.flags | r.EDIT,
-        position=current.place,
-        branch=current.branch,
-        extra=with_extra(row.extra, "mark", [current.seq, current.place, 1]),
     )

@@ -8,7 +8,7 @@ from langchain_sessions._flow import Flow, ask, async_face, sync_face
 from langchain_sessions.adapters.checkpointer.access import ThreadAccess
 from langchain_sessions.adapters.checkpointer.records import Record, decode_metadata, decode_record
 from langchain_sessions.errors import require
-from langchain_sessions.stores.sql.runner import Mode
+from langchain_sessions.stores.sql.modes import Mode
 from langchain_sessions.stores.sql.thread_pruning import Choice, Place, ThreadView, delete_runs, prune_thread
 from langchain_sessions.stores.threads import ROOT, CheckpointRow
 from langchain_sessions.times import check_duration, from_micros

@@ -19,13 +19,13 @@ from langchain_sessions.adapters.checkpointer.access import ThreadAccess, checkp
 from langchain_sessions.adapters.checkpointer.cache import Needs, ThreadCache
 from langchain_sessions.adapters.checkpointer.preparing import START, PendingWrite, Preparation, RecreatedError
 from langchain_sessions.adapters.checkpointer.reading import config_of
-from langchain_sessions.adapters.checkpointer.records import Record, dump_slot, lighten, record_of, shape_of
+from langchain_sessions.adapters.checkpointer.records import Record, dump_slot, lighten, record_of
 from langchain_sessions.adapters.checkpointer.splitting import split
 from langchain_sessions.adapters.checkpointer.versions import namespace_digest
 from langchain_sessions.ids import check_id
 from langchain_sessions.rows import ROOTED
 from langchain_sessions.runs import encode_runs
-from langchain_sessions.stores.sql.runner import Mode
+from langchain_sessions.stores.sql.modes import Mode
 from langchain_sessions.stores.sql.thread_reading import read_checkpoints
 from langchain_sessions.stores.threads import ROOT, PutPlan, PutResult, ValuesGoneError, WriteRow, WritesPlan
 
@@ -134,7 +134,7 @@ class ThreadWrites(ThreadAccess):
 
     def _plan(self, address: Address, prepared: Preparation, metadata: CheckpointMetadata) -> PutPlan:
         sessions, record = address.sessions, prepared.record
-        shape, body = shape_of(record)
+        shape, names = record.shape
         thread = prepared.thread
         draft = sessions.adapter_draft(address.session_id)
         is_fresh = record.ns == ROOT and record.parent is None
@@ -148,7 +148,7 @@ class ThreadWrites(ThreadAccess):
             parent=record.parent,
             is_fork=metadata.get("source") == "fork",
             shape=shape,
-            shape_body=body,
+            shape_body=names,
             idents=prepared.idents,
             settle=prepared.settle,
             strict=self.strict_head,
@@ -164,7 +164,7 @@ class ThreadWrites(ThreadAccess):
         for seq in result.settled.rooted:
             if seq in thread.rows:
                 thread.rows[seq] = thread.rows[seq]._replace(flags=thread.rows[seq].flags | ROOTED)
-        shape, names = shape_of(record)
+        shape, names = record.shape
         thread.named.update((shape, record.ns))
         thread.shapes[shape] = names
         lighten(record)
@@ -241,6 +241,7 @@ class ThreadWrites(ThreadAccess):
         self, address: Address, namespace: str, cid: str, thread: ThreadCache | None, pending: Sequence[PendingWrite]
     ) -> WritesPlan:
         sessions, ns = address.sessions, namespace_digest(namespace)
+        is_regular = all(write.row.idx >= 0 for write in pending)
 
         def rows(skey: int) -> Sequence[WriteRow]:
             if thread is not None and thread.skey != skey:
@@ -254,7 +255,8 @@ class ThreadWrites(ThreadAccess):
             ns_name=namespace,
             cid=cid,
             rows=rows,
-            may_lag=not self.durable_writes and all(write.row.idx >= 0 for write in pending),
+            is_regular=is_regular,
+            may_lag=is_regular and not self.durable_writes,
             named_in=thread.skey if thread is not None and (ns == ROOT or ns in thread.named) else None,
         )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import ormsgpack
 
+from langchain_sessions.adapters.checkpointer.private import may_be_private, without_private_calls
 from langchain_sessions.adapters.checkpointer.versions import short_digest, value_digest
 from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.ids import check_id
@@ -16,7 +17,7 @@ from langchain_sessions.stores.threads import CheckpointRow, ValueRow, corrupt, 
 from langchain_sessions.times import from_micros, to_micros
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
@@ -43,8 +44,10 @@ NOTHING = Slot(EMPTY)
 
 
 def dump_slot(value: Any, serde: SerializerProtocol, refs: bytes | None = None) -> Slot:
-    """A value, or a skeleton with its references, through the serializer."""
+    """A value, or a skeleton with its references, through the serializer, without what a call keeps private."""
     tag, data = serde.dumps_typed(value)
+    if may_be_private(tag, data) and (kept := without_private_calls(value)) is not value:
+        tag, data = serde.dumps_typed(kept)
     if tag == "null":
         return Slot(NULL)
     kind = PLAIN
@@ -78,6 +81,8 @@ class Record:
     """None as LangGraph has it; False where the checkpoint does not say."""
     rest: Slot | None
     metadata: Slot
+    shape: tuple[int, bytes]
+    """The names in it, which others share, behind their digest."""
     slots: dict[str, Slot] = field(default_factory=dict[str, Slot])
 
     @property
@@ -96,14 +101,6 @@ class Record:
         return self.versions[self.channels.index(channel)] if channel in self.channels else None
 
 
-def shape_of(record: Record) -> tuple[int, bytes]:
-    """The names of a record and their digest."""
-    updated = list(record.updated) if record.updated else record.updated
-    seen = [[node, [channel for channel, _ in channels]] for node, channels in record.seen]
-    body = ormsgpack.packb([list(record.channels), seen, updated])
-    return short_digest(body), body
-
-
 def record_of(
     ns: int, checkpoint: Mapping[str, Any], parent: str | None, metadata: Any, serde: SerializerProtocol
 ) -> Record:
@@ -113,10 +110,12 @@ def record_of(
         InvalidInputError: An id or a version cannot be stored.
     """
     rest = {key: value for key, value in checkpoint.items() if key not in _STANDARD}
-    updated = checkpoint.get("updated_channels", False)
+    told = checkpoint.get("updated_channels", False)
+    updated = told if told in (None, False) else tuple(told)
     versions: Mapping[str, Any] = checkpoint["channel_versions"]
     # A checkpoint made by hand may hold values of channels without a version; the graph's own never does.
     versions = {**versions, **{name: None for name in checkpoint["channel_values"] if name not in versions}}
+    seen = tuple((node, tuple(seen.items())) for node, seen in checkpoint["versions_seen"].items())
     run_id = metadata.get("run_id")
     return Record(
         ns=ns,
@@ -127,20 +126,25 @@ def record_of(
         ts=checkpoint["ts"],
         channels=tuple(versions),
         versions=tuple(versions.values()),
-        seen=tuple((node, tuple(seen.items())) for node, seen in checkpoint["versions_seen"].items()),
-        updated=updated if updated in (None, False) else tuple(updated),
+        seen=seen,
+        updated=updated,
         rest=dump_slot(rest, serde) if rest else None,
         metadata=dump_slot(metadata, serde),
+        shape=_shape(versions, seen, updated),
     )
 
 
-def encode_record(record: Record) -> tuple[CheckpointRow, tuple[int, bytes], list[ValueRow]]:
-    """The row of a record, its shape, and the values to store beside it.
+def _shape(channels: Iterable[str], seen: Sequence[tuple[str, Any]], updated: Any) -> tuple[int, bytes]:
+    body = ormsgpack.packb([[*channels], [[node, [name for name, _ in names]] for node, names in seen], updated])
+    return short_digest(body), body
+
+
+def encode_record(record: Record) -> tuple[CheckpointRow, list[ValueRow]]:
+    """The row of a record, and the values to store beside it.
 
     Raises:
         InvalidInputError: A version cannot be stored.
     """
-    shape = shape_of(record)
     main = record.main
     values: list[ValueRow] = []
     outside: list[bytes] = []
@@ -176,13 +180,13 @@ def encode_record(record: Record) -> tuple[CheckpointRow, tuple[int, bytes], lis
         record.cid,
         record.parent,
         record.run_id,
-        shape[0],
+        record.shape[0],
         runs,
         encode_runs(others) if others else None,
         b"".join(outside) or None,
         data,
     )
-    return row, shape, values
+    return row, values
 
 
 def _is_large(channel: str, slot: Slot) -> bool:
@@ -260,6 +264,7 @@ def decode_record(session_id: str, row: CheckpointRow, shape: bytes) -> Record:
             updated=updated if updated in (None, False) else tuple(updated),
             rest=None if rest is None else _unpack_slot(rest, None),
             metadata=_unpack_slot(metadata, None),
+            shape=(row.shape, shape),
             slots={
                 name: _unpack_slot(slot, row.runs) for name, slot in zip(channels, packed, strict=True) if slot != EMPTY
             },

@@ -10,7 +10,7 @@ from langchain_sessions.adapters.checkpointer.access import ThreadAccess, checkp
 from langchain_sessions.adapters.checkpointer.cache import Needs
 from langchain_sessions.adapters.checkpointer.records import EMPTY, decode_metadata, decode_record
 from langchain_sessions.ids import check_id
-from langchain_sessions.stores.sql.runner import Mode
+from langchain_sessions.stores.sql.modes import Mode
 from langchain_sessions.stores.sql.thread_reading import read_lineage
 from langchain_sessions.stores.sql.thread_standing import read_thread
 

@@ -1,14 +1,11 @@
-"""Appending to a log.
+"""Appending to a log the fast way, which serves what nearly every append is: new messages of one scope.
 
-The fast way serves what nearly every append is: new messages of one scope. It bumps the session row and inserts,
-without reading anything: on PostgreSQL one statement, on MariaDB three round trips with the commit, on SQLite one
-short transaction. Where an id exists already, a state changes or a message is replaced, the full way decides
-under the lock of the session row.
+It bumps the session row and inserts, without reading anything: on PostgreSQL one statement, on MariaDB three round
+trips with the commit, on SQLite one short transaction. What it cannot answer goes the full way, in `settling`.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from typing import cast as cast_type
@@ -29,34 +26,24 @@ from sqlalchemy import (
 )
 
 from langchain_sessions import rows as r
-from langchain_sessions.errors import SessionEndedError
-from langchain_sessions.rows import Counters, EventRow, InvocationRow, SessionKey, SessionRow
-from langchain_sessions.state import apply_deltas
+from langchain_sessions.rows import Counters, EventRow, SessionKey
 from langchain_sessions.stores import placing
-from langchain_sessions.stores.base import AppendBatch, Appended
-from langchain_sessions.stores.sql.counting import add_counters, recount
 from langchain_sessions.stores.sql.lookup import (
-    event_columns,
+    ACTIVITY_GRAIN,
     insert_events,
     key_criteria,
-    load_view,
     owner_shape,
-    require_session,
-    set_session,
     upsert,
 )
-from langchain_sessions.stores.sql.scoped import change_scoped_state
 from langchain_sessions.stores.sql.transaction import Transaction, param
+from langchain_sessions.stores.values import AppendBatch, Appended
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sqlalchemy.sql.dml import Insert, Update
 
-    from langchain_sessions.ledger import LogView
 
-ACTIVITY_GRAIN = 60_000_000
-"""Activity is indexed to the minute: an indexed time that moves with every append defeats PostgreSQL's HOT."""
 MAX_ROWS_IN_ONE = 32
 """One statement per size of a batch is compiled and kept; compiling one for hundreds of rows takes seconds."""
 _FAILED = r.MARKS["failed"]
@@ -285,113 +272,3 @@ def _one_statement(tx: Transaction, key: SessionKey, batch: AppendBatch, *, mark
         side = _side_source(tx.tables.scopes, bump.c.skey, scope=cast(param("scope"), tx.tables.scopes.c.scope.type))
         statement = statement.add_cte(note_scope(tx, side.select_from(bump)).cte("note_scope"))
     return statement.returning(table.c.seq)
-
-
-def append_fully(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Appended:
-    """The full way: settle identities, state and standings under the lock of the session row."""
-    session = require_session(tx, key, batch.now, lock=True)
-    if session.ended_at is not None:
-        raise SessionEndedError(key.id)
-    view = load_view(tx, session, batch.idle_before)
-    relatives = _relatives(tx, session, batch)
-    placing.require_version(key.id, batch, relatives, view, session.last_seq)
-    placed = placing.place_batch(key.id, batch, relatives, view, session.last_seq)
-    deltas = [row.delta for row in placed.fresh if row.delta is not None]
-    placing.require_owner(session.user_id, deltas)
-    before = view
-    for edit in placed.edits:
-        view = replace(view, ledger=view.ledger.with_edit(edit))
-    if placed.fresh:
-        insert_events(tx, session.skey, placed.fresh)
-        _move_session(tx, session, batch, placed.fresh, deltas, view)
-        change_scoped_state(tx, session, deltas)
-    resumed = note_marks(tx, session, batch, placed.fresh)
-    last = session.last_seq + len(placed.fresh)
-    if resumed:
-        recount(tx, session._replace(last_seq=last, ledger=view.ledger.encode()), batch.idle_before)
-    else:
-        add_counters(tx, session, placing.tally_change(relatives, before, [*relatives, *placed.fresh], view))
-    return Appended(
-        placed.rows,
-        last,
-        load_view(tx, session._replace(last_seq=last, ledger=view.ledger.encode()), batch.idle_before),
-    )
-
-
-def _relatives(tx: Transaction, session: SessionRow, batch: AppendBatch) -> list[EventRow]:
-    """Every stored row that shares an identity with one of the batch."""
-    e = tx.tables.events.c
-    columns = event_columns(tx.tables)
-    found: dict[int, EventRow] = {}
-    for start in range(0, len(batch.rows), 200):
-        some = batch.rows[start : start + 200]
-        # Without a word about the third column of the index SQLite walks the whole log instead.
-        related: list[Any] = [e.ident.in_(sorted({row.ident for row in some})) & (e.rev >= 0)]
-        if session.aliased or any(row.event_id is not None for row in some):
-            related.append(e.event_id.in_(sorted({row.id for row in some})))
-            related.append(e.ident.in_(sorted({row.id for row in some})) & (e.rev >= 0))
-        for criterion in related:
-            rows = tx.once(select(*columns).where(e.skey == session.skey, criterion))
-            found.update((row[0], EventRow(*row)) for row in rows)
-    return list(found.values())
-
-
-def _move_session(
-    tx: Transaction,
-    session: SessionRow,
-    batch: AppendBatch,
-    fresh: tuple[EventRow, ...],
-    deltas: list[str],
-    view: LogView,
-) -> None:
-    """Bring the session row up to date with what was inserted."""
-    changes = moved(session, len(fresh), batch.now)
-    if deltas:
-        changes["state"] = apply_deltas(session.state, deltas)
-    if any(row.event_id is not None for row in fresh):
-        changes["aliased"] = 1
-    if (ledger := view.ledger.encode()) != session.ledger:
-        changes["ledger"] = ledger
-    set_session(tx, session.skey, **changes)
-
-
-def moved(session: SessionRow, count: int, now: int) -> dict[str, Any]:
-    """The columns of a session row that every change of its log moves."""
-    changes: dict[str, Any] = {"last_seq": session.last_seq + count, "updated_at": now}
-    if session.activity <= now - ACTIVITY_GRAIN:
-        changes["activity"] = now
-    if session.renewal is not None and session.renewal_grain is not None and session.expires_at is not None:
-        due = now + session.renewal
-        if due - session.expires_at >= session.renewal_grain:
-            changes["expires_at"] = due
-    return changes
-
-
-def note_marks(tx: Transaction, session: SessionRow, batch: AppendBatch, fresh: tuple[EventRow, ...]) -> bool:
-    """Bring the invocations up to date; whether one failed or came back from failing, which moves counters."""
-    table = tx.tables.invocations
-    positions = {row.invocation_id: row.seq for row in reversed(fresh)}
-    names = sorted({row.invocation_id for row in batch.rows if row.invocation_id is not None})
-    if not names:
-        return False
-    columns = (table.c.id, table.c.first_seq, table.c.status, table.c.updated_at)
-    known = {
-        row[0]: InvocationRow(*row)
-        for row in tx.once(select(*columns).where(table.c.skey == session.skey, table.c.id.in_(names)))
-    }
-    turned = False
-    for name in names:
-        was = known.get(name)
-        mark = last_mark([row for row in batch.rows if row.invocation_id == name])
-        status = mark or (was.status if was else r.MARKS["done"])
-        first = was.first_seq if was else positions.get(name)
-        if first is None:
-            continue
-        turned = turned or (_FAILED in (status, was.status if was else 0) and status != (was.status if was else 0))
-        if was is None:
-            values = {"skey": session.skey, "id": name, "first_seq": first, "status": status, "updated_at": batch.now}
-            tx.change(insert(table).values(values))
-        else:
-            same = (table.c.skey == session.skey, table.c.id == name)
-            tx.change(update(table).where(*same).values(status=status, updated_at=batch.now))
-    return turned

@@ -5,20 +5,23 @@ The root scope's counters lie on the session row, which an append writes anyway;
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from sqlalchemy import delete, insert, select
+from typing import TYPE_CHECKING, Final
 
 from langchain_sessions.rows import Counters, InvocationRow, SessionKey, SessionRow
 from langchain_sessions.stores import placing
-from langchain_sessions.stores.base import ScopeMeasure
+from langchain_sessions.stores.sql.keyed import delete_rows, find_rows, insert_row
 from langchain_sessions.stores.sql.lookup import load_light, load_view, locate, require_session, set_session
-from langchain_sessions.stores.sql.transaction import Transaction, param
+from langchain_sessions.stores.values import ScopeMeasure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from langchain_sessions.ledger import LogView
+    from langchain_sessions.stores.sql.transaction import Transaction
+
+
+ALL_AWAKE: Final = 0
+"""What a run says counts until something happens to it: that it has been idle for too long is found by who reads."""
 
 
 def add_counters(tx: Transaction, session: SessionRow, counted: Mapping[str | None, Counters]) -> None:
@@ -41,22 +44,17 @@ def read_counters(tx: Transaction, session: SessionRow, scope: str | None) -> Co
     """The counters of a scope."""
     if scope is None:
         return Counters(session.live_events, session.live_turns, session.live_tokens)
-    table = tx.tables.scopes
-
-    def build() -> Any:
-        columns = (table.c.events, table.c.turns, table.c.tokens)
-        return select(*columns).where(table.c.skey == param("skey"), table.c.scope == param("scope"))
-
-    found = tx.row(tx.prepare("scope", build), {"skey": session.skey, "scope": scope})
-    return Counters() if found is None else Counters(*found)
+    s = tx.tables.scopes.c
+    found = find_rows(tx, [s.events, s.turns, s.tokens], skey=session.skey, scope=scope)
+    return Counters(*found[0]) if found else Counters()
 
 
-def recount(tx: Transaction, session: SessionRow, idle_before: int) -> None:
+def recount(tx: Transaction, session: SessionRow) -> None:
     """Count every scope anew from the live part of the log: after a rewind or a failure."""
     table = tx.tables.scopes
-    view = load_view(tx, session, idle_before)
-    branches = [row[0] for row in tx.once(select(table.c.scope).where(table.c.skey == session.skey))]
-    for scope in (None, *branches):
+    view = load_view(tx, session, ALL_AWAKE)
+    branches = find_rows(tx, [table.c.scope], skey=session.skey)
+    for scope in (None, *(row[0] for row in branches)):
         recount_scope(tx, session, view, scope)
 
 
@@ -70,10 +68,8 @@ def recount_scope(tx: Transaction, session: SessionRow, view: LogView, scope: st
 
 
 def _write_scope(tx: Transaction, session: SessionRow, scope: str, counters: Counters) -> None:
-    table = tx.tables.scopes
-    same = (table.c.skey == session.skey, table.c.scope == scope)
-    tx.change(delete(table).where(*same))
-    tx.change(insert(table).values(skey=session.skey, scope=scope, **counters._asdict()))
+    delete_rows(tx, tx.tables.scopes, skey=session.skey, scope=scope)
+    insert_row(tx, tx.tables.scopes, skey=session.skey, scope=scope, **counters._asdict())
 
 
 def count_live(tx: Transaction, key: SessionKey, scope: str | None, now: int) -> Counters:
@@ -91,12 +87,12 @@ def lease_scope(tx: Transaction, key: SessionKey, scope: str | None, holder: str
     """The contract's `lease_scope`. The lock of the session row makes it one at a time; the root's name is blank."""
     session = require_session(tx, key, now, lock=True)
     table = tx.tables.leases
-    same = (table.c.skey == session.skey, table.c.scope == (scope or ""))
-    held = tx.once(select(table.c.holder, table.c.until).where(*same))
+    same = {"skey": session.skey, "scope": scope or ""}
+    held = find_rows(tx, [table.c.holder, table.c.until], **same)
     if held and held[0][0] != holder and held[0][1] > now:
         return False
-    tx.change(delete(table).where(*same))
-    tx.change(insert(table).values(skey=session.skey, scope=scope or "", holder=holder, until=until))
+    delete_rows(tx, table, **same)
+    insert_row(tx, table, **same, holder=holder, until=until)
     return True
 
 
@@ -105,7 +101,11 @@ def find_invocation(tx: Transaction, key: SessionKey, invocation_id: str, now: i
     session = locate(tx, key, now)
     if session is None:
         return None
-    table = tx.tables.invocations
-    columns = (table.c.id, table.c.first_seq, table.c.status, table.c.updated_at)
-    rows = tx.once(select(*columns).where(table.c.skey == session.skey, table.c.id == invocation_id))
+    return read_invocation(tx, session.skey, invocation_id)
+
+
+def read_invocation(tx: Transaction, skey: int, invocation_id: str) -> InvocationRow | None:
+    """How far an invocation got."""
+    i = tx.tables.invocations.c
+    rows = find_rows(tx, [i.id, i.first_seq, i.status, i.updated_at], skey=skey, id=invocation_id)
     return InvocationRow(*rows[0]) if rows else None

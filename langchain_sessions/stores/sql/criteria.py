@@ -21,8 +21,8 @@ from langchain_sessions.stores.sql.transaction import param
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
 
-    from langchain_sessions.stores.base import EventQuery
     from langchain_sessions.stores.sql.schema import Tables
+    from langchain_sessions.stores.values import EventQuery
 
 _CACHED_RANGES = 16
 

@@ -165,10 +165,14 @@ def _sqlite_engine(url: URL, synchronous: str) -> Engine:
 
 
 def _server_engines(url: URL) -> Engines:
-    options: dict[str, Any] = {"hide_parameters": True, "pool_size": 10, "max_overflow": 20}
+    # Transactions here always end themselves; on MySQL the driver's rollback would be one more round trip.
+    options: dict[str, Any] = {
+        "hide_parameters": True,
+        "pool_size": 10,
+        "max_overflow": 20,
+        "pool_reset_on_return": None,
+    }
     if url.get_backend_name() in ("mysql", "mariadb"):
-        # The driver's rollback is a round trip; transactions here always end themselves.
-        options["pool_reset_on_return"] = None
         options["connect_args"] = {"init_command": "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"}
         url = url.update_query_dict({"charset": "utf8mb4"})
     driver = url.drivername.partition("+")[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Select, Table, delete, insert, literal_column, or_, select, update
+from sqlalchemy import ColumnElement, Select, Table, delete, insert, literal_column, or_, select
 from sqlalchemy import and_ as both
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
@@ -16,6 +16,7 @@ from langchain_sessions.rows import Anyone, EventRow, InvocationRow, Mark, Owner
 from langchain_sessions.runs import decode_runs
 from langchain_sessions.stores import placing
 from langchain_sessions.stores.sql.blanking import blank_rows
+from langchain_sessions.stores.sql.keyed import update_rows
 from langchain_sessions.stores.sql.transaction import Transaction, param
 
 if TYPE_CHECKING:
@@ -93,6 +94,11 @@ def require_session(tx: Transaction, key: SessionKey, now: int, *, lock: bool = 
 
 def load_view(tx: Transaction, session: SessionRow, idle_before: int) -> LogView:
     """Where the events of a session stand."""
+    return view_of(session, load_unfinished(tx, session), idle_before)
+
+
+def load_unfinished(tx: Transaction, session: SessionRow) -> list[InvocationRow]:
+    """The invocations that are not done."""
     table = tx.tables.invocations
 
     def build() -> Select[Any]:
@@ -100,8 +106,12 @@ def load_view(tx: Transaction, session: SessionRow, idle_before: int) -> LogView
         columns = [table.c.id, table.c.first_seq, table.c.status, table.c.updated_at]
         return select(*columns).where(table.c.skey == param("skey"), unfinished)
 
-    rows = tx.rows(tx.prepare("unfinished", build), {"skey": session.skey})
-    standings = placing.open_invocations((InvocationRow(*row) for row in rows), idle_before)
+    return [InvocationRow(*row) for row in tx.rows(tx.prepare("unfinished", build), {"skey": session.skey})]
+
+
+def view_of(session: SessionRow, unfinished: Iterable[InvocationRow], idle_before: int) -> LogView:
+    """Where the events of a session stand, given its invocations that are not done."""
+    standings = placing.open_invocations(unfinished, idle_before)
     head = None if session.head_runs is None else tuple(decode_runs(session.head_runs))
     return LogView(Ledger.decode(session.ledger), head, standings, session.last_seq)
 
@@ -111,6 +121,8 @@ def event_columns(tables: Tables) -> list[ColumnElement[Any]]:
     return [tables.events.c[name] for name in EventRow._fields]
 
 
+ACTIVITY_GRAIN = 60_000_000
+"""Activity is indexed to the minute: an indexed time that moves with every append defeats PostgreSQL's HOT."""
 LIGHT = ("seq", "ident", "rev", "event_id", "position", "kind", "flags", "at", "tokens", "branch", "author")
 """The leading columns of an `EventRow` that hold no bodies, and the invocation after them."""
 
@@ -169,14 +181,19 @@ def _insert_all(table: Table) -> Any:
 
 def set_session(tx: Transaction, skey: int, **values: Any) -> None:
     """Set columns of a session row that is locked already."""
-    table = tx.tables.sessions
+    update_rows(tx, tx.tables.sessions, {"skey": skey}, **values)
 
-    def build() -> Any:
-        changes = {name: param(f"v_{name}") for name in values}
-        return update(table).where(table.c.skey == param("k_skey")).values(changes)
 
-    named = {f"v_{name}": value for name, value in values.items()}
-    tx.later(tx.prepare(("set session", *values), build), {"k_skey": skey, **named})
+def moved(session: SessionRow, count: int, now: int) -> dict[str, Any]:
+    """The columns of a session row that every change of its log moves."""
+    changes: dict[str, Any] = {"last_seq": session.last_seq + count, "updated_at": now}
+    if session.activity <= now - ACTIVITY_GRAIN:
+        changes["activity"] = now
+    if session.renewal is not None and session.renewal_grain is not None and session.expires_at is not None:
+        due = now + session.renewal
+        if due - session.expires_at >= session.renewal_grain:
+            changes["expires_at"] = due
+    return changes
 
 
 def upsert(tx: Transaction, table: Table, source: Select[Any], keys: tuple[str, ...], changes: Changes) -> Insert:

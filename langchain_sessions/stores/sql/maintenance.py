@@ -36,7 +36,26 @@ def verify_session(tx: Transaction, key: SessionKey, now: int) -> list[str]:
     state, _ = replay(tx, session, ledger, ledger)
     if state != session.state:
         found.append("state differs from the log")
-    return found + _wrong_counters(tx, session)
+    return found + _wrong_counters(tx, session) + _stray_vectors(tx, session)
+
+
+def _stray_vectors(tx: Transaction, session: SessionRow) -> list[str]:
+    """Vectors that no search of this log reads: of no event, of an older set, or ahead of what is embedded."""
+    v, logs, e = tx.tables.recall.vectors, tx.tables.recall.embeddings, tx.tables.events
+    counted = (
+        select(func.count())
+        .select_from(
+            v.outerjoin(logs, (logs.c.skey == v.c.skey) & (logs.c.generation == v.c.generation)).outerjoin(
+                e, (e.c.skey == v.c.skey) & (e.c.seq == v.c.seq)
+            )
+        )
+        .where(
+            v.c.skey == session.skey,
+            logs.c.skey.is_(None) | e.c.skey.is_(None) | (v.c.seq > logs.c.embedded_to),
+        )
+    )
+    stray = int(tx.once(counted)[0][0])
+    return [f"{stray} vectors belong to nothing that is embedded"] if stray else []
 
 
 def _marks_in_log(tx: Transaction, session: SessionRow) -> list[Mark]:

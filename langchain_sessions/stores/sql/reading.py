@@ -15,11 +15,11 @@ from langchain_sessions.events import Standing
 from langchain_sessions.ledger import LogView, visible_scopes
 from langchain_sessions.rows import EventRow, SessionKey, SessionRow
 from langchain_sessions.runs import SeqSet
-from langchain_sessions.stores.base import ContextSlice, EventQuery, EventSlice
 from langchain_sessions.stores.matching import cut_window, sees
 from langchain_sessions.stores.sql.criteria import Criterion, criteria_of, flagged, in_ranges, visible
 from langchain_sessions.stores.sql.lookup import event_columns, load_view, require_session
 from langchain_sessions.stores.sql.transaction import Prepared, Transaction, param
+from langchain_sessions.stores.values import ContextSlice, EventQuery, EventSlice
 
 _CHUNK = 500
 

@@ -11,9 +11,9 @@ from sqlalchemy import Select, and_, or_, select
 from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.ledger import LogView
 from langchain_sessions.rows import EventRow, SessionKey
-from langchain_sessions.stores.base import EventQuery, EventSlice
-from langchain_sessions.stores.indexing import LogScan, LogScope, LogSlice, Stretch, next_stretch
+from langchain_sessions.stores.indexing import LogScan, LogScope, LogSlice
 from langchain_sessions.stores.matching import matches
+from langchain_sessions.stores.scanning import Stretch, next_stretch
 from langchain_sessions.stores.sql.criteria import criteria_of
 from langchain_sessions.stores.sql.lookup import event_columns, load_view, locate
 from langchain_sessions.stores.sql.recall_scopes import (
@@ -24,6 +24,7 @@ from langchain_sessions.stores.sql.recall_scopes import (
     scope_values,
 )
 from langchain_sessions.stores.sql.transaction import Transaction, param
+from langchain_sessions.stores.values import EventQuery, EventSlice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """The tables, for every database that the library knows.
 
 Ids compare exactly everywhere: binary collations in our own DDL, whatever the server's default. Payloads are
-ASCII JSON in columns without a length limit. The session key is a small integer that is never used again; all
+JSON in columns without a length limit. The session key is a small integer that is never used again; all
 rows of a session lie together under it.
 """
 

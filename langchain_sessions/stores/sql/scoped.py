@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import ColumnElement, Table, delete, literal, select
+from sqlalchemy import Table, literal, select
 
 from langchain_sessions.state import split_delta
 from langchain_sessions.stores import placing
-from langchain_sessions.stores.base import StateRows
+from langchain_sessions.stores.sql.keyed import delete_rows, find_rows
 from langchain_sessions.stores.sql.lookup import require_session, upsert
 from langchain_sessions.stores.sql.transaction import Transaction, param
+from langchain_sessions.stores.values import StateRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -36,7 +37,6 @@ def change_scoped_state(tx: Transaction, session: SessionRow, deltas: Iterable[s
 
 
 def _change(tx: Transaction, table: Table, owner: Mapping[str, str], changes: Mapping[str, str | None]) -> None:
-    same = [table.c[name] == value for name, value in owner.items()]
     keys = (*owner, "name")
 
     def build() -> Insert:
@@ -47,7 +47,7 @@ def _change(tx: Transaction, table: Table, owner: Mapping[str, str], changes: Ma
     for name in sorted(changes):
         value = changes[name]
         if value is None:
-            tx.change(delete(table).where(*same, table.c.name == name))
+            delete_rows(tx, table, **owner, name=name)
             continue
         tx.later(tx.prepare(("scoped", table.name), build), {**owner, "name": name, "value": value})
 
@@ -55,13 +55,12 @@ def _change(tx: Transaction, table: Table, owner: Mapping[str, str], changes: Ma
 def load_state(tx: Transaction, key: SessionKey, now: int) -> StateRows:
     """The contract's `load_state`."""
     session = require_session(tx, key, now)
-    user_table, app_table = tx.tables.user_state, tx.tables.app_state
+    user_state, app_state = tx.tables.user_state, tx.tables.app_state
     user: dict[str, str] = {}
     if session.user_id is not None:
-        mine = (user_table.c.app == session.app, user_table.c.user_id == session.user_id)
-        user = _read(tx, user_table, mine)
-    return StateRows(session.state, user, _read(tx, app_table, (app_table.c.app == session.app,)))
+        user = _read(tx, user_state, app=session.app, user_id=session.user_id)
+    return StateRows(session.state, user, _read(tx, app_state, app=session.app))
 
 
-def _read(tx: Transaction, table: Table, criteria: tuple[ColumnElement[bool], ...]) -> dict[str, str]:
-    return dict(tx.once(select(table.c.name, table.c.value).where(*criteria)))
+def _read(tx: Transaction, table: Table, **owner: str) -> dict[str, str]:
+    return dict(find_rows(tx, [table.c.name, table.c.value], **owner))

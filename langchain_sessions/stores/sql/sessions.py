@@ -5,22 +5,22 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Select, delete, insert, or_, select
+from sqlalchemy import Column, ColumnElement, Select, delete, insert, or_, select
 from sqlalchemy import and_ as both
 
 from langchain_sessions.errors import EventNotFoundError, SessionExistsError, SessionNotFoundError
 from langchain_sessions.ledger import Ledger
-from langchain_sessions.rows import EventRow, Owner, SessionKey, SessionRow
+from langchain_sessions.rows import EventRow, Owner, SessionHeading, SessionKey, SessionRow
 from langchain_sessions.runs import SeqSet
 from langchain_sessions.stores import placing
-from langchain_sessions.stores.base import SessionDraft, SessionQuery, SessionSlice
-from langchain_sessions.stores.sql.appending import moved
 from langchain_sessions.stores.sql.counting import recount
+from langchain_sessions.stores.sql.keyed import delete_rows, find_rows, insert_row
 from langchain_sessions.stores.sql.lookup import (
     insert_events,
     key_values,
     load_marks,
     locate,
+    moved,
     owner_criterion,
     owner_shape,
     remove_rows,
@@ -33,11 +33,15 @@ from langchain_sessions.stores.sql.scoped import change_scoped_state
 from langchain_sessions.stores.sql.standing import read_rows, replay
 from langchain_sessions.stores.sql.thread_standing import copy_thread
 from langchain_sessions.stores.sql.transaction import Prepared, Transaction, param
+from langchain_sessions.stores.values import SessionDraft, SessionQuery, SessionSlice
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from sqlalchemy.sql.base import ReadOnlyColumnCollection
     from sqlalchemy.sql.dml import Insert
+
+    Columns = ReadOnlyColumnCollection[str, Column[Any]]
 
 _LOOK_AHEAD = 2
 _ROWS_AT_ONCE = 50
@@ -110,9 +114,7 @@ def _add(tx: Transaction, draft: SessionDraft) -> SessionRow:
     row = row._replace(skey=skey)
     if draft.scoped_delta is not None:
         change_scoped_state(tx, row, [draft.scoped_delta])
-    tombstones = tx.tables.tombstones
-    forget = tx.prepare("forget tombstone", lambda: delete(tombstones).where(tombstones.c.digest == param("digest")))
-    tx.later(forget, {"digest": digest_of(draft.app, draft.id)})
+    delete_rows(tx, tx.tables.tombstones, digest=digest_of(draft.app, draft.id))
     return row
 
 
@@ -122,9 +124,8 @@ def digest_of(app: str, session_id: str) -> str:
 
 
 def _is_buried(tx: Transaction, draft: SessionDraft) -> bool:
-    t = tx.tables.tombstones.c
-    rows = tx.once(select(t.until).where(t.digest == digest_of(draft.app, draft.id), t.until > draft.now))
-    return bool(rows)
+    found = find_rows(tx, [tx.tables.tombstones.c.until], digest=digest_of(draft.app, draft.id))
+    return any(until > draft.now for (until,) in found)
 
 
 def list_sessions(tx: Transaction, query: SessionQuery) -> SessionSlice:
@@ -134,58 +135,58 @@ def list_sessions(tx: Transaction, query: SessionQuery) -> SessionSlice:
     look-ahead over keys, sorted exactly; a cursor holds both the last row shown and how far the index was read, so
     that nothing is skipped or shown twice even where more sessions than that were active within one minute.
     """
-    s = tx.tables.sessions.c
-    shown, read = _cursor_places(query)
     wanted = query.limit * _LOOK_AHEAD + 50
     found: list[_Place] = []
-    if shown is not None and read is not None:
-        # Rows at or above the mark were read before: of them only what was not shown yet is due.
-        due = or_(s.updated_at < param("c_updated"), both(s.updated_at == param("c_updated"), s.skey < param("c_skey")))
-        again = or_(
-            s.activity > param("c_activity"), both(s.activity == param("c_activity"), s.skey >= param("c_mark"))
-        )
-        found = _places(tx, query, wanted, "again", due, again, s.activity <= param("c_updated"))
+    mark = (0, 0)
+    if query.after is not None:
+        mark = (query.after[2], query.after[3])
+        found = _places(tx, query, wanted, _again)
     if len(found) < wanted:
-        below = or_(s.activity < param("c_activity"), both(s.activity == param("c_activity"), s.skey < param("c_mark")))
-        found += _places(tx, query, wanted - len(found), "below", *([] if read is None else [below]))
-    mark = min(((activity, skey) for _, skey, activity in found), default=(0, 0))
-    if read is not None:
-        mark = min(mark, read)
+        further = _places(tx, query, wanted - len(found), None if query.after is None else _below)
+        if further:
+            _, skey, activity = further[-1]
+            mark = (activity, skey)
+            found += further
     found.sort(reverse=True)
     page = found[: query.limit]
-    rows = _rows_of(tx, [skey for _, skey, _ in page])
+    rows = _headings_of(tx, [skey for _, skey, _ in page])
     if len(found) <= query.limit and len(found) < wanted:
         return SessionSlice(rows, None)
     updated_at, skey, _ = page[-1]
     return SessionSlice(rows, (updated_at, skey, *mark))
 
 
-_Place = tuple[int, int, int]
+_Place = tuple[Any, ...]
 """When a session was touched, its key, and its activity to the minute."""
 
 
-def _cursor_places(query: SessionQuery) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
-    if query.after is None:
-        return None, None
-    updated_at, skey, activity, mark = query.after
-    return (updated_at, skey), (activity, mark)
+def _again(s: Columns) -> ColumnElement[bool]:
+    """What was read before, at or above the mark: of that, what was not shown yet."""
+    due = or_(s.updated_at < param("c_updated"), both(s.updated_at == param("c_updated"), s.skey < param("c_skey")))
+    seen = or_(s.activity > param("c_activity"), both(s.activity == param("c_activity"), s.skey >= param("c_mark")))
+    return both(due, seen, s.activity <= param("c_updated"))
+
+
+def _below(s: Columns) -> ColumnElement[bool]:
+    """What was not read yet."""
+    return or_(s.activity < param("c_activity"), both(s.activity == param("c_activity"), s.skey < param("c_mark")))
 
 
 def _places(
-    tx: Transaction, query: SessionQuery, limit: int, name: str, *criteria: ColumnElement[bool]
+    tx: Transaction, query: SessionQuery, limit: int, part: Callable[[Columns], ColumnElement[bool]] | None
 ) -> list[_Place]:
-    """Keys in the order of the index."""
-    s = tx.tables.sessions.c
+    """Keys in the order of the index, of a part of it."""
     shape = owner_shape(query.owner)
 
     def build() -> Any:
+        s = tx.tables.sessions.c
         return (
             select(s.updated_at, s.skey, s.activity)
             .where(
                 s.app == param("k_app"),
                 *owner_criterion(tx.tables, shape),
                 or_(s.expires_at.is_(None), s.expires_at > param("k_now")),
-                *criteria,
+                *([] if part is None else [part(s)]),
             )
             .order_by(s.activity.desc(), s.skey.desc())
             .limit(param("k_limit"))
@@ -194,24 +195,23 @@ def _places(
     values = {**key_values(SessionKey(query.app, "", query.owner), query.now), "k_limit": limit}
     if query.after is not None:
         values.update(zip(("c_updated", "c_skey", "c_activity", "c_mark"), query.after, strict=True))
-    statement = tx.prepare(("list", name, shape, len(criteria)), build)
-    return [(row[0], row[1], row[2]) for row in tx.rows(statement, values)]
+    return tx.rows(tx.prepare(("list", shape, part), build), values)
 
 
-def _rows_of(tx: Transaction, skeys: list[int]) -> list[SessionRow]:
-    """The sessions of some keys, in their order."""
-    found: dict[int, SessionRow] = {}
-    table = tx.tables.sessions
+def _headings_of(tx: Transaction, skeys: list[int]) -> list[SessionHeading]:
+    """The headings of some sessions, in the order of their keys."""
+    found: dict[int, SessionHeading] = {}
+    s = tx.tables.sessions.c
 
     def build() -> Select[Any]:
         keys = [param(f"k{at}") for at in range(_ROWS_AT_ONCE)]
-        return select(*session_columns(tx.tables)).where(table.c.skey.in_(keys))
+        return select(*(s[name] for name in SessionHeading._fields)).where(s.skey.in_(keys))
 
+    statement = tx.prepare("headings", build)
     for start in range(0, len(skeys), _ROWS_AT_ONCE):
         some = skeys[start : start + _ROWS_AT_ONCE]
-        padded = [*some, *[some[-1]] * (_ROWS_AT_ONCE - len(some))]
-        rows = tx.rows(tx.prepare("sessions", build), {f"k{at}": skey for at, skey in enumerate(padded)})
-        found.update((row[0], session_row(row)) for row in rows)
+        padded = (*some, *[some[-1]] * (_ROWS_AT_ONCE - len(some)))
+        found.update((row[0], SessionHeading._make(row)) for row in tx.ask(statement.text, padded))
     return [found[skey] for skey in skeys if skey in found]
 
 
@@ -254,10 +254,9 @@ def delete_session(tx: Transaction, key: SessionKey, now: int, tombstone_until: 
 
 
 def _bury(tx: Transaction, app: str, session_id: str, until: int) -> None:
-    table = tx.tables.tombstones
     digest = digest_of(app, session_id)
-    tx.change(delete(table).where(table.c.digest == digest))
-    tx.change(insert(table).values(digest=digest, until=until))
+    delete_rows(tx, tx.tables.tombstones, digest=digest)
+    insert_row(tx, tx.tables.tombstones, digest=digest, until=until)
 
 
 def delete_user_sessions(tx: Transaction, app: str, user_id: str, limit: int, tombstone_until: int) -> int:
@@ -270,7 +269,7 @@ def delete_user_sessions(tx: Transaction, app: str, user_id: str, limit: int, to
         for _, session_id in rows:
             _bury(tx, app, session_id, tombstone_until)
     if len(rows) < limit:
-        tx.change(delete(u).where(u.c.app == app, u.c.user_id == user_id))
+        delete_rows(tx, u, app=app, user_id=user_id)
     return len(rows)
 
 
@@ -317,7 +316,7 @@ def fork_session(tx: Transaction, key: SessionKey, draft: SessionDraft, at_seq: 
     changes |= copy_thread(tx, source, target, upto)
     set_session(tx, target.skey, **changes)
     _seed_scopes(tx, source, target)
-    recount(tx, target._replace(**changes), 0)
+    recount(tx, target._replace(**changes))
     return require_session(tx, SessionKey(draft.app, draft.id, draft.user_id), draft.now)
 
 
@@ -327,11 +326,11 @@ def _copy_invocations(tx: Transaction, source: SessionRow, target: SessionRow, u
     rows = tx.once(select(*columns).where(table.c.skey == source.skey, table.c.first_seq <= upto))
     for row in rows:
         named = dict(zip((column.name for column in columns), row, strict=True))
-        tx.change(insert(table).values(skey=target.skey, **named))
+        insert_row(tx, table, skey=target.skey, **named)
 
 
 def _seed_scopes(tx: Transaction, source: SessionRow, target: SessionRow) -> None:
     """A row for each branch, so that counting finds them."""
     table = tx.tables.scopes
-    for row in tx.once(select(table.c.scope).where(table.c.skey == source.skey)):
-        tx.change(insert(table).values(skey=target.skey, scope=row[0], events=0, turns=0, tokens=0))
+    for row in find_rows(tx, [table.c.scope], skey=source.skey):
+        insert_row(tx, table, skey=target.skey, scope=row[0], events=0, turns=0, tokens=0)

@@ -12,19 +12,19 @@ from langchain_sessions.rows import EventRow, SessionKey, SessionRow
 from langchain_sessions.runs import SeqSet
 from langchain_sessions.state import apply_deltas, scoped_keys
 from langchain_sessions.stores import placing
-from langchain_sessions.stores.base import ArchivePlan, RewindPlan, Rewound
-from langchain_sessions.stores.sql.appending import moved
-from langchain_sessions.stores.sql.counting import recount, recount_scope
+from langchain_sessions.stores.sql.counting import ALL_AWAKE, recount, recount_scope
 from langchain_sessions.stores.sql.lookup import (
     event_columns,
     insert_events,
     load_light,
     load_marks,
     load_view,
+    moved,
     require_session,
     set_session,
 )
 from langchain_sessions.stores.sql.thread_standing import rewind_thread
+from langchain_sessions.stores.values import ArchivePlan, RewindPlan, Rewound
 
 if TYPE_CHECKING:
     from langchain_sessions.stores.sql.transaction import Transaction
@@ -44,7 +44,7 @@ def rewind_events(tx: Transaction, key: SessionKey, plan: RewindPlan) -> Rewound
     changes = {**moved(session, 1, plan.now), "ledger": after.encode(), "state": state}
     changes |= rewind_thread(tx, session, after, seq, is_undo=plan.undo, reset=plan.reset_thread)
     set_session(tx, session.skey, **changes)
-    recount(tx, session._replace(**changes), 0)
+    recount(tx, session._replace(**changes))
     return Rewound(record, target, kept)
 
 
@@ -89,7 +89,7 @@ def archive_events(tx: Transaction, key: SessionKey, plan: ArchivePlan) -> tuple
     changes = {**moved(session, len(archived.rows), plan.now), "ledger": ledger.encode()}
     set_session(tx, session.skey, **changes)
     after = session._replace(**changes)
-    recount_scope(tx, after, load_view(tx, after, plan.idle_before), plan.scope)
+    recount_scope(tx, after, load_view(tx, after, ALL_AWAKE), plan.scope)
     return archived.rows
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from langchain_sessions._flow import Flow, ask, faces
 from langchain_sessions.errors import SessionExistsError, StoreUnavailableError
-from langchain_sessions.stores import base
+from langchain_sessions.stores.base import SessionStore
 from langchain_sessions.stores.sql import (
     appending,
     counting,
@@ -19,12 +19,15 @@ from langchain_sessions.stores.sql import (
     recall_writing,
     scoped,
     sessions,
+    settling,
     standing,
     vectors,
 )
 from langchain_sessions.stores.sql.engines import TYPE_ASYNC_ENGINE, Engines, engines_for
+from langchain_sessions.stores.sql.failures import UniqueViolationError
 from langchain_sessions.stores.sql.lookup import locate
-from langchain_sessions.stores.sql.runner import Mode, Operation, Runner, UniqueViolationError
+from langchain_sessions.stores.sql.modes import Mode
+from langchain_sessions.stores.sql.runner import Operation, Runner
 from langchain_sessions.stores.sql.schema import build_tables
 
 if TYPE_CHECKING:
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions.rows import Owner, SessionKey, SessionRow
     from langchain_sessions.stores.sql.transaction import Transaction
+    from langchain_sessions.stores.values import AppendBatch, Appended, SessionDraft
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -72,7 +76,7 @@ def _truncate_log(tx: Transaction) -> None:
     tx.ask("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-class SqlStore(base.SessionStore):
+class SqlStore(SessionStore):
     """Logs in SQLite, PostgreSQL, MySQL or MariaDB.
 
     Args:
@@ -147,7 +151,7 @@ class SqlStore(base.SessionStore):
 
     # -- sessions ------------------------------------------------------------------------------------------
 
-    def _create_session(self, draft: base.SessionDraft) -> Flow[SessionRow]:
+    def _create_session(self, draft: SessionDraft) -> Flow[SessionRow]:
         for _ in range(_MAX_RACES):
             try:
                 return (yield from ask(self.run, Mode.WRITE, sessions.create_session, draft))
@@ -158,7 +162,7 @@ class SqlStore(base.SessionStore):
 
     create_session, acreate_session = faces(_create_session)
 
-    def _open_session(self, draft: base.SessionDraft) -> Flow[SessionRow]:
+    def _open_session(self, draft: SessionDraft) -> Flow[SessionRow]:
         found = yield from ask(self.run, Mode.READ, sessions.find_open_session, draft)
         if found is not None:
             return found
@@ -214,7 +218,7 @@ class SqlStore(base.SessionStore):
         if self._runner.flavour == "sqlite" and not self._engines.in_memory:
             yield from ask(self.run, Mode.READ, _truncate_log)
 
-    def _fork_session(self, key: SessionKey, draft: base.SessionDraft, at_seq: int | None) -> Flow[SessionRow]:
+    def _fork_session(self, key: SessionKey, draft: SessionDraft, at_seq: int | None) -> Flow[SessionRow]:
         try:
             return (yield from ask(self.run, Mode.WRITE, sessions.fork_session, key, draft, at_seq))
         except UniqueViolationError as error:
@@ -224,7 +228,7 @@ class SqlStore(base.SessionStore):
 
     # -- the log -------------------------------------------------------------------------------------------
 
-    def _append_events(self, key: SessionKey, batch: base.AppendBatch) -> Flow[base.Appended]:
+    def _append_events(self, key: SessionKey, batch: AppendBatch) -> Flow[Appended]:
         in_one = self._runner.flavour == "postgresql"
         if appending.is_plain(batch) and not (in_one and len(batch.rows) > appending.MAX_ROWS_IN_ONE):
             mode = Mode.STATEMENT if in_one else Mode.APPEND
@@ -234,7 +238,7 @@ class SqlStore(base.SessionStore):
                 appended = None
             if appended is not None:
                 return appended
-        return (yield from ask(self.run, Mode.APPEND, appending.append_fully, key, batch))
+        return (yield from ask(self.run, Mode.APPEND, settling.append_fully, key, batch))
 
     append_events, aappend_events = faces(_append_events)
 

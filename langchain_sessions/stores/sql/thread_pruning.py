@@ -108,7 +108,7 @@ def _rehead(tx: Transaction, session: SessionRow, hidden: SeqSet) -> None:
     if head is not None:
         changes = {"head_id": head.cid, "head_runs": head.runs or b""}
     set_session(tx, session.skey, **changes)
-    recount(tx, session._replace(**changes), 0)
+    recount(tx, session._replace(**changes))
 
 
 def delete_runs(

@@ -53,29 +53,29 @@ def skey_of(tx: Transaction) -> ScalarSelect[int]:
 def stage_writes(tx: Transaction, skey: int, plan: WritesPlan, rows: Sequence[WriteRow]) -> None:
     """Stage the writes of a call in a session that is locked."""
     s = tx.tables.sessions.c
-    _stage(tx, "stage", [s.skey == param("k_skey")], {"k_skey": skey}, pack_staged(plan.ns, plan.cid, rows))
+    statement = tx.prepare("stage", lambda: _staging(tx, s.skey == param("k_skey")))
+    tx.later(statement, {"k_skey": skey, "s_body": pack_staged(plan.ns, plan.cid, rows)})
 
 
 def stage_unseen(tx: Transaction, skey: int, plan: WritesPlan, rows: Sequence[WriteRow]) -> None:
     """Stage them if the session of the plan's key has a certain session key, which is locked meanwhile."""
-    shape = owner_shape(plan.key.owner)
-    where = [tx.tables.sessions.c.skey == param("k_skey"), *key_criteria(tx.tables, shape)]
-    values = {**key_values(plan.key, plan.draft.now), "k_skey": skey}
-    _stage(tx, ("stage unseen", shape), where, values, pack_staged(plan.ns, plan.cid, rows))
-
-
-def _stage(tx: Transaction, name: Any, where: list[ColumnElement[bool]], values: dict[str, Any], body: bytes) -> None:
-    t = tx.tables.threads.staged
+    s, shape = tx.tables.sessions.c, owner_shape(plan.key.owner)
 
     def build() -> Any:
-        # Behind all that wait, never in a gap before one of them: their order is the order in which they came.
-        taken = (t.c.skey == param("k_skey"), t.c.body.is_not(None))
-        place = select(func.coalesce(func.max(t.c.n) + 1, _ZERO)).where(*taken).scalar_subquery()
-        columns: list[Any] = [tx.tables.sessions.c.skey, place, param("s_body", t.c.body.type)]
-        source: Any = select(*columns)
-        return upsert(tx, t, source.where(*where), ("skey", "n"), {"body": lambda new: new.body})
+        return _staging(tx, s.skey == param("k_skey"), *key_criteria(tx.tables, shape))
 
-    tx.later(tx.prepare(name, build), {**values, "s_body": body})
+    values = {**key_values(plan.key, plan.draft.now), "k_skey": skey}
+    tx.later(tx.prepare(("stage unseen", shape), build), {**values, "s_body": pack_staged(plan.ns, plan.cid, rows)})
+
+
+def _staging(tx: Transaction, *where: ColumnElement[bool]) -> Any:
+    """Puts a body behind all that wait, never in a gap before one of them: their order is that in which they came."""
+    t = tx.tables.threads.staged
+    taken = (t.c.skey == param("k_skey"), t.c.body.is_not(None))
+    place = select(func.coalesce(func.max(t.c.n) + 1, _ZERO)).where(*taken).scalar_subquery()
+    columns: list[Any] = [tx.tables.sessions.c.skey, place, param("s_body", t.c.body.type)]
+    source: Any = select(*columns)
+    return upsert(tx, t, source.where(*where), ("skey", "n"), {"body": lambda new: new.body})
 
 
 def ask_staged(tx: Transaction, key: SessionKey) -> Later:

@@ -15,7 +15,6 @@ from langchain_sessions.ledger import Ledger, LogView
 from langchain_sessions.rows import Counters, EventRow, SessionRow
 from langchain_sessions.runs import SeqSet, decode_runs
 from langchain_sessions.stores import placing
-from langchain_sessions.stores.sql.appending import moved
 from langchain_sessions.stores.sql.counting import add_counters
 from langchain_sessions.stores.sql.lookup import (
     event_columns,
@@ -25,6 +24,7 @@ from langchain_sessions.stores.sql.lookup import (
     light_row,
     load_view,
     locating,
+    moved,
     owner_shape,
     session_row,
     set_session,
@@ -64,13 +64,16 @@ _MAX_STAGED = 16
 """What waits for a checkpoint that does not come is stored for good before there is much of it."""
 
 
-def put_checkpoint(tx: Transaction, plan: PutPlan, session: SessionRow | None = None) -> PutResult:
+def put_checkpoint(
+    tx: Transaction, plan: PutPlan, session: SessionRow | None = None, arrived: Sequence[WritesPlan] = ()
+) -> PutResult:
     """Write a checkpoint, and the messages that no checkpoint of the session had before it.
 
     Args:
         tx: The transaction.
         plan: What to write.
         session: The session as this transaction left it, if it has locked it already.
+        arrived: Writes of its parent that are stored in the same transaction, and so need not be staged.
 
     Raises:
         SessionNotFoundError: The session is somebody else's, or was deleted lately.
@@ -84,8 +87,9 @@ def put_checkpoint(tx: Transaction, plan: PutPlan, session: SessionRow | None = 
     stale = session.head_id is not None and session.head_id not in (plan.parent, plan.cid)
     if plan.strict and plan.ns == ROOT and stale and not plan.is_fork:
         raise HeadConflictError(session.id, plan.parent, session.head_id or "")
-    mine = [item for item in staged if item.ns == plan.ns and item.cid == plan.parent]
-    settled = plan.settle(session, relatives, [write for item in mine for write in item.writes])
+    writes = [write for item in staged if _is_of_parent(plan, item) for write in item.writes]
+    writes += [write for item in arrived for write in item.rows(session.skey)]
+    settled = plan.settle(session, relatives, writes)
     _require_values(tx, session.skey, settled)
     if settled.fresh:
         insert_events(tx, session.skey, settled.fresh)
@@ -99,6 +103,11 @@ def put_checkpoint(tx: Transaction, plan: PutPlan, session: SessionRow | None = 
         _replace_start(tx, session.skey, settled.parent)
     _store_writes(tx, session.skey, plan, settled, staged)
     return PutResult(_move(tx, session, plan, settled), settled)
+
+
+def _is_of_parent(plan: PutPlan, item: Staged | WritesPlan) -> bool:
+    """Whether writes are those of the checkpoint that another one comes from."""
+    return item.ns == plan.ns and item.cid == plan.parent
 
 
 def _look_up(
@@ -119,7 +128,7 @@ def _look_up(
 
 def _store_writes(tx: Transaction, skey: int, plan: PutPlan, settled: Settled, staged: Sequence[Staged]) -> None:
     """Store the parent's writes for good; also those of other checkpoints, where many wait."""
-    mine = [item for item in staged if item.ns == plan.ns and item.cid == plan.parent]
+    mine = [item for item in staged if _is_of_parent(plan, item)]
     if settled.writes and plan.parent is not None:
         insert_writes(tx, skey, plan.ns, plan.parent, settled.writes)
     others = [item for item in staged if item not in mine]
@@ -279,6 +288,8 @@ def _move(tx: Transaction, session: SessionRow, plan: PutPlan, settled: Settled)
 
 def _recounted(tx: Transaction, before: SessionRow, after: SessionRow, settled: Settled) -> dict[str | None, Counters]:
     """How the counters of each scope change. Only rows whose standing may change are looked at."""
+    if not (settled.fresh or settled.rooted or settled.edits or before.head_runs != after.head_runs):
+        return {}
     old, new = seq_set(before.head_runs), seq_set(after.head_runs)
     fresh = SeqSet.of(row.seq for row in settled.fresh)
     touched = ((old - new) | (new - old) | settled.rooted | SeqSet.of(edit.replaces for edit in settled.edits)) - fresh
@@ -348,19 +359,25 @@ def run_jobs(tx: Transaction, jobs: Sequence[Job], *, wary: bool = False) -> lis
 
     Args:
         tx: The transaction.
-        jobs: The calls.
+        jobs: The calls, writes before checkpoints.
         wary: Look at the session before anything is sent. Else writes are sent for the session as it was last seen,
             without waiting for it, and their outcome says whether it was.
     """
     outcomes: list[Outcome] = []
     session: SessionRow | None = None
     asked: dict[SessionKey, Later] = {}
+    puts = [job for job in jobs if isinstance(job, PutPlan)]
+    arrived: list[WritesPlan] = []
     for job in jobs:
         known = session if session is not None and job.key.admits(session.user_id) else None
         if isinstance(job, PutPlan):
-            done = put_checkpoint(tx, job, known)
+            done = put_checkpoint(tx, job, known, [item for item in arrived if _is_of_parent(job, item)])
+            arrived = [item for item in arrived if not _is_of_parent(job, item)]
             session = done.session
             outcomes.append(done)
+        elif any(job.key == put.key and _is_of_parent(put, job) for put in puts):
+            arrived.append(job)
+            outcomes.append(PutWritesResult(None, None))
         elif known is None and job.named_in is not None and not wary:
             if job.key not in asked:
                 asked[job.key] = ask_session(tx, job.key, job.draft.now)

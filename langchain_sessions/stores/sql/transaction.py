@@ -58,6 +58,7 @@ class StatementCache:
     def __init__(self, dialect: Dialect, tables: Tables) -> None:
         """Compile for a dialect with positional values."""
         self.dialect = dialect
+        self.flavour = "mysql" if dialect.name == "mariadb" else dialect.name
         self.tables = tables
         self._known: dict[Hashable, Prepared] = {}
 
@@ -98,8 +99,7 @@ class Transaction:
     @property
     def flavour(self) -> str:
         """The kind of database: `sqlite`, `postgresql` or `mysql` (MariaDB included)."""
-        name = self.cache.dialect.name
-        return "mysql" if name == "mariadb" else name
+        return self.cache.flavour
 
     def prepare(self, shape: Hashable, build: Callable[[], ClauseElement]) -> Prepared:
         """The statement of this shape, compiled on first use."""
@@ -133,7 +133,8 @@ class Transaction:
 
     def script(self, text: str) -> None:
         """Run one statement without values, such as a DDL statement."""
-        self.flush()
+        if self._queue:
+            self.flush()
         self._cursor.execute(text)
 
     def ask(self, text: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -143,8 +144,7 @@ class Transaction:
             self.flush()
             return outcome.rows
         self._cursor.execute(text, values)
-        found: list[tuple[Any, ...]] = self._cursor.fetchall()
-        return found
+        return list(self._cursor.fetchall())  # some drivers answer with a tuple
 
     def once(self, statement: ClauseElement) -> list[tuple[Any, ...]]:
         """Compile and run a query that is too rare to keep."""
@@ -214,7 +214,7 @@ class Transaction:
     def _execute(self, text: str, values: tuple[Any, ...], outcome: Later) -> None:
         self._cursor.execute(text, values)
         if self._cursor.description is not None:
-            outcome.rows = self._cursor.fetchall()
+            outcome.rows = list(self._cursor.fetchall())
 
     def close(self) -> None:
         """Close the cursor. What waits is not sent."""

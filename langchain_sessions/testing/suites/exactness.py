@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from langchain_core.documents import Document
@@ -27,9 +28,24 @@ if TYPE_CHECKING:
 
     from langchain_sessions.service import SessionService
 
+
+class Words(str):
+    """A string that is more than one, like what `message.text` is."""
+
+    __slots__ = ()
+
+
+class Pair(NamedTuple):
+    """A tuple that is more than one."""
+
+    first: int
+    second: int
+
+
 ODD_TEXTS = {
     "nul": "a\0b\0",
     "lone surrogate": "half \ud83d of it",
+    "both halves": "from two chunks: " + "\ud83d" + "\ude00",
     "zwj emoji": "👩‍👩‍👧‍👦",
     "override": "abc \u202e def",
     "nfc and nfd": "é e\u0301",
@@ -131,6 +147,22 @@ class ExactSuite(StoreSuite):
         assert second.message is not None
         assert first.message.content == words
         assert second.message.content == [{"type": "image", "base64": "QUJD" * 2_500_000, "mime_type": "x/y"}]
+
+    def test_big_foreign_text_in_a_block(self, ada: SessionService) -> None:
+        """A33: what a server takes in one statement is not used up by escapes."""
+        block = {"type": "text", "text": "语🦜" * 700_000 + "\0"}
+        ada.append("s1", AIMessage([block]))
+        message = ada.events("s1")[0].message
+        assert message is not None
+        assert message.content == [block]
+
+    def test_subclasses_of_plain_values(self, ada: SessionService) -> None:
+        """They come back as the built-in values that they are equal to, whole."""
+        given = {"text": Words("w" * 20_000), "pair": Pair(1, 2), "dict": OrderedDict(a=[Words("x")])}
+        ada.append("s1", ToolMessage("found", tool_call_id="c", artifact=given))
+        message = ada.events("s1")[0].message
+        assert isinstance(message, ToolMessage)
+        assert message.artifact == given
 
     def test_chunks_become_messages(self, ada: SessionService) -> None:
         ada.append("s1", AIMessageChunk(content="whole answer", id="a1"))

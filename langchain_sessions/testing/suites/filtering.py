@@ -215,15 +215,21 @@ class PagingSuite(StoreSuite):
         assert seen == list(range(1, len(seen) + 1))
         assert len(seen) == 10
 
-    def test_an_empty_page_keeps_its_place(self, ada: SessionService) -> None:
-        first = ada.events("s1", EventFilter(page_size=2))
-        assert first.items == ()
-        ada.append("s1", numbered(1))
-        second = ada.events("s1", EventFilter(page_size=2), cursor=first.next_cursor)
-        third = ada.events("s1", EventFilter(page_size=2), cursor=second.next_cursor)
-        assert (texts(second), texts(third)) == (["m1"], [])
-        ada.append("s1", numbered(1, 2))
-        assert texts(ada.events("s1", EventFilter(page_size=2), cursor=third.next_cursor)) == ["m2"]
+    @pytest.mark.parametrize("size", [None, 1, 2, 3])
+    def test_following_the_cursor_ends(self, ada: SessionService, size: int | None) -> None:
+        """Whatever the page size; and the cursor that led to the end leads on when more is appended."""
+        wanted = EventFilter(page_size=size)
+        assert ada.events("s1", wanted).next_cursor is None
+        ada.append("s1", numbered(4))
+        page = ada.events("s1", wanted)
+        found, cursor = texts(page), None
+        while page.next_cursor is not None:
+            cursor = page.next_cursor
+            page = ada.events("s1", wanted, cursor=cursor)
+            found += texts(page)
+        assert found == ["m1", "m2", "m3", "m4"]
+        ada.append("s1", numbered(1, 5))
+        assert texts(ada.events("s1", wanted, cursor=cursor)) == ["m5"]
 
     def test_a_filter_holds_on_every_page(self, ada: SessionService) -> None:
         ada.append("s1", [human(f"hit {n}") if n % 3 == 0 else human("miss") for n in range(30)])

@@ -38,9 +38,8 @@ class InvocationSuite(StoreSuite):
             assert texts(one.context().messages) == ["one"]
             assert texts(two.context().messages) == ["two"]
             one.append(ai("answer one"))
-        # The log has them as they came; a context shows each run whole.
-        assert texts(ada.events("s1")) == ["one", "two", "answer one"]
-        assert texts(ada.messages("s1")) == ["one", "answer one", "two"]
+        # Once both are done, views keep the order of the log.
+        assert texts(ada.events("s1")) == texts(ada.messages("s1")) == ["one", "two", "answer one"]
 
     def test_a_failed_run_stays_out(self, ada: SessionService) -> None:
         """S34: the failed turn is marked and not replayed as unanswered."""
@@ -84,6 +83,15 @@ class InvocationSuite(StoreSuite):
         assert texts(ada.messages("s1")) == []
         ada.append("s1", ai("late"), invocation_id="run", invocation_status=InvocationStatus.DONE)
         assert texts(ada.messages("s1")) == ["question", "still at it", "late"]
+        assert ada.verify("s1") == []
+
+    def test_a_run_that_goes_on_after_all_counts_whole(self, ada: SessionService, clock: SettableClock) -> None:
+        """It was idle for too long, but what it says then is counted like what it said before."""
+        ada.append("s1", human("question"), invocation_id="run", invocation_status=InvocationStatus.OPEN)
+        clock.advance(minutes=16)
+        ada.append("s1", ai("late"), invocation_id="run", state_delta={"k": 1})
+        assert standings(ada.events("s1")) == [Standing.OPEN] * 2
+        assert ada.count("s1").events == 2
         assert ada.verify("s1") == []
 
     def test_the_limit_is_the_services(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from langchain_sessions.errors import InvalidInputError, SessionsError
 from langchain_sessions.events import NewEvent
+from langchain_sessions.filters import EventFilter
 from langchain_sessions.testing.suites.base import StoreSuite, ai, human, numbered, snapshot, texts
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ BAD_VALUES: dict[str, Any] = {
     "datetime": NAIVE,
     "int key": {1: 2},
     "circular": circular(),
+    "both halves": "\ud83d" + "\ude00",
+    "both halves in a key": {"\ud83d" + "\ude00": 1},
     "deep nan": {"a": [{"b": float("nan")}]},
 }
 
@@ -115,6 +118,40 @@ class RefusalSuite(StoreSuite):
         for bad in (NAIVE, "2026-01-01", 0):
             with pytest.raises(InvalidInputError, match="timestamp"):
                 ada.append("s1", human("x"), timestamp=bad)  # type: ignore[arg-type]
+            for bound in ("since", "until"):
+                with pytest.raises(InvalidInputError, match=bound):
+                    EventFilter(**{bound: bad})  # type: ignore[arg-type]
+        assert ada.get("s1").version == 0
+
+    def test_times_beyond_the_calendar(self, ada: SessionService) -> None:
+        """An instant of no year from 1 to 9999 of UTC could never be read again."""
+        first = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))
+        last = datetime(9999, 12, 31, 23, tzinfo=timezone(-timedelta(hours=11)))
+        for bad in (first, last):
+            with pytest.raises(InvalidInputError, match="timestamp"):
+                ada.append("s1", human("x"), timestamp=bad)
+        for ttl in (timedelta.max, timedelta(0), timedelta(days=-1), 60, "60"):
+            with pytest.raises(InvalidInputError, match="time_to_live"):
+                ada.create("s2", time_to_live=ttl)  # type: ignore[arg-type]
+            with pytest.raises(InvalidInputError, match="time_to_live"):
+                ada.update("s1", time_to_live=ttl)  # type: ignore[arg-type]
+        assert ada.get("s1").version == 0
+        assert len(ada.list_sessions().items) == 1
+
+    @pytest.mark.parametrize("bad", ["text", [1], {"a"}, 3.5])
+    def test_what_is_no_mapping(self, ada: SessionService, bad: Any) -> None:
+        refused: dict[str, Callable[[], object]] = {
+            "metadata": lambda: ada.append("s1", human("x"), metadata=bad),
+            "metadata ": lambda: ada.create("s2", metadata=bad),
+            "metadata  ": lambda: ada.update("s1", metadata=bad),
+            "metadata   ": lambda: ada.fork("s1", metadata=bad),
+            "grounding": lambda: ada.append("s1", NewEvent(message=human("x"), grounding=bad)),
+            "state_delta": lambda: ada.append("s1", human("x"), state_delta=bad),
+            "state": lambda: ada.create("s2", state=bad),
+        }
+        for field, call in refused.items():
+            with pytest.raises(InvalidInputError, match=field.strip()):
+                call()
         assert ada.get("s1").version == 0
 
     @pytest.mark.parametrize("bad", [None, 1, "text", b"x", {"content": "x"}, [None], ["text"], [[human("x")]]])

@@ -1,0 +1,92 @@
+"""Appending the messages of a run, whatever ids and branches they come with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from langchain_sessions._flow import Flow, ask
+from langchain_sessions.errors import EventConflictError
+from langchain_sessions.events import InvocationStatus, NewEvent, SessionEvent
+from langchain_sessions.ledger import visible_scopes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_sessions.adapters.addressing import Address
+    from langchain_sessions.adapters.running import Keeping, Running
+
+
+def append(
+    keeping: Keeping,
+    running: Running,
+    messages: Sequence[BaseMessage],
+    status: InvocationStatus,
+    *,
+    is_reply: bool = False,
+    **more: Any,
+) -> Flow[list[SessionEvent]]:
+    """Append messages as the next of a run, and say how far it has got.
+
+    A message whose id the log has for another one is stored without it: some providers and clients count anew in each
+    process or conversation, and what was said must not be lost for that. So is a message that a checkpointer logged
+    for a subgraph, on a branch that the agent does not see.
+    """
+    run = running.invocation_id
+    options: dict[str, Any] = {"invocation_status": status, "first_ordinal": running.count}
+    events = [
+        NewEvent(
+            message=message,
+            author=keeping.human if isinstance(message, HumanMessage) else keeping.author,
+            branch=keeping.branch,
+            invocation_id=run,
+            **more,
+        )
+        for message in messages
+    ]
+    if not events:
+        yield from mark(keeping, running.address, run, status)
+        return []
+    stored: list[SessionEvent] = yield from append_all(running.address, events, **options)
+    seen = visible_scopes(keeping.branch)
+    taken = [
+        at for at, event in enumerate(stored) if event.branch not in seen or (is_reply and _is_earlier(event, run))
+    ]
+    if taken:
+        events = [_unnamed(event) if at in taken else event for at, event in enumerate(events)]
+        stored = yield from append_all(running.address, events, **options)
+    return stored
+
+
+def mark(keeping: Keeping, address: Address, run: str, status: InvocationStatus) -> Flow[None]:
+    """Say how far a run has got."""
+    sessions, session_id = address
+    event = NewEvent(invocation_id=run, branch=keeping.branch)
+    yield from ask(sessions.append, session_id, event, invocation_status=status)
+
+
+def append_all(address: Address, events: Sequence[NewEvent], **options: Any) -> Flow[list[SessionEvent]]:
+    """Append events; those whose id the log has for another message go without it."""
+    sessions, session_id = address
+    try:
+        return (yield from ask(sessions.append, session_id, events, **options))
+    except EventConflictError as conflict:
+        named = [event.message is not None and event.message.id == conflict.event_id for event in events]
+        if not any(named):
+            raise
+        rest = [_unnamed(event) if taken else event for event, taken in zip(events, named, strict=True)]
+    return (yield from append_all(address, rest, **options))
+
+
+def _unnamed(event: NewEvent) -> NewEvent:
+    """The event under an id that is made of its run and its place in it."""
+    message = event.message
+    return event if message is None else replace(event, message=message.model_copy(update={"id": None}))
+
+
+def _is_earlier(stored: SessionEvent, run: str) -> bool:
+    """Whether the log gave an earlier reply, of the same id and content, in answer."""
+    is_reply = stored.message is not None and stored.message.type == "ai"
+    return is_reply and stored.invocation_id not in (None, run)

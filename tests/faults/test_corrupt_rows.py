@@ -1,0 +1,118 @@
+"""Rows that are not what was written: the library's own error, and all that others wrote can be read."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from langchain_sessions.errors import CorruptRowError, SchemaError
+from tests.faults.drills import FACES, Face, make_service, message, opened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from langchain_sessions import SessionService
+
+    Harm = Callable[[str], None]
+
+on_databases = pytest.mark.backends("sqlite", "postgres", "mariadb")
+READS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "events.body": (("messages", "ada"), ("events", "ada"), ("context", "ada")),
+    "events.extra": (("events", "ada"), ("context", "ada")),
+    "events.delta": (("events", "ada"), ("context", "ada")),
+    "sessions.metadata": (("get", "ada"),),
+    "sessions.state": (("state", "ada"),),
+    "sessions.ledger": (("messages", "ada"), ("events", "ada"), ("turns", "ada")),
+}
+
+
+@pytest.fixture
+def service(database_url: str, table_prefix: str) -> Iterator[SessionService]:
+    """Two sessions with all that can be harmed."""
+    with opened(make_service(database_url, table_prefix=table_prefix)) as (made,):
+        for name in ("ada", "grace"):
+            made.create(name, user_id=name, metadata={"k": 1}, state={"k": 1})
+            made.append(name, message(f"passport of {name}"), metadata={"k": 1}, state_delta={"k": 2})
+            made.append(name, message("gone"))
+            made.rewind(name, to_seq=1)
+        yield made
+
+
+@pytest.fixture
+def harm(database_url: str, table_prefix: str) -> Harm:
+    """Runs a statement on the tables behind the library's back; `{p}` is their prefix."""
+
+    def run(statement: str) -> None:
+        engine = create_engine(database_url)
+        with engine.begin() as connection:
+            connection.execute(text(statement.format(p=table_prefix)))
+        engine.dispose()
+
+    return run
+
+
+def _spoil(harm: Harm, place: str, value: str) -> None:
+    """Put something else into a column of ada's session, or of its first event."""
+    table, column = place.split(".")
+    where = "id = 'ada'"
+    if table == "events":
+        where = "seq = 1 AND skey = (SELECT skey FROM {p}sessions WHERE id = 'ada')"
+    harm(f"UPDATE {{p}}{table} SET {column} = '{value}' WHERE {where}")
+
+
+@on_databases
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("value", ["[1", "[1,2]", "7"])
+@pytest.mark.parametrize("place", READS)
+def test_a_corrupt_value_is_named_and_stays_alone(
+    service: SessionService, harm: Harm, face: str, place: str, value: str
+) -> None:
+    _spoil(harm, place, value)
+    call = Face(face)
+    try:
+        for name, *arguments in READS[place]:
+            with pytest.raises(CorruptRowError, match="cannot be read") as caught:
+                call(service, name, *arguments)
+            assert "passport" not in str(caught.value)
+            if place.startswith("events"):
+                assert caught.value.__context__ is None  # which would quote what was said
+        assert [found.content for found in call(service, "messages", "grace")] == ["passport of grace"]
+        assert len(call(service, "events", "grace").items) == 3
+        assert call(service, "state", "grace") == {"k": 2}
+        assert call(service, "search", "passport", session_id="grace").items
+        assert call(service, "delete", "ada") is True
+        assert [found.id for found in call(service, "list_sessions")] == ["grace"]
+    finally:
+        call.close(service)
+
+
+@on_databases
+def test_a_list_leaves_out_what_cannot_be_read_and_says_so(
+    service: SessionService, harm: Harm, caplog: pytest.LogCaptureFixture
+) -> None:
+    harm("UPDATE {p}sessions SET metadata = '[1' WHERE id = 'ada'")
+    with caplog.at_level(logging.ERROR, "langchain_sessions"):
+        assert [found.id for found in service.list_sessions()] == ["grace"]
+    assert "'ada'" in caplog.text
+
+
+@on_databases
+def test_a_corrupt_index_is_named(service: SessionService, harm: Harm, database_url: str, table_prefix: str) -> None:
+    service.append("ada", [message(f"passport {number}") for number in range(600)])
+    assert service.search("passport", session_id="ada").items
+    harm("UPDATE {p}recall_terms SET data = 'x'")
+    with opened(make_service(database_url, table_prefix=table_prefix)) as (fresh,):
+        with pytest.raises(CorruptRowError):
+            fresh.search("passport", session_id="ada")
+        assert "the index, or what it is made of, cannot be read" in fresh.verify("ada")
+        assert fresh.search("passport", session_id="grace").items
+
+
+@on_databases
+def test_a_missing_column_is_a_matter_of_the_schema(service: SessionService, harm: Harm) -> None:
+    harm("ALTER TABLE {p}events DROP COLUMN author")
+    with pytest.raises(SchemaError, match="column"):
+        service.append("ada", message("x"))

@@ -1,0 +1,70 @@
+"""Ctrl-C in the middle of a call: no wrong answer afterwards, no lock, nothing half done."""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+
+from tests.faults.drills import assert_whole, in_threads, make_service, message, opened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from langchain_sessions import SessionService
+
+
+@contextmanager
+def interrupted_after(seconds: float) -> Iterator[None]:
+    """Raise KeyboardInterrupt in the block when so much time has passed."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+# What an interrupt hits in a finalizer of the driver cannot be raised by it.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.backends("sqlite", "postgres", "mariadb")
+def test_an_interrupted_call_leaves_no_answer_for_the_next(database_url: str, table_prefix: str) -> None:
+    """A connection whose answer nobody read once gave it to another call: `get` said that there was no session."""
+    assert threading.current_thread() is threading.main_thread()
+    with opened(make_service(database_url, table_prefix=table_prefix)) as (service,):
+        for name in ("ada", "grace"):
+            service.open(name)
+            service.append(name, message(f"{name}-0"))
+        acknowledged = [f"ada-{number}" for number in range(1, 150) if _one_round(service, number)]
+        in_threads([lambda: service.append("grace", message("no lock is left"))], timeout=30)
+        names = assert_whole(service, "ada", acknowledged)
+        assert {name.removesuffix("!") for name in names if name.endswith("!")} <= set(names)
+        assert service.verify("ada") == []
+
+
+def _one_round(service: SessionService, number: int) -> bool:
+    """Interrupt one call at a random moment; whether an append was acknowledged. Then look whether all is well."""
+    appended = False
+    try:
+        with interrupted_after(random.uniform(0.0001, 0.004)):  # noqa: S311
+            if number % 3:
+                name = f"ada-{number}"
+                service.append("ada", [HumanMessage(name, id=name), AIMessage(f"{name}!", id=f"{name}!")])
+                appended = True
+            else:
+                service.messages("ada")
+    except KeyboardInterrupt:
+        pass
+    assert service.get("grace").id == "grace"
+    assert [found.content for found in service.messages("grace")] == ["grace-0"]
+    return appended

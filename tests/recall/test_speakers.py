@@ -1,0 +1,113 @@
+"""Who says what, however a conversation is stored: as author, name, role of a chat message, or in the text alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage
+
+from langchain_sessions import NewEvent, SearchFilter
+from langchain_sessions.recall.speakers import label_of, speaker_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from langchain_sessions import SearchPage, SessionService
+
+TALK = [
+    ("Grace", "I adopted a kitten from the shelter."),
+    ("Lin", "I adopted a puppy from the shelter."),
+    ("Grace", "Work was long and the trains were late."),
+    ("Lin", "Rain all day over here, I stayed in."),
+] * 3
+
+FORMS: dict[str, Callable[[str, str], NewEvent]] = {
+    "author": lambda who, text: NewEvent(message=HumanMessage(text), author=who),
+    "name": lambda who, text: NewEvent(message=HumanMessage(text, name=who)),
+    "chat": lambda who, text: NewEvent(message=ChatMessage(content=text, role=who)),
+    "prefix": lambda who, text: NewEvent(message=HumanMessage(f"{who}: {text}")),
+    "dated": lambda who, text: NewEvent(message=AIMessage(f"[1:56 pm on 8 May, 2023] {who}: {text}")),
+    "said": lambda who, text: NewEvent(message=HumanMessage(f'{who} said, "{text}"')),
+}
+
+
+def scores(page: SearchPage) -> list[tuple[bool, bool]]:
+    """Of the hits: whether Grace said it, and whether that counted."""
+    return [("kitten" in hit.text or "Work" in hit.text, "author" in hit.parts) for hit in page]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("indexed", [False, True])
+def test_the_speaker_who_is_named_counts(ada: SessionService, form: str, *, indexed: bool) -> None:
+    ada.append("s1", [FORMS[form](who, text) for who, text in TALK])
+    if indexed:
+        ada.reindex()
+    page = ada.search("what did Grace adopt from the shelter", session_id="s1")
+    assert "kitten" in page.items[0].text
+    assert all(by_grace == counted for by_grace, counted in scores(page))
+    assert ada.verify("s1") == []
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_a_label_here_and_there_is_no_speaker(ada: SessionService, *, indexed: bool) -> None:
+    said = ["Note: the shelter closes at six", *(text for _, text in TALK)]
+    ada.append("s1", [HumanMessage(text) for text in said])
+    if indexed:
+        ada.reindex()
+    page = ada.search("note about the shelter", session_id="s1")
+    assert page.items[0].text.startswith("Note")
+    assert not any("author" in hit.parts for hit in page)
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_filters_go_by_who_is_known_not_by_labels(ada: SessionService, *, indexed: bool) -> None:
+    ada.append("s1", [FORMS[form]("Grace", "the shelter") for form in FORMS])
+    if indexed:
+        ada.reindex()
+    page = ada.search("shelter", session_id="s1", where=SearchFilter(authors=frozenset({"Grace"})))
+    assert len(page) == 3
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_a_name_that_is_all_of_a_query_that_was_said_is_a_word(ada: SessionService, *, indexed: bool) -> None:
+    ada.append("s1", [NewEvent(message=HumanMessage("Hello Grace"), author="Lin"), FORMS["author"]("Grace", "hello")])
+    if indexed:
+        ada.reindex()
+    assert "Hello Grace" in [hit.text for hit in ada.search("Grace xylophone", session_id="s1")]
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("Caroline: hi", "Caroline"),
+        ("**Fahim Khan**: hi", "Fahim Khan"),
+        ("<lin> hi: there", None),
+        ("<lin>: hi", "lin"),
+        ("12/03/2021, 14:05 - Grace: hi", "Grace"),
+        ("小雨\uff1a早啊", "小雨"),
+        ("小雨:早啊", "小雨"),
+        ("【2024-03-02】小雨\uff1a早啊", "小雨"),
+        ("https://example.com/a", None),
+        ("at 10:30 we meet", None),
+        ("10:30 we meet", None),
+        ("no label here", None),
+        ("Caroline:", None),
+        ("", None),
+    ],
+)
+def test_labels(text: str, label: str | None) -> None:
+    assert label_of(text) == label
+
+
+@pytest.mark.parametrize(
+    ("message", "speaker"),
+    [
+        (HumanMessage("hi", name="Grace"), "Grace"),
+        (ChatMessage(content="hi", role="Grace"), "Grace"),
+        (ChatMessage(content="hi", role="Assistant"), None),
+        (AIMessage("hi"), None),
+    ],
+)
+def test_a_role_is_nobody(message: BaseMessage, speaker: str | None) -> None:
+    assert speaker_of(message) == speaker
