@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from langchain_sessions._flow import Flow, ask
-from langchain_sessions.errors import EventConflictError
-from langchain_sessions.events import InvocationStatus, NewEvent, SessionEvent
+from langchain_sessions.errors import EventConflictError, EventNotFoundError
+from langchain_sessions.events import EventKind, InvocationStatus, NewEvent, SessionEvent, Standing
+from langchain_sessions.filters import EventFilter
 from langchain_sessions.ledger import visible_scopes
 
 if TYPE_CHECKING:
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
     from langchain_sessions.adapters.addressing import Address
     from langchain_sessions.adapters.running import Keeping, Running
+    from langchain_sessions.page import Page
+
+_STANDING = frozenset({Standing.LIVE, Standing.OPEN, Standing.INTERRUPTED})
 
 
 def append(
@@ -68,16 +72,40 @@ def mark(keeping: Keeping, address: Address, run: str, status: InvocationStatus)
 
 
 def append_all(address: Address, events: Sequence[NewEvent], **options: Any) -> Flow[list[SessionEvent]]:
-    """Append events; those whose id the log has for another message go without it."""
+    """Append events; those whose id the log has for another message go without it.
+
+    But for the question at hand: a graph may have replaced it (redacted, say) after a checkpoint logged it.
+    """
     sessions, session_id = address
+    replaced: set[str] = set()
+    while True:
+        try:
+            return (yield from ask(sessions.append, session_id, events, **options))
+        except EventConflictError as conflict:
+            named = [event.message is not None and event.message.id == conflict.event_id for event in events]
+            if not any(named):
+                raise
+            taken = conflict.event_id
+        ours = events[named.index(True)]
+        if taken not in replaced and (yield from _replace_question(address, ours)):
+            replaced.add(taken)
+        else:
+            events = [_unnamed(event) if is_named else event for event, is_named in zip(events, named, strict=True)]
+
+
+def _replace_question(address: Address, event: NewEvent) -> Flow[bool]:
+    """Edit the newest message of the log, if it is a question under this one's id; whether it was."""
+    sessions, session_id = address
+    wanted = EventFilter(kinds=frozenset({EventKind.MESSAGE}), standings=_STANDING, branch=event.branch, last_n=1)
+    newest: Page[SessionEvent] = yield from ask(sessions.events, session_id, wanted)
+    asked = newest.items[0].message if newest.items else None
+    if event.message is None or not isinstance(asked, HumanMessage) or asked.id != event.message.id:
+        return False
     try:
-        return (yield from ask(sessions.append, session_id, events, **options))
-    except EventConflictError as conflict:
-        named = [event.message is not None and event.message.id == conflict.event_id for event in events]
-        if not any(named):
-            raise
-        rest = [_unnamed(event) if taken else event for event, taken in zip(events, named, strict=True)]
-    return (yield from append_all(address, rest, **options))
+        yield from ask(sessions.edit, session_id, event.message, author=event.author)
+    except EventNotFoundError:
+        return False  # rewound meanwhile
+    return True
 
 
 def _unnamed(event: NewEvent) -> NewEvent:

@@ -74,6 +74,8 @@ class LoopEngines:
         for used in tuple(self._used):
             if used.loop() is loop:
                 await used.engine.dispose()
+                # Drivers close a socket in the loop's next round, and this one may be the last.
+                await asyncio.sleep(0)
 
 
 class _Used:

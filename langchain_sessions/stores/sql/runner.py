@@ -173,7 +173,11 @@ class Runner:
                 await engine.dispose()
             raise
         finally:
+            is_lost = connection.invalidated
             await connection.close()
+            if is_lost:
+                # Drivers close a socket in the loop's next round, and this one may be the last.
+                await asyncio.sleep(0)
             if engine.sync_engine.pool is not pool:
                 await disposed(pool)
         return result
