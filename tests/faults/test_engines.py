@@ -152,8 +152,6 @@ def test_one_service_serves_both_faces_and_closes_both(database_url: str, table_
     service.close()
 
 
-# Over asyncmy nothing can be closed once its loop has ended; Python tells on the sockets.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @on_servers
 def test_loops_one_after_another_and_at_once_have_connections_of_their_own(
     database_url: str, table_prefix: str

@@ -11,7 +11,7 @@ from weakref import WeakSet, ref
 from sqlalchemy import event
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncGenerator, Callable, Iterator
 
     from sqlalchemy import Pool
 
@@ -38,7 +38,7 @@ class LoopEngines:
             yield self._first
         yield from (used.engine for used in self._used if used.engine is not self._first)
 
-    def current(self) -> Any:
+    async def current(self) -> Any:
         """The engine of the running loop."""
         if self._another is None:
             return self._first
@@ -50,7 +50,9 @@ class LoopEngines:
         with self._lock:
             engine = self._another() if self._is_taken else self._first
             self._is_taken = True
-            self._used.append(_Used(loop, engine))
+            made = _Used(loop, engine)
+            self._used.append(made)
+        await made.begin()
         return engine
 
     def forget(self) -> None:
@@ -73,9 +75,7 @@ class LoopEngines:
         self.close_orphans()
         for used in tuple(self._used):
             if used.loop() is loop:
-                await used.engine.dispose()
-                # Drivers close a socket in the loop's next round, and this one may be the last.
-                await asyncio.sleep(0)
+                await _dispose(used.engine)
 
 
 class _Used:
@@ -85,7 +85,12 @@ class _Used:
         self.loop = ref(loop)
         self.engine = engine
         self.records: WeakSet[Any] = WeakSet()
+        self._lifetime = _until_the_loop_ends(engine)
         event.listen(engine.sync_engine, "connect", self._note)
+
+    async def begin(self) -> None:
+        """Have the engine closed when its loop shuts down, which only the loop itself can do for every driver."""
+        await anext(self._lifetime)
 
     @property
     def is_orphan(self) -> bool:
@@ -102,13 +107,28 @@ class _Used:
             driver = record.driver_connection
             if driver is None:
                 continue
-            # A closing that needs the loop cannot happen any more; the socket goes with its object then.
+            # A loop that was closed without closing its generators: asyncmy cannot close without it, and its socket
+            # goes with the object.
             with suppress(Exception):
                 if self.engine.dialect.driver == "psycopg":
                     driver.pgconn.finish()
                 else:
                     driver.close()
         self.engine.sync_engine.dispose(close=False)
+
+
+async def _until_the_loop_ends(engine: Any) -> AsyncGenerator[None]:
+    """Close an engine when the loop closes its generators: the last thing that `asyncio.run` has it do."""
+    try:
+        yield
+    finally:
+        await _dispose(engine)
+
+
+async def _dispose(engine: Any) -> None:
+    await engine.dispose()
+    # Drivers close a socket in the loop's next round, and this one may be the last.
+    await asyncio.sleep(0)
 
 
 async def disposed(pool: Pool) -> None:

@@ -154,7 +154,7 @@ class Runner:
 
     async def _aattempt(self, mode: Mode, work: Work[T]) -> T:
         self._guard_fork()
-        engine = self._loops.current()
+        engine = await self._loops.current()
         pool = engine.sync_engine.pool
         try:
             connection = await engine.connect()
