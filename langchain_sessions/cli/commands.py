@@ -71,7 +71,7 @@ def list_sessions(
     """List sessions, newest activity first."""
     with _service(context) as service:
         page = service.list_sessions(limit=limit, after=after)
-        _console().print(tables.sessions_table(page))
+        Console().print(tables.sessions_table(page))
         if page.next_cursor is not None:
             typer.echo(f"more: --after {page.next_cursor}")
 
@@ -88,9 +88,9 @@ def show(
     """Show what a model would be shown of a session, or its whole log."""
     with _service(context) as service:
         if not log:
-            _console().print(tables.messages_table(service.messages(session, branch=branch, last_n=last)))
+            Console().print(tables.messages_table(service.messages(session, branch=branch, last_n=last)))
             return
-        _console().print(tables.events_table(service.events(session, EventFilter(last_n=last))))
+        Console().print(tables.events_table(service.events(session, EventFilter(last_n=last))))
 
 
 @app.command()
@@ -109,7 +109,7 @@ def search(
             query, session_id=session, whole_app=everyone, limit=limit, mode="literal" if literal else "ranked"
         )
         if page.items:
-            _console().print(tables.hits_table(page))
+            Console().print(tables.hits_table(page))
         else:
             typer.echo(" ".join(["Nothing found.", *filter(None, [page.hint]), *page.nearest]))
 
@@ -174,7 +174,3 @@ def _told() -> Iterator[None]:
     except SessionsError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(code=1) from None
-
-
-def _console() -> Console:
-    return Console()
