@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.checkpointer_graphs import CONFIG, OFFICIAL, NullSaver, graph_over, play, sqlite_url
-from langchain_sessions.adapters.checkpointer.saver import SessionCheckpointSaver
+from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.service import SessionService
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from benchmarks.checkpointer_graphs import (
     play,
     size,
 )
-from langchain_sessions.adapters.checkpointer.saver import SessionCheckpointSaver
+from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.service import SessionService
 
 if TYPE_CHECKING:

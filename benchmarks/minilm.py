@@ -76,14 +76,16 @@ class MiniLM(Embeddings):
         for number in range(_LAYERS):
             state = self._layer(state, mask, f"encoder.layer.{number}.")
         means = (state * mask[:, :, None]).sum(1) / mask.sum(1, keepdims=True)
-        return means / np.linalg.norm(means, axis=1, keepdims=True)
+        unit: Array = means / np.linalg.norm(means, axis=1, keepdims=True)
+        return unit
 
     def _layer(self, state: Array, mask: Array, name: str) -> Array:
         batch, length, size = state.shape
 
         def heads(part: str) -> Array:
             whole = self._linear(state, f"{name}attention.self.{part}")
-            return whole.reshape(batch, length, _HEADS, size // _HEADS).transpose(0, 2, 1, 3)
+            apart: Array = whole.reshape(batch, length, _HEADS, size // _HEADS).transpose(0, 2, 1, 3)
+            return apart
 
         scores = heads("query") @ heads("key").transpose(0, 1, 3, 2) / math.sqrt(size // _HEADS)
         scores = scores - (1 - mask)[:, None, None, :] * np.float32(1e9)
@@ -97,12 +99,14 @@ class MiniLM(Embeddings):
         return self._norm(self._linear(inner, f"{name}output.dense") + state, f"{name}output.LayerNorm")
 
     def _linear(self, state: Array, name: str) -> Array:
-        return state @ self._weights[f"{name}.weight"].T + self._weights[f"{name}.bias"]
+        found: Array = state @ self._weights[f"{name}.weight"].T + self._weights[f"{name}.bias"]
+        return found
 
     def _norm(self, state: Array, name: str) -> Array:
         centred = state - state.mean(-1, keepdims=True)
         spread = np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-12)
-        return centred / spread * self._weights[f"{name}.weight"] + self._weights[f"{name}.bias"]
+        found: Array = centred / spread * self._weights[f"{name}.weight"] + self._weights[f"{name}.bias"]
+        return found
 
 
 def _gelu(values: Array) -> Array:

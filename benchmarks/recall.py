@@ -32,11 +32,11 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_sessions import NewEvent, SearchSettings, SessionService
-from langchain_sessions.recall.documents import Document, make_document
-from langchain_sessions.recall.grammar import literal_key, parse_query
-from langchain_sessions.recall.postings import EntryMaker, Segment, search_segments
-from langchain_sessions.recall.ranking import RankingWeights
-from langchain_sessions.recall.terms import TermMaker
+from langchain_sessions._recall.index.postings import EntryMaker, Segment, search_segments
+from langchain_sessions._recall.rank.ranking import RankingWeights
+from langchain_sessions._recall.text.documents import Document, make_document
+from langchain_sessions._recall.text.grammar import literal_key, parse_query
+from langchain_sessions._recall.text.terms import TermMaker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

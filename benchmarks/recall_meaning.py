@@ -6,16 +6,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from benchmarks import minilm, recall
-from langchain_sessions.codec.messages import MessageCodec
-from langchain_sessions.recall.ranking import RankingWeights
-from langchain_sessions.recall.vectors import QueryVector, VectorFormat
+from langchain_sessions._core.codec.messages import MessageCodec
+from langchain_sessions._recall.meaning.vectors import QueryVector, VectorFormat
+from langchain_sessions._recall.rank.ranking import RankingWeights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from langchain_core.embeddings import Embeddings
 
-    from langchain_sessions.recall.terms import TermMaker
+    from langchain_sessions._recall.text.terms import TermMaker
 
 WORTHS = (0.0, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0)
 

@@ -20,7 +20,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from sqlalchemy import create_engine, func, select
 
 from langchain_sessions import NewEvent, SessionService
-from langchain_sessions.stores.sql.schema import build_tables
+from langchain_sessions._sql.tables.schema import build_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langchain_sessions import SessionService
-from langchain_sessions.adapters import SessionMemoryAdvisor
+from langchain_sessions import SessionMemoryAdvisor, SessionService
 
 if TYPE_CHECKING:
     from collections.abc import Callable

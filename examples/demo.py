@@ -23,11 +23,10 @@ from rich.panel import Panel
 from rich.text import Text
 from scripted_model import ScriptedChatModel
 
-from langchain_sessions import SessionService
-from langchain_sessions.adapters import SessionCheckpointSaver, SessionMemoryAdvisor, SessionMemoryMiddleware
-from langchain_sessions.adapters.search_tool import create_conversation_search_tool
+from langchain_sessions import SessionCheckpointSaver, SessionMemoryAdvisor, SessionMemoryMiddleware, SessionService
 from langchain_sessions.compaction import Compaction, CompactionResult, Summarize, TokenCount
 from langchain_sessions.tokens import EstimatedTokenCounter
+from langchain_sessions.tools import create_conversation_search_tool
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -2,100 +2,272 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from langchain_sessions.context import Context
-from langchain_sessions.errors import (
-    EventConflictError,
-    EventNotFoundError,
-    InvalidInputError,
-    SealedEventError,
-    SessionEndedError,
-    SessionExistsError,
-    SessionNotFoundError,
-    SessionsError,
-    StaleSessionError,
-    StoreError,
-    StoreUnavailableError,
-)
-from langchain_sessions.events import EventKind, InvocationStatus, NewEvent, SessionEvent, Standing
-from langchain_sessions.filters import ANY_BRANCH, EventFilter
-from langchain_sessions.page import Page
-from langchain_sessions.service import RewindResult, SessionService
-from langchain_sessions.service.invocation import Invocation
-from langchain_sessions.session import Session
-from langchain_sessions.turns import Turn
+from langchain_sessions._core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from langchain_sessions.adapters.search_tool import (
-        create_conversation_search_tool,
-        create_cross_session_search_tool,
+    from langchain_sessions._chat.chat_with_memory import ChatWithMemory
+    from langchain_sessions._chat.session_memory import SessionMemory
+    from langchain_sessions._core.rows import Counters
+    from langchain_sessions._core.view import Context
+    from langchain_sessions._log.values import RewindResult
+    from langchain_sessions._recall.rank.ranking import RankingWeights
+    from langchain_sessions._recall.settings import SearchSettings
+    from langchain_sessions._sql.store import SqlStore
+    from langchain_sessions._sql.tables.schema import schema_sql
+    from langchain_sessions._threads.factory import checkpointer_factory
+    from langchain_sessions.checkpointer import SessionCheckpointSaver
+    from langchain_sessions.compaction.model_summarizer import ModelSummarizer
+    from langchain_sessions.compaction.plan import (
+        Compaction,
+        CompactionPlan,
+        CompactionRequest,
+        CompactionResult,
+        CompactionStrategy,
+        CompactionTrigger,
+        ModelCall,
+        Outcome,
     )
-    from langchain_sessions.recall.hits import SearchFilter, SearchHit, SearchPage
-    from langchain_sessions.recall.ranking import RankingWeights
-    from langchain_sessions.recall.settings import SearchSettings
+    from langchain_sessions.compaction.prompts import SummaryPrompts
+    from langchain_sessions.compaction.structured import ConversationSummary
+    from langchain_sessions.compaction.summarize import Summarize
+    from langchain_sessions.compaction.summarizer import Summarizer, Summary, SummaryLimits, SummaryTask
+    from langchain_sessions.compaction.triggers import (
+        ContextUsage,
+        Elapsed,
+        EventCount,
+        TokenCount,
+        TurnCount,
+        all_of,
+        any_of,
+    )
+    from langchain_sessions.compaction.windows import Interval, SlidingWindow, TokenWindow, TurnWindow
+    from langchain_sessions.errors import (
+        BareAdvisorError,
+        CorruptRowError,
+        EmbeddingError,
+        EventConflictError,
+        EventNotFoundError,
+        HeadConflictError,
+        InvalidInputError,
+        MissingDependencyError,
+        ReplyNotStoredError,
+        SchemaError,
+        SchemaMissingError,
+        SchemaVersionError,
+        SealedEventError,
+        SessionEndedError,
+        SessionExistsError,
+        SessionNotFoundError,
+        SessionsError,
+        StaleSessionError,
+        StoreError,
+        StoreUnavailableError,
+        SummaryError,
+        SyncNotAvailableError,
+        UnsupportedDatabaseError,
+        VocabularyMissingError,
+    )
+    from langchain_sessions.events import EventKind, InvocationStatus, NewEvent, SessionEvent, Standing
+    from langchain_sessions.filters import ANY_BRANCH, EventFilter
+    from langchain_sessions.history import SessionChatMessageHistory
+    from langchain_sessions.invocation import Invocation
+    from langchain_sessions.long_term import LongTermMemory
+    from langchain_sessions.memory import SessionMemoryAdvisor
+    from langchain_sessions.middleware import SessionMemoryMiddleware
+    from langchain_sessions.modes import MemoryMode, SummaryAsFact, SystemPromptMemory
+    from langchain_sessions.page import Page
+    from langchain_sessions.search import SearchFilter, SearchHit, SearchPage
+    from langchain_sessions.service import SessionService
+    from langchain_sessions.session import Session
+    from langchain_sessions.stores.base import SessionStore
     from langchain_sessions.stores.memory.store import MemoryStore
-    from langchain_sessions.stores.sql.schema import schema_sql
-    from langchain_sessions.stores.sql.store import SqlStore
+    from langchain_sessions.tokens import (
+        CalibratedTokenCounter,
+        EstimatedTokenCounter,
+        TiktokenCounter,
+        TokenCounter,
+        best_counter,
+    )
+    from langchain_sessions.tools import create_conversation_search_tool, create_cross_session_search_tool
+    from langchain_sessions.turns import Turn
 
 __version__ = "0.1.0"
 
-_LAZY = {
-    "MemoryStore": "langchain_sessions.stores.memory.store",
-    "RankingWeights": "langchain_sessions.recall.ranking",
-    "SearchFilter": "langchain_sessions.recall.hits",
-    "SearchHit": "langchain_sessions.recall.hits",
-    "SearchPage": "langchain_sessions.recall.hits",
-    "SearchSettings": "langchain_sessions.recall.settings",
-    "SqlStore": "langchain_sessions.stores.sql.store",
-    "create_conversation_search_tool": "langchain_sessions.adapters.search_tool",
-    "create_cross_session_search_tool": "langchain_sessions.adapters.search_tool",
-    "schema_sql": "langchain_sessions.stores.sql.schema",
+_HOMES = {
+    "_chat.chat_with_memory": ("ChatWithMemory",),
+    "_chat.session_memory": ("SessionMemory",),
+    "_core.rows": ("Counters",),
+    "_core.view": ("Context",),
+    "_log.values": ("RewindResult",),
+    "_recall.rank.ranking": ("RankingWeights",),
+    "_recall.settings": ("SearchSettings",),
+    "_sql.store": ("SqlStore",),
+    "_sql.tables.schema": ("schema_sql",),
+    "_threads.factory": ("checkpointer_factory",),
+    "checkpointer": ("SessionCheckpointSaver",),
+    "compaction.model_summarizer": ("ModelSummarizer",),
+    "compaction.plan": (
+        "Compaction",
+        "CompactionPlan",
+        "CompactionRequest",
+        "CompactionResult",
+        "CompactionStrategy",
+        "CompactionTrigger",
+        "ModelCall",
+        "Outcome",
+    ),
+    "compaction.prompts": ("SummaryPrompts",),
+    "compaction.structured": ("ConversationSummary",),
+    "compaction.summarize": ("Summarize",),
+    "compaction.summarizer": ("Summarizer", "Summary", "SummaryLimits", "SummaryTask"),
+    "compaction.triggers": ("ContextUsage", "Elapsed", "EventCount", "TokenCount", "TurnCount", "all_of", "any_of"),
+    "compaction.windows": ("Interval", "SlidingWindow", "TokenWindow", "TurnWindow"),
+    "errors": (
+        "BareAdvisorError",
+        "CorruptRowError",
+        "EmbeddingError",
+        "EventConflictError",
+        "EventNotFoundError",
+        "HeadConflictError",
+        "InvalidInputError",
+        "MissingDependencyError",
+        "ReplyNotStoredError",
+        "SchemaError",
+        "SchemaMissingError",
+        "SchemaVersionError",
+        "SealedEventError",
+        "SessionEndedError",
+        "SessionExistsError",
+        "SessionNotFoundError",
+        "SessionsError",
+        "StaleSessionError",
+        "StoreError",
+        "StoreUnavailableError",
+        "SummaryError",
+        "SyncNotAvailableError",
+        "UnsupportedDatabaseError",
+        "VocabularyMissingError",
+    ),
+    "events": ("EventKind", "InvocationStatus", "NewEvent", "SessionEvent", "Standing"),
+    "filters": ("ANY_BRANCH", "EventFilter"),
+    "history": ("SessionChatMessageHistory",),
+    "invocation": ("Invocation",),
+    "long_term": ("LongTermMemory",),
+    "memory": ("SessionMemoryAdvisor",),
+    "middleware": ("SessionMemoryMiddleware",),
+    "modes": ("MemoryMode", "SummaryAsFact", "SystemPromptMemory"),
+    "page": ("Page",),
+    "search": ("SearchFilter", "SearchHit", "SearchPage"),
+    "service": ("SessionService",),
+    "session": ("Session",),
+    "stores.base": ("SessionStore",),
+    "stores.memory.store": ("MemoryStore",),
+    "tokens": ("CalibratedTokenCounter", "EstimatedTokenCounter", "TiktokenCounter", "TokenCounter", "best_counter"),
+    "tools": ("create_conversation_search_tool", "create_cross_session_search_tool"),
+    "turns": ("Turn",),
 }
 
 __all__ = [
     "ANY_BRANCH",
+    "BareAdvisorError",
+    "CalibratedTokenCounter",
+    "ChatWithMemory",
+    "Compaction",
+    "CompactionPlan",
+    "CompactionRequest",
+    "CompactionResult",
+    "CompactionStrategy",
+    "CompactionTrigger",
     "Context",
+    "ContextUsage",
+    "ConversationSummary",
+    "CorruptRowError",
+    "Counters",
+    "Elapsed",
+    "EmbeddingError",
+    "EstimatedTokenCounter",
     "EventConflictError",
+    "EventCount",
     "EventFilter",
     "EventKind",
     "EventNotFoundError",
+    "HeadConflictError",
+    "Interval",
     "InvalidInputError",
     "Invocation",
     "InvocationStatus",
+    "LongTermMemory",
+    "MemoryMode",
     "MemoryStore",
+    "MissingDependencyError",
+    "ModelCall",
+    "ModelSummarizer",
     "NewEvent",
+    "Outcome",
     "Page",
     "RankingWeights",
+    "ReplyNotStoredError",
     "RewindResult",
+    "SchemaError",
+    "SchemaMissingError",
+    "SchemaVersionError",
     "SealedEventError",
     "SearchFilter",
     "SearchHit",
     "SearchPage",
     "SearchSettings",
     "Session",
+    "SessionChatMessageHistory",
+    "SessionCheckpointSaver",
     "SessionEndedError",
     "SessionEvent",
     "SessionExistsError",
+    "SessionMemory",
+    "SessionMemoryAdvisor",
+    "SessionMemoryMiddleware",
     "SessionNotFoundError",
     "SessionService",
+    "SessionStore",
     "SessionsError",
+    "SlidingWindow",
     "SqlStore",
     "StaleSessionError",
     "Standing",
     "StoreError",
     "StoreUnavailableError",
+    "Summarize",
+    "Summarizer",
+    "Summary",
+    "SummaryAsFact",
+    "SummaryError",
+    "SummaryLimits",
+    "SummaryPrompts",
+    "SummaryTask",
+    "SyncNotAvailableError",
+    "SystemPromptMemory",
+    "TiktokenCounter",
+    "TokenCount",
+    "TokenCounter",
+    "TokenWindow",
     "Turn",
+    "TurnCount",
+    "TurnWindow",
+    "UnsupportedDatabaseError",
+    "VocabularyMissingError",
+    "all_of",
+    "any_of",
+    "best_counter",
+    "checkpointer_factory",
     "create_conversation_search_tool",
     "create_cross_session_search_tool",
     "schema_sql",
 ]
 
+__getattr__ = lazy_names(__name__, _HOMES, extras={"SessionMemoryMiddleware": ("langchain", "agents")})
 
-def __getattr__(name: str) -> Any:
-    """Load parts that not everybody needs on first use."""
-    if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
-    message = f"module {__name__!r} has no attribute {name!r}"
-    raise AttributeError(message)
+
+def __dir__() -> list[str]:
+    """What can be imported from here."""
+    return sorted([*globals(), *__all__])

@@ -6,8 +6,14 @@ carries the text of a conversation, a password or the repr of a driver's excepti
 
 from __future__ import annotations
 
-import struct
-import zlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.messages import BaseMessage
+
+    from langchain_sessions.compaction.plan import Outcome
 
 
 class SessionsError(Exception):
@@ -192,20 +198,42 @@ class VocabularyMissingError(SessionsError, LookupError):
         )
 
 
-UNREADABLE = (
-    ValueError,
-    TypeError,
-    LookupError,
-    AttributeError,
-    ArithmeticError,
-    RecursionError,
-    struct.error,
-    zlib.error,
-)
-"""What Python raises over stored values that are not what was written. A boundary makes a `CorruptRowError` of it."""
+class ReplyNotStoredError(SessionsError):
+    """A model answered and the answer could not be stored: raised where `on_store_error` is `raise`.
+
+    Attributes:
+        session_id: The session.
+        messages: The answer, with the tool calls and results that came with it.
+    """
+
+    def __init__(self, session_id: str, messages: Sequence[BaseMessage]) -> None:
+        """Keep the answer: it was paid for."""
+        super().__init__(f"The answer in session {session_id!r} was not stored; it is in the error's `messages`.")
+        self.session_id = session_id
+        self.messages = tuple(messages)
 
 
-def require(condition: object, field: str, problem: str) -> None:
-    """Raise `InvalidInputError` for `field` unless `condition` holds."""
-    if not condition:
-        raise InvalidInputError(field, problem)
+class SummaryError(SessionsError):
+    """No usable summary was made; the history stays as it is.
+
+    Attributes:
+        outcome: What the run's record will say.
+        calls: How many model calls were made.
+    """
+
+    def __init__(self, outcome: Outcome, reason: str, *, calls: int = 0) -> None:
+        """Say what happened, without any text of the conversation."""
+        self.outcome = outcome
+        self.calls = calls
+        super().__init__(reason)
+
+
+class BareAdvisorError(SessionsError, TypeError):
+    """An advisor was run as a step of a chain, where it never sees the reply."""
+
+    def __init__(self) -> None:
+        """Say what to write instead."""
+        super().__init__(
+            "A memory advisor cannot be a step of a chain: it would never see the reply. "
+            "Write prompt | memory.wrap(model) instead of prompt | memory | model."
+        )

@@ -7,9 +7,10 @@ from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Literal
 
-from langchain_sessions.errors import InvalidInputError, require
+from langchain_sessions._core.checks import require
+from langchain_sessions._core.times import check_aware
+from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.events import EventKind, Standing
-from langchain_sessions.times import check_aware
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -44,7 +44,7 @@ class _Errors(logging.Handler):
 
 
 _ERRORS = _Errors()
-logging.getLogger("langchain_sessions.recall").addHandler(_ERRORS)
+logging.getLogger("langchain_sessions._recall").addHandler(_ERRORS)
 
 
 @pytest.fixture(autouse=True)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from langchain_sessions._sql.tables import schema as sql_schema
 from langchain_sessions.cli import tables
 from langchain_sessions.errors import SessionsError
 from langchain_sessions.filters import EventFilter
 from langchain_sessions.service import SessionService
-from langchain_sessions.stores.sql import schema as sql_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
     from langchain_sessions.events import SessionEvent
-    from langchain_sessions.recall.hits import SearchHit
+    from langchain_sessions.search import SearchHit
     from langchain_sessions.session import Session
 
 

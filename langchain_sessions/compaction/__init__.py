@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from langchain_sessions._core.lazy import lazy_names
+
 if TYPE_CHECKING:
-    from langchain_sessions.compaction.base import (
+    from langchain_sessions.compaction.model_summarizer import ModelSummarizer
+    from langchain_sessions.compaction.plan import (
         Compaction,
         CompactionPlan,
         CompactionRequest,
@@ -16,17 +18,10 @@ if TYPE_CHECKING:
         ModelCall,
         Outcome,
     )
-    from langchain_sessions.compaction.model_summarizer import ModelSummarizer
     from langchain_sessions.compaction.prompts import SummaryPrompts
     from langchain_sessions.compaction.structured import ConversationSummary
-    from langchain_sessions.compaction.summarizer import (
-        Summarizer,
-        Summary,
-        SummaryError,
-        SummaryLimits,
-        SummaryTask,
-    )
-    from langchain_sessions.compaction.summarizing import Summarize
+    from langchain_sessions.compaction.summarize import Summarize
+    from langchain_sessions.compaction.summarizer import Summarizer, Summary, SummaryLimits, SummaryTask
     from langchain_sessions.compaction.triggers import (
         ContextUsage,
         Elapsed,
@@ -38,9 +33,10 @@ if TYPE_CHECKING:
         any_of,
     )
     from langchain_sessions.compaction.windows import Interval, SlidingWindow, TokenWindow, TurnWindow
+    from langchain_sessions.errors import SummaryError
 
 _PARTS = {
-    "base": (
+    "plan": (
         "Compaction",
         "CompactionPlan",
         "CompactionRequest",
@@ -54,7 +50,7 @@ _PARTS = {
     "prompts": ("SummaryPrompts",),
     "structured": ("ConversationSummary",),
     "summarizer": ("Summarizer", "Summary", "SummaryError", "SummaryLimits", "SummaryTask"),
-    "summarizing": ("Summarize",),
+    "summarize": ("Summarize",),
     "triggers": (
         "ContextUsage",
         "Elapsed",
@@ -67,8 +63,6 @@ _PARTS = {
     ),
     "windows": ("Interval", "SlidingWindow", "TokenWindow", "TurnWindow"),
 }
-_HOMES = {name: f"langchain_sessions.compaction.{part}" for part, names in _PARTS.items() for name in names}
-
 __all__ = [
     "Compaction",
     "CompactionPlan",
@@ -101,11 +95,4 @@ __all__ = [
     "any_of",
 ]
 
-
-def __getattr__(name: str) -> object:
-    """Load a part on first use: a service that never compacts pays nothing for it."""
-    if name in _HOMES:
-        found: object = getattr(import_module(_HOMES[name]), name)
-        return found
-    message = f"module {__name__!r} has no attribute {name!r}"
-    raise AttributeError(message)
+__getattr__ = lazy_names(__name__, _PARTS)

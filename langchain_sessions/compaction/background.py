@@ -9,7 +9,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from langchain_sessions._flow import Flow, adrive, drive
+from langchain_sessions._core.flow import Flow, adrive, drive
 
 if TYPE_CHECKING:
     from collections.abc import Callable

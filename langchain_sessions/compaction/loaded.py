@@ -11,8 +11,8 @@ from langchain_sessions.compaction.selection import is_summary, spoken
 from langchain_sessions.events import SessionEvent, Standing
 
 if TYPE_CHECKING:
-    from langchain_sessions.compaction.base import CompactionPlan, CompactionRequest
-    from langchain_sessions.ledger import Cover, LogView
+    from langchain_sessions._core.ledger import Cover, LogView
+    from langchain_sessions.compaction.plan import CompactionPlan, CompactionRequest
 
 _FINISHED = (Standing.LIVE, Standing.INTERRUPTED)
 

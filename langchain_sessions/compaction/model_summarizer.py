@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import BaseMessage
 from langchain_core.utils.json import parse_json_markdown
 
-from langchain_sessions._flow import Flow, ask, async_face, sync_face
-from langchain_sessions.compaction.base import Outcome
+from langchain_sessions._core.flow import Flow, ask, async_face, sync_face
+from langchain_sessions.compaction.plan import Outcome
 from langchain_sessions.compaction.prompts import Entry, SummaryPrompts, clip, entry_of, messages_for
 from langchain_sessions.compaction.structured import (
     STRUCTURED_CHARACTERS,
@@ -19,15 +19,9 @@ from langchain_sessions.compaction.structured import (
     read_structured,
     schema_text,
 )
-from langchain_sessions.compaction.summarizer import (
-    PLAIN_CHARACTERS,
-    Summary,
-    SummaryError,
-    SummaryLimits,
-    SummaryTask,
-    fit_text,
-)
+from langchain_sessions.compaction.summarizer import PLAIN_CHARACTERS, Summary, SummaryLimits, SummaryTask, fit_text
 from langchain_sessions.compaction.triggers import DEFAULT_CONTEXT_WINDOW, model_window
+from langchain_sessions.errors import SummaryError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_sessions.errors import require
+from langchain_sessions._core.checks import require
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from langchain_core.messages import SystemMessage, ToolMessage
 
-from langchain_sessions.context import call_ids
+from langchain_sessions._core.view import call_ids
 from langchain_sessions.events import SessionEvent, Standing
 from langchain_sessions.turns import Turn, split_turns, starts_turn
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from pydantic import BaseModel, Field, ValidationError
 
-from langchain_sessions.compaction.base import Outcome
-from langchain_sessions.compaction.summarizer import Summary, SummaryError, cut_text, fit_text
-from langchain_sessions.errors import require
+from langchain_sessions._core.checks import require
+from langchain_sessions.compaction.plan import Outcome
+from langchain_sessions.compaction.summarizer import Summary, cut_text, fit_text
+from langchain_sessions.errors import SummaryError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

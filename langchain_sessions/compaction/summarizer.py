@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
-from langchain_sessions.codec.values import dump_exact
-from langchain_sessions.compaction.base import Outcome
-from langchain_sessions.errors import InvalidInputError, SessionsError, require
+from langchain_sessions._core.checks import require
+from langchain_sessions._core.codec.values import dump_exact
+from langchain_sessions.compaction.plan import Outcome
+from langchain_sessions.errors import InvalidInputError, SummaryError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -27,21 +28,6 @@ if TYPE_CHECKING:
 PLAIN_CHARACTERS = 4_000
 _MAX_TITLE = 200
 _SENTENCE_ENDS = ".!?\n。！？"  # noqa: RUF001 - Chinese and Japanese end sentences too
-
-
-class SummaryError(SessionsError):
-    """No usable summary was made; the history stays as it is.
-
-    Attributes:
-        outcome: What the run's record will say.
-        calls: How many model calls were made.
-    """
-
-    def __init__(self, outcome: Outcome, reason: str, *, calls: int = 0) -> None:
-        """Say what happened, without any text of the conversation."""
-        self.outcome = outcome
-        self.calls = calls
-        super().__init__(reason)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from langchain_sessions.errors import require
+from langchain_sessions._core.checks import require
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-    from langchain_sessions.compaction.base import CompactionRequest, CompactionTrigger, ModelCall
+    from langchain_sessions.compaction.plan import CompactionRequest, CompactionTrigger, ModelCall
 
 DEFAULT_CONTEXT_WINDOW = 8_192
 """Assumed where neither the caller nor the model's profile knows: small enough for nearly every model in use."""

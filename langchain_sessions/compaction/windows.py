@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from langchain_sessions.compaction.base import CompactionPlan, CompactionRequest
+from langchain_sessions._core.checks import require
+from langchain_sessions.compaction.plan import CompactionPlan, CompactionRequest
 from langchain_sessions.compaction.selection import is_summary, pinned, split_segments
-from langchain_sessions.errors import require
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -22,9 +22,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from langchain_sessions._core.twins import threaded
 from langchain_sessions.errors import SessionNotFoundError
-from langchain_sessions.stores import scanning
-from langchain_sessions.stores._twins import threaded
+from langchain_sessions.stores import defaults as scanning
 from langchain_sessions.stores.indexing import (
     IndexChange,
     IndexPlace,
@@ -41,8 +41,8 @@ from langchain_sessions.stores.vectors import VectorChange, VectorPlace
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from langchain_sessions.rows import SessionKey
-    from langchain_sessions.runs import SeqSet
+    from langchain_sessions._core.ranges import SeqSet
+    from langchain_sessions._core.rows import SessionKey
     from langchain_sessions.stores.values import EventQuery
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from langchain_sessions.rows import EventRow, SessionKey, SessionRow
+from langchain_sessions._core.rows import EventRow, SessionKey, SessionRow
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
 
-    from langchain_sessions.ledger import LogView
-    from langchain_sessions.rows import Owner
+    from langchain_sessions._core.ledger import LogView
+    from langchain_sessions._core.rows import Owner
     from langchain_sessions.stores.values import EventSlice
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
-from langchain_sessions.stores._twins import threaded
+from langchain_sessions._core.twins import threaded
 from langchain_sessions.stores.sessions import SessionRecords
 
 if TYPE_CHECKING:
-    from langchain_sessions.rows import Counters, EventRow, InvocationRow, SessionKey
+    from langchain_sessions._core.rows import Counters, EventRow, InvocationRow, SessionKey
     from langchain_sessions.stores.values import (
         AppendBatch,
         Appended,

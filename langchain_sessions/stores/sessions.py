@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from langchain_sessions.stores._twins import threaded
+from langchain_sessions._core.twins import threaded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from langchain_sessions.rows import EventRow, Owner, SessionKey, SessionRow
+    from langchain_sessions._core.rows import EventRow, Owner, SessionKey, SessionRow
     from langchain_sessions.stores.values import SessionDraft, SessionQuery, SessionSlice
 
 

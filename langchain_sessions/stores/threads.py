@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import ormsgpack
 
+from langchain_sessions._core.ranges import SeqSet, decode_runs, encode_run_list
+from langchain_sessions._core.rows import EventRow, Owner, SessionKey, SessionRow
 from langchain_sessions.errors import CorruptRowError, SessionsError
-from langchain_sessions.rows import EventRow, Owner, SessionKey, SessionRow
-from langchain_sessions.runs import SeqSet, decode_runs, encode_run_list
 
 if TYPE_CHECKING:
-    from langchain_sessions.ledger import Edit
+    from langchain_sessions._core.ledger import Edit
     from langchain_sessions.stores.values import SessionDraft
 
 NO_EVENTS = SeqSet()

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from langchain_sessions._core.rows import Counters, EventRow, Owner, SessionHeading, SessionRow
 from langchain_sessions.filters import ANY_BRANCH, AnyBranch
-from langchain_sessions.rows import Counters, EventRow, Owner, SessionHeading, SessionRow
 
 if TYPE_CHECKING:
+    from langchain_sessions._core.ledger import LogView
+    from langchain_sessions._core.ranges import SeqSet
     from langchain_sessions.events import Standing
-    from langchain_sessions.ledger import LogView
-    from langchain_sessions.runs import SeqSet
 
 SameMessage = Callable[[EventRow, EventRow], bool]
 

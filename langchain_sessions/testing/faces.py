@@ -8,8 +8,8 @@ from datetime import datetime, timedelta, timezone
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
+from langchain_sessions.invocation import Invocation
 from langchain_sessions.service import SessionService
-from langchain_sessions.service.invocation import Invocation
 from langchain_sessions.stores.base import SessionStore
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
+from langchain_sessions._core.times import to_micros
 from langchain_sessions.errors import (
     EventConflictError,
     EventNotFoundError,
@@ -30,10 +31,9 @@ from langchain_sessions.stores.base import SessionStore
 from langchain_sessions.testing.comparing import compare_session
 from langchain_sessions.testing.faces import Face, PrivateLoop, SettableClock, faced
 from langchain_sessions.testing.models import ConflictInModelError, ListModel, Said
-from langchain_sessions.times import to_micros
 
 if TYPE_CHECKING:
-    from langchain_sessions.context import Context
+    from langchain_sessions._core.view import Context
 
 OpenStore = Callable[[], tuple[SessionStore, Face, PrivateLoop]]
 _NAMES = st.sampled_from(["s1", "s1", "s1", "s2"])

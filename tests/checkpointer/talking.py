@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
-from langchain_sessions.adapters.checkpointer.saver import SessionCheckpointSaver
+from langchain_sessions.checkpointer import SessionCheckpointSaver
 from tests.faults.drills import make_service
 
 if TYPE_CHECKING:

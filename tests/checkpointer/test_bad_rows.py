@@ -10,9 +10,9 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.graph import START, MessagesState, StateGraph
 from sqlalchemy import update
 
-from langchain_sessions.adapters.checkpointer.saver import SessionCheckpointSaver
+from langchain_sessions._sql.driver.modes import Mode
+from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.errors import CorruptRowError, InvalidInputError
-from langchain_sessions.stores.sql.modes import Mode
 
 if TYPE_CHECKING:
     from langchain_sessions.service import SessionService

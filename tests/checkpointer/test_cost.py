@@ -12,7 +12,7 @@ from langgraph.checkpoint.base.id import uuid6
 from sqlalchemy import event, make_url, text
 
 from benchmarks.measure import CountingProxy
-from langchain_sessions.adapters.checkpointer.saver import SessionCheckpointSaver
+from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.service import SessionService
 from tests.faults.drills import engines_of

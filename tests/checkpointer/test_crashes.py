@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from langchain_sessions.adapters.checkpointer.access import checkpoint_id
-from langchain_sessions.adapters.checkpointer.saver import SessionCheckpointSaver
+from langchain_sessions._threads.access import checkpoint_id
+from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.errors import StoreError
 from tests.checkpointer.talking import CONFIG, ask, talk_until_killed, talking
 from tests.faults.drills import FACES, Face, checked_out, engines_of, make_service, opened

@@ -8,7 +8,7 @@ import pytest
 from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from langchain_sessions.adapters.checkpointer.saver import SessionCheckpointSaver
+from langchain_sessions.checkpointer import SessionCheckpointSaver
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig

@@ -13,7 +13,7 @@ from langgraph.graph import START, StateGraph, add_messages
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from typing_extensions import TypedDict
 
-from langchain_sessions.adapters.checkpointer.saver import SessionCheckpointSaver
+from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.events import Standing
 from langchain_sessions.filters import EventFilter
 

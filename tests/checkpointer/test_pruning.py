@@ -10,7 +10,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
-from langchain_sessions.adapters.checkpointer.saver import SessionCheckpointSaver
+from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.errors import InvalidInputError
 
 if TYPE_CHECKING:

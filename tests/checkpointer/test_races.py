@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.messages import HumanMessage
 
-from langchain_sessions.adapters.checkpointer.saver import SessionCheckpointSaver
+from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.errors import HeadConflictError
 from tests.checkpointer.talking import CONFIG, ask, talking, update_some
 from tests.faults.drills import in_threads

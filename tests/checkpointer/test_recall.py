@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
-from langchain_sessions.adapters.checkpointer.saver import SessionCheckpointSaver
+from langchain_sessions.checkpointer import SessionCheckpointSaver
 
 if TYPE_CHECKING:
     from langchain_sessions.service import SessionService

@@ -19,9 +19,10 @@ from langgraph.types import interrupt
 from sqlalchemy import delete, update
 from typing_extensions import TypedDict
 
-from langchain_sessions.adapters.checkpointer.factory import checkpointer_factory
-from langchain_sessions.adapters.checkpointer.saver import SessionCheckpointSaver
-from langchain_sessions.adapters.checkpointer.versions import branch_of, next_version
+from langchain_sessions._sql.driver.modes import Mode
+from langchain_sessions._threads.factory import checkpointer_factory
+from langchain_sessions._threads.versions import branch_of, next_version
+from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.errors import (
     CorruptRowError,
     HeadConflictError,
@@ -31,7 +32,6 @@ from langchain_sessions.errors import (
 )
 from langchain_sessions.events import Standing
 from langchain_sessions.service import SessionService
-from langchain_sessions.stores.sql.modes import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable

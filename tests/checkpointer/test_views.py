@@ -13,7 +13,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, Send, interrupt
 from typing_extensions import TypedDict
 
-from langchain_sessions.adapters.checkpointer.saver import SessionCheckpointSaver
+from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.errors import InvalidInputError, SessionEndedError, SessionNotFoundError
 from langchain_sessions.filters import EventFilter
 

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import END, START, MessagesState, StateGraph
 
 from langchain_sessions import MemoryStore, SessionService
-from langchain_sessions.adapters.checkpointer.saver import SessionCheckpointSaver
+from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.compaction import Compaction, Elapsed, Outcome, SlidingWindow, Summarize
 from tests.compaction.models import ScriptedModel
 

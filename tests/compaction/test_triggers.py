@@ -8,6 +8,7 @@ import pytest
 from langchain_core.messages import SystemMessage
 
 from langchain_sessions import Session
+from langchain_sessions._core.rows import Counters
 from langchain_sessions.compaction import (
     CompactionRequest,
     ContextUsage,
@@ -20,7 +21,6 @@ from langchain_sessions.compaction import (
     any_of,
 )
 from langchain_sessions.errors import InvalidInputError
-from langchain_sessions.rows import Counters
 from langchain_sessions.tokens import EstimatedTokenCounter
 from tests.compaction.models import ScriptedModel
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from langchain_sessions._sql.store import SqlStore
 from langchain_sessions.stores.memory.store import MemoryStore
-from langchain_sessions.stores.sql.store import SqlStore
 from langchain_sessions.testing import PrivateLoop
 from tests.servers import databases
 

@@ -10,8 +10,8 @@ from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from langchain_sessions import SessionService
+from langchain_sessions._sql.store import SqlStore
 from langchain_sessions.errors import SyncNotAvailableError
-from langchain_sessions.stores.sql.store import SqlStore
 from langchain_sessions.testing import PrivateLoop, StoreContract
 from langchain_sessions.testing.suites.appending import IdentitySuite, OrderSuite
 from langchain_sessions.testing.suites.living import DeletionSuite, ExpirySuite

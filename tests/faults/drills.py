@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_sessions import MemoryStore, SessionNotFoundError, SessionService
-from langchain_sessions.stores.sql.store import SqlStore
+from langchain_sessions._sql.store import SqlStore
 from tests.conftest import MEMORY_URL
 
 if TYPE_CHECKING:

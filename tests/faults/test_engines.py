@@ -14,8 +14,8 @@ from sqlalchemy import NullPool, QueuePool, SingletonThreadPool, StaticPool, cre
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from langchain_sessions import InvalidInputError, SessionService, StoreError
+from langchain_sessions._sql.driver import engines
 from langchain_sessions.errors import MissingDependencyError, SyncNotAvailableError, UnsupportedDatabaseError
-from langchain_sessions.stores.sql import engines
 from tests.faults.drills import FACES, Face, assert_whole, checked_out, in_threads, make_service, message
 from tests.servers.databases import async_url
 

@@ -15,7 +15,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_sessions import NewEvent, SessionService
-from langchain_sessions.stores.sql.schema import SCHEMA_VERSION
+from langchain_sessions._sql.tables.schema import SCHEMA_VERSION
 
 HERE = Path(__file__).parent / "frozen"
 AT = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=timezone.utc)

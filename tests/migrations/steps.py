@@ -6,16 +6,16 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from langchain_sessions.stores.sql import migrations
-from langchain_sessions.stores.sql.modes import Mode
-from langchain_sessions.stores.sql.schema import SCHEMA_VERSION
-from langchain_sessions.stores.sql.store import SqlStore
+from langchain_sessions._sql.driver.modes import Mode
+from langchain_sessions._sql.store import SqlStore
+from langchain_sessions._sql.tables import migrations
+from langchain_sessions._sql.tables.schema import SCHEMA_VERSION
 from tests.faults.drills import engines_of, make_service, opened
 from tests.faults.injection import FaultyConnection, Injector
 
 if TYPE_CHECKING:
     from langchain_sessions import SessionService
-    from langchain_sessions.stores.sql.transaction import Transaction
+    from langchain_sessions._sql.driver.transaction import Transaction
 
 NEWEST = SCHEMA_VERSION + 2
 

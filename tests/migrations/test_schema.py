@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import text
 
 from langchain_sessions import InvalidInputError, SessionService
+from langchain_sessions._sql.tables.schema import build_tables, schema_sql
 from langchain_sessions.errors import UnsupportedDatabaseError
-from langchain_sessions.stores.sql.schema import build_tables, schema_sql
 from tests.faults.drills import assert_whole, make_service, message, opened
 from tests.servers.databases import connection, tables
 

@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy import make_url, text
 
 from langchain_sessions import SessionService
+from langchain_sessions._sql.driver.modes import Mode
+from langchain_sessions._sql.tables import migrations
+from langchain_sessions._sql.tables.schema import SCHEMA_VERSION
 from langchain_sessions.errors import SchemaError, SchemaMissingError, SchemaVersionError
-from langchain_sessions.stores.sql import migrations
-from langchain_sessions.stores.sql.modes import Mode
-from langchain_sessions.stores.sql.schema import SCHEMA_VERSION
 from tests.faults.drills import assert_whole, engines_of, make_service, message, opened
 from tests.faults.injection import Injector
 from tests.faults.processes import CONTEXT, run_at_once

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_sessions import ANY_BRANCH, EventFilter, EventKind, InvocationStatus, NewEvent, SessionService, Standing
+from langchain_sessions._sql.store import SqlStore
 from langchain_sessions.stores.memory.store import MemoryStore
-from langchain_sessions.stores.sql.store import SqlStore
 from langchain_sessions.testing import SettableClock
 
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ from datetime import datetime, timezone
 import pytest
 from langchain_core.messages import HumanMessage
 
-from langchain_sessions.recall.dates import asks_when, date_range, months_in_figures
-from langchain_sessions.recall.documents import make_document
-from langchain_sessions.recall.grammar import parse_query
-from langchain_sessions.recall.numerals import figures_in, in_figures, value_of
-from langchain_sessions.recall.postings import EntryMaker, Segment, search_segments
-from langchain_sessions.recall.questions import is_question
-from langchain_sessions.recall.ranking import RankingWeights
-from langchain_sessions.recall.terms import TermMaker
+from langchain_sessions._recall.index.postings import EntryMaker, Segment, search_segments
+from langchain_sessions._recall.rank.ranking import RankingWeights
+from langchain_sessions._recall.text.dates import asks_when, date_range, months_in_figures
+from langchain_sessions._recall.text.documents import make_document
+from langchain_sessions._recall.text.grammar import parse_query
+from langchain_sessions._recall.text.numerals import figures_in, in_figures, value_of
+from langchain_sessions._recall.text.questions import is_question
+from langchain_sessions._recall.text.terms import TermMaker
 
 TALK = {
     "2024-03-02": """

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langchain_sessions.recall.documents import make_document, searchable_text
+from langchain_sessions._recall.text.documents import make_document, searchable_text
 
 MAY = datetime(2023, 5, 8, 12, tzinfo=timezone.utc)
 BYTES = base64.b64encode(bytes(range(256)) * 4).decode()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langchain_sessions.recall.grammar import (
+from langchain_sessions._recall.text.grammar import (
     MOST_CLAUSES,
     MOST_GROUPS,
     ClauseKind,
@@ -18,8 +18,8 @@ from langchain_sessions.recall.grammar import (
     parse_query,
     pattern_query,
 )
-from langchain_sessions.recall.highlights import find_spans, snippet
-from langchain_sessions.recall.terms import TermMaker
+from langchain_sessions._recall.text.highlights import find_spans, snippet
+from langchain_sessions._recall.text.terms import TermMaker
 
 MAKER = TermMaker()
 NOISE = st.text(

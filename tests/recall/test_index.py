@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
 from langchain_sessions import SessionService
-from langchain_sessions.recall.buckets import Bucket, bucket_of, pack_buckets, pack_postings, unpack_postings
-from langchain_sessions.recall.chunks import LARGEST_CHUNK, ChunkSize, OpenChunk, PackedPart, chunks_to_merge
-from langchain_sessions.recall.facts import ChunkFacts, EventFacts
-from langchain_sessions.stores.sql.modes import Mode
+from langchain_sessions._recall.index.buckets import Bucket, bucket_of, pack_buckets, pack_postings, unpack_postings
+from langchain_sessions._recall.index.chunks import LARGEST_CHUNK, ChunkSize, OpenChunk, PackedPart, chunks_to_merge
+from langchain_sessions._recall.index.facts import ChunkFacts, EventFacts
+from langchain_sessions._sql.driver.modes import Mode
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -27,12 +27,12 @@ from langchain_sessions import (
     SessionNotFoundError,
     SessionService,
 )
-from langchain_sessions.codec.messages import MessageCodec
+from langchain_sessions._core.codec.messages import MessageCodec
+from langchain_sessions._core.ranges import SeqSet
+from langchain_sessions._recall.meaning.embedder import LONGEST_TEXT, Embedder
+from langchain_sessions._recall.meaning.embedding import EMBED_BATCH
+from langchain_sessions._recall.meaning.vectors import QueryVector, VectorFormat, signature_of
 from langchain_sessions.errors import EmbeddingError
-from langchain_sessions.recall.embedder import LONGEST_TEXT, Embedder
-from langchain_sessions.recall.embedding import EMBED_BATCH
-from langchain_sessions.recall.vectors import QueryVector, VectorFormat, signature_of
-from langchain_sessions.runs import SeqSet
 from langchain_sessions.stores.indexing import LogScope
 from tests.recall.embedders import AsyncWords, Words, cosine, vector_of
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
 
     from langchain_sessions import SearchPage
-    from langchain_sessions.recall.embedder import Embed
+    from langchain_sessions._recall.meaning.embedder import Embed
     from langchain_sessions.stores.base import SessionStore
 
 TALK = [
@@ -704,7 +704,7 @@ def test_verify_asks_an_embedder_for_no_more_than_a_few_texts(make: Maker) -> No
 
 @pytest.mark.backends("sqlite", "postgres", "mariadb")
 def test_verify_sees_vectors_that_differ_from_the_texts(make: Maker) -> None:
-    from langchain_sessions.stores.sql.modes import Mode  # noqa: PLC0415
+    from langchain_sessions._sql.driver.modes import Mode  # noqa: PLC0415
 
     view = filled(make, Words())
     store: Any = view.store
@@ -719,7 +719,7 @@ def test_verify_sees_vectors_that_differ_from_the_texts(make: Maker) -> None:
 
 @pytest.mark.backends("sqlite", "postgres", "mariadb")
 def test_verify_sees_vectors_of_an_older_set(make: Maker) -> None:
-    from langchain_sessions.stores.sql.modes import Mode  # noqa: PLC0415
+    from langchain_sessions._sql.driver.modes import Mode  # noqa: PLC0415
 
     view = filled(make, Words())
     store: Any = view.store

@@ -9,13 +9,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_sessions import MemoryStore, NewEvent, SearchFilter, SearchSettings, SessionService
-from langchain_sessions.adapters import create_conversation_search_tool
+from langchain_sessions import (
+    MemoryStore,
+    NewEvent,
+    SearchFilter,
+    SearchSettings,
+    SessionService,
+    create_conversation_search_tool,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from langchain_sessions.recall.request import Mode
+    from langchain_sessions._recall.request import Mode
 
 WORDS = ["kettle", "red", "blue", "pan", "drawer", "passport", "lisbon", "train", "shelter", "rain"]
 BRANCHES = (None, None, "orch", "orch.writer", "orchestra")

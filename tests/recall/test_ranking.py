@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_sessions.recall.dates import asks_when, date_range
-from langchain_sessions.recall.documents import make_document
-from langchain_sessions.recall.grammar import parse_query
-from langchain_sessions.recall.postings import EntryMaker, Segment, search_segments
-from langchain_sessions.recall.ranking import CorpusStatistics, RankingWeights
-from langchain_sessions.recall.terms import TermMaker
+from langchain_sessions._recall.index.postings import EntryMaker, Segment, search_segments
+from langchain_sessions._recall.rank.ranking import CorpusStatistics, RankingWeights
+from langchain_sessions._recall.text.dates import asks_when, date_range
+from langchain_sessions._recall.text.documents import make_document
+from langchain_sessions._recall.text.grammar import parse_query
+from langchain_sessions._recall.text.terms import TermMaker
 
 if TYPE_CHECKING:
-    from langchain_sessions.recall.corpus import Found
+    from langchain_sessions._recall.rank.corpus import Found
 
 MAKER = TermMaker()
 ENTRIES = EntryMaker(MAKER)

@@ -20,11 +20,11 @@ from langchain_sessions import (
     SessionNotFoundError,
     SessionService,
 )
-from langchain_sessions.recall.hits import SearchFilter
-from langchain_sessions.recall.settings import SearchSettings
+from langchain_sessions._recall.settings import SearchSettings
+from langchain_sessions.search import SearchFilter
 
 if TYPE_CHECKING:
-    from langchain_sessions.recall.hits import SearchPage
+    from langchain_sessions.search import SearchPage
 
 MAY = datetime(2024, 5, 8, 12, tzinfo=timezone.utc)
 
@@ -353,7 +353,7 @@ def test_verify_sees_an_index_that_differs(ada: SessionService) -> None:
     ada.reindex()
     store: Any = ada.store
     tables = store.tables.recall
-    from langchain_sessions.stores.sql.modes import Mode  # noqa: PLC0415
+    from langchain_sessions._sql.driver.modes import Mode  # noqa: PLC0415
 
     store.run(Mode.WRITE, lambda tx: tx.change(tables.terms.delete().where(tables.terms.c.bucket == "we")))
     assert any("index" in line for line in ada.verify("s1"))

@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage
 
 from langchain_sessions import NewEvent, SearchFilter
-from langchain_sessions.recall.speakers import label_of, speaker_of
+from langchain_sessions._recall.text.speakers import label_of, speaker_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
+from langchain_sessions._recall.text.terms import LONGEST_TERM, TermMaker, fold_accents, normalize, split_words
 from langchain_sessions.errors import InvalidInputError
-from langchain_sessions.recall.terms import LONGEST_TERM, TermMaker, fold_accents, normalize, split_words
 
 
 def finds(query: str, text: str, *, language: str = "auto") -> bool:

@@ -12,8 +12,7 @@ from langgraph.graph import MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Send
 
-from langchain_sessions import NewEvent, SearchFilter
-from langchain_sessions.adapters import SessionCheckpointSaver, create_conversation_search_tool
+from langchain_sessions import NewEvent, SearchFilter, SessionCheckpointSaver, create_conversation_search_tool
 from langchain_sessions.events import Standing
 
 if TYPE_CHECKING:

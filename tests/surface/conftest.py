@@ -14,7 +14,7 @@ from langgraph.pregel import Pregel
 from pydantic import BaseModel, SecretStr
 
 from langchain_sessions import MemoryStore, SessionService
-from langchain_sessions.adapters.advisor import SessionMemoryAdvisor
+from langchain_sessions.memory import SessionMemoryAdvisor
 from tests.openai_stub.replies import Call, CallTools
 from tests.openai_stub.server import OpenAIStub
 

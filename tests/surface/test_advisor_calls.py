@@ -11,9 +11,9 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnableLambda
 
-from langchain_sessions.adapters.advisor import BareAdvisorError, SessionMemoryAdvisor
 from langchain_sessions.compaction import Compaction, TurnCount, TurnWindow
-from langchain_sessions.errors import InvalidInputError
+from langchain_sessions.errors import BareAdvisorError, InvalidInputError
+from langchain_sessions.memory import SessionMemoryAdvisor
 from tests.openai_stub.replies import Fill
 from tests.surface.conftest import Face, Person, config_for, logged, make_model, texts, weather
 

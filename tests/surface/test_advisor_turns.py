@@ -11,8 +11,8 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 
 from langchain_sessions import EventFilter, InvalidInputError, SessionEndedError, SessionNotFoundError
-from langchain_sessions.adapters.advisor import SessionMemoryAdvisor
-from langchain_sessions.adapters.selecting import message_window
+from langchain_sessions.memory import SessionMemoryAdvisor
+from langchain_sessions.selectors import message_window
 from tests.openai_stub.replies import Hold
 from tests.surface.conftest import Face, config_for, logged
 

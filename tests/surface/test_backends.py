@@ -8,8 +8,8 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_sessions import EventFilter, Standing
-from langchain_sessions.adapters.advisor import SessionMemoryAdvisor
 from langchain_sessions.compaction import Compaction, SlidingWindow, TurnCount
+from langchain_sessions.memory import SessionMemoryAdvisor
 from tests.openai_stub.replies import Fail, call
 from tests.surface.conftest import Face, config_for, logged, texts
 

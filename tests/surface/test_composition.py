@@ -20,15 +20,15 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command
 
 from langchain_sessions import InvalidInputError, SessionService
-from langchain_sessions.adapters.checkpointer.saver import SessionCheckpointSaver
-from langchain_sessions.adapters.middleware import SessionMemoryMiddleware
+from langchain_sessions.checkpointer import SessionCheckpointSaver
+from langchain_sessions.middleware import SessionMemoryMiddleware
 from tests.openai_stub.replies import Fail, call
 from tests.surface.conftest import Face, config_for, logged, make_model, question, texts, weather
 
 if TYPE_CHECKING:
     from langchain_openai import ChatOpenAI
 
-    from langchain_sessions.adapters.advisor import SessionMemoryAdvisor
+    from langchain_sessions.memory import SessionMemoryAdvisor
     from tests.openai_stub.server import OpenAIStub
 
 LOOP = ["human", "ai", "tool", "ai"]

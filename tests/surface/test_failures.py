@@ -15,10 +15,10 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.output_parsers import JsonOutputParser
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_sessions.adapters.advisor import SessionMemoryAdvisor
-from langchain_sessions.adapters.checkpointer.saver import SessionCheckpointSaver
-from langchain_sessions.adapters.middleware import SessionMemoryMiddleware
+from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.compaction import Compaction, SlidingWindow, Summarize, SummaryLimits, TurnCount
+from langchain_sessions.memory import SessionMemoryAdvisor
+from langchain_sessions.middleware import SessionMemoryMiddleware
 from tests.openai_stub.replies import Cut, Fail, Hold, Overflow, call
 from tests.surface.conftest import Face, logged, question, texts, weather
 

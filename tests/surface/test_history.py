@@ -11,8 +11,8 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.runnables.history import RunnableWithMessageHistory
 
 from langchain_sessions import EventFilter, SessionNotFoundError, SessionService, Standing
-from langchain_sessions.adapters.history import SessionChatMessageHistory
 from langchain_sessions.compaction import Compaction, SlidingWindow
+from langchain_sessions.history import SessionChatMessageHistory
 from tests.surface.conftest import Face, texts
 
 if TYPE_CHECKING:

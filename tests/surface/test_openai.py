@@ -13,7 +13,7 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_sessions.adapters.middleware import SessionMemoryMiddleware
+from langchain_sessions.middleware import SessionMemoryMiddleware
 from tests.openai_stub.replies import Cut, Fail, Fill, Overflow, call
 from tests.surface.conftest import TWO_CALLS, Face, Person, config_for, logged, make_model, texts, weather
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from langchain_openai import ChatOpenAI
 
     from langchain_sessions import SessionService
-    from langchain_sessions.adapters.advisor import SessionMemoryAdvisor
+    from langchain_sessions.memory import SessionMemoryAdvisor
     from tests.openai_stub.server import OpenAIStub
 
 ROOT = Path(__file__).parents[2]

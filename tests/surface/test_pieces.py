@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_sessions import InvalidInputError, Standing
-from langchain_sessions.adapters import selecting
-from langchain_sessions.adapters.prompts import assemble, merge_system
-from langchain_sessions.adapters.requests import Remembered, find_news
+from langchain_sessions import selectors as selecting
+from langchain_sessions._chat.news import Remembered, find_news
+from langchain_sessions._chat.prompt import assemble, merge_system
 from tests.openai_stub import rules
 
 

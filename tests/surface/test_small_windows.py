@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langchain_sessions.adapters.advisor import SessionMemoryAdvisor
 from langchain_sessions.compaction import Compaction, SlidingWindow, TokenCount, TokenWindow
+from langchain_sessions.memory import SessionMemoryAdvisor
 from tests.openai_stub.replies import Call, CallTools
 from tests.surface.conftest import Face, logged
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from langchain_openai import ChatOpenAI
 
     from langchain_sessions import SessionService
-    from langchain_sessions.compaction.base import CompactionStrategy
+    from langchain_sessions.compaction.plan import CompactionStrategy
     from tests.openai_stub.server import OpenAIStub
 
 TURNS = 8

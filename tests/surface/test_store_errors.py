@@ -11,11 +11,10 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 
-from langchain_sessions import SessionService
-from langchain_sessions.adapters import ReplyNotStoredError
-from langchain_sessions.adapters.advisor import SessionMemoryAdvisor
-from langchain_sessions.adapters.middleware import SessionMemoryMiddleware
+from langchain_sessions import ReplyNotStoredError, SessionService
 from langchain_sessions.errors import InvalidInputError
+from langchain_sessions.memory import SessionMemoryAdvisor
+from langchain_sessions.middleware import SessionMemoryMiddleware
 from tests.openai_stub.replies import call
 from tests.surface.conftest import Face, config_for, logged
 

@@ -10,9 +10,9 @@ from langchain_core.language_models import FakeMessagesListChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import StructuredTool
 
-from langchain_sessions.adapters.advisor import SessionMemoryAdvisor
-from langchain_sessions.adapters.checkpointer.saver import SessionCheckpointSaver
-from langchain_sessions.adapters.middleware import SessionMemoryMiddleware
+from langchain_sessions.checkpointer import SessionCheckpointSaver
+from langchain_sessions.memory import SessionMemoryAdvisor
+from langchain_sessions.middleware import SessionMemoryMiddleware
 from tests.openai_stub.replies import call
 from tests.surface.conftest import Face, config_for, logged, question, texts
 

@@ -11,10 +11,10 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
-from langchain_sessions.adapters.advisor import SessionMemoryAdvisor
-from langchain_sessions.adapters.middleware import SessionMemoryMiddleware
-from langchain_sessions.adapters.selecting import by_type, without_failed_calls, without_tool_calls
 from langchain_sessions.compaction import Compaction, TurnCount, TurnWindow
+from langchain_sessions.memory import SessionMemoryAdvisor
+from langchain_sessions.middleware import SessionMemoryMiddleware
+from langchain_sessions.selectors import by_type, without_failed_calls, without_tool_calls
 from tests.openai_stub.replies import Call, CallTools, Fail, call
 from tests.surface.conftest import Face, logged, texts, weather
 

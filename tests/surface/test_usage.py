@@ -11,9 +11,9 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 
-from langchain_sessions.adapters.advisor import SessionMemoryAdvisor
-from langchain_sessions.adapters.middleware import SessionMemoryMiddleware
 from langchain_sessions.compaction import Compaction, TokenCount, TurnWindow
+from langchain_sessions.memory import SessionMemoryAdvisor
+from langchain_sessions.middleware import SessionMemoryMiddleware
 from tests.surface.conftest import Face, weather
 
 if TYPE_CHECKING:

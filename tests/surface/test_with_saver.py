@@ -11,10 +11,10 @@ from langchain_core.messages import HumanMessage
 from langgraph.errors import GraphRecursionError
 from langgraph.graph import START, MessagesState, StateGraph
 
-from langchain_sessions.adapters.advisor import SessionMemoryAdvisor
-from langchain_sessions.adapters.checkpointer.saver import SessionCheckpointSaver
-from langchain_sessions.adapters.middleware import SessionMemoryMiddleware
+from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.compaction import Compaction, TurnCount, TurnWindow
+from langchain_sessions.memory import SessionMemoryAdvisor
+from langchain_sessions.middleware import SessionMemoryMiddleware
 from tests.openai_stub.replies import Fail
 from tests.surface.conftest import TWO_CALLS, Face, logged, question, texts, weather
 

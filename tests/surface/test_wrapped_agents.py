@@ -9,7 +9,7 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 
-from langchain_sessions.adapters.replies import new_messages
+from langchain_sessions._chat.replies import new_messages
 from tests.openai_stub.replies import Call, CallTools, Fail
 from tests.surface.conftest import TWO_CALLS, Face, logged, texts, weather
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from langchain_openai import ChatOpenAI
 
     from langchain_sessions import SessionService
-    from langchain_sessions.adapters.advisor import SessionMemoryAdvisor
+    from langchain_sessions.memory import SessionMemoryAdvisor
     from tests.openai_stub.server import OpenAIStub
 
 KINDS = ["human", "ai", "tool", "tool", "ai", "human", "ai"]

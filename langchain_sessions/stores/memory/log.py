@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from langchain_sessions import rows as r
+from langchain_sessions._core import placing
+from langchain_sessions._core import rows as r
+from langchain_sessions._core.ledger import Ledger, LogView
+from langchain_sessions._core.ranges import decode_runs
+from langchain_sessions._core.rows import Counters, EventRow, InvocationRow, Mark, SessionRow
+from langchain_sessions._core.state import apply_deltas, scoped_keys
 from langchain_sessions.errors import EventNotFoundError, SessionEndedError
-from langchain_sessions.ledger import Ledger, LogView
-from langchain_sessions.rows import Counters, EventRow, InvocationRow, Mark, SessionRow
-from langchain_sessions.runs import decode_runs
-from langchain_sessions.state import apply_deltas, scoped_keys
-from langchain_sessions.stores import placing
 from langchain_sessions.stores.values import Appended, Rewound
 from langchain_sessions.stores.vectors import VectorChange, VectorPlace
 

@@ -7,13 +7,13 @@ from functools import wraps
 from itertools import count
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from langchain_sessions import rows as r
+from langchain_sessions._core import placing
+from langchain_sessions._core import rows as r
+from langchain_sessions._core.matching import cut_window, matches, sees
+from langchain_sessions._core.rows import Counters, EventRow, InvocationRow, Owner, SessionKey, SessionRow
+from langchain_sessions._core.state import split_delta
 from langchain_sessions.errors import EventNotFoundError, SessionExistsError, SessionNotFoundError
-from langchain_sessions.rows import Counters, EventRow, InvocationRow, Owner, SessionKey, SessionRow
-from langchain_sessions.state import split_delta
-from langchain_sessions.stores import placing
 from langchain_sessions.stores.base import SessionStore
-from langchain_sessions.stores.matching import cut_window, matches, sees
 from langchain_sessions.stores.memory.log import MemoryLog
 from langchain_sessions.stores.values import (
     AppendBatch,
@@ -34,7 +34,7 @@ from langchain_sessions.stores.values import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from langchain_sessions.runs import SeqSet
+    from langchain_sessions._core.ranges import SeqSet
     from langchain_sessions.stores.indexing import LogScope
     from langchain_sessions.stores.vectors import VectorChange, VectorPlace
 

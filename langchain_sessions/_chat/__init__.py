@@ -1,0 +1,1 @@
+"""One conversation around model calls: what is new, the prompt, what is kept."""

@@ -1,0 +1,352 @@
+"""What is new in a request: the part that the log does not hold yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    convert_to_messages,
+)
+from langchain_core.prompt_values import PromptValue
+
+from langchain_sessions._core.ids import MAX_ID
+from langchain_sessions._core.rows import TURN_OF
+from langchain_sessions._core.view import call_ids
+from langchain_sessions.errors import InvalidInputError
+from langchain_sessions.events import Standing
+from langchain_sessions.selectors import not_empty
+
+_RESUMABLE = frozenset({Standing.FAILED, Standing.INTERRUPTED, Standing.OPEN})
+
+
+class Remembered(NamedTuple):
+    """A message of the log, as far as a prompt needs to know it.
+
+    Attributes:
+        id: Names the event.
+        seq: Its place in the log.
+        position: Its place in the context.
+        message: The message.
+        standing: Where it stands.
+        invocation_id: The run that it belongs to.
+        is_synthetic: Made by the library or an application, not said by anybody.
+        is_attempt: What arrived of a reply that failed; a retry does not continue it.
+    """
+
+    id: str
+    seq: int
+    position: int
+    message: BaseMessage
+    standing: Standing = Standing.LIVE
+    invocation_id: str | None = None
+    is_synthetic: bool = False
+    is_attempt: bool = False
+
+    @property
+    def is_summary(self) -> bool:
+        """Whether a compaction made it: then it stands where what it covers stood."""
+        return self.is_synthetic and self.position != self.seq
+
+    @property
+    def run(self) -> str | None:
+        """The run that it belongs to: its invocation, or the one that a question from before any run gives its name."""
+        if self.invocation_id is not None or not isinstance(self.message, HumanMessage):
+            return self.invocation_id
+        name = TURN_OF + (self.message.id or self.id)
+        return name if len(name) <= MAX_ID else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """A request, sorted.
+
+    Attributes:
+        system: Its system messages.
+        body: All others, in order.
+    """
+
+    system: tuple[SystemMessage, ...]
+    body: tuple[BaseMessage, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class News:
+    """How a request relates to the log.
+
+    Attributes:
+        examples: Messages that the log does not hold and that nobody said just now: few-shots of a template.
+        tail: The running turn as the request carries it, the news included, and what others said just before it.
+        fresh: The messages to store.
+        start: Where the running turn starts in the context; None where it starts with the news.
+        invocation_id: The run that the request continues or repeats; None for a new one.
+        stored: How many messages of that run the log holds.
+        is_open: Whether the log says already that the run goes on.
+        others: The runs of further questions that are asked along with this one, and where they stand.
+        given_up: Runs that the request shows to be over, though nobody ended them.
+    """
+
+    examples: tuple[BaseMessage, ...] = ()
+    tail: tuple[BaseMessage, ...] = ()
+    fresh: tuple[BaseMessage, ...] = ()
+    start: int | None = None
+    invocation_id: str | None = None
+    stored: int = 0
+    is_open: bool = False
+    others: Mapping[str, Standing] = field(default_factory=dict[str, Standing])
+    given_up: tuple[str, ...] = ()
+
+
+def as_messages(value: object) -> list[BaseMessage]:
+    """Whatever a chat model takes, as messages; the objects of the caller stay what they are.
+
+    Raises:
+        InvalidInputError: It cannot be understood as messages.
+    """
+    if isinstance(value, str):
+        return [HumanMessage(value)]
+    if isinstance(value, BaseMessage):
+        return [value]
+    if isinstance(value, PromptValue):
+        return value.to_messages()
+    if isinstance(value, Sequence):
+        return convert_to_messages(value)
+    raise InvalidInputError(
+        "input",
+        f"a {type(value).__name__} is no message; name its keys: memory.wrap(chain, input_key=..., history_key=...)",
+    )
+
+
+def sort_request(messages: Sequence[BaseMessage]) -> Request:
+    """Part the system messages from what was said."""
+    return Request(
+        system=tuple(message for message in messages if isinstance(message, SystemMessage)),
+        body=tuple(message for message in messages if not isinstance(message, SystemMessage)),
+    )
+
+
+def likeness(message: BaseMessage) -> tuple[object, ...]:
+    """What makes two messages without ids the same: type, content and calls. Metadata is not compared."""
+    calls: tuple[object, ...] = ()
+    answered = None
+    if isinstance(message, AIMessage):
+        calls = tuple((call["id"], call["name"], repr(call["args"])) for call in message.tool_calls)
+    elif isinstance(message, ToolMessage):
+        answered = message.tool_call_id
+    kind = message.type.removesuffix("MessageChunk").lower()
+    return kind, str(message.text), repr(_media(message.content)), calls, answered
+
+
+def _media(content: str | list[Any]) -> list[Any]:
+    """The blocks that are neither text nor calls nor thoughts."""
+    if isinstance(content, str):
+        return []
+    skipped = ("text", "reasoning", "thinking", "tool_use", "tool_call", "function_call")
+    return [block for block in content if isinstance(block, dict) and block.get("type") not in skipped]
+
+
+def says_one_thing(body: Sequence[BaseMessage]) -> bool:
+    """Whether a request is one question, which carries nothing that the log may hold already."""
+    return len(body) == 1 and isinstance(body[0], HumanMessage)
+
+
+def window_for(body: Sequence[BaseMessage]) -> int:
+    """How many of the newest events `find_news` needs to see: the running turn and some slack for a busy log."""
+    turn = next((at for at, message in enumerate(reversed(body)) if isinstance(message, HumanMessage)), len(body))
+    return 2 * turn + 8
+
+
+def find_news(body: Sequence[BaseMessage], recent: Sequence[Remembered]) -> News:
+    """Tell what a request adds to a log.
+
+    A message of the request is in the log if an event has its id, whatever else differs; or if it belongs to a run
+    of messages that equals the newest events, which is how hand-written tool loops re-send a turn. What follows the
+    last such message and the last AI message that is not in the log is new. So are results of the running turn's
+    calls, wherever they stand.
+
+    Args:
+        body: The request without its system messages.
+        recent: The newest message events of the log in log order, archived, failed and running ones included.
+    """
+    events = [event for event in recent if not (event.is_attempt or event.is_synthetic)]
+    by_id = _known_by_id(body, events)
+    known = by_id | _known_run(body, events)
+    last_known = max(known, default=-1)
+    last_foreign = max((at for at in range(last_known + 1, len(body)) if isinstance(body[at], AIMessage)), default=-1)
+    first_new = max(last_known, last_foreign) + 1
+    if last_known < last_foreign and first_new < len(body) and isinstance(body[first_new], ToolMessage):
+        # A loop that began without memory: the question and the calls belong to the turn that goes on.
+        asked = (at for at in range(last_foreign, last_known, -1) if isinstance(body[at], HumanMessage))
+        first_new = next(asked, first_new)
+    fresh = list(body[first_new:])
+    if any(isinstance(message, HumanMessage) for message in fresh) or last_known < 0:
+        news = _begun(body, fresh, first_new, last_known, events)
+    else:
+        news = _continued(body, fresh, first_new, known, events)
+    earlier = len(body) - len(news.tail)
+    left = (event.run for at, event in sorted(by_id.items()) if at < earlier and event.standing is Standing.OPEN)
+    over = dict.fromkeys(run for run in left if run is not None and run != news.invocation_id)
+    return replace(news, given_up=tuple(over)) if over else news
+
+
+def _known_by_id(body: Sequence[BaseMessage], events: Sequence[Remembered]) -> dict[int, Remembered]:
+    by_id = {event.message.id: event for event in events if event.message.id}
+    known = {at: by_id[message.id] for at, message in enumerate(body) if message.id in by_id}
+    for at in sorted(known, reverse=True):
+        if _says_something_else(at, body, known, events):
+            del known[at]
+    for at in range(len(body) - 2, -1, -1):
+        # A question that the log had to store under another id stands before the reply that it got.
+        if at not in known and at + 1 in known and isinstance(body[at], HumanMessage):
+            before = _before_in_run(known[at + 1], events)
+            if before is not None and likeness(before.message) == likeness(body[at]):
+                known[at] = before
+    return known
+
+
+def _says_something_else(
+    at: int, body: Sequence[BaseMessage], known: Mapping[int, Remembered], events: Sequence[Remembered]
+) -> bool:
+    """Whether a question has the id of an earlier one, which was answered by itself: somebody counts anew."""
+    event = known[at]
+    if not isinstance(body[at], HumanMessage) or event.message.content == body[at].content:
+        return False
+    if likeness(event.message) == likeness(body[at]):
+        return False
+    following = next((known[n] for n in range(at + 1, len(body)) if n in known), None)
+    if following is not None:
+        return following.run != event.run and not isinstance(following.message, HumanMessage)
+    return any(isinstance(reply.message, AIMessage) and reply.run == event.run for reply in events)
+
+
+def _before_in_run(event: Remembered, events: Sequence[Remembered]) -> Remembered | None:
+    """What the log holds of the same run just before an event."""
+    before = None
+    for other in events:
+        if other is event:
+            return before
+        if other.run == event.run:
+            before = other
+    return None
+
+
+def _known_run(body: Sequence[BaseMessage], events: Sequence[Remembered]) -> dict[int, Remembered]:
+    """The longest run of the request that equals the newest events and starts with a question."""
+    ours = [likeness(message) for message in body]
+    newest = events[-len(ours) :] if ours else ()
+    theirs = [likeness(event.message) for event in newest]
+    for end in range(len(ours), 0, -1):
+        length = 0
+        while length < min(end, len(theirs)) and ours[end - 1 - length] == theirs[-1 - length]:
+            length += 1
+        start = end - length
+        run = list(events[len(events) - length :])
+        if length and _is_whole_run(body, start, run):
+            return dict(zip(range(start, end), run, strict=True))
+    return {}
+
+
+def _is_whole_run(body: Sequence[BaseMessage], start: int, run: Sequence[Remembered]) -> bool:
+    """Whether a run of equal messages is one conversation sent again, and not the same words said twice."""
+    if not isinstance(body[start], HumanMessage) and start > 0:
+        return False
+    if start > 0 and not isinstance(body[start - 1], AIMessage):
+        return False
+    if any(isinstance(event.message, AIMessage) for event in run):
+        return True
+    # An unanswered question: asked again after a failure, or appended by the application just before the call.
+    return all(event.standing is Standing.FAILED or event.invocation_id is None for event in run)
+
+
+def _begun(
+    body: Sequence[BaseMessage],
+    fresh: Sequence[BaseMessage],
+    first_new: int,
+    last_known: int,
+    events: Sequence[Remembered],
+) -> News:
+    """A request that says something new, or results that stand alone."""
+    invocation, stored = None, 0
+    if fresh and isinstance(fresh[0], ToolMessage):
+        asked = asking_event(fresh[0].tool_call_id, events)
+        invocation = asked.invocation_id if asked is not None else None
+        stored = _count(invocation, events)
+    # What nobody said just now are few-shots, or what others said behind the last message that the log holds.
+    between = body[last_known + 1 : first_new]
+    is_template = last_known < 0
+    return News(
+        examples=tuple(between) if is_template else (),
+        tail=tuple(fresh) if is_template else (*not_empty(between), *fresh),
+        fresh=tuple(fresh),
+        invocation_id=invocation,
+        stored=stored,
+    )
+
+
+def asking_event(call_id: str, events: Sequence[Remembered]) -> Remembered | None:
+    """The newest event that made the call which a result answers."""
+    for event in reversed(events):
+        if call_id in call_ids(event.message):
+            return event
+    return None
+
+
+def _continued(
+    body: Sequence[BaseMessage],
+    fresh: Sequence[BaseMessage],
+    first_new: int,
+    known: dict[int, Remembered],
+    events: Sequence[Remembered],
+) -> News:
+    """A request that carries on with a turn that the log knows."""
+    start = _start_of_turn(body, first_new, known)
+    turn = {at: known[at] for at in sorted(known) if at >= start}
+    missed = [m for at, m in enumerate(body[start:first_new], start) if at not in known and _is_missed(m, events)]
+    added = [*missed, *fresh]
+    first = turn.get(start) or next(iter(turn.values()), None)
+    finished = not added and first is not None and all(event.standing not in _RESUMABLE for event in turn.values())
+    answered = any(isinstance(event.message, AIMessage) for event in turn.values())
+    runs = {event.run: event.standing for event in turn.values() if event.run is not None}
+    named = next((event.invocation_id for event in turn.values() if event.invocation_id is not None), None)
+    # Of several questions the last names the run: the reply belongs behind it.
+    invocation = None if finished and answered else named or next(reversed(runs), None)
+    before = body[:start]
+    is_template = start <= min(known, default=start) and all(message.id is None for message in before)
+    return News(
+        examples=tuple(before) if is_template else (),
+        tail=tuple(body[start:]),
+        fresh=tuple(added),
+        start=None if first is None else first.position,
+        invocation_id=invocation,
+        stored=_count(invocation, turn.values()),
+        is_open=runs.get(invocation or "") is Standing.OPEN,
+        others={run: standing for run, standing in runs.items() if run != invocation and run.startswith(TURN_OF)},
+    )
+
+
+def _is_missed(message: BaseMessage, events: Sequence[Remembered]) -> bool:
+    """Whether a message of the running turn should be in the log: a result, or calls that the log does not know."""
+    calls = call_ids(message)
+    unknown = bool(calls) and all(asking_event(call, events) is None for call in calls)
+    return unknown or isinstance(message, ToolMessage)
+
+
+def _start_of_turn(body: Sequence[BaseMessage], first_new: int, known: dict[int, Remembered]) -> int:
+    """Where the newest question stands, with those that were logged together with it."""
+    start = max((at for at in range(first_new) if isinstance(body[at], HumanMessage)), default=0)
+    while start in known and start - 1 in known and isinstance(body[start - 1], HumanMessage):
+        before, after = known[start - 1], known[start]
+        if before.seq + 1 != after.seq or before.invocation_id != after.invocation_id:
+            break
+        start -= 1
+    return start
+
+
+def _count(invocation: str | None, events: Iterable[Remembered]) -> int:
+    return 0 if invocation is None else sum(event.invocation_id == invocation for event in events)

@@ -1,0 +1,216 @@
+"""What was answered: the whole reply on every path or the part that arrived, and the steps that led to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    BaseMessageChunk,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+    message_chunk_to_message,
+)
+from langchain_core.outputs import ChatGeneration
+
+from langchain_sessions._chat.news import likeness
+from langchain_sessions._core.view import call_ids
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from langchain_core.outputs import ChatGenerationChunk, GenerationChunk, LLMResult
+
+
+class ReplyRecorder(BaseCallbackHandler):
+    """Keeps the replies of the models below it; runs inline, so that it is up to date when the call returns."""
+
+    run_inline = True
+
+    def __init__(self) -> None:
+        """Nothing was said yet."""
+        self.reported: list[tuple[AIMessage, Sequence[BaseMessage], list[dict[str, Any]]]] = []
+        """Replies with their tokens as the provider counts them, and the prompts and tools that they answered."""
+        self._asked: dict[UUID, tuple[Sequence[BaseMessage], list[dict[str, Any]]]] = {}
+        self._whole: dict[UUID, AIMessage] = {}
+        self._parts: dict[UUID, AIMessageChunk] = {}
+        self._results: dict[str, ToolMessage] = {}
+
+    def on_chat_model_start(
+        self, serialized: dict[str, Any], messages: list[list[BaseMessage]], *, run_id: UUID, **kwargs: Any
+    ) -> None:
+        """Keep what the model is shown, unless something goes out with it that cannot be counted."""
+        sent: dict[str, Any] = kwargs.get("invocation_params") or {}
+        tools = sent.get("tools") or []
+        if not sent.get("response_format") and all(isinstance(tool, dict) for tool in tools):
+            self._asked[run_id] = (messages[0], tools)
+
+    def on_llm_new_token(
+        self,
+        token: str | list[str | dict[str, Any]],
+        *,
+        chunk: GenerationChunk | ChatGenerationChunk | None = None,
+        run_id: UUID,
+        **kwargs: Any,
+    ) -> None:
+        """Keep what arrived."""
+        message = getattr(chunk, "message", None)
+        if isinstance(message, AIMessageChunk):
+            before = self._parts.get(run_id)
+            self._parts[run_id] = message if before is None else before + message
+
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
+        """Keep the whole reply."""
+        for generation in response.generations[0][:1] if response.generations else ():
+            if isinstance(generation, ChatGeneration):
+                if isinstance(generation.message, AIMessage):
+                    self._whole[run_id] = reply = _whole_message(generation.message)
+                    if reply.usage_metadata is not None and run_id in self._asked:
+                        self.reported.append((reply, *self._asked.pop(run_id)))
+            else:
+                self._whole[run_id] = AIMessage(generation.text)
+        self._parts.pop(run_id, None)
+
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        """Keep the part that arrived: it is asked for later."""
+
+    def on_tool_end(self, output: object, *, run_id: UUID, **kwargs: Any) -> None:
+        """Keep the result of a call."""
+        if isinstance(output, ToolMessage):
+            self._results[output.tool_call_id] = output
+
+    @property
+    def heard(self) -> bool:
+        """Whether any model spoke."""
+        return bool(self._whole or self._parts)
+
+    def reply(self, output: object = None) -> AIMessage | None:
+        """The reply behind an output: the raw message where the output is something made from it."""
+        said = list(self._whole.values())
+        shown = _message_in(output)
+        if shown is not None:
+            return next((message for message in reversed(said) if message.id and message.id == shown.id), shown)
+        if isinstance(output, str) and output:
+            same = next((message for message in reversed(said) if str(message.text) == output), None)
+            return same or (said[-1] if said else AIMessage(output))
+        return said[-1] if said else None
+
+    def steps(self, reply: AIMessage | None = None) -> list[BaseMessage]:
+        """The calls that were answered on the way to a reply, each with its results."""
+        found: list[BaseMessage] = []
+        if not self._results:
+            return found
+        for message in self._whole.values():
+            calls = call_ids(message)
+            if message is not reply and calls and all(call in self._results for call in calls):
+                found += [message, *(self._results[call] for call in calls)]
+        return found
+
+    def partial(self) -> AIMessage | None:
+        """The words that arrived of a reply that did not end; half a tool call is no call."""
+        if not self._parts:
+            return None
+        chunk = next(reversed(self._parts.values()))
+        text = str(chunk.text)
+        return AIMessage(text, id=chunk.id, name=chunk.name) if text.strip() else None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all that was asked was answered to the end, though the reader may have left before noticing."""
+        return (bool(self._whole) and not self._parts) or any(p.chunk_position == "last" for p in self._parts.values())
+
+    def completed(self) -> AIMessage | None:
+        """The reply of a stream that was delivered to its end."""
+        last = [part for part in self._parts.values() if part.chunk_position == "last"]
+        return _whole_message(last[-1]) if last else self.reply()
+
+
+class Delivered:
+    """What was delivered so far: the last output or chunk, and the messages of a graph's state.
+
+    Args:
+        key: Where a state holds its messages; None where no state is expected.
+    """
+
+    def __init__(self, key: str | None) -> None:
+        """Nothing was delivered yet."""
+        self.given: Sequence[BaseMessage] = ()
+        self.last: object = None
+        self.anything = False
+        self.messages: dict[str | int, BaseMessage] = {}
+        self._key = key
+        self._sum: Any = None
+
+    def note(self, chunk: object) -> None:
+        """Take note of an output or a chunk."""
+        self.last, self.anything = chunk, True
+        if isinstance(chunk, (str, AIMessageChunk)):
+            self._sum = chunk if self._sum is None else self._sum + chunk
+        elif self._key is not None:
+            for message in new_messages(_messages_at(chunk, self._key), self.given):
+                self.messages[message.id or id(message)] = message
+
+    def outcome(self, *, heard: bool) -> object:
+        """The output as far as it tells more than what a recorder heard."""
+        if isinstance(self.last, BaseMessageChunk) and heard:
+            return None
+        return self.last if self._sum is None or heard else self._sum
+
+
+def new_messages(state: Sequence[BaseMessage], given: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """What a state holds behind what it was given, system messages and removals left out."""
+    objects, ids = {id(message) for message in given}, {message.id for message in given if message.id}
+    old = [at for at, message in enumerate(state) if id(message) in objects or message.id in ids]
+    if not old and len(state) > len(given) > 0:
+        last = likeness(given[-1])
+        old = [at for at, message in enumerate(state) if likeness(message) == last][:1]
+    behind = state[old[-1] + 1 :] if old else state
+    whole = (message_chunk_to_message(m) if isinstance(m, BaseMessageChunk) else m for m in behind)
+    return [message for message in whole if not isinstance(message, (SystemMessage, RemoveMessage))]
+
+
+def _messages_at(chunk: object, key: str) -> list[BaseMessage]:
+    """The messages in the state, or in the updates of a state, that a graph puts out."""
+    if isinstance(chunk, tuple) and chunk:
+        chunk = chunk[-1]  # of several stream modes, or of a subgraph
+    if not isinstance(chunk, Mapping):
+        return []
+    values = cast("Mapping[str, object]", chunk)
+    if key in values:
+        return _as_list(values[key])
+    return [m for update in values.values() if isinstance(update, Mapping) for m in _as_list(update.get(key))]
+
+
+def _as_list(value: object) -> list[BaseMessage]:
+    if isinstance(value, BaseMessage):
+        return [value]
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+        return [item for item in value if isinstance(item, BaseMessage)]
+    return []
+
+
+def _whole_message(message: AIMessage) -> AIMessage:
+    return cast("AIMessage", message_chunk_to_message(message)) if isinstance(message, AIMessageChunk) else message
+
+
+def _message_in(output: object) -> AIMessage | None:
+    """The reply in an output: itself, the raw part of a structured output, or the last of a list."""
+    if isinstance(output, AIMessage):
+        return _whole_message(output)
+    if isinstance(output, Mapping):
+        values = cast("Mapping[str, object]", output)
+        return _message_in(values.get("raw"))
+    if isinstance(output, Sequence) and not isinstance(output, (str, bytes)) and output:
+        items = cast("Sequence[object]", output)
+        return _message_in(items[-1])
+    return None
+
+
+def consumed_calls(reply: AIMessage) -> list[str]:
+    """The calls of a reply that nobody will answer, since an output was already made from them."""
+    return [call["id"] for call in (*reply.tool_calls, *reply.invalid_tool_calls) if call["id"]]

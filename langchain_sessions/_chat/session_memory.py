@@ -1,0 +1,125 @@
+"""What the advisor and the middleware have in common: whose conversation it is, and how it is kept."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from langchain_sessions._chat.address import Address, address_of, require_address
+from langchain_sessions._chat.running import Keeping, window_of
+from langchain_sessions._core.checks import require
+from langchain_sessions._core.ids import check_branch
+from langchain_sessions.compaction.plan import ModelCall
+from langchain_sessions.selectors import Selector, not_empty
+from langchain_sessions.tokens import CalibratedTokenCounter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.messages import AIMessage, BaseMessage
+    from langchain_core.runnables import RunnableConfig
+    from typing_extensions import Self
+
+    from langchain_sessions.compaction.plan import Compaction
+    from langchain_sessions.modes import MemoryMode
+    from langchain_sessions.service import SessionService
+    from langchain_sessions.tokens import Tool
+
+
+_log = logging.getLogger(__name__)
+
+
+class SessionMemory:
+    """Keeps a conversation in a session.
+
+    Args:
+        sessions: The service. Unbound, the config's `user_id` says whose session it is.
+        compaction: When and how to compact.
+        branch: The branch that the agent speaks on; None is root, which all see.
+        last_n: Show at most so many remembered messages; a system message is not counted and stays.
+        select: Chooses which remembered messages the prompt shows.
+        store: Chooses which new messages are stored; by default all but empty assistant frames.
+        store_system: Store system messages of requests; a newer one replaces the older.
+        store_examples: Store few-shots of requests.
+        author: Who answers, as the log names it.
+        human: Who asks, as the log names it.
+        modes: How memory reaches the model: as messages by default.
+        on_missing_session: Raise where the config names no session, or `skip` memory for that call.
+        on_store_error: When an answer cannot be stored, deliver it and log an error (`warn`), or raise a
+            `ReplyNotStoredError` that holds it (`raise`).
+        context_window: The model's window in tokens, where its profile does not say.
+    """
+
+    def __init__(
+        self,
+        sessions: SessionService,
+        *,
+        compaction: Compaction | None = None,
+        branch: str | None = None,
+        last_n: int | None = None,
+        select: Selector | None = None,
+        store: Selector = not_empty,
+        store_system: bool = False,
+        store_examples: bool = False,
+        author: str | None = None,
+        human: str | None = None,
+        modes: Sequence[MemoryMode] = (),
+        on_missing_session: Literal["error", "skip"] = "error",
+        on_store_error: Literal["warn", "raise"] = "warn",
+        context_window: int | None = None,
+    ) -> None:
+        """See the class."""
+        super().__init__()
+        require(on_missing_session in ("error", "skip"), "on_missing_session", "give 'error' or 'skip'")
+        require(on_store_error in ("warn", "raise"), "on_store_error", "give 'warn' or 'raise'")
+        self.sessions = sessions
+        self.on_missing_session = on_missing_session
+        self.context_window = context_window
+        self._counts = CalibratedTokenCounter(sessions.tokens)
+        self.keeping = Keeping(
+            compaction=compaction,
+            branch=check_branch(branch),
+            author=author,
+            human=human,
+            store=store,
+            show=window_of(last_n, select),
+            store_system=store_system,
+            store_examples=store_examples,
+            modes=tuple(modes),
+            on_store_error=on_store_error,
+        )
+
+    def __repr__(self) -> str:
+        """Short: where it speaks."""
+        branch = "" if self.keeping.branch is None else f"branch={self.keeping.branch!r}"
+        return f"{type(self).__name__}({branch})"
+
+    def on_branch(self, branch: str | None) -> Self:
+        """The same memory for an agent on another branch."""
+        bound = copy.copy(self)
+        bound.keeping = replace(self.keeping, branch=check_branch(branch))
+        return bound
+
+    def call(self, **known: Any) -> ModelCall:
+        """A model call as far as it is known, with what earlier replies reported of its model's tokens."""
+        return ModelCall(context_window=self.context_window, calibration=self._counts.calibration, **known)
+
+    def observe(self, reply: AIMessage, prompt: Sequence[BaseMessage], tools: Sequence[Tool]) -> None:
+        """Learn from a reply's reported usage, until enough is known, where a trigger may ask for it."""
+        if self.keeping.compaction is None or self._counts.calibration.is_settled:
+            return
+        try:
+            self._counts.observe(reply, prompt, tools=tools)
+        except Exception as error:  # noqa: BLE001 - a tool that cannot be counted must not cost the answer
+            _log.warning("A reply's usage was not learned from: %s", type(error).__name__)
+
+    def address(self, config: RunnableConfig | None) -> Address | None:
+        """The session that a config names; None where it names none and that is allowed.
+
+        Raises:
+            InvalidInputError: It names none, or an id is unusable.
+        """
+        find = address_of if self.on_missing_session == "skip" else require_address
+        return find(self.sessions, config)

@@ -1,0 +1,1 @@
+"""What things are inside: values, rows, the ledger, the one view. No I/O."""

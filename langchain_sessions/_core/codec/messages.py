@@ -1,0 +1,364 @@
+"""Messages as rows and back, without loss.
+
+A plain message needs no JSON at all: its text is one column and its id another. Whatever else a message carries
+goes into `body`, as JSON of the fields that differ from their defaults. With an encrypting serializer the whole
+message goes through it, and nothing readable is stored beside.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    BaseMessageChunk,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    message_chunk_to_message,
+)
+from pydantic import BaseModel
+
+from langchain_sessions._core import rows as r
+from langchain_sessions._core.checks import UNREADABLE
+from langchain_sessions._core.codec.privacy import without_private
+from langchain_sessions._core.codec.text import REASONING_FIELDS, folded_column, is_storable, searchable_text
+from langchain_sessions._core.codec.values import dump_json, dump_readably, load_json, pack, unpack
+from langchain_sessions.errors import CorruptRowError, SealedEventError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from langgraph.checkpoint.serde.base import SerializerProtocol
+
+    from langchain_sessions._core.rows import EventRow
+
+_KINDS: dict[type[BaseMessage], int] = {
+    HumanMessage: r.HUMAN,
+    AIMessage: r.AI,
+    SystemMessage: r.SYSTEM,
+    ToolMessage: r.TOOL,
+    ChatMessage: r.CHAT,
+    FunctionMessage: r.FUNCTION,
+}
+_CLASSES = {kind: cls for cls, kind in _KINDS.items()}
+_MAX_ID = 255
+_CLASS = "$class"
+_EXTRA = "$extra"
+
+
+class EncodedMessage(NamedTuple):
+    """The columns of one message."""
+
+    kind: int
+    flags: int
+    ident: str | None
+    text: str | None
+    folded: str | None
+    body: str | None
+
+
+# Pydantic keeps a model in these slots; setting them directly takes a third of the time of `model_construct`.
+_set_fields, _set_names, _set_extra, _set_private = (
+    cast("Any", BaseModel.__dict__[name]).__set__
+    for name in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+)
+
+
+def assembled(cls: type[BaseMessage], fields: dict[str, Any], names: set[str], extra: dict[str, Any]) -> BaseMessage:
+    """A message of parts that are valid, and that it takes over: its fields, which of them were set, and the extra."""
+    message = cls.__new__(cls)
+    _set_fields(message, fields)
+    _set_names(message, names)
+    _set_extra(message, extra)
+    _set_private(message, None)
+    return message
+
+
+class StoredMessage(Protocol):
+    """What is read of a row to rebuild its message."""
+
+    @property
+    def seq(self) -> int:
+        """Its position."""
+        ...
+
+    @property
+    def ident(self) -> str:
+        """Its identity."""
+        ...
+
+    @property
+    def kind(self) -> int:
+        """Its kind."""
+        ...
+
+    @property
+    def flags(self) -> int:
+        """Its flags."""
+        ...
+
+    @property
+    def text(self) -> str | None:
+        """Its text, where that is all of its content."""
+        ...
+
+    @property
+    def body(self) -> str | None:
+        """What else it holds."""
+        ...
+
+
+class _Opened(NamedTuple):
+    """A sealed message after it was unsealed."""
+
+    seq: int
+    ident: str
+    kind: int
+    flags: int
+    text: str | None
+    body: str | None
+
+
+class _Template(NamedTuple):
+    """What an empty message of one class looks like, so that only differences are stored."""
+
+    fields: dict[str, Any]
+    dicts: tuple[str, ...]
+    lists: tuple[str, ...]
+
+
+class MessageCodec:
+    """Turns messages into columns and back.
+
+    Args:
+        serde: A LangGraph serializer. Values without a JSON form go through it; when it encrypts, whole messages do.
+        encrypts: Whether `serde` encrypts.
+    """
+
+    def __init__(self, serde: SerializerProtocol | None = None, *, encrypts: bool = False) -> None:
+        """See the class."""
+        self.serde = serde
+        self.encrypts = encrypts
+        self._templates = {cls: _template(cls) for cls in _KINDS}
+
+    def encode(self, message: BaseMessage) -> EncodedMessage:
+        """The columns of a message. Never refuses one for its content; chunks become whole messages."""
+        if isinstance(message, BaseMessageChunk):
+            message = message_chunk_to_message(message)
+        if message.type == "ai":
+            message = without_private(message)
+        cls = type(message)
+        kind = _KINDS.get(cls, 0)
+        if not kind:
+            return self._encode_other(message)
+        fields = message.__dict__
+        # An id that is read twice may differ: LangGraph assigns ids on another thread while a message is stored.
+        message_id = fields.get("id")
+        ident, flags = _ident(message_id)
+        template = self._templates[cls].fields
+        rest = {
+            name: value
+            for name, value in fields.items()
+            if name not in ("id", "content") and (name not in template or template[name] != value)
+        }
+        if flags & r.DIGEST_ID:
+            rest["id"] = message_id
+        extra = message.__pydantic_extra__
+        if extra:
+            rest[_EXTRA] = extra
+        return self._columns(message, kind, flags, ident, rest)
+
+    def _columns(
+        self, message: BaseMessage, kind: int, flags: int, ident: str | None, rest: dict[str, Any]
+    ) -> EncodedMessage:
+        content = message.content
+        text = content if type(content) is str and is_storable(content) else None
+        if text is None:
+            rest["content"] = content
+        if self.encrypts:
+            sealed = self.seal_text(dump_json([text, pack(rest, self.serde)]))
+            return EncodedMessage(kind, flags | r.SEALED, ident, None, None, sealed)
+        plain = text is not None and not (kind == r.AI and _says_more(rest))
+        searchable = text if plain and text is not None else searchable_text(message)
+        body = dump_readably(pack(rest, self.serde)) if rest else None
+        return EncodedMessage(kind, flags, ident, text, folded_column(text or "", searchable), body)
+
+    def _encode_other(self, message: BaseMessage) -> EncodedMessage:
+        """A class of somebody's own: its base decides the kind, its name tells whom to give it back to."""
+        cls = type(message)
+        ident, flags = _ident(message.id)
+        rest: dict[str, Any] = {name: value for name, value in message.__dict__.items() if name != "content"}
+        if not flags & r.DIGEST_ID:
+            rest.pop("id", None)
+        if message.__pydantic_extra__:
+            rest[_EXTRA] = message.__pydantic_extra__
+        rest[_CLASS] = [cls.__module__, cls.__qualname__]
+        kind = next((code for known, code in _KINDS.items() if isinstance(message, known)), r.OTHER)
+        return self._columns(message, kind, flags, ident, rest)
+
+    def decode(self, session_id: str, row: StoredMessage) -> BaseMessage:
+        """The message of a row, a new object every time.
+
+        Raises:
+            SealedEventError: It was encrypted and this codec has no key for it.
+            CorruptRowError: The row cannot be read.
+        """
+        cls = _CLASSES.get(row.kind)
+        if row.body is None and row.text is not None and cls is not None:
+            return self._build(cls, row, {})
+        try:
+            if row.flags & r.SEALED:
+                text, rest = unpack(self.unseal_text(session_id, row.seq, row.body or ""), self.serde)
+                return self._build_any(cls, _Opened(row.seq, row.ident, row.kind, row.flags, text, None), rest)
+            rest = load_json(row.body or "{}", self.serde)
+            return self._build_any(cls, row, rest)
+        except UNREADABLE as error:
+            problem = unreadable(session_id, row.seq, error)
+        # Not within the block: what pydantic and json raise quotes what was said.
+        raise CorruptRowError(problem)
+
+    def _build_any(self, cls: type[BaseMessage] | None, row: StoredMessage, rest: dict[str, Any]) -> BaseMessage:
+        if _CLASS not in rest and cls is not None:
+            return self._build(cls, row, rest)
+        module, name = rest.pop(_CLASS, ["", ""])
+        own = _loaded_class(module, name)
+        if own is not None:
+            fields = {"content": row.text, **rest}
+            if row.flags & r.DIGEST_ID == 0:
+                fields["id"] = None if row.flags & r.NO_MESSAGE_ID else row.ident
+            fields.update(fields.pop(_EXTRA, {}))
+            return own.model_validate(fields)
+        return self._build_stranger(cls, row, rest)
+
+    def _build_stranger(self, cls: type[BaseMessage] | None, row: StoredMessage, rest: dict[str, Any]) -> BaseMessage:
+        """A message whose class is not loaded: its base class, else a chat message that says its type.
+
+        Fields that the base does not have stay readable as extra fields.
+        """
+        cls = cls or ChatMessage
+        known = self._templates[cls].fields
+        strange = {name: value for name, value in rest.items() if name not in known and name not in (_EXTRA, "content")}
+        rest = {name: value for name, value in rest.items() if name in known or name == "content"}
+        if cls is ChatMessage:
+            rest["role"] = str(rest.pop("type", "unknown"))
+        else:
+            rest.pop("type", None)
+        rest[_EXTRA] = strange
+        return self._build(cls, row, rest)
+
+    def _build(self, cls: type[BaseMessage], row: StoredMessage, rest: dict[str, Any]) -> BaseMessage:
+        """Build without validation: the values came out of a validated message of this class."""
+        template = self._templates[cls]
+        fields = template.fields.copy()
+        for name in template.dicts:
+            fields[name] = {}
+        for name in template.lists:
+            fields[name] = []
+        fields["content"] = row.text
+        fields["id"] = None if row.flags & r.NO_MESSAGE_ID else row.ident
+        extra: dict[str, Any] = {}
+        names = {"content"}
+        if rest:
+            extra = rest.pop(_EXTRA, None) or extra
+            fields.update(rest)
+            names.update(rest)
+        if not isinstance(fields["content"], (str, list)):
+            problem = "a message has a text or blocks"
+            raise TypeError(problem)
+        return assembled(cls, fields, names, extra)
+
+    def seal_text(self, text: str) -> str:
+        """Some text as it may be stored by a codec that encrypts."""
+        assert self.serde is not None
+        tag, data = self.serde.dumps_typed(text)
+        return f"{tag}:{base64.b64encode(data).decode()}"
+
+    def unseal_text(self, session_id: str, seq: int, sealed: str) -> Any:
+        """The JSON value whose text was sealed.
+
+        Raises:
+            SealedEventError: This codec has no key for it.
+        """
+        if self.serde is None or not self.encrypts:
+            raise SealedEventError(session_id, seq)
+        tag, _, data = sealed.partition(":")
+        try:
+            return json.loads(self.serde.loads_typed((tag, base64.b64decode(data))))
+        except Exception as error:
+            raise SealedEventError(session_id, seq) from error
+
+    def same(self, stored: EventRow, new: EventRow) -> bool:
+        """Whether two rows hold the same message; authors, branches and metadata may differ."""
+        if stored.kind != new.kind:
+            return False
+        if stored.flags & r.SEALED or new.flags & r.SEALED:
+            return self.decode("", stored) == self.decode("", new)
+        if stored.text != new.text:
+            return False
+        return stored.body == new.body or json.loads(stored.body or "{}") == json.loads(new.body or "{}")
+
+    def decode_all(self, session_id: str, rows: Sequence[EventRow]) -> list[BaseMessage]:
+        """The messages of many rows."""
+        return [self.decode(session_id, row) for row in rows]
+
+
+def unreadable(session_id: str, seq: int, error: Exception) -> str:
+    """What is wrong with an event that is not what was written."""
+    return f"Event {seq} of session {session_id!r} cannot be read ({type(error).__name__}); the other events can."
+
+
+def digest(*parts: str | int | None) -> str:
+    """A fixed-length id derived from some parts."""
+    text = "\x1f".join("" if part is None else str(part) for part in parts)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:40]
+
+
+def _ident(message_id: Any) -> tuple[str | None, int]:
+    """The identity column of a message id: itself where every database can key by it, else a digest."""
+    if message_id is None:
+        return None, r.NO_MESSAGE_ID
+    text = str(message_id)
+    if 0 < len(text) <= _MAX_ID and is_storable(text):
+        return text, 0
+    return f"sha256:{digest(text)}", r.DIGEST_ID
+
+
+def _template(cls: type[BaseMessage]) -> _Template:
+    fields: dict[str, Any] = {}
+    for name, field in cls.model_fields.items():
+        if not field.is_required():
+            fields[name] = field.get_default(call_default_factory=True)
+    for name in cls.model_fields:
+        if name in ("tool_call_id", "role", "name") and name not in fields:
+            fields[name] = None
+    dicts, lists = (tuple(name for name, value in fields.items() if type(value) is kind) for kind in (dict, list))
+    return _Template(fields, dicts, lists)
+
+
+def _loaded_class(module: str, name: str) -> type[BaseMessage] | None:
+    """A message class of the application that is loaded already. Nothing is imported for stored text."""
+
+    def descend(classes: Iterable[type[BaseMessage]]) -> type[BaseMessage] | None:
+        for cls in classes:
+            if (cls.__module__, cls.__qualname__) == (module, name):
+                return cls
+            if (found := descend(cls.__subclasses__())) is not None:
+                return found
+        return None
+
+    return descend(BaseMessage.__subclasses__())
+
+
+def _says_more(rest: dict[str, Any]) -> bool:
+    """Whether words of an answer stand elsewhere than in its content."""
+    if rest.get("tool_calls") or rest.get("invalid_tool_calls"):
+        return True
+    extra = rest.get("additional_kwargs") or {}
+    return any(field in extra for field in REASONING_FIELDS)

@@ -1,0 +1,246 @@
+"""Python values as JSON: exactly, or with a tag that says what they were.
+
+`pack` turns what JSON cannot hold into `{"$": [tag, payload]}`, and `unpack` turns it back. Nothing that stored
+text names is ever imported or called: the tags are a closed list, and whatever is not on it becomes marked text.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import decimal
+import json
+import math
+import re
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.documents import Document
+
+from langchain_sessions._core.codec.text import is_storable
+from langchain_sessions.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from langgraph.checkpoint.serde.base import SerializerProtocol
+
+_TAG = "$"
+_MARK = f'"{_TAG}":['
+_MAX_DEPTH = 200
+_MAX_TEXT = 10_000
+_NAMED_DEPTH = 3
+"""Errors name the place of a value down to this depth."""
+_MAX_DIGITS_BITS = 10_000
+_SPLIT_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+"""Two characters of Python that JSON joins to one: an emoji whose halves came in two chunks of a stream."""
+
+_SIMPLE: dict[type, tuple[str, Callable[[Any], Any]]] = {
+    bytes: ("bytes", lambda value: base64.b64encode(value).decode()),
+    bytearray: ("bytearray", lambda value: base64.b64encode(value).decode()),
+    complex: ("complex", lambda value: [repr(value.real), repr(value.imag)]),
+    decimal.Decimal: ("decimal", str),
+    uuid.UUID: ("uuid", str),
+    dt.datetime: ("datetime", dt.datetime.isoformat),
+    dt.date: ("date", dt.date.isoformat),
+    dt.time: ("time", dt.time.isoformat),
+    dt.timedelta: ("timedelta", lambda value: [value.days, value.seconds, value.microseconds]),
+}
+
+_BASES: tuple[type, ...] = (str, int, float, dict, list, tuple)
+
+_RESTORE: dict[str, Callable[[Any], Any]] = {
+    "bytes": base64.b64decode,
+    "bytearray": lambda payload: bytearray(base64.b64decode(payload)),
+    "complex": lambda payload: complex(float(payload[0]), float(payload[1])),
+    "decimal": decimal.Decimal,
+    "uuid": uuid.UUID,
+    "datetime": dt.datetime.fromisoformat,
+    "date": dt.date.fromisoformat,
+    "time": dt.time.fromisoformat,
+    "timedelta": lambda payload: dt.timedelta(*payload),
+    "float": float,
+    "int": lambda payload: int(payload, 16),
+    "text": str,
+    "halves": lambda payload: base64.b64decode(payload).decode("utf-8", "surrogatepass"),
+}
+
+
+def _is_exact(text: str) -> bool:
+    """Whether JSON gives back the very characters."""
+    return text.isascii() or _SPLIT_PAIR.search(text) is None
+
+
+def dump_json(value: Any) -> str:
+    """Compact JSON in ASCII, so that every database stores every character."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def dump_readably(value: Any) -> str:
+    """Compact JSON that leaves characters as they are where every database stores them: Chinese is half as long so."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    return text if is_storable(text) else dump_json(value)
+
+
+def load_json(text: str, serde: SerializerProtocol | None = None) -> Any:
+    """Read JSON that this module wrote, tags included: `"` is escaped in strings, so none can hold the mark."""
+    value = json.loads(text)
+    return unpack(value, serde) if _MARK in text else value
+
+
+def pack(value: Any, serde: SerializerProtocol | None = None, depth: int = 0) -> Any:
+    """`value` as something that JSON holds exactly.
+
+    Args:
+        value: Any Python value.
+        serde: Asked for values that have no tag of their own.
+        depth: How deep in the value this is; what nests deeper than a limit becomes marked text.
+    """
+    kind = type(value)
+    if value is None or kind is bool:
+        return value
+    if kind is str:
+        return value if _is_exact(value) else _as_halves(value)
+    if kind is int:
+        return value if value.bit_length() < _MAX_DIGITS_BITS else {_TAG: ["int", hex(value)]}
+    if kind is float:
+        return value if math.isfinite(value) else {_TAG: ["float", repr(value)]}
+    if depth > _MAX_DEPTH:
+        return _as_text(value)
+    if kind is list:
+        return [pack(item, serde, depth + 1) for item in value]
+    if kind is dict:
+        return _pack_dict(value, serde, depth)
+    return _pack_tagged(value, serde, depth)
+
+
+def _pack_dict(value: dict[Any, Any], serde: SerializerProtocol | None, depth: int) -> Any:
+    if _TAG not in value and all(type(key) is str and _is_exact(key) for key in value):
+        return {key: pack(item, serde, depth + 1) for key, item in value.items()}
+    pairs = [[pack(key, serde, depth + 1), pack(item, serde, depth + 1)] for key, item in value.items()]
+    return {_TAG: ["dict", pairs]}
+
+
+def _pack_tagged(value: Any, serde: SerializerProtocol | None, depth: int) -> Any:
+    kind = type(value)
+    if kind in _SIMPLE:
+        tag, encode = _SIMPLE[kind]
+        return {_TAG: [tag, encode(value)]}
+    if kind is tuple or kind is set or kind is frozenset:
+        return {_TAG: [kind.__name__, [pack(item, serde, depth + 1) for item in value]]}
+    if kind is Document:
+        fields = {"id": value.id, "metadata": value.metadata, "page_content": value.page_content}
+        return {_TAG: ["document", pack(fields, serde, depth + 1)]}
+    if serde is not None and (tagged := _by_serde(value, serde)) is not None:
+        return tagged
+    base = next((base for base in _BASES if isinstance(value, base)), None)
+    return _as_text(value) if base is None else pack(_plain(value, base), serde, depth)
+
+
+def _by_serde(value: Any, serde: SerializerProtocol) -> Any:
+    """What a serializer makes of a value; None where it refuses it."""
+    try:
+        tag, data = serde.dumps_typed(value)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return None
+    return {_TAG: ["serde", [tag, base64.b64encode(data).decode()]]}
+
+
+def _plain(value: Any, base: type) -> Any:
+    """The value as its built-in class, to which it is equal: a member of a `StrEnum`, a number of numpy."""
+    return str.__str__(value) if base is str else base(value)
+
+
+def _as_halves(text: str) -> Any:
+    return {_TAG: ["halves", base64.b64encode(text.encode("utf-8", "surrogatepass")).decode()]}
+
+
+def _as_text(value: Any) -> Any:
+    """The marked text form of a value that nothing else holds; it reads back as a string."""
+    try:
+        text = str(value)
+    except Exception:
+        text = f"<{type(value).__qualname__}>"
+    return {_TAG: ["text", text[:_MAX_TEXT]]}
+
+
+def unpack(value: Any, serde: SerializerProtocol | None = None) -> Any:
+    """Read what `pack` made."""
+    if type(value) is list:
+        return [unpack(item, serde) for item in value]
+    if type(value) is not dict:
+        return value
+    if _TAG not in value:
+        return {key: unpack(item, serde) for key, item in value.items()}
+    tag, payload = value[_TAG]
+    if tag in _RESTORE:
+        return _RESTORE[tag](payload)
+    if tag == "dict":
+        return {unpack(key, serde): unpack(item, serde) for key, item in payload}
+    if tag == "serde":
+        return value if serde is None else serde.loads_typed((payload[0], base64.b64decode(payload[1])))
+    inner = unpack(payload, serde)
+    if tag == "document":
+        return Document(**inner)
+    return {"tuple": tuple, "set": set, "frozenset": frozenset}[tag](inner)
+
+
+def require_json(value: Any, field: str, depth: int = 0) -> None:
+    """Refuse a caller's value that JSON cannot hold exactly.
+
+    Raises:
+        InvalidInputError: Names `field` and the place in it.
+    """
+    kind = type(value)
+    if value is None or kind is bool or kind is int:
+        return
+    if kind is str or kind is float:
+        _require_exact(value, field)
+        return
+    if depth > _MAX_DEPTH:
+        raise InvalidInputError(field, "nested too deeply, or circular")
+    if kind is list:
+        for at, item in enumerate(value):
+            require_json(item, f"{field}[{at}]" if depth < _NAMED_DEPTH else field, depth + 1)
+        return
+    if kind is not dict:
+        raise InvalidInputError(field, f"JSON cannot hold a {kind.__name__} exactly")
+    for key, item in value.items():
+        if type(key) is not str:
+            raise InvalidInputError(field, f"a key is a {type(key).__name__}, and JSON keys are strings")
+        _require_exact(key, field)
+        require_json(item, f"{field}[{key[:40]!r}]" if depth < _NAMED_DEPTH else field, depth + 1)
+
+
+def _require_exact(value: str | float, field: str) -> None:
+    if not isinstance(value, str):
+        if not math.isfinite(value):
+            raise InvalidInputError(field, f"{value} is not a JSON number")
+    elif not _is_exact(value):
+        raise InvalidInputError(field, "JSON would join the halves of a surrogate pair")
+
+
+def as_dict(value: object, field: str) -> dict[str, Any]:
+    """A caller's mapping as a dictionary of our own.
+
+    Raises:
+        InvalidInputError: It is none.
+    """
+    if not isinstance(value, Mapping):
+        raise InvalidInputError(field, f"give a mapping, not {type(value).__name__}")
+    return dict(value)
+
+
+def dump_exact(value: Any, field: str) -> str:
+    """JSON of a caller's value that must survive exactly, such as metadata and state."""
+    require_json(value, field)
+    try:
+        return dump_json(value)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError(field, "JSON cannot hold it") from error
+
+
+def dump_mapping(value: object, field: str) -> str:
+    """`dump_exact` of what has to be a mapping."""
+    return dump_exact(as_dict(value, field), field)

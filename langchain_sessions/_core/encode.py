@@ -1,0 +1,290 @@
+"""Events as rows and back: the border between what callers hold and what stores keep."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import BaseMessage
+
+from langchain_sessions._core import rows as r
+from langchain_sessions._core.building import built
+from langchain_sessions._core.checks import UNREADABLE, require
+from langchain_sessions._core.codec.messages import MessageCodec, digest, unreadable
+from langchain_sessions._core.codec.text import fold, searchable_text
+from langchain_sessions._core.codec.values import as_dict, dump_exact
+from langchain_sessions._core.ids import check_branch, check_id, check_optional_id
+from langchain_sessions._core.rows import EventRow
+from langchain_sessions._core.state import dump_delta
+from langchain_sessions._core.times import check_aware, from_micros, to_micros
+from langchain_sessions.errors import CorruptRowError, InvalidInputError
+from langchain_sessions.events import EventKind, NewEvent, SessionEvent, Standing
+from langchain_sessions.stores.values import EventQuery
+
+if TYPE_CHECKING:
+    from langchain_sessions._core.ledger import LogView
+    from langchain_sessions.filters import EventFilter
+    from langchain_sessions.tokens import TokenCounter
+
+KINDS = {
+    r.STATE: EventKind.STATE,
+    r.REWIND: EventKind.REWIND,
+    r.COMPACTION: EventKind.COMPACTION,
+    r.INVOCATION: EventKind.INVOCATION,
+    r.LIFECYCLE: EventKind.LIFECYCLE,
+}
+_MESSAGE_KINDS = frozenset(range(r.HUMAN, r.FIRST_RECORD))
+_TYPES = {
+    "human": r.HUMAN,
+    "ai": r.AI,
+    "system": r.SYSTEM,
+    "tool": r.TOOL,
+    "chat": r.CHAT,
+    "function": r.FUNCTION,
+    "other": r.OTHER,
+}
+_NO_KIND = -1
+_CODES = {EventKind.MESSAGE: _MESSAGE_KINDS, **{kind: frozenset({code}) for code, kind in KINDS.items()}}
+
+
+class EventEncoder:
+    """Makes rows of new events and events of stored rows."""
+
+    def __init__(self, codec: MessageCodec, tokens: TokenCounter) -> None:
+        """Encode with a codec and count with a counter."""
+        self.codec = codec
+        self.tokens = tokens
+
+    def row(self, event: NewEvent, now: int, *, ordinal: int = 0, mark: int = 0) -> EventRow:
+        """The row of a new event, still without its position.
+
+        Args:
+            event: What to append.
+            now: The time where the event names none.
+            ordinal: Its position within its invocation, from which an id is derived where nothing else names it.
+            mark: The status of its invocation that it reports.
+
+        Raises:
+            InvalidInputError: A field cannot be stored exactly.
+        """
+        flags = mark << r.MARK_SHIFT
+        if event.synthetic:
+            flags |= r.SYNTHETIC
+        if event.interrupted:
+            flags |= r.INTERRUPTED
+        if event.message is None:
+            is_mark = mark and event.state_delta is None and event.metadata is None
+            ident = check_id(event.id, "id") if event.id is not None else uuid.uuid4().hex
+            kind = r.INVOCATION if is_mark else r.STATE
+            row = EventRow(0, ident, 0, None, None, kind, flags, now, 0, *[None] * 8)
+        else:
+            require(isinstance(event.message, BaseMessage), "message", "give a LangChain message")
+            row = self.message_row(event.message, now, flags, event, ordinal)
+        return row._replace(
+            at=now if event.timestamp is None else to_micros(check_aware(event.timestamp, "timestamp")),
+            branch=None if event.branch is None else check_branch(event.branch),
+            author=check_optional_id(event.author, "author"),
+            invocation_id=check_optional_id(event.invocation_id, "invocation_id"),
+            delta=dump_delta(event.state_delta) if event.state_delta else None,
+            extra=self._extra(event),
+        )
+
+    def message_row(
+        self, message: BaseMessage, now: int, flags: int = 0, event: NewEvent | None = None, ordinal: int = 0
+    ) -> EventRow:
+        """The row of a bare message: what most appends are, so it does nothing that they do not need."""
+        kind, own_flags, ident, text, folded, body = self.codec.encode(message)
+        flags |= own_flags
+        if kind == r.HUMAN and not flags & r.SYNTHETIC:
+            flags |= r.TURN
+        event_id: str | None = None
+        if event is not None:
+            ident, event_id = self._identity(event, ident, (kind, text, body), ordinal)
+        elif ident is None:
+            ident = uuid.uuid4().hex
+        tokens = self.tokens.count_message(message)
+        return EventRow(
+            0, ident, 0, event_id, None, kind, flags, now, tokens, None, None, None, None, text, folded, body, None
+        )
+
+    @staticmethod
+    def _identity(
+        event: NewEvent, message_ident: str | None, body: tuple[int, str | None, str | None], ordinal: int
+    ) -> tuple[str, str | None]:
+        """What identifies the message, and the id of the append where that differs."""
+        if event.id is not None:
+            event_id = check_id(event.id, "id")
+            return (event_id, None) if message_ident in (None, event_id) else (str(message_ident), event_id)
+        if message_ident is not None:
+            return message_ident, None
+        if event.invocation_id is not None:
+            # The body is part of it: a retry of the same run that comes to another answer is not a conflict.
+            return digest(event.invocation_id, ordinal, *body), None
+        return uuid.uuid4().hex, None
+
+    def _extra(self, event: NewEvent) -> str | None:
+        document: dict[str, Any] = {}
+        if event.metadata:
+            document["metadata"] = self.seal(as_dict(event.metadata, "metadata"), "metadata")
+        if event.long_running_tool_ids:
+            document["long_running"] = [check_id(call, "long_running_tool_ids") for call in event.long_running_tool_ids]
+        if event.error_code is not None or event.error_message is not None:
+            document["error"] = self.seal([event.error_code, event.error_message], "error_message")
+        if event.grounding is not None:
+            document["grounding"] = self.seal(as_dict(event.grounding, "grounding"), "grounding")
+        return json.dumps(document, separators=(",", ":")) if document else None
+
+    def seal(self, value: Any, field: str) -> Any:
+        """A caller's JSON value as it may be stored: encrypted where the codec encrypts."""
+        text = dump_exact(value, field)
+        return self.codec.seal_text(text) if self.codec.encrypts else json.loads(text)
+
+    def event(self, session_id: str, row: EventRow, view: LogView | None) -> SessionEvent:
+        """The event of a row; without a view it is new and live.
+
+        Raises:
+            SealedEventError: It was encrypted and the codec has no key for it.
+            CorruptRowError: It cannot be read.
+        """
+        try:
+            return self._event(session_id, row, view)
+        except UNREADABLE as error:
+            problem = unreadable(session_id, row.seq, error)
+        raise CorruptRowError(problem)
+
+    def _event(self, session_id: str, row: EventRow, view: LogView | None) -> SessionEvent:
+        fields: dict[str, Any] = {
+            "id": row.id,
+            "session_id": session_id,
+            "seq": row.seq,
+            "position": row.seq if row.position is None else row.position,
+            "timestamp": from_micros(row.at),
+            "author": row.author,
+            "branch": row.branch,
+            "invocation_id": row.invocation_id,
+            "state_delta": as_dict(json.loads(row.delta), "state_delta") if row.delta else {},
+            "metadata": {},
+            "is_synthetic": row.flags & r.SYNTHETIC != 0,
+            "is_interrupted": row.flags & r.INTERRUPTED != 0,
+            "tokens": row.tokens,
+            "revision": row.rev,
+            "is_in_thread": row.flags & r.ROOTED != 0,
+        }
+        if row.kind < r.FIRST_RECORD:
+            fields["message"] = self.codec.decode(session_id, row)
+        else:
+            fields["kind"] = KINDS[row.kind]
+        if view is not None:
+            fields["standing"] = view.standing(row)
+            fields["archived_by"] = view.archived_by(row)
+            fields["superseded_by"] = view.superseded_by(row)
+        if row.extra:
+            self._read_extra(session_id, row, fields)
+        return built(SessionEvent, fields)
+
+    def _read_extra(self, session_id: str, row: EventRow, fields: dict[str, Any]) -> None:
+        """Fill in what few events carry."""
+        extra: Mapping[str, Any] = json.loads(row.extra or "{}")
+        fields["metadata"] = self._unsealed(session_id, row, extra.get("metadata")) or {}
+        fields["grounding"] = self._unsealed(session_id, row, extra.get("grounding"))
+        fields["long_running_tool_ids"] = tuple(extra.get("long_running", ()))
+        fields["covers"] = tuple((low, high) for low, high in extra.get("covers", ()))
+        error = self._unsealed(session_id, row, extra.get("error")) or (None, None)
+        fields["error_code"], fields["error_message"] = error
+
+    def _unsealed(self, session_id: str, row: EventRow, value: Any) -> Any:
+        return self.codec.unseal_text(session_id, row.seq, value) if isinstance(value, str) else value
+
+    def query(self, wanted: EventFilter, *, idle_before: int = 0, with_total: bool = False) -> EventQuery:
+        """A filter in stored form."""
+        types = {_TYPES[name] for name in wanted.message_types}
+        kinds = {code for kind in wanted.kinds for code in _CODES[kind]} or types
+        if types:
+            # No kind at all would mean every kind.
+            kinds = kinds & types or {_NO_KIND}
+        standings = wanted.standings
+        if wanted.exclude_archived:
+            standings = (standings or frozenset(Standing)) - {Standing.ARCHIVED}
+            kinds = kinds if standings else {_NO_KIND}
+        word = None if wanted.keyword is None else fold(wanted.keyword)
+        words = tuple(fold(word) for word in wanted.keywords)
+        sealed = self.codec.encrypts
+        return EventQuery(
+            kinds=frozenset(kinds),
+            standings=standings,
+            exclude_synthetic=wanted.exclude_synthetic,
+            since=None if wanted.since is None else to_micros(wanted.since),
+            until=None if wanted.until is None else to_micros(wanted.until),
+            keyword=None if sealed else word,
+            keywords=() if sealed else words,
+            match_all=wanted.match == "all",
+            branch=wanted.branch,
+            authors=wanted.authors,
+            invocation_id=wanted.invocation_id,
+            after_seq=wanted.after_seq,
+            before_seq=wanted.before_seq,
+            newest=wanted.is_newest_first,
+            limit=wanted.limit,
+            offset=wanted.offset,
+            with_total=with_total,
+            predicate=self._predicate(wanted, word if sealed else None, words if sealed else ()),
+            idle_before=idle_before,
+        )
+
+    def _predicate(self, wanted: EventFilter, word: str | None, words: Sequence[str]) -> Any:
+        """What no database decides: a regular expression, and keywords in sealed bodies."""
+        pattern = wanted.pattern
+        if pattern is None and word is None and not words:
+            return None
+        enough = all if wanted.match == "all" else any
+
+        def holds(row: EventRow) -> bool:
+            if row.kind >= r.FIRST_RECORD:
+                return False
+            text = self.text(row)
+            if pattern is not None and pattern.search(text) is None:
+                return False
+            folded = fold(text) if word is not None or words else ""
+            return (word is None or word in folded) and (not words or enough(each in folded for each in words))
+
+        return holds
+
+    def text(self, row: EventRow) -> str:
+        """The searchable text of a row."""
+        return searchable_text(self.codec.decode("", row))
+
+
+def as_events(
+    messages: BaseMessage | NewEvent | Sequence[BaseMessage | NewEvent], shared: NewEvent | None
+) -> list[BaseMessage | NewEvent]:
+    """What a caller passed to append, checked, with the shared fields filled in where an event has none.
+
+    Streaming chunks are left out. Bare messages stay bare where nothing is shared.
+
+    Raises:
+        InvalidInputError: Something in it is neither a message nor an event.
+    """
+    items = [messages] if isinstance(messages, (BaseMessage, NewEvent)) else messages
+    if isinstance(items, str) or not isinstance(items, Sequence):
+        raise InvalidInputError("messages", "give messages or events, for example [HumanMessage('hi')]")
+    found: list[BaseMessage | NewEvent] = []
+    for at, item in enumerate(items):
+        if isinstance(item, BaseMessage):
+            found.append(item if shared is None else replace(shared, message=item))
+        elif isinstance(item, NewEvent):
+            if not item.partial:
+                found.append(item if shared is None else _with_shared(item, shared))
+        else:
+            raise InvalidInputError("messages", f"item {at} is a {type(item).__name__}, not a message")
+    return found
+
+
+_SHARED = ("author", "branch", "invocation_id", "metadata", "timestamp")
+
+
+def _with_shared(event: NewEvent, shared: NewEvent) -> NewEvent:
+    changes = {name: getattr(shared, name) for name in _SHARED if getattr(event, name) is None}
+    return replace(event, **changes)

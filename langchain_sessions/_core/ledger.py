@@ -1,0 +1,284 @@
+"""Where events stand: pure bookkeeping over the records of a log.
+
+Three kinds of records change the standing of earlier events: a *rewind* to a position, an *edit* that takes the
+place of another event, and a *compaction* that archives. The log holds them for ever; a `Ledger` is their effect.
+
+A rewind at n to t makes the view as of n equal the view as of t. That rule is recursive, so a rewind to before
+another rewind undoes it. A compaction is judged by what it covers alone: it is in force as long as the newest of
+its covered events is not rewound, wherever its own record stands; per scope the widest in force counts.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from operator import ne
+from typing import TYPE_CHECKING
+
+from langchain_sessions._core import rows as r
+from langchain_sessions._core.ranges import NO_SEQS, Run, SeqSet
+from langchain_sessions.events import Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from langchain_sessions._core.rows import EventRow, Mark
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """What one compaction archives: its scope up to a position, but for the holes.
+
+    Attributes:
+        scope: The branch; None is root.
+        record: Seq of the compaction's record.
+        first: The first covered position; its summary stands there.
+        upto: The last covered position.
+        top: The largest covered seq.
+        holes: Events of the scope up to `upto` that it does not cover, and the places of those.
+        summaries: Seqs of the events that stand for the covered ones.
+        at: When it was made, in microseconds.
+    """
+
+    scope: str | None
+    record: int
+    first: int
+    upto: int
+    top: int
+    holes: SeqSet = NO_SEQS
+    summaries: tuple[int, ...] = ()
+    at: int = 0
+
+    def covers(self, row: EventRow) -> bool:
+        """Whether the row is archived by this compaction."""
+        if row.place > self.upto or row.seq in self.holes or row.seq in self.summaries:
+            return False
+        # An edit stands where its original stood: what a compaction left out of its range stays left out when edited.
+        return row.place not in self.holes
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """An event that took the place of another.
+
+    `rooted`: a graph made it. Between revisions that a graph made its head decides, not the order of edits.
+    """
+
+    seq: int
+    replaces: int
+    position: int
+    rooted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The standing effect of all rewinds, edits and compactions of a log.
+
+    Attributes:
+        hidden: Positions that a rewind went back before.
+        edits: Edits that are not hidden, oldest first.
+        covers: The widest compaction in force of each scope.
+    """
+
+    hidden: SeqSet = NO_SEQS
+    edits: tuple[Edit, ...] = ()
+    covers: Mapping[str | None, Cover] = field(default_factory=dict[str | None, Cover])
+
+    @classmethod
+    def of(cls, marks: Iterable[Mark], last_seq: int) -> Ledger:
+        """The ledger of a log of `last_seq` entries, from all its marks."""
+        ordered = sorted(marks)
+        hidden = hidden_at(((mark.seq, int(mark.data)) for mark in ordered if mark.kind == "rewind"), last_seq)
+        edits = tuple(
+            Edit(mark.seq, *json.loads(mark.data)) for mark in ordered if mark.kind == "edit" and mark.seq not in hidden
+        )
+        covers: dict[str | None, Cover] = {}
+        for mark in ordered:
+            if mark.kind != "compaction":
+                continue
+            cover = decode_cover(json.loads(mark.data))
+            best = covers.get(cover.scope)
+            if cover.top not in hidden and (best is None or cover.upto >= best.upto):
+                covers[cover.scope] = cover
+        return cls(hidden, edits, covers)
+
+    @property
+    def superseded(self) -> dict[int, Edit]:
+        """Which edit took the place of which event."""
+        return {edit.replaces: edit for edit in self.edits}
+
+    def with_edit(self, edit: Edit) -> Ledger:
+        """The ledger after one more edit."""
+        return Ledger(self.hidden, (*self.edits, edit), self.covers)
+
+    def with_cover(self, cover: Cover) -> Ledger:
+        """The ledger after one more compaction."""
+        return Ledger(self.hidden, self.edits, {**self.covers, cover.scope: cover})
+
+    def encode(self) -> str | None:
+        """As text; None while there is nothing to say."""
+        if not (self.hidden or self.edits or self.covers):
+            return None
+        document = {
+            "h": self.hidden.runs,
+            "e": [(edit.seq, edit.replaces, edit.position, edit.rooted) for edit in self.edits],
+            "c": [encode_cover(cover) for cover in self.covers.values()],
+        }
+        return json.dumps(document, separators=(",", ":"))
+
+    @classmethod
+    def decode(cls, text: str | None) -> Ledger:
+        """Read what `encode` wrote."""
+        if not text:
+            return EMPTY_LEDGER
+        document = json.loads(text)
+        covers = [decode_cover(item) for item in document["c"]]
+        return cls(
+            SeqSet(_runs(document["h"])),
+            tuple(Edit(*item) for item in document["e"]),
+            {cover.scope: cover for cover in covers},
+        )
+
+
+EMPTY_LEDGER = Ledger()
+
+
+def hidden_at(rewinds: Iterable[tuple[int, int]], last_seq: int) -> SeqSet:
+    """What is hidden as of `last_seq`, given all rewinds as (position of the record, position gone back to)."""
+    hidden: list[Run] = []
+    at = last_seq
+    for seq, target in sorted(rewinds, reverse=True):
+        if seq > at:
+            continue
+        if target + 1 <= seq - 1:
+            hidden.append((target + 1, seq - 1))
+        at = target
+    return SeqSet(tuple(reversed(hidden)))
+
+
+def encode_cover(cover: Cover) -> list[object]:
+    """A cover as a JSON list."""
+    holes = cover.holes.runs
+    return [cover.scope, cover.record, cover.first, cover.upto, cover.top, holes, cover.summaries, cover.at]
+
+
+def decode_cover(item: list[object]) -> Cover:
+    """Read what `encode_cover` wrote."""
+    scope, record, first, upto, top, holes, summaries, at = item
+    return Cover(scope, record, first, upto, top, SeqSet(_runs(holes)), tuple(summaries), at)  # type: ignore[arg-type]
+
+
+def _runs(pairs: object) -> tuple[Run, ...]:
+    return tuple((low, high) for low, high in pairs)  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, slots=True)
+class LogView:
+    """Everything that decides where the events of one session stand.
+
+    Attributes:
+        ledger: Rewinds, edits and compactions.
+        head: The message list of the newest root checkpoint as ordered runs; None where no graph runs here.
+        invocations: Status of every invocation that is not done, by id.
+        last_seq: The newest position.
+    """
+
+    ledger: Ledger = EMPTY_LEDGER
+    head: tuple[Run, ...] | None = None
+    invocations: Mapping[str, Standing] = field(default_factory=dict[str, Standing])
+    last_seq: int = 0
+    _lookup: tuple[SeqSet, dict[int, Edit], SeqSet] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Prepare the look-ups once."""
+        head = SeqSet(tuple(sorted(self.head))) if self.head is not None else SeqSet()
+        superseded = self.ledger.superseded
+        summaries = SeqSet.of(seq for cover in self.ledger.covers.values() for seq in cover.summaries)
+        object.__setattr__(self, "_lookup", (head, superseded, summaries))
+
+    def superseded_by(self, row: EventRow) -> int | None:
+        """The edit that took the row's place, if any."""
+        head, superseded, _ = self._lookup
+        edit = superseded.get(row.seq)
+        if edit is None or (edit.rooted and row.seq in head):
+            return None
+        return edit.seq
+
+    def archived_by(self, row: EventRow) -> int | None:
+        """The compaction that archives the row, if any."""
+        cover = self.ledger.covers.get(row.scope)
+        return cover.record if cover is not None and cover.covers(row) else None
+
+    def standing(self, row: EventRow) -> Standing:
+        """Where the row stands."""
+        if row.kind >= r.FIRST_RECORD:
+            return Standing.REWOUND if row.seq in self.ledger.hidden else Standing.LIVE
+        head, _, summaries = self._lookup
+        if row.flags & r.SUMMARY:
+            if row.seq in summaries:
+                return Standing.LIVE
+            return Standing.REWOUND if self.archived_by(row) is None else Standing.ARCHIVED
+        if row.seq in self.ledger.hidden:
+            return Standing.REWOUND
+        if self.superseded_by(row) is not None:
+            return Standing.SUPERSEDED
+        if row.flags & r.ROOTED and row.seq not in head:
+            return Standing.DETACHED
+        if self.archived_by(row) is not None:
+            return Standing.ARCHIVED
+        return self.invocations.get(row.run or "", Standing.LIVE) if self.invocations else Standing.LIVE
+
+    def in_context(self, row: EventRow, invocation_id: str | None = None) -> bool:
+        """Whether the row belongs into a prompt of the given invocation, branches aside."""
+        standing = self.standing(row)
+        if standing is Standing.OPEN or standing is Standing.FAILED:
+            return row.run == invocation_id
+        return standing is Standing.LIVE or standing is Standing.INTERRUPTED
+
+    def ordered(self, rows: Iterable[EventRow]) -> list[EventRow]:
+        """The rows in context order: by position, but a thread's own messages as its head lists them."""
+        ordered = sorted(rows, key=lambda row: (row.place, not row.flags & r.SUMMARY, row.seq))
+        if not self.head or all(a[1] < b[0] for a, b in zip(self.head, self.head[1:], strict=False)):
+            return ordered
+        rank = {seq: at for at, seq in enumerate(seq for low, high in self.head for seq in range(low, high + 1))}
+        beside = [row for row in ordered if row.seq not in rank]
+        listed = sorted((row for row in ordered if row.seq in rank), key=lambda row: rank[row.seq])
+        return _interleave(listed, beside)
+
+
+def _interleave(listed: list[EventRow], beside: list[EventRow]) -> list[EventRow]:
+    """Put each of `beside` behind the last listed row that was logged before it."""
+    slots: list[list[EventRow]] = [[] for _ in range(len(listed) + 1)]
+    for row in beside:
+        slot = max((at + 1 for at, other in enumerate(listed) if other.place < row.place), default=0)
+        slots[slot].append(row)
+    merged = slots[0]
+    for row, after in zip(listed, slots[1:], strict=True):
+        merged.append(row)
+        merged.extend(after)
+    return merged
+
+
+def together(rows: list[EventRow]) -> list[EventRow]:
+    """The rows of a context with those of each run side by side, where the run began.
+
+    The log and its views keep the order in which things happened. Two tabs that talk at once are logged in between
+    each other, though, and a prompt in which two questions come before two answers is refused by strict providers and
+    misread by others; so prompts, and what decides which turns a compaction may take, are read in this order.
+    """
+    named = [row.invocation_id for row in rows]
+    distinct = set(named)
+    if None not in distinct and len(distinct) == 1 + sum(map(ne, named, named[1:])):
+        return rows  # nearly always
+    groups: dict[str, list[EventRow]] = {}
+    for row in rows:
+        groups.setdefault(row.run or row.ident, []).append(row)
+    return [row for group in groups.values() for row in group]
+
+
+def visible_scopes(viewer: str | None) -> tuple[str | None, ...]:
+    """The branches that a viewer sees: root, its ancestors and itself; neither siblings nor children."""
+    if viewer is None:
+        return (None,)
+    parts = viewer.split(".")
+    return (None, *(".".join(parts[: depth + 1]) for depth in range(len(parts))))

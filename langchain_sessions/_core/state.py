@@ -1,0 +1,91 @@
+"""State: what a conversation, a user and an app remember beside messages.
+
+A delta maps keys to values; None deletes. The prefix of a key says how far it reaches: none is the session,
+`user:` all sessions of the user, `app:` all users of the app, `temp:` the running invocation and no table at all.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from langchain_sessions._core.checks import require
+from langchain_sessions._core.codec.values import as_dict, dump_exact, dump_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+USER = "user:"
+APP = "app:"
+TEMP = "temp:"
+_MAX_KEY = 255
+
+
+class SplitDelta(NamedTuple):
+    """A delta by reach. Values of scoped keys are JSON texts; None deletes."""
+
+    session: dict[str, Any]
+    user: dict[str, str | None]
+    app: dict[str, str | None]
+
+
+def dump_delta(delta: Mapping[str, Any] | None, field: str = "state_delta") -> str | None:
+    """A delta as stored: without `temp:` keys; None when nothing is left.
+
+    Raises:
+        InvalidInputError: A key or a value cannot be stored exactly.
+    """
+    if not delta:
+        return None
+    given = as_dict(delta, field)
+    kept = {key: value for key, value in given.items() if not (isinstance(key, str) and key.startswith(TEMP))}
+    for key in kept:
+        require(isinstance(key, str) and key not in ("", USER, APP), field, "keys are non-empty strings")
+        if key.startswith((USER, APP)):
+            require(len(key) <= _MAX_KEY, field, f"a scoped key has at most {_MAX_KEY} characters")
+            require("\0" not in key and key.isprintable(), field, "a scoped key holds printable characters only")
+    return dump_exact(kept, field) if kept else None
+
+
+def split_delta(text: str | None) -> SplitDelta:
+    """Sort a stored delta by reach."""
+    split = SplitDelta({}, {}, {})
+    if text is None:
+        return split
+    for key, value in json.loads(text).items():
+        if key.startswith(USER):
+            split.user[key[len(USER) :]] = None if value is None else dump_json(value)
+        elif key.startswith(APP):
+            split.app[key[len(APP) :]] = None if value is None else dump_json(value)
+        else:
+            split.session[key] = value
+    return split
+
+
+def apply_deltas(state: str, deltas: Iterable[str | None]) -> str:
+    """A session's state after some stored deltas; scoped keys are left out."""
+    merged = json.loads(state)
+    for delta in deltas:
+        for key, value in split_delta(delta).session.items():
+            if value is None:
+                merged.pop(key, None)
+            else:
+                merged[key] = value
+    return dump_json(merged)
+
+
+def scoped_keys(deltas: Iterable[str | None]) -> tuple[str, ...]:
+    """The `user:` and `app:` keys that some deltas touch."""
+    found: dict[str, None] = {}
+    for delta in deltas:
+        split = split_delta(delta)
+        found |= dict.fromkeys([f"{USER}{key}" for key in split.user] + [f"{APP}{key}" for key in split.app])
+    return tuple(sorted(found))
+
+
+def merged_view(session: str, user: Mapping[str, str], app: Mapping[str, str]) -> dict[str, Any]:
+    """The one dictionary that a caller sees, scoped keys under their prefixes."""
+    merged: dict[str, Any] = json.loads(session)
+    merged.update((f"{USER}{key}", json.loads(value)) for key, value in user.items())
+    merged.update((f"{APP}{key}", json.loads(value)) for key, value in app.items())
+    return merged

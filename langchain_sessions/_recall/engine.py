@@ -1,0 +1,91 @@
+"""From rows of a log to entries of its index, for one choice of settings."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
+
+from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, ToolMessage
+
+from langchain_sessions._core import rows as r
+from langchain_sessions._core.times import from_micros
+from langchain_sessions._recall.index.chunks import LAYOUT_VERSION
+from langchain_sessions._recall.index.facts import EventFacts
+from langchain_sessions._recall.index.facts_cache import FactsCache
+from langchain_sessions._recall.index.postings import Entry, EntryMaker
+from langchain_sessions._recall.text.documents import make_document
+from langchain_sessions._recall.text.terms import TermMaker
+
+if TYPE_CHECKING:
+    from langchain_sessions._core.rows import EventRow
+    from langchain_sessions._recall.settings import SearchSettings
+    from langchain_sessions.stores.base import SessionStore
+
+SYNTHETIC: Final = 4
+SUMMARY: Final = 8
+
+
+def tool_term(name: str) -> str:
+    """The term under which uses of a tool are indexed; no word is written like it."""
+    return f"tool:{'_'.join(name.split())[:64]}"
+
+
+def tools_of(message: BaseMessage) -> set[str]:
+    """The tools that a message calls or answers for."""
+    if isinstance(message, AIMessage):
+        return {str(call["name"]) for call in (*message.tool_calls, *message.invalid_tool_calls) if call["name"]}
+    if isinstance(message, (ToolMessage, FunctionMessage)) and message.name:
+        return {message.name}
+    return set()
+
+
+def only_term(name: str) -> str:
+    """The term of events that hold nothing but a use of one tool."""
+    return f"only:{tool_term(name)[5:]}"
+
+
+def only_tool_of(message: BaseMessage) -> str | None:
+    """The one tool that a message is about: it answers for it, or calls it without a word."""
+    used = tools_of(message)
+    if len(used) != 1 or (isinstance(message, AIMessage) and str(message.text).strip()):
+        return None
+    return next(iter(used))
+
+
+class RecallEngine:
+    """Makes terms and entries.
+
+    Args:
+        settings: The choice.
+    """
+
+    def __init__(self, settings: SearchSettings) -> None:
+        self.settings = settings
+        self.maker = TermMaker(settings.language)
+        self.entries = EntryMaker(self.maker)
+        self._caches: WeakKeyDictionary[SessionStore, FactsCache] = WeakKeyDictionary()
+        named = f"{LAYOUT_VERSION}:{self.maker.fingerprint}"
+        self.fingerprint = hashlib.sha256(named.encode()).hexdigest()[:32]
+
+    def entry(self, row: EventRow, message: BaseMessage) -> Entry:
+        """What the index keeps of an event."""
+        document = make_document(message, author=row.author, timestamp=from_micros(row.at))
+        entry = self.entries.entry(document)
+        counts = dict(entry.counts)
+        if used := tools_of(message):
+            counts = {**counts, **{tool_term(name): 1 for name in used}}
+            if (only := only_tool_of(message)) is not None:
+                counts[only_term(only)] = 1
+        flags = entry.flags | (SYNTHETIC if row.flags & r.SYNTHETIC else 0) | (SUMMARY if row.flags & r.SUMMARY else 0)
+        return Entry(counts, entry.length, flags, entry.author, entry.instant)
+
+    def facts_cache(self, store: SessionStore) -> FactsCache:
+        """What this process has read of the indexes of a store."""
+        known = self._caches.get(store)
+        return known if known is not None else self._caches.setdefault(store, FactsCache())
+
+    @staticmethod
+    def facts(row: EventRow, entry: Entry) -> EventFacts:
+        """The part of an entry that is no term."""
+        return EventFacts(row.seq, row.at, row.kind, entry.length, entry.flags, entry.author, row.branch)

@@ -1,0 +1,1 @@
+"""Inverted events, in memory and packed."""

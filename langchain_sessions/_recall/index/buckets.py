@@ -1,0 +1,138 @@
+"""The words of a chunk, packed: terms in buckets by their first letters, each with where it occurs.
+
+A word costs one small row per chunk and `prefix*` a few. A search reads a bucket without unpacking it: a term is found
+by `bytes.find`, its occurrences are arrays.
+"""
+
+from __future__ import annotations
+
+from array import array
+from itertools import repeat
+from typing import TYPE_CHECKING, Final
+
+from langchain_sessions._recall.index.columns import from_bytes, to_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+MOST_COUNTED: Final = 255
+_SPARSE: Final = 8
+_TWO_LETTERS_BELOW: Final = "\u0e00"
+
+Postings = tuple["Sequence[int]", "Sequence[int]"]
+"""Indexes of events in a chunk, ascending, and how often the term occurs in each."""
+
+
+def bucket_of(term: str) -> str:
+    """The bucket that a term lies in: its first two letters, or one where a letter says as much as a word."""
+    return term[:2] if term < _TWO_LETTERS_BELOW else term[:1]
+
+
+class Bucket:
+    """One bucket of one chunk as it was read; nothing is unpacked before it is asked for.
+
+    Args:
+        data: As `pack_bucket` made it.
+        events: How many events the chunk holds.
+    """
+
+    __slots__ = ("_data", "_events", "_start", "_words")
+
+    def __init__(self, data: bytes, events: int) -> None:
+        size = int.from_bytes(data[:4], "little")
+        self._words = data[4 : 4 + size]
+        self._start = 4 + size
+        self._data = data
+        self._events = events
+
+    def _packed(self, at: int) -> bytes:
+        sizes = from_bytes("H", self._data[self._start : self._start + 2 * at + 2])
+        start = self._start + 2 * (self._words.count(b"\n") - 1) + sum(sizes[:at])
+        return self._data[start : start + sizes[at]]
+
+    def find(self, term: str) -> bytes | None:
+        """The packed occurrences of a term; None where it does not occur."""
+        found = self._words.find(b"\n%b\n" % term.encode("utf-8", "surrogatepass"))
+        return None if found < 0 else self._packed(self._words.count(b"\n", 0, found))
+
+    def terms(self) -> list[str]:
+        """All terms, in order."""
+        return self._words[1:-1].decode("utf-8", "surrogatepass").split("\n")
+
+    def items(self) -> Iterator[tuple[str, bytes]]:
+        """All terms with their packed occurrences."""
+        terms = self.terms()
+        start = self._start + 2 * len(terms)
+        sizes = from_bytes("H", self._data[self._start : start])
+        for term, size in zip(terms, sizes, strict=True):
+            yield term, self._data[start : start + size]
+            start += size
+
+
+def pack_postings(indexes: Sequence[int], counts: Sequence[int], events: int) -> bytes:
+    """Pack the occurrences of a term: a byte per event where it is in every eighth, else an entry per occurrence."""
+    capped = bytes(counts if isinstance(counts, bytearray) else map(min, counts, repeat(MOST_COUNTED)))
+    if _SPARSE * len(indexes) < events:
+        return to_bytes(array("H", indexes)) + capped
+    dense = bytearray(events)
+    for index, count in zip(indexes, capped, strict=True):
+        dense[index] = count
+    return bytes(dense)
+
+
+def is_dense(packed: bytes, events: int) -> bool:
+    """Whether packed occurrences hold a byte for every event of the chunk."""
+    return len(packed) == events
+
+
+def unpack_postings(packed: bytes, events: int) -> Postings:
+    """The occurrences of a term."""
+    if is_dense(packed, events):
+        indexes = [index for index, count in enumerate(packed) if count]
+        return indexes, packed.replace(b"\0", b"")
+    size = len(packed) // 3
+    return from_bytes("H", packed[: 2 * size]), packed[2 * size :]
+
+
+def count_postings(packed: bytes, events: int) -> int:
+    """In how many events a term occurs."""
+    return events - packed.count(0) if is_dense(packed, events) else len(packed) // 3
+
+
+def pack_buckets(postings: Mapping[str, tuple[Sequence[int], Sequence[int]]], events: int) -> dict[str, bytes]:
+    """Pack the occurrences of all terms of a chunk, by bucket."""
+    buckets: dict[str, list[str]] = {}
+    for term in sorted(postings):
+        buckets.setdefault(bucket_of(term), []).append(term)
+    return {bucket: _pack_bucket(terms, postings, events) for bucket, terms in buckets.items()}
+
+
+def _pack_bucket(terms: list[str], postings: Mapping[str, tuple[Sequence[int], Sequence[int]]], events: int) -> bytes:
+    packed = [pack_postings(*postings[term], events) for term in terms]
+    words = "\n{}\n".format("\n".join(terms)).encode("utf-8", "surrogatepass")
+    sizes = to_bytes(array("H", map(len, packed)))
+    return b"".join((len(words).to_bytes(4, "little"), words, sizes, *packed))
+
+
+class PackedOccurrences:
+    """Where a term occurs in a stored chunk."""
+
+    __slots__ = ("_data", "_events")
+
+    def __init__(self, data: bytes, events: int) -> None:
+        self._data = data
+        self._events = events
+
+    def __len__(self) -> int:
+        return count_postings(self._data, self._events)
+
+    def lookup(self) -> dict[int, int] | bytes:
+        """The count at each index: of what occurs, or a byte for every event of the chunk."""
+        if is_dense(self._data, self._events):
+            return self._data
+        indexes, counts = unpack_postings(self._data, self._events)
+        return dict(zip(indexes, counts, strict=True))
+
+    def pairs(self) -> Iterable[tuple[int, int]]:
+        """Index in the chunk and count, ascending."""
+        return zip(*unpack_postings(self._data, self._events), strict=True)

@@ -1,0 +1,161 @@
+"""The index as it is stored: chunks of up to `LARGEST_CHUNK` events of one session, and how they grow.
+
+A chunk's terms lie in buckets by their first letters; what ranking asks about single events lies in one row beside.
+About 100 bytes per message of 120 characters.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from langchain_sessions._recall.index.buckets import MOST_COUNTED, Bucket, PackedOccurrences, bucket_of, unpack_postings
+from langchain_sessions._recall.index.facts import LONGEST, ChunkFacts, EventFacts
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+LARGEST_CHUNK: Final = 4096
+"""Events per chunk: few rows to read at 100 000 events, and a merge that takes tens of milliseconds."""
+
+LAYOUT_VERSION: Final = 3
+
+
+class ChunkSize(NamedTuple):
+    """A stored chunk without its contents: its number, how many events and terms it holds."""
+
+    number: int
+    events: int
+
+
+@dataclass(slots=True)
+class OpenChunk:
+    """A chunk that is being built: facts and terms of events in log order.
+
+    Attributes:
+        facts: What is known of each event.
+        postings: By term: indexes of the events that hold it, ascending, and how often each does, at most 255.
+    """
+
+    facts: list[EventFacts] = field(default_factory=list[EventFacts])
+    postings: dict[str, tuple[array[int], bytearray]] = field(default_factory=dict[str, "tuple[array[int], bytearray]"])
+
+    def add(self, facts: EventFacts, counts: Mapping[str, int]) -> None:
+        """Add the next event and its terms."""
+        index = len(self.facts)
+        self.facts.append(facts)
+        postings = self.postings
+        for term, count in counts.items():
+            known = postings.get(term)
+            if known is None:
+                known = postings[term] = (array("H"), bytearray())
+            known[0].append(index)
+            known[1].append(min(count, MOST_COUNTED))
+
+    def extend(self, facts: ChunkFacts, buckets: Iterable[bytes]) -> None:
+        """Add the events of a stored chunk."""
+        base, events = len(self.facts), len(facts.seqs)
+        self.facts.extend(facts.events())
+        postings = self.postings
+        for term, packed in chain.from_iterable(Bucket(data, events).items() for data in buckets):
+            indexes, counts = unpack_postings(packed, events)
+            known = postings.get(term)
+            if known is None:
+                known = postings[term] = (array("H"), bytearray())
+            known[0].extend(array("H", map(base.__add__, indexes) if base else indexes))
+            known[1].extend(counts)
+
+    @property
+    def terms(self) -> int:
+        """Number of terms of all events."""
+        return sum(min(facts.length, LONGEST) for facts in self.facts)
+
+
+def chunks_to_merge(stored: Sequence[ChunkSize], added: int) -> list[ChunkSize]:
+    """Which of the newest chunks the next events are merged with, oldest first.
+
+    A chunk is taken along by one of at least its size, so an event is rewritten three times in its life or so, while
+    the number of chunks stays near events / `LARGEST_CHUNK`.
+    """
+    taken: list[ChunkSize] = []
+    size = added
+    for chunk in reversed(stored):
+        if chunk.events > size or chunk.events + size > LARGEST_CHUNK:
+            break
+        taken.insert(0, chunk)
+        size += chunk.events
+    return taken
+
+
+class PackedPart:
+    """A stored chunk as ranking reads it: any terms whose buckets were read, and the facts of its events.
+
+    Args:
+        facts: What is known of its events.
+        size: Number of terms of all events.
+        buckets: Buckets of the terms that are asked for, by name.
+    """
+
+    __slots__ = ("_buckets", "_read", "events", "facts", "hidden", "size")
+
+    def __init__(self, facts: ChunkFacts, size: int, buckets: Mapping[str, bytes]) -> None:
+        self.facts = facts
+        self.events = len(facts.seqs)
+        self.size = size
+        self.hidden: set[int] = set()
+        self._buckets = buckets
+        self._read: dict[str, Bucket] = {}
+
+    def _bucket(self, name: str) -> Bucket | None:
+        """A bucket that was read; None where there is none."""
+        known = self._read.get(name)
+        if known is None and (data := self._buckets.get(name)) is not None:
+            known = self._read[name] = Bucket(bytes(data), self.events)
+        return known
+
+    @property
+    def speakers(self) -> Collection[str]:
+        """All known authors."""
+        return self.facts.speakers.known
+
+    @property
+    def labels(self) -> Mapping[str, int]:
+        """The names that texts of `LABELLED` events begin with, and how often."""
+        return self.facts.speakers.labels
+
+    def length(self, index: int) -> int:
+        """Number of terms of an event."""
+        return self.facts.lengths[index]
+
+    def hints(self, index: int) -> int:
+        """Hints of an event."""
+        return self.facts.flags[index]
+
+    def author(self, index: int) -> str | None:
+        """Who said it."""
+        return self.facts.authors[self.facts.author_numbers[index]]
+
+    def instant(self, index: int) -> float:
+        """When, in seconds since 1970."""
+        return self.facts.first_second + self.facts.seconds[index]
+
+    def find(self, term: str) -> PackedOccurrences | None:
+        """Where a term occurs."""
+        bucket = self._bucket(bucket_of(term))
+        data = None if bucket is None else bucket.find(term)
+        return None if data is None else PackedOccurrences(data, self.events)
+
+    def expand(self, beginning: str) -> Iterable[str]:
+        """The terms that begin so."""
+        name = bucket_of(beginning)
+        # One letter may begin many buckets; two lie in one.
+        names = (name,) if bucket_of(beginning + "zz") == name else self._buckets
+        found = [bucket for each in names if (bucket := self._bucket(each)) is not None]
+        return [term for bucket in found for term in bucket.terms() if term.startswith(beginning) and ":" not in term]
+
+    def vocabulary(self) -> Iterable[str]:
+        """All terms that were read."""
+        found = [bucket for name in self._buckets if (bucket := self._bucket(name)) is not None]
+        return chain.from_iterable(bucket.terms() for bucket in found)

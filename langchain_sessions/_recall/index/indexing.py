@@ -1,0 +1,194 @@
+"""Moving indexes forward behind their logs: in batches, each in one short transaction."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from langchain_sessions._core import rows as r
+from langchain_sessions._core.flow import Flow, ask
+from langchain_sessions._core.rows import EventRow, SessionKey
+from langchain_sessions._recall.index.buckets import pack_buckets
+from langchain_sessions._recall.index.chunks import LARGEST_CHUNK, ChunkSize, OpenChunk, PackedPart, chunks_to_merge
+from langchain_sessions._recall.index.facts import ChunkFacts
+from langchain_sessions.errors import SealedEventError, SessionNotFoundError, StoreError, StoreUnavailableError
+from langchain_sessions.stores.indexing import IndexChange, IndexPlace, StoredChunk
+from langchain_sessions.stores.values import EventQuery, SessionQuery
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from langchain_sessions._core.codec.messages import MessageCodec
+    from langchain_sessions._core.rows import Owner
+    from langchain_sessions._recall.engine import RecallEngine
+    from langchain_sessions.stores.base import SessionStore
+
+_log = logging.getLogger(__name__)
+BATCH: Final = 512
+"""Events per step beside an append or a search: what bounds the longest pause."""
+
+
+_LOST: Final = 5
+MESSAGE_KINDS: Final = frozenset(range(r.HUMAN, r.FIRST_RECORD))
+
+
+class Indexer:
+    """Keeps the indexes of a store.
+
+    Args:
+        store: Where logs and indexes lie.
+        codec: Reads the messages.
+        engine: Makes the entries.
+        now: The present in microseconds.
+    """
+
+    def __init__(self, store: SessionStore, codec: MessageCodec, engine: RecallEngine, now: Callable[[], int]) -> None:
+        self.store = store
+        self.codec = codec
+        self.engine = engine
+        self.now = now
+
+    def catch_up(self, key: SessionKey) -> Flow[int]:
+        """Bring the index of a log up to date; how many events were added.
+
+        Another process that does the same wins or loses batch by batch; nothing is indexed twice. What an encrypting
+        codec wrote is never indexed.
+
+        Raises:
+            SessionNotFoundError: There is none for this key.
+            SealedEventError: The log holds what this codec cannot read.
+        """
+        added = lost = 0
+        if self.codec.encrypts:
+            return 0
+        while lost < _LOST:
+            place = yield from ask(self.store.find_index, key, self.engine.fingerprint, self.now())
+            if place.indexed_to >= place.last_seq:
+                break
+            # Far behind, nobody gains by small steps, and whole chunks are never merged again.
+            size = LARGEST_CHUNK if place.last_seq - place.indexed_to >= LARGEST_CHUNK else BATCH
+            query = EventQuery(kinds=MESSAGE_KINDS, after_seq=place.indexed_to, limit=size)
+            found = yield from ask(self.store.find_events, key, query, self.now())
+            full = len(found.rows) == size
+            upto = found.rows[-1].seq if full else found.view.last_seq
+            change = yield from self._plan(key, place, found.rows, upto)
+            if change is not None and (yield from ask(self.store.write_index, key, change, self.now())):
+                added += len(found.rows)
+            else:
+                lost += 1
+        return added
+
+    def _plan(self, key: SessionKey, place: IndexPlace, rows: list[EventRow], upto: int) -> Flow[IndexChange | None]:
+        """The next step: the rows in a new chunk, with small ones before it. None where somebody was faster."""
+        if not rows:
+            return IndexChange(place=place, fingerprint=self.engine.fingerprint, indexed_to=upto)
+        merged = chunks_to_merge([ChunkSize(*chunk) for chunk in place.chunks], len(rows))
+        numbers = [chunk.number for chunk in merged]
+        chunk = OpenChunk()
+        if numbers:
+            loaded = yield from ask(self.store.load_chunks, place, numbers)
+            if loaded is None:
+                return None
+            for stored, buckets in loaded:
+                chunk.extend(ChunkFacts.unpack(stored.facts), buckets.values())
+        for row in rows:
+            entry = self.engine.entry(row, self.codec.decode(key.id, row))
+            chunk.add(self.engine.facts(row, entry), entry.counts)
+        return _change(self.engine.fingerprint, place, chunk, upto, tuple(numbers))
+
+    def catch_up_quietly(self, key: SessionKey) -> Flow[None]:
+        """`catch_up` beside something that has succeeded: what fails here is done by the next search."""
+        try:
+            yield from self.catch_up(key)
+        except (StoreError, SessionNotFoundError, SealedEventError):
+            return
+        except Exception as error:  # noqa: BLE001 - the append beside it happened: to raise would call it failed
+            _log.error("The index of session %r did not move: %s", key.id, type(error).__name__)
+
+    def reindex(self, app: str, owner: Owner, progress: Callable[[str, int], None] | None = None) -> Flow[int]:
+        """Bring the indexes of all sessions up to date, one after the other; how many events were added.
+
+        It may be stopped at any time and goes on where it was.
+        """
+        total = 0
+        after: tuple[int, ...] | None = None
+        while True:
+            query = SessionQuery(app=app, owner=owner, now=self.now(), limit=100, after=after)
+            page = yield from ask(self.store.list_sessions, query)
+            for session in page.rows:
+                try:
+                    added = yield from self.catch_up(SessionKey(session.app, session.id, session.user_id))
+                except SessionNotFoundError:  # deleted in between
+                    continue
+                total += added
+                if progress is not None:
+                    progress(session.id, added)
+            after = page.after
+            if after is None:
+                return total
+
+    def verify(self, key: SessionKey) -> Flow[list[str]]:
+        """Compare the index of a log with what the log says; a line for each difference.
+
+        Raises:
+            SessionNotFoundError: There is none for this key.
+            StoreUnavailableError: The index kept changing.
+        """
+        for _ in range(_LOST):
+            place = yield from ask(self.store.find_index, key, self.engine.fingerprint, self.now())
+            found = yield from self._differences(key, place)
+            if found is not None:
+                return found
+        problem = "The index kept changing while it was compared; try again."
+        raise StoreUnavailableError(problem)
+
+    def _differences(self, key: SessionKey, place: IndexPlace) -> Flow[list[str] | None]:
+        found: list[str] = []
+        after = 0
+        for number, _ in place.chunks:
+            loaded = yield from ask(self.store.load_chunks, place, [number])
+            if loaded is None:
+                return None
+            for stored, buckets in loaded:
+                query = EventQuery(kinds=MESSAGE_KINDS, after_seq=after, before_seq=stored.last_seq + 1)
+                rows = (yield from ask(self.store.find_events, key, query, self.now())).rows
+                after = stored.last_seq
+                if _contents(stored, buckets) != self._expected(key.id, rows, stored):
+                    found.append(f"chunk {number} of the index differs from the log")
+        query = EventQuery(kinds=MESSAGE_KINDS, after_seq=after, before_seq=place.indexed_to + 1, limit=1)
+        if place.chunks and (yield from ask(self.store.find_events, key, query, self.now())).rows:
+            found.append("the index leaves out events that it claims to hold")
+        return found
+
+    def _expected(self, session_id: str, rows: list[EventRow], stored: StoredChunk) -> _Contents:
+        chunk = OpenChunk()
+        for row in rows:
+            entry = self.engine.entry(row, self.codec.decode(session_id, row))
+            chunk.add(self.engine.facts(row, entry), entry.counts)
+        if not chunk.facts:
+            return b"", {}
+        packed = ChunkFacts.of(chunk.facts).pack()
+        return _contents(stored._replace(facts=packed), pack_buckets(chunk.postings, len(rows)))
+
+
+_Contents = tuple[bytes, "Mapping[str, list[tuple[int, int]]]"]
+
+
+def _contents(stored: StoredChunk, buckets: Mapping[str, bytes]) -> _Contents:
+    part = PackedPart(ChunkFacts.unpack(stored.facts), stored.terms, buckets)
+    terms = {term: list(found.pairs()) for term in part.vocabulary() if (found := part.find(term)) is not None}
+    return part.facts.pack(), terms
+
+
+def _change(fingerprint: str, place: IndexPlace, chunk: OpenChunk, upto: int, replaced: tuple[int, ...]) -> IndexChange:
+    facts = ChunkFacts.of(chunk.facts)
+    events = len(chunk.facts)
+    number = replaced[0] if replaced else max((n for n, _ in place.chunks), default=0) + 1
+    return IndexChange(
+        place=place,
+        fingerprint=fingerprint,
+        indexed_to=upto,
+        replaced=replaced,
+        chunk=StoredChunk(number, chunk.facts[-1].seq, events, chunk.terms, place.generation + 1, facts.pack()),
+        buckets=pack_buckets(chunk.postings, events),
+    )

@@ -1,0 +1,87 @@
+"""What ranking asks of inverted events, wherever they lie: the one shape of segments in memory and of packed chunks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from langchain_sessions._recall.rank.shortlisting import Lookup
+
+QUESTION: Final = 1
+TIME: Final = 2
+LABELLED: Final = 16
+"""Nobody is known to have said it but the one whom its text begins with: perhaps a speaker, see `speakers`."""
+
+Group = tuple[str, ...]
+"""Terms of which any will do."""
+
+
+class Occurrences(Protocol):
+    """Where a term occurs in a part, and how often."""
+
+    def __len__(self) -> int:
+        """In how many events."""
+        ...
+
+    def lookup(self) -> Lookup:
+        """The count at each index, at most 255."""
+        ...
+
+    def pairs(self) -> Iterable[tuple[int, int]]:
+        """Index in the part and count, ascending."""
+        ...
+
+
+class Part(Protocol):
+    """Some events of one log in order, inverted. Events are known by their index in it."""
+
+    @property
+    def events(self) -> int:
+        """How many events."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """How many terms they have in all."""
+        ...
+
+    @property
+    def speakers(self) -> Collection[str]:
+        """All known authors."""
+        ...
+
+    @property
+    def labels(self) -> Mapping[str, int]:
+        """The names that texts of `LABELLED` events begin with, and how often."""
+        ...
+
+    @property
+    def hidden(self) -> Collection[int]:
+        """Events that do not count at all."""
+        ...
+
+    def length(self, index: int) -> int:
+        """Number of terms of an event."""
+        ...
+
+    def hints(self, index: int) -> int:
+        """`QUESTION`, `TIME` and `LABELLED`, added."""
+        ...
+
+    def author(self, index: int) -> str | None:
+        """Who said it, or the name that its text begins with."""
+        ...
+
+    def instant(self, index: int) -> float:
+        """When, in seconds since 1970."""
+        ...
+
+    def find(self, term: str) -> Occurrences | None:
+        """Where a term occurs."""
+        ...
+
+    def expand(self, beginning: str) -> Iterable[str]:
+        """The terms that begin so."""
+        ...

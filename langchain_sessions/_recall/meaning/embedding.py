@@ -1,0 +1,211 @@
+"""Making the vectors of logs: in batches behind the log, each in one short transaction, to be resumed at any time."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Final
+
+from langchain_sessions._core.flow import Flow, ask
+from langchain_sessions._core.rows import SessionKey
+from langchain_sessions._recall.index.indexing import MESSAGE_KINDS
+from langchain_sessions._recall.meaning.embedder import BATCH_TIMEOUT, LONGEST_TEXT
+from langchain_sessions._recall.meaning.vectors import VectorFormat
+from langchain_sessions._recall.text.documents import searchable_text
+from langchain_sessions.errors import EmbeddingError, SealedEventError, SessionNotFoundError, StoreError
+from langchain_sessions.stores.values import EventQuery, SessionQuery
+from langchain_sessions.stores.vectors import VectorChange
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from langchain_sessions._core.codec.messages import MessageCodec
+    from langchain_sessions._core.rows import EventRow, Owner
+    from langchain_sessions._recall.meaning.embedder import Embedder
+    from langchain_sessions.stores.base import SessionStore
+    from langchain_sessions.stores.vectors import VectorPlace
+
+EMBED_BATCH: Final = 32
+"""Events per transaction, and most texts per question to an embedder."""
+
+_LEASE: Final = ".embedding"
+"""No branch is called so: names of branches do not begin with a dot."""
+
+_LEASED_FOR: Final = int((BATCH_TIMEOUT + 30) * 1_000_000)
+_LOST: Final = 5
+_TOGETHER: Final = 16_000
+
+
+class VectorBuilder:
+    """Keeps the vectors of a store.
+
+    Args:
+        store: Where logs and vectors lie.
+        codec: Reads the messages, and seals vectors where it encrypts.
+        embedder: Makes vectors.
+        now: The present in microseconds.
+    """
+
+    def __init__(self, store: SessionStore, codec: MessageCodec, embedder: Embedder, now: Callable[[], int]) -> None:
+        self._store = store
+        self._codec = codec
+        self._embedder = embedder
+        self._format = VectorFormat(codec)
+        self._now = now
+
+    def catch_up(
+        self, key: SessionKey, *, holder: str | None = None, stops: Callable[[], bool] = lambda: False
+    ) -> Flow[int]:
+        """Embed what a log holds and its vectors do not; how many events were embedded.
+
+        Another process that does the same wins or loses batch by batch; no vector is stored twice.
+
+        Args:
+            key: The log.
+            holder: Who asks, to do nothing while somebody else is at it; None to do it anyway.
+            stops: Whether to leave the rest for another time, asked after each batch.
+
+        Raises:
+            SessionNotFoundError: There is none for this key.
+            SealedEventError: The log holds what the codec cannot read.
+            EmbeddingError: The embedder failed; what was embedded so far is kept.
+        """
+        try:
+            added = yield from self._catch_up(key, holder, stops)
+        except EmbeddingError:
+            yield from self._release(key, holder)
+            raise
+        yield from self._release(key, holder)
+        return added
+
+    def _catch_up(self, key: SessionKey, holder: str | None, stops: Callable[[], bool]) -> Flow[int]:
+        fingerprint = self._format.fingerprint((yield from ask(self._embedder.signature)))
+        added = lost = 0
+        while lost < _LOST and not stops():
+            place = yield from ask(self._store.find_vectors, key, self._now())
+            anew = place.embedded_to == 0 or not self._format.same(fingerprint, place.fingerprint)
+            after = 0 if anew else place.embedded_to
+            if after >= place.last_seq or not (yield from self._reserve(key, holder)):
+                break
+            change = yield from self._plan(key, place, after, fingerprint if anew else place.fingerprint, anew=anew)
+            if (yield from ask(self._store.write_vectors, key, change, self._now())):
+                added += len(change.vectors)
+                lost = 0
+            else:
+                lost += 1
+        return added
+
+    def _reserve(self, key: SessionKey, holder: str | None) -> Flow[bool]:
+        if holder is None:
+            return True
+        now = self._now()
+        return (yield from ask(self._store.lease_scope, key, _LEASE, holder, now, now + _LEASED_FOR))
+
+    def _release(self, key: SessionKey, holder: str | None) -> Flow[None]:
+        """Give back what is held; of somebody else it is not taken."""
+        if holder is not None:
+            now = self._now()
+            yield from ask(self._store.lease_scope, key, _LEASE, holder, now, now)
+
+    def _plan(
+        self, key: SessionKey, place: VectorPlace, after: int, fingerprint: str, *, anew: bool
+    ) -> Flow[VectorChange]:
+        query = EventQuery(kinds=MESSAGE_KINDS, after_seq=after, limit=EMBED_BATCH)
+        found = yield from ask(self._store.find_events, key, query, self._now())
+        upto = found.rows[-1].seq if len(found.rows) == EMBED_BATCH else found.view.last_seq
+        vectors = yield from self._vectors(key.id, found.rows)
+        return VectorChange(place=place, fingerprint=fingerprint, embedded_to=upto, vectors=vectors, anew=anew)
+
+    def _vectors(self, session_id: str, rows: Sequence[EventRow]) -> Flow[dict[int, bytes]]:
+        texts = {row.seq: searchable_text(self._codec.decode(session_id, row)) for row in rows}
+        texts = {seq: text for seq, text in texts.items() if text.strip()}
+        packed: dict[int, bytes] = {}
+        for part in _parts(texts):
+            found = yield from embed_texts(self._embedder, part)
+            packed.update((seq, self._format.pack(vector)) for seq, vector in found.items())
+        return {seq: data for seq, data in packed.items() if data}
+
+    def catch_up_all(self, app: str, owner: Owner, progress: Callable[[str, int], None] | None = None) -> Flow[int]:
+        """Embed what waits in all sessions, one after the other; how many events were embedded."""
+        total = 0
+        after: tuple[int, ...] | None = None
+        while True:
+            query = SessionQuery(app=app, owner=owner, now=self._now(), limit=100, after=after)
+            page = yield from ask(self._store.list_sessions, query)
+            for session in page.rows:
+                added = yield from self._catch_up_or_pass(SessionKey(session.app, session.id, session.user_id))
+                total += added
+                if progress is not None:
+                    progress(session.id, added)
+            after = page.after
+            if after is None:
+                return total
+
+    def _catch_up_or_pass(self, key: SessionKey) -> Flow[int]:
+        try:
+            return (yield from self.catch_up(key))
+        except SessionNotFoundError:  # deleted in between
+            return 0
+
+    def work_off(self, waiting: dict[SessionKey, None], stops: Callable[[], bool]) -> Flow[None]:
+        """Embed one log after the other, quietly: what fails here is noticed again by the next search.
+
+        Args:
+            waiting: The logs; others may be added meanwhile, by other threads too.
+            stops: Whether to leave the rest for another time.
+        """
+        holder = uuid.uuid4().hex
+        while waiting and not stops():
+            key, _ = waiting.popitem()
+            if not (yield from self._catch_up_quietly(key, holder, stops)):
+                waiting.clear()
+
+    def _catch_up_quietly(self, key: SessionKey, holder: str, stops: Callable[[], bool]) -> Flow[bool]:
+        try:
+            yield from self.catch_up(key, holder=holder, stops=stops)
+        except EmbeddingError:  # it said so itself; other logs would not fare better
+            return False
+        except (StoreError, SessionNotFoundError, SealedEventError):
+            return True
+        return True
+
+
+def embed_texts(embedder: Embedder, texts: dict[int, str]) -> Flow[dict[int, list[float]]]:
+    """Embed what can be: a text that the embedder refuses is left to its words, or it would hold up all others.
+
+    Raises:
+        EmbeddingError: It is not the texts: the embedder does not even answer for one that it knows.
+    """
+    try:
+        vectors = yield from ask(embedder.documents, list(texts.values()))
+    except EmbeddingError:
+        found: dict[int, list[float]] = {}
+        for seq, text in texts.items():
+            vector = yield from _alone(embedder, text)
+            if vector is not None:
+                found[seq] = vector
+        return found
+    return dict(zip(texts, vectors, strict=True))
+
+
+def _alone(embedder: Embedder, text: str) -> Flow[list[float] | None]:
+    try:
+        return (yield from ask(embedder.documents, [text]))[0]
+    except EmbeddingError:
+        if (yield from ask(embedder.is_well)):
+            return None
+        raise
+
+
+def _parts(texts: dict[int, str]) -> Iterator[dict[int, str]]:
+    """Texts in parts that even a slow model answers in time: as many as hold some pages together, at least one."""
+    part: dict[int, str] = {}
+    size = 0
+    for seq, text in texts.items():
+        length = min(len(text), LONGEST_TEXT)
+        if part and size + length > _TOGETHER:
+            yield part
+            part, size = {}, 0
+        part[seq] = text
+        size += length
+    if part:
+        yield part

@@ -1,0 +1,130 @@
+"""Hits as they are returned: with their neighbours, what of them was hit, and what a summary stands for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+from langchain_sessions._core.flow import Flow, ask
+from langchain_sessions._core.ranges import SeqSet
+from langchain_sessions._recall.index.indexing import MESSAGE_KINDS
+from langchain_sessions._recall.text.documents import searchable_text
+from langchain_sessions._recall.text.highlights import find_spans
+from langchain_sessions.search import SearchHit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_sessions._core.encode import EventEncoder
+    from langchain_sessions._core.rows import EventRow
+    from langchain_sessions._recall.findings import Finding
+    from langchain_sessions._recall.rank.admission import Admission
+    from langchain_sessions._recall.request import SearchRequest
+    from langchain_sessions._recall.text.grammar import Query
+    from langchain_sessions._recall.text.terms import TermMaker
+    from langchain_sessions.events import SessionEvent
+    from langchain_sessions.stores.base import SessionStore
+    from langchain_sessions.stores.indexing import LogSlice
+
+_LOOK_AROUND: Final = 3
+_COVERED: Final = 20
+
+
+class HitViewer:
+    """Makes hits of findings.
+
+    Args:
+        store: Where the logs lie.
+        encoder: Makes events of rows.
+        maker: Made the terms of the queries.
+    """
+
+    def __init__(self, store: SessionStore, encoder: EventEncoder, maker: TermMaker) -> None:
+        self._store = store
+        self._encoder = encoder
+        self._maker = maker
+
+    def show(
+        self, request: SearchRequest, admission: Admission, query: Query, chosen: Sequence[Finding]
+    ) -> Flow[tuple[SearchHit, ...]]:
+        """The hits of a page. One that was deleted since it was found is left out."""
+        if not chosen:
+            return ()
+        reach = request.neighbours * _LOOK_AROUND
+        places: dict[str, set[int]] = {}
+        for hit in chosen:
+            around = range(max(1, hit.seq - reach), min(hit.view.last_seq, hit.seq + reach) + 1)
+            places.setdefault(hit.session.id, set()).update(around)
+        asked = {session_id: SeqSet.of(seqs) for session_id, seqs in places.items()}
+        logs = {log.session.skey: log for log in (yield from ask(self._store.load_events, request.scope, asked))}
+        items: list[SearchHit] = []
+        for hit in chosen:
+            log = logs.get(hit.session.skey)
+            item = self._hit(request.neighbours, admission, query, hit, log) if log is not None else None
+            if log is None or item is None:
+                continue
+            if item.event.is_synthetic and item.event.covers:
+                item = replace(item, covered=(yield from self._covered(request, admission, log, item.event)))
+            items.append(item)
+        return tuple(items)
+
+    def _hit(
+        self, neighbours: int, admission: Admission, query: Query, hit: Finding, log: LogSlice
+    ) -> SearchHit | None:
+        session_id, view = log.session.id, log.rows.view
+        row = next((row for row in log.rows.rows if row.seq == hit.seq), None)
+        if row is None:
+            return None
+        event = self._encoder.event(session_id, row, view)
+        assert event.message is not None  # noqa: S101 - only messages are searched
+        text = searchable_text(event.message)
+        spans = find_spans(text, query, self._maker)
+        before, after = self._around(neighbours, admission, hit, log)
+        return SearchHit(
+            event=event,
+            text=text,
+            score=hit.score,
+            highlights=spans,
+            before=before,
+            after=after,
+            parts=hit.parts,
+            words=tuple(dict.fromkeys(text[start:end].lower() for start, end in spans)),
+        )
+
+    def _around(
+        self, neighbours: int, admission: Admission, hit: Finding, log: LogSlice
+    ) -> tuple[tuple[SessionEvent, ...], tuple[SessionEvent, ...]]:
+        """The nearest events on each side that the filter lets a caller see."""
+        rows = log.rows.rows
+        before = (row for row in reversed(rows) if row.seq < hit.seq)
+        after = (row for row in rows if row.seq > hit.seq)
+        sides: list[list[SessionEvent]] = [[], []]
+        for side, near in zip(sides, (before, after), strict=True):
+            for row in near:
+                if len(side) == neighbours or abs(row.seq - hit.seq) > neighbours * _LOOK_AROUND:
+                    break
+                if (event := self._seen(admission, row, log)) is not None:
+                    side.append(event)
+        return tuple(reversed(sides[0])), tuple(sides[1])
+
+    def _seen(self, admission: Admission, row: EventRow, log: LogSlice) -> SessionEvent | None:
+        view = log.rows.view
+        if row.kind not in MESSAGE_KINDS or not admission.admits(row, view):
+            return None
+        event = self._encoder.event(log.session.id, row, view)
+        assert event.message is not None  # noqa: S101 - only messages are searched
+        return event if admission.admits_message(row, event.message) else None
+
+    def _covered(
+        self, request: SearchRequest, admission: Admission, log: LogSlice, event: SessionEvent
+    ) -> Flow[tuple[SessionEvent, ...]]:
+        """The first of the events that a summary stands for, as far as the viewer may see them."""
+        seqs = list(chain.from_iterable(range(low, high + 1) for low, high in event.covers))[:_COVERED]
+        found = yield from ask(self._store.load_events, request.scope, {log.session.id: SeqSet.of(seqs)})
+        return tuple(
+            self._encoder.event(log.session.id, row, each.rows.view)
+            for each in found
+            for row in each.rows.rows
+            if row.kind in MESSAGE_KINDS and admission.is_there(row, each.rows.view)
+        )

@@ -1,0 +1,288 @@
+"""Ranked search: read what the index holds for the words, rank it, check it against the log."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from langchain_sessions._core.flow import Flow, ask
+from langchain_sessions._core.ranges import SeqSet
+from langchain_sessions._recall.findings import Finding, KnownFacts, ReadLogs, index_query
+from langchain_sessions._recall.index.indexing import MESSAGE_KINDS, Indexer
+from langchain_sessions._recall.meaning.nearness import SCANNED, asked_text, nearest
+from langchain_sessions._recall.rank.corpus import shortlist_logs
+from langchain_sessions._recall.rank.ranking import COMPARED
+from langchain_sessions._recall.request import shown_before
+from langchain_sessions._recall.text.documents import searchable_text
+from langchain_sessions._recall.text.grammar import ClauseKind, Query, QueryMatcher
+from langchain_sessions.errors import StoreError
+from langchain_sessions.stores.indexing import IndexedLog, IndexRead
+from langchain_sessions.stores.values import EventQuery
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from langchain_sessions._core.codec.messages import MessageCodec
+    from langchain_sessions._core.rows import SessionKey
+    from langchain_sessions._recall.engine import RecallEngine
+    from langchain_sessions._recall.index.facts import ChunkFacts
+    from langchain_sessions._recall.index.facts_cache import Place
+    from langchain_sessions._recall.meaning.nearness import Meaning, MeaningReader, Semantic
+    from langchain_sessions._recall.rank.admission import Admission
+    from langchain_sessions._recall.request import SearchRequest
+    from langchain_sessions._recall.text.terms import TermMaker
+    from langchain_sessions.stores.base import SessionStore
+    from langchain_sessions.stores.indexing import LogScope
+
+_ROUNDS: Final = 4
+_EVERYTHING: Final = 2**62
+_HALF_LIFE: Final = 30 * 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """All that a ranked search found, in the order in which it is paged.
+
+    Attributes:
+        findings: The events.
+        bounded: There may be more that fit less.
+        relaxed: They lack a phrase of the query, which no event holds.
+        nearest: Where there is nothing: words written like those of the query.
+        semantic: How far meaning counted; None where it was not to.
+        behind: Logs that hold something not embedded yet.
+    """
+
+    findings: list[Finding]
+    bounded: bool
+    relaxed: bool
+    nearest: tuple[str, ...]
+    semantic: Semantic | None
+    behind: list[SessionKey]
+
+
+class RankedSearch:
+    """Finds events by their words.
+
+    Args:
+        store: Where logs and indexes lie.
+        codec: Reads messages.
+        indexer: Brings indexes up to date.
+        reader: Compares in meaning; None to go by words alone.
+    """
+
+    def __init__(
+        self, store: SessionStore, codec: MessageCodec, indexer: Indexer, reader: MeaningReader | None = None
+    ) -> None:
+        self._store = store
+        self._codec = codec
+        self._indexer = indexer
+        self._engine: RecallEngine = indexer.engine
+        self._reader = reader
+
+    @property
+    def maker(self) -> TermMaker:
+        """What makes the terms of queries."""
+        return self._engine.maker
+
+    def find(self, request: SearchRequest, query: Query, admission: Admission) -> Flow[Ranking]:
+        """What fits a query, checked as far as the page that is asked for."""
+        cache = self._engine.facts_cache(self._store)
+        held = cache.held()
+        read = yield from self.read(request, query, held)
+        facts = KnownFacts(cache, held)
+        logs = ReadLogs(read.logs, admission, self._engine, self._codec, facts)
+        candidates = self._engine.settings.candidates
+        matcher = QueryMatcher(query, self._engine.maker)
+        meaning, semantic = yield from self._meant(request.scope, query)
+        ranks = _Ranks(request, logs)
+        while True:
+            hits, bounded = yield from self._best(logs, query, candidates, meaning)
+            # Neighbours alone make no hit where nothing at all was hit.
+            ranks.add(hits, (yield from self._checked(request.scope, admission, matcher, ranks.new(hits))))
+            if ranks.is_enough or not bounded or candidates > logs.events:
+                break
+            candidates *= 4
+        kept = ranks.in_order()
+        relaxed = False
+        if not kept and (softer := _without_phrases(query)) is not None:
+            # A title in a question is seldom said word for word; the other words still are.
+            kept = yield from self._checked(request.scope, admission, QueryMatcher(softer, self._engine.maker), hits)
+            kept = _in_order(kept, request, logs)
+            relaxed = bool(kept)
+        spoken = any(hit.parts.get("words") for hit in kept)
+        alike = () if spoken else logs.nearest(query)
+        return Ranking(kept, bounded, relaxed, alike, semantic, meaning.behind if meaning else [])
+
+    def _meant(self, scope: LogScope, query: Query) -> Flow[tuple[Meaning | None, Semantic | None]]:
+        if self._reader is None or not asked_text(query).strip():
+            return None, None
+        meaning = yield from self._reader.of(query, scope)
+        return meaning, "unavailable" if meaning is None else meaning.semantic
+
+    def _best(
+        self, logs: ReadLogs, query: Query, candidates: int, meaning: Meaning | None
+    ) -> Flow[tuple[list[Finding], bool]]:
+        """The candidates in order, and whether there may be more."""
+        shortlist = shortlist_logs(
+            logs.parts,
+            query,
+            self._engine.maker,
+            weights=self._engine.settings.weights,
+            admits=logs.admits,
+            candidates=candidates,
+        )
+        if meaning is None:
+            found = shortlist.ranked()
+        else:
+            if len(shortlist.places) < COMPARED:
+                near = yield from self._cosines(logs, meaning, shortlist.others(SCANNED, logs.admits))
+                shortlist.add(nearest(near))
+            found = shortlist.ranked()
+            known = yield from self._cosines(logs, meaning, shortlist.compared(found))
+            found = shortlist.by_meaning(found, lambda number, index: known.get((number, index)))
+        hits = [logs.hit(each.segment, each.index, each.ranked.score, each.ranked.parts) for each in found]
+        return hits, shortlist.is_cut
+
+    def _cosines(
+        self, logs: ReadLogs, meaning: Meaning, places: Iterable[tuple[int, int]]
+    ) -> Flow[dict[tuple[int, int], float]]:
+        assert self._reader is not None  # noqa: S101 - it told the meaning
+        wanted = {place: logs.place(*place) for place in places}
+        found = yield from self._reader.cosines(meaning, wanted.values())
+        return {place: found[stored] for place, stored in wanted.items() if stored in found}
+
+    def read(
+        self, request: SearchRequest, query: Query, held: Mapping[Place, ChunkFacts] | None = None
+    ) -> Flow[IndexRead]:
+        """What the index holds for the query; logs that are too far behind it catch up first."""
+        if self._codec.encrypts:
+            return (yield from self._read_sealed(request.scope))
+        wanted = replace(index_query(request, query, self._engine), held=held or {})
+        read = IndexRead([], [])
+        stuck = False
+        for attempt in range(_ROUNDS):
+            last = stuck or attempt == _ROUNDS - 1
+            asked = replace(wanted, most_scanned=_EVERYTHING) if last else wanted
+            read = yield from ask(self._store.load_index, asked)
+            if not read.behind:
+                break
+            try:
+                for key in read.behind:
+                    yield from self._indexer.catch_up(key)
+            except StoreError:
+                stuck = True  # a full or read-only disk: the logs can be read all the same
+        return read
+
+    def _read_sealed(self, scope: LogScope) -> Flow[IndexRead]:
+        """What no index holds: all messages of the logs."""
+        logs: dict[int, IndexedLog] = {}
+        query = EventQuery(kinds=MESSAGE_KINDS, idle_before=scope.idle_before)
+        after: tuple[int, int] | None = (0, 0)
+        while after is not None:
+            slices, after = yield from ask(self._store.scan_logs, scope, query, after)
+            for log in slices:
+                known = logs.setdefault(log.session.skey, IndexedLog(log.session, log.rows.view, (), {}, []))
+                known.tail.extend(log.rows.rows)
+        return IndexRead(list(logs.values()), [])
+
+    def _checked(
+        self, scope: LogScope, admission: Admission, matcher: QueryMatcher, hits: list[Finding]
+    ) -> Flow[list[Finding]]:
+        """The hits that the log confirms; the log is asked where the index cannot tell."""
+        by_message = matcher.needs_text
+        unsure = [hit for hit in hits if hit.row is None and (by_message or admission.needs_row(hit.view))]
+        if unsure:
+            yield from self._fill(scope, unsure)
+        kept: list[Finding] = []
+        for hit in hits:
+            if hit.row is None and hit not in unsure:
+                kept.append(hit)
+                continue
+            if hit.row is None or not admission.admits(hit.row, hit.view):
+                continue
+            if by_message:
+                message = self._codec.decode(hit.session.id, hit.row)
+                if not matcher.accepts(searchable_text(message)):
+                    continue
+            kept.append(hit)
+        return kept
+
+    def _fill(self, scope: LogScope, hits: Iterable[Finding]) -> Flow[None]:
+        """Read the rows of hits."""
+        places: dict[str, list[int]] = {}
+        waiting: dict[tuple[int, int], Finding] = {}
+        for hit in hits:
+            places.setdefault(hit.session.id, []).append(hit.seq)
+            waiting[hit.place] = hit
+        asked = {session_id: SeqSet.of(seqs) for session_id, seqs in places.items()}
+        for log in (yield from ask(self._store.load_events, scope, asked)):
+            for row in log.rows.rows:
+                if (log.session.skey, row.seq) in waiting:
+                    waiting[log.session.skey, row.seq].row = row
+
+
+def _without_phrases(query: Query) -> Query | None:
+    """The query with its phrases as mere words; None where they are all that is asked, or an operator binds them."""
+    kinds = {clause.kind for clause in query.ranked if clause.groups}
+    bound = any([clause.kind for clause in group] != [ClauseKind.PHRASE] for group in query.required)
+    return replace(query, required=()) if query.required and not bound and ClauseKind.WORD in kinds else None
+
+
+class _Ranks:
+    """What was found round by round, wider each time. What later pages add comes after what earlier ones showed.
+
+    Args:
+        request: What is asked.
+        logs: Where it is found.
+    """
+
+    def __init__(self, request: SearchRequest, logs: ReadLogs) -> None:
+        self._request = request
+        self._logs = logs
+        self._seen: set[tuple[int, int]] = set()
+        self._ranked: list[Finding] = []
+        self._found: list[Finding] = []
+        # In time order every page shows a stretch of the same hits: those that the first page needs.
+        pages = 0 if request.order == "time" else request.page
+        shown = 0 if request.order == "time" else len(shown_before(request.cursor))
+        # One more than a page holds tells whether another follows.
+        self._first = request.limit + 1
+        self._wanted = (pages + 1) * request.limit + shown + 1
+
+    def new(self, hits: Iterable[Finding]) -> list[Finding]:
+        """Those that no earlier round found."""
+        return [hit for hit in hits if hit.place not in self._seen]
+
+    def add(self, hits: Iterable[Finding], kept: Iterable[Finding]) -> None:
+        """Take in a round: what it found, and what of that is new and fits."""
+        self._seen.update(hit.place for hit in hits)
+        self._found += kept
+        if len(self._ranked) + len(self._found) >= self._first:
+            self._settle()
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether the page that is asked for is full."""
+        return len(self._ranked) + len(self._found) >= self._wanted
+
+    def in_order(self) -> list[Finding]:
+        """All of it, as it is paged."""
+        self._settle()
+        return self._ranked
+
+    def _settle(self) -> None:
+        self._ranked += _in_order(self._found, self._request, self._logs)
+        self._found = []
+
+
+def _in_order(hits: list[Finding], request: SearchRequest, logs: ReadLogs) -> list[Finding]:
+    if request.recency:
+        now = request.scope.now / 1_000_000 or time.time()
+        for hit in hits:
+            gain = request.recency * 0.5 ** (max(0.0, now - logs.instant(hit)) / _HALF_LIFE)
+            hit.parts = {**hit.parts, "recency": gain}
+            hit.score += gain
+    if request.order == "time":
+        return sorted(hits, key=lambda hit: (logs.instant(hit), *hit.place))
+    return sorted(hits, key=lambda hit: -hit.score)

@@ -1,0 +1,61 @@
+"""How recall works for a service."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from langchain_sessions._recall.rank.ranking import RankingWeights
+
+if TYPE_CHECKING:
+    from langchain_core.embeddings import Embeddings
+
+    from langchain_sessions._recall.engine import RecallEngine
+    from langchain_sessions._recall.meaning.embedder import Embed, Embedder
+
+
+INDEX_EVERY: Final = 512
+"""An append that crosses a multiple of this brings the index up to date: one in hundreds pays for all."""
+
+
+EMBED_EVERY: Final = 32
+"""An append that crosses a multiple of this has what is new embedded in the background, where an embedder is used."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSettings:
+    """What a service may be told about recall.
+
+    Attributes:
+        language: The language of words in Latin script, or `auto`: guessed text by text, English when in doubt.
+            An index is built for one; changing it builds the index anew, session by session, at the next search.
+        weights: What counts how much in ranking.
+        candidates: How many events a search ranks in full. Fewer is quicker and finds less in large logs.
+        scanned: How many events may be left out of the index and scanned by a search; above that it catches up first.
+        embed: LangChain `Embeddings`, or a function from a list of texts to their vectors, sync or async: then events
+            count by meaning too. What is said is given to it, by searches and in the background, from several threads
+            at once; without one no text leaves the process.
+        embed_timeout: Seconds that a search waits for it; after that it goes by words.
+    """
+
+    language: str = "auto"
+    weights: RankingWeights = field(default_factory=RankingWeights)
+    candidates: int = 300
+    scanned: int = 128
+    embed: Embeddings | Embed | None = field(default=None, repr=False)
+    embed_timeout: float = 5.0
+
+    @cached_property
+    def engine(self) -> RecallEngine:
+        """What makes terms and entries; built on first use, since the tables behind it take a while to load."""
+        from langchain_sessions._recall.engine import RecallEngine  # noqa: PLC0415
+
+        return RecallEngine(self)
+
+    @cached_property
+    def embedder(self) -> Embedder | None:
+        """The door to `embed`, the same for all services of these settings; None where there is none."""
+        from langchain_sessions._recall.meaning.embedder import Embedder  # noqa: PLC0415
+
+        return None if self.embed is None else Embedder(self.embed, timeout=self.embed_timeout)

@@ -1,0 +1,85 @@
+"""Who says an event: whom its message names, or its text where conversations are stored as transcripts.
+
+"Caroline: hello" may be a speaker, and "Note: hello" is none. One message does not tell, a log does: where at least
+half of the messages begin with a label and nobody else is known to have said them, labels that recur are speakers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+from langchain_core.messages import BaseMessage, ChatMessage
+
+from langchain_sessions._recall.text.terms import TOKEN
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from langchain_sessions._recall.index.parts import Group, Part
+    from langchain_sessions._recall.text.terms import TermMaker
+
+_ROLES: Final = frozenset(
+    ("user", "human", "assistant", "ai", "bot", "model", "system", "developer", "tool", "function"),
+)
+_LONGEST_HEAD: Final = 120
+_RECURS: Final = 2
+
+# A time in brackets or in figures may stand before it, as exports of chats write; "Ada said, ..." is one too.
+_LABEL: Final = re.compile(
+    r"\s*(?:[\[(\u3010][^\])\u3011\n]{1,60}[\])\u3011]\s*"
+    r"|[0-9][0-9/.:,\u5e74\u6708\u65e5 -]{3,30}(?:[AaPp][Mm])?[\s-]+)?"
+    r"(?:\*\*|<)?(?P<name>[^\W\d_][\w.'\u2019-]{0,24}(?: [\w.'\u2019-]{1,24}){0,2}?)(?:\*\*|>)?"
+    r"(?:\s?[:\uff1a](?:\*\*)?(?![0-9/])| said[,:] )\s*(?=\S)"
+)
+
+
+def speaker_of(message: BaseMessage) -> str | None:
+    """Whom a message names as the one who says it; a role is nobody."""
+    if message.name:
+        return message.name
+    if isinstance(message, ChatMessage) and message.role.strip() and message.role.lower() not in _ROLES:
+        return message.role
+    return None
+
+
+def label_of(text: str) -> str | None:
+    """The name that a text begins with, if it begins as a line of a transcript does."""
+    match = _LABEL.match(text[:_LONGEST_HEAD])
+    return match["name"] if match else None
+
+
+def speakers_in(logs: Iterable[Sequence[Part]]) -> set[str]:
+    """All who speak in some logs: authors, and the labels of those logs that are transcripts."""
+    found: set[str] = set()
+    for log in logs:
+        found.update(chain.from_iterable(part.speakers for part in log))
+        labels: Counter[str] = Counter()
+        for part in log:
+            labels.update(part.labels)
+        if labels and 2 * labels.total() >= sum(part.events for part in log):
+            found.update(label for label, count in labels.items() if count >= _RECURS)
+    return found
+
+
+def names_in(authors: Collection[str], groups: Sequence[Group], maker: TermMaker) -> tuple[frozenset[str], list[Group]]:
+    """Tell the authors whom a query names from the words it looks for.
+
+    An author's name is a field: almost every message of a conversation could carry it, so it says who, not what.
+
+    Returns:
+        The named authors, and the groups that are left to look for (all of them, when nothing else would be left).
+    """
+    asked = frozenset(chain.from_iterable(groups))
+    named: set[str] = set()
+    spent: set[str] = set()
+    for author in authors:
+        for name in TOKEN.findall(author):
+            units = maker.query_terms(name)
+            if units and not any(asked.isdisjoint(unit) for unit in units):
+                named.add(author)
+                spent.update(chain.from_iterable(units))
+    left = [group for group in groups if spent.isdisjoint(group)]
+    return frozenset(named), left or list(groups)

@@ -1,0 +1,258 @@
+"""Text to index terms: made here, once, so that every database finds and ranks alike.
+
+Words are case-folded, freed of accents and stemmed; an accented word keeps its exact form as a second term, so "cafe"
+finds "café" and "café" finds it first. Scripts that put no blanks between words become single characters and pairs.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import unicodedata
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, Final
+
+from langchain_sessions._recall.text.languages import (
+    BASE_FORMS,
+    DEFAULT_LANGUAGE,
+    DENSE_BASE_FORMS,
+    DENSE_STOP_PHRASES,
+    DENSE_STOPS,
+    GUESSABLE,
+    STOP_WORDS,
+    guess_language,
+    language_of_script,
+)
+from langchain_sessions._recall.text.numerals import figures_in
+from langchain_sessions._recall.text.stemming import make_stemmer, stemmer_languages
+from langchain_sessions.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TERMS_VERSION: Final = 3
+"""Raised whenever the same text would give other terms: an index built with another version is built anew."""
+
+AUTO_LANGUAGE: Final = "auto"
+LONGEST_TERM: Final = 64
+_LONGEST_STEMMED: Final = 24
+_SHORTEST_GUESSED: Final = 4
+_MOSTLY_TOPIC: Final = 0.8
+
+# Thai, Lao, Burmese, Khmer, kana, Han, Hangul: no blanks, or blanks that do not separate what one searches for.
+_DENSE: Final = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17dd\u3005-\u3007\u3040-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"
+    "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_LETTER: Final = rf"[^\W_{_DENSE}]"
+# Marks that belong to a word but that `\w` leaves out: vowel signs of Indic scripts, Arabic and Hebrew points.
+_MARK: Final = (
+    "\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0711-\u074a"
+    "\u0900-\u0903\u093a-\u094f\u0951-\u0957\u0962\u0963\u0981-\u0983\u09bc-\u09cd\u09d7\u0a01-\u0a4d\u0a81-\u0acd"
+    "\u0b01-\u0b57\u0b82-\u0bcd\u0c00-\u0c56\u0c81-\u0cd6\u0d00-\u0d57\u0d81-\u0ddf\u0f71-\u0f84\u200c\u200d"
+)
+_NUMBER: Final = r"[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])"
+_ASCII_TOKEN: Final = re.compile(rf"{_NUMBER}|[a-z0-9]+(?:'[a-z]+)*")
+TOKEN: Final = re.compile(rf"[{_DENSE}]+|{_NUMBER}|{_LETTER}+(?:[{_MARK}]+{_LETTER}*|['\u2019]{_LETTER}+)*")
+"""One word, number or run of a script without blanks, in text as it was written."""
+
+_DENSE_START: Final = re.compile(f"[{_DENSE}]")
+_PADDED: Final = re.compile("0[0-9]")
+_ELISION: Final = 2
+_ORDINAL: Final = re.compile(r"([0-9]+)(?:st|nd|rd|th)")
+_IGNORED: Final = {ord(character): None for character in "\u00ad\u0640\u200b\u200c\u200d\ufe0f"}
+_APOSTROPHES: Final = {0x2019: "'", 0x02BC: "'", 0x2018: "'"}
+# Vowel signs of Indic scripts are letters in all but name; accents and points are what people leave out.
+_ACCENT: Final = re.compile("[\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670]")
+_DENSE_CUTS: Final = re.compile("|".join(DENSE_STOP_PHRASES))
+_DENSE_DOUBLES: Final = re.compile("|".join(sorted(DENSE_BASE_FORMS, key=len, reverse=True)))
+
+
+def normalize(text: str) -> str:
+    """Bring text to the one form that terms are made from: compatibility-composed and case-folded."""
+    if text.isascii():
+        return text.lower()
+    text = unicodedata.normalize("NFKC", text).translate(_APOSTROPHES)
+    return unicodedata.normalize("NFC", text.casefold().translate(_IGNORED))
+
+
+def fold_accents(word: str) -> str:
+    """Take accents and optional vowel points off, leaving the vowel signs of Indic scripts alone."""
+    if word.isascii():
+        return word
+    return unicodedata.normalize("NFC", _ACCENT.sub("", unicodedata.normalize("NFD", word)))
+
+
+def is_dense(word: str) -> bool:
+    """Whether a token is a run of a script that puts no blanks between words."""
+    return word > "\u0e00" and _DENSE_START.match(word) is not None
+
+
+def split_words(text: str) -> list[str]:
+    """Split text into folded words in order, nothing left out: what phrases and prefixes are compared with.
+
+    Every character of a script without blanks counts as a word, so a phrase in it is found wherever it stands.
+    """
+    words: list[str] = []
+    for token in TOKEN.findall(normalize(text)):
+        if is_dense(token):
+            words.extend(token)
+        else:
+            words.append(fold_accents(_plain(token)))
+    return words
+
+
+def _plain(token: str) -> str:
+    """Take clitics off (`ada's`, `l'homme`, `don't`), commas out of numbers, and the tail off ordinals."""
+    word = token
+    if "'" in word:
+        head, _, tail = word.partition("'")
+        word = tail.replace("'", "") if len(head) <= _ELISION < len(tail) else head
+    if word[0].isdigit():
+        word = word.replace(",", "")
+        ordinal = _ORDINAL.fullmatch(word)
+        word = ordinal[1] if ordinal else word.removeprefix("0") if _PADDED.fullmatch(word) else word
+    return word[:LONGEST_TERM]
+
+
+class _TermCache(dict[str, "tuple[str, ...]"]):
+    """Terms of single tokens in one language, computed on first sight.
+
+    A stemmer takes 40 µs per word and is not safe to share between threads; a dictionary lookup takes 0.05 µs and is.
+    Bounded: when full it starts anew, which costs a second or so of stemming spread over the next texts.
+    """
+
+    def __init__(self, language: str, size: int) -> None:
+        super().__init__()
+        self._language = language
+        self._size = size
+        self._lock = threading.Lock()
+        self._stemmers = {language: make_stemmer(language)}
+
+    def __missing__(self, token: str) -> tuple[str, ...]:
+        with self._lock:
+            terms = _dense_terms(token) if is_dense(token) else self._word_terms(token)
+            if len(token) <= LONGEST_TERM:
+                if len(self) >= self._size:
+                    self.clear()
+                self[token] = terms
+        return terms
+
+    def _word_terms(self, token: str) -> tuple[str, ...]:
+        language = language_of_script(token[0]) or self._language
+        stop_words = STOP_WORDS.get(language, frozenset())
+        word = _plain(token)
+        folded = fold_accents(word)
+        if not word or word in stop_words or token in stop_words:
+            return ()
+        exact = self._stem(word, language)
+        if folded == word:
+            return (exact,)
+        return tuple(dict.fromkeys((self._stem(folded, language), exact)))
+
+    def _stem(self, word: str, language: str) -> str:
+        if len(word) > _LONGEST_STEMMED or any(map(str.isdigit, word)):
+            return word
+        if language not in self._stemmers:
+            self._stemmers[language] = make_stemmer(language)
+        word = BASE_FORMS.get(language, {}).get(word, word)
+        return self._stemmers[language](word) or word
+
+
+def _dense_terms(token: str) -> tuple[str, ...]:
+    terms: list[str] = []
+    for run in _DENSE_CUTS.split(token):
+        terms += [one for one in run if one not in DENSE_STOPS and unicodedata.category(one)[0] != "M"]
+        terms += [pair for pair in map("".join, pairwise(run)) if not DENSE_STOPS.issuperset(pair)]
+    # Beside what was written: a number in figures, and one word for those that mean the same.
+    terms += figures_in(token)
+    terms += [DENSE_BASE_FORMS[word] for word in _DENSE_DOUBLES.findall(token)]
+    return tuple(terms)
+
+
+def _tokens(text: str) -> list[str]:
+    if "\u2019" in text:
+        text = text.replace("\u2019", "'")
+    return _ASCII_TOKEN.findall(text.lower()) if text.isascii() else TOKEN.findall(normalize(text))
+
+
+class TermMaker:
+    """Makes the terms of texts and of query words; safe to share between threads.
+
+    Args:
+        language: A Snowball language for words in Latin script, or `"auto"`: guessed text by text from its function
+            words, English when they do not tell. Words in other scripts are stemmed by their script's language.
+        cache_size: How many distinct words to remember per language.
+
+    Raises:
+        InvalidInputError: When there is no stemmer for the language.
+    """
+
+    def __init__(self, language: str = AUTO_LANGUAGE, *, cache_size: int = 50_000) -> None:
+        if language != AUTO_LANGUAGE and language not in stemmer_languages():
+            known = ", ".join(sorted(stemmer_languages()))
+            raise InvalidInputError("language", f"no stemmer for {language!r}; use 'auto' or one of {known}.")
+        self.language = language
+        self._default = DEFAULT_LANGUAGE if language == AUTO_LANGUAGE else language
+        self._cache_size = cache_size
+        self._caches = {self._default: _TermCache(self._default, cache_size)}
+
+    @property
+    def fingerprint(self) -> str:
+        """Names everything that terms depend on; an index with another fingerprint must be built anew."""
+        probe = "relational happily running organization generously skies dying café häuser"
+        return f"{TERMS_VERSION}:{self.language}:{' '.join(self.terms(probe))}"
+
+    def terms(self, text: str) -> list[str]:
+        """Make the index terms of a text, in order and with repetitions; function words leave none."""
+        tokens = _tokens(text)
+        terms = list(chain.from_iterable(map(self._caches[self._default].__getitem__, tokens)))
+        language = self._guess(tokens, len(terms))
+        if language == self._default:
+            return terms
+        return list(chain.from_iterable(map(self._cache(language).__getitem__, tokens)))
+
+    def terms_of_tokens(self, text: str) -> Mapping[str, tuple[str, ...]]:
+        """What makes the terms of single tokens, normalised, in the language that the text is taken for."""
+        tokens = _tokens(text)
+        function_words = STOP_WORDS.get(self._default, frozenset())
+        return self._cache(self._guess(tokens, sum(token not in function_words for token in tokens)))
+
+    def _guess(self, tokens: list[str], topical: int) -> str:
+        """The language of a text of which so much is no function word of the default language."""
+        # English prose is nearly half function words; only a text that keeps almost everything is worth a guess.
+        if self.language == AUTO_LANGUAGE and _SHORTEST_GUESSED <= len(tokens) < topical / _MOSTLY_TOPIC:
+            return guess_language(map(_plain, tokens), self._default)
+        return self._default
+
+    def query_terms(self, word: str) -> tuple[tuple[str, ...], ...]:
+        """Make the terms that stand for what a user typed as one word.
+
+        Returns:
+            One group per unit that counts on its own (a word; every character and pair of a script without blanks).
+            A group holds the alternatives under which the unit may be indexed: exact and folded, and its stem in
+            every language that may have been guessed for a text. Function words of the default language give none.
+        """
+        groups: dict[tuple[str, ...], None] = {}
+        for token in TOKEN.findall(normalize(word)):
+            if is_dense(token):
+                groups.update(dict.fromkeys((term,) for term in dict.fromkeys(_dense_terms(token))))
+            else:
+                group = self._alternatives(token)
+                if group:
+                    groups[group] = None
+        return tuple(groups)
+
+    def _alternatives(self, token: str) -> tuple[str, ...]:
+        own = self._caches[self._default][token]
+        if not own or self.language != AUTO_LANGUAGE or language_of_script(token[0]):
+            return own
+        others = (self._cache(language)[token] for language in GUESSABLE if language != self._default)
+        return tuple(dict.fromkeys(chain(own, *others)))
+
+    def _cache(self, language: str) -> _TermCache:
+        cache = self._caches.get(language)
+        if cache is None:
+            # Two threads may build one each; the first one stored wins, the other is garbage.
+            cache = self._caches.setdefault(language, _TermCache(language, self._cache_size))
+        return cache

@@ -1,0 +1,1 @@
+"""Engines, connections and transactions."""

@@ -1,0 +1,169 @@
+"""What drivers raise, in the library's words: the one place where their errors are translated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from sqlalchemy import exc as sa_exc
+
+from langchain_sessions._core.checks import UNREADABLE
+from langchain_sessions.errors import (
+    CorruptRowError,
+    InvalidInputError,
+    SchemaError,
+    SchemaMissingError,
+    StoreError,
+    StoreUnavailableError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy import Dialect
+
+    from langchain_sessions._sql.driver.engines import Engines
+
+_LOST_RACES = ("40001", "40P01", "55P03")
+_MYSQL_RACES = (1205, 1213, 1020)
+_MYSQL_TOO_LARGE = 1153
+_UNREACHABLE = ("08", "57P", "53")
+_UNKNOWN = "The database could not do it; see the cause."
+_UNREADABLE_ROW = "Something stored that this call needs cannot be read; other sessions can."
+
+
+def _column_missing() -> StoreError:
+    return SchemaError("The tables of the database are not those of this release: a column is missing.")
+
+
+def _locked() -> StoreError:
+    return StoreUnavailableError("The database is locked by another process; try again.")
+
+
+def _full() -> StoreError:
+    return StoreUnavailableError("The disk of the database is full; nothing was written.")
+
+
+def _read_only() -> StoreError:
+    return StoreUnavailableError("The database is read-only; nothing was written.")
+
+
+def _not_opened() -> StoreError:
+    return StoreUnavailableError("The database file cannot be opened. Check its path and permissions.")
+
+
+def _disk_failed() -> StoreError:
+    return StoreUnavailableError("The disk of the database failed, or a limit of it was reached.")
+
+
+def _no_database() -> StoreError:
+    return StoreError("The file is not a usable SQLite database; it was not touched.")
+
+
+_BY_CODE: dict[Any, Callable[[], StoreError]] = {
+    **dict.fromkeys(("42P01", 1146), SchemaMissingError),
+    **dict.fromkeys(("42703", 1054), _column_missing),
+    **dict.fromkeys(("53100", 1021, 1114), _full),
+    **dict.fromkeys(("25006", 1290), _read_only),
+}
+_BY_WORDS: dict[str, Callable[[], StoreError]] = {
+    "no such table": SchemaMissingError,
+    "no such column": _column_missing,
+    "has no column": _column_missing,
+    "locked": _locked,
+    "busy": _locked,
+    "is full": _full,
+    "readonly database": _read_only,
+    "unable to open database file": _not_opened,
+    "disk i/o error": _disk_failed,
+    "not a database": _no_database,
+    "malformed": _no_database,
+    "corrupt": _no_database,
+}
+"""What SQLite says, which has no codes that every Python version hands on."""
+
+
+class UniqueViolationError(StoreError):
+    """A row with that key exists already. Internal: operations turn it into an answer."""
+
+    def __init__(self) -> None:
+        """Say what a caller would need to know, if one ever saw it."""
+        super().__init__("The database refused a row whose key exists; nothing was written.")
+
+
+class LostRaceError(Exception):
+    """The database took the transaction back in favour of another; it is run again."""
+
+
+class DeadConnectionError(Exception):
+    """The connection turned out to be dead before it could be known that the operation happened."""
+
+
+class Failures:
+    """What the drivers of some engines raise."""
+
+    def __init__(self, engines: Engines) -> None:
+        """Know the drivers of these engines."""
+        self._engines = engines
+
+    def translated(self, error: Exception, *, alive: bool = True) -> Exception:
+        """The library's error for a driver's, or the internal one that says what to do."""
+        driver: Any = error.orig if isinstance(error, sa_exc.DBAPIError) and error.orig is not None else error
+        dialect = self._dialect_of(driver)
+        dbapi: Any = dialect.dbapi
+        if isinstance(error, sa_exc.TimeoutError):
+            return StoreUnavailableError("No connection became free in time.")
+        if not isinstance(driver, (dbapi.Error, OSError)):
+            # Over a broken connection drivers trip over themselves in ways of their own.
+            if not alive:
+                return DeadConnectionError()
+            # What goes into an operation was checked before, so it tripped over what it read.
+            return CorruptRowError(_UNREADABLE_ROW) if isinstance(error, UNREADABLE) else error
+        code = _error_code(driver)
+        if code == _MYSQL_TOO_LARGE:
+            return StoreError("It is larger than the server takes (max_allowed_packet); nothing was written.")
+        if isinstance(driver, dbapi.IntegrityError) and alive:
+            return UniqueViolationError()
+        if code in _LOST_RACES or code in _MYSQL_RACES:
+            return LostRaceError()
+        if not alive or dialect.is_disconnect(driver, None, None):  # type: ignore[arg-type]
+            return DeadConnectionError()
+        return _store_error(code, driver, dbapi)
+
+    def connecting(self, error: Exception) -> Exception:
+        """The same for what a driver raised when it was to open a connection."""
+        if isinstance(error, (TypeError, ValueError)):
+            return InvalidInputError("database", "the driver does not take the options of the URL")
+        translated = self.translated(error)
+        if type(translated) is StoreUnavailableError and str(translated) == _UNKNOWN:
+            return StoreUnavailableError("The database cannot be reached; see the cause.")
+        return translated
+
+    def _dialect_of(self, driver: Any) -> Dialect:
+        """The dialect of the driver that raised: on MariaDB each face has a driver with errors of its own."""
+        if self._engines.async_ is not None:
+            other: Any = self._engines.async_.dialect
+            if isinstance(driver, other.dbapi.Error):
+                return cast("Dialect", other)
+        return self._engines.dialect
+
+
+def _error_code(driver: Any) -> Any:
+    """What the driver says went wrong: an SQLSTATE, an error number, or nothing."""
+    # MySQL's SQLSTATEs say less than its numbers: a lock that was waited for too long has none of its own.
+    if driver.args and isinstance(driver.args[0], int):
+        return driver.args[0]
+    return getattr(driver, "sqlstate", None)
+
+
+def _store_error(code: Any, driver: Any, dbapi: Any) -> StoreError:
+    if code in _BY_CODE:
+        return _BY_CODE[code]()
+    if isinstance(code, str) and code.startswith(_UNREACHABLE):
+        return StoreUnavailableError("The database cannot be reached.")
+    text = str(driver).lower()
+    for words, problem in _BY_WORDS.items():
+        if words in text:
+            return problem()
+    if isinstance(driver, (dbapi.OperationalError, OSError)):
+        return StoreUnavailableError(_UNKNOWN)
+    return StoreError("The database refused the operation; see the cause.")

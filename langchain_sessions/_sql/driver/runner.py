@@ -1,0 +1,318 @@
+"""How an operation is run: the one place that takes connections, runs transactions on them and retries them.
+
+An operation is a plain function of a `Transaction` that returns finished values. `run` executes it on the sync
+engine, `arun` the same function on the async engine, or in one worker-thread hop where there is none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from langchain_sessions._core.twins import finish
+from langchain_sessions._sql.driver import forks
+from langchain_sessions._sql.driver.ends import Writer, ends_for
+from langchain_sessions._sql.driver.failures import DeadConnectionError, Failures, LostRaceError
+from langchain_sessions._sql.driver.loops import LoopEngines, disposed
+from langchain_sessions._sql.driver.modes import Mode
+from langchain_sessions._sql.driver.pipelining import Send, can_pipeline, send, send_adapted
+from langchain_sessions._sql.driver.transaction import StatementCache, Transaction
+from langchain_sessions.errors import SessionsError, StoreUnavailableError, SyncNotAvailableError
+
+if TYPE_CHECKING:
+    import threading
+
+    from sqlalchemy import Dialect
+
+    from langchain_sessions._sql.driver.engines import Engines
+    from langchain_sessions._sql.tables.schema import Tables
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Operation = Callable[Concatenate[Transaction, P], T]
+Work = Callable[[Transaction], T]
+
+
+_MAX_TRIES = 12
+_THREADS = 4
+"""Workers for stores without an async engine: one writes while others read."""
+_MAX_DEAD = 3
+
+
+class Runner:
+    """Runs operations, synchronously and asynchronously."""
+
+    def __init__(self, engines: Engines, tables: Tables) -> None:
+        """Run on these engines and tables."""
+        self.engines = engines
+        self.cache = StatementCache(_positional(engines.dialect), tables)
+        self.flavour = self.cache.flavour
+        self._pipelines = can_pipeline(engines.dialect)
+        self._pid = os.getpid()
+        # SQLite admits one writer; waiting here is fair and costs no polling. In memory there is one connection.
+        self._turn: threading.RLock | None = forks.new_turn() if self.flavour == "sqlite" else None
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="langchain-sessions")
+        self._writer = Writer()
+        self._ends = ends_for(self.flavour, self._writer, owned=engines.owned)
+        self._failures = Failures(engines)
+        self._inherited: list[Any] = []
+        self._loops = LoopEngines(engines.async_, engines.another_async)
+        # A pool that gives each thread an in-memory database of its own is used from one thread only.
+        self._only_thread = ThreadPoolExecutor(1, "langchain_sessions") if engines.thread_bound else None
+
+    # -- synchronous ---------------------------------------------------------------------------------------
+
+    def run(self, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run an operation in a transaction of its own.
+
+        Raises:
+            SyncNotAvailableError: Only an async engine was given.
+            StoreUnavailableError: The database cannot be reached, is locked or full.
+            StoreError: It failed otherwise.
+        """
+        if self.engines.sync is None:
+            raise SyncNotAvailableError
+        work = _bound(operation, *args, **kwargs)
+        if self._only_thread is not None:
+            return self._only_thread.submit(self._run_here, mode, work).result()
+        return self._run_here(mode, work)
+
+    def _run_here(self, mode: Mode, work: Work[T]) -> T:
+        attempt = 0
+        while True:
+            attempt += 1
+            self._guard_fork()
+            try:
+                if self._turn is None or (mode is Mode.READ and not self.engines.in_memory):
+                    return self._on_pooled(mode, work)
+                with self._turn:
+                    return self._as_writer(mode, work)
+            except (LostRaceError, DeadConnectionError) as error:
+                time.sleep(self._pause(error, attempt))
+
+    def _on_pooled(self, mode: Mode, work: Work[T]) -> T:
+        """Run an operation on a connection of the pool."""
+        assert self.engines.sync is not None
+        pool = self.engines.sync.pool
+        pooled = self._checkout()
+        try:
+            driver: Any = pooled.dbapi_connection
+            return self._in_transaction(driver, pooled.invalidate, send, mode, work)
+        except DeadConnectionError:
+            # What idles beside a dead connection most likely died with it. Of many that notice, one clears the pool.
+            if self.engines.sync.pool is pool:
+                self.engines.sync.dispose()
+            raise
+        finally:
+            pooled.close()
+            if self.engines.sync.pool is not pool:
+                pool.dispose()  # somebody cleared it meanwhile; nobody else would close what came back later
+
+    def _as_writer(self, mode: Mode, work: Work[T]) -> T:
+        """SQLite: run an operation on the connection that is kept for writing, which spares the pool's round."""
+        if self.engines.in_memory or not self.engines.owned:
+            return self._on_pooled(mode, work)
+        if self._writer.connection is None:
+            pooled = self._checkout()
+            self._writer.connection = pooled.dbapi_connection
+            pooled.detach()
+        return self._in_transaction(self._writer.connection, self._drop_writer, send, mode, work)
+
+    def _drop_writer(self) -> None:
+        connection = self._writer.release()
+        if connection is not None:
+            connection.close()
+
+    def _checkout(self) -> Any:
+        assert self.engines.sync is not None
+        try:
+            return self.engines.sync.raw_connection()
+        except Exception as error:
+            raise self._failures.connecting(error) from error
+
+    # -- asynchronous --------------------------------------------------------------------------------------
+
+    async def arun(self, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Async `run`. A cancelled caller never leaves half an operation."""
+        if self.engines.async_ is None:
+            # One hop for the whole transaction.
+            loop = asyncio.get_running_loop()
+            return await finish(loop.run_in_executor(self._threads, lambda: self.run(mode, operation, *args, **kwargs)))
+        return await finish(self._aretrying(mode, _bound(operation, *args, **kwargs)))
+
+    async def _aretrying(self, mode: Mode, work: Work[T]) -> T:
+        for attempt in range(1, _MAX_TRIES + 1):
+            try:
+                return await self._aattempt(mode, work)
+            except (LostRaceError, DeadConnectionError) as error:
+                await asyncio.sleep(self._pause(error, attempt))
+        raise AssertionError  # pragma: no cover - the last attempt raises
+
+    async def _aattempt(self, mode: Mode, work: Work[T]) -> T:
+        self._guard_fork()
+        engine = await self._loops.current()
+        pool = engine.sync_engine.pool
+        try:
+            connection = await engine.connect()
+        except Exception as error:
+            raise self._failures.connecting(error) from error
+
+        def on_driver(connection: Any) -> T:
+            driver = connection.connection.dbapi_connection
+            return self._in_transaction(driver, connection.invalidate, send_adapted, mode, work)
+
+        result: T
+        try:
+            result = await connection.run_sync(on_driver)
+        except DeadConnectionError:
+            if engine.sync_engine.pool is pool:
+                await engine.dispose()
+            raise
+        finally:
+            is_lost = connection.invalidated
+            await connection.close()
+            if is_lost:
+                # Drivers close a socket in the loop's next round, and this one may be the last.
+                await asyncio.sleep(0)
+            if engine.sync_engine.pool is not pool:
+                await disposed(pool)
+        return result
+
+    # -- both ----------------------------------------------------------------------------------------------
+
+    def _in_transaction(self, driver: Any, discard: Callable[[], None], send: Send, mode: Mode, work: Work[T]) -> T:
+        """Run some work between BEGIN and COMMIT on a driver connection, or roll everything back.
+
+        A connection that cannot even roll back is discarded, whatever went wrong.
+        """
+        committing = False
+        was = None
+        transaction: Transaction | None = None
+        try:
+            was = self._ends.borrow(driver)
+            transaction = Transaction(driver, self.cache, send if self._pipelines else None)
+            self._ends.begin(transaction, mode)
+            result = work(transaction)
+            committing = True
+            self._ends.commit(driver, transaction, mode)
+        except BaseException as error:
+            alive = False
+            try:
+                # Interrupted, a server's driver may hold an answer that nobody has read: the next call would get it.
+                if isinstance(error, Exception) or self._turn is not None:
+                    alive = self._undone(driver, transaction, was)
+            finally:
+                if not alive and not self.engines.in_memory:
+                    discard()
+            if not isinstance(error, Exception) or isinstance(error, SessionsError):
+                raise
+            translated = self._failures.translated(error, alive=alive)
+            if alive and isinstance(translated, DeadConnectionError):
+                discard()
+            if committing and mode is Mode.WRITE and isinstance(translated, DeadConnectionError):
+                problem = "The database went away while it committed: read before you repeat the call."
+                raise StoreUnavailableError(problem) from error
+            raise translated from error
+        if not (_closed(transaction) and self._ends.give_back(driver, was)):
+            # It has happened; only the connection is lost.
+            discard()
+        return result
+
+    def _undone(self, driver: Any, transaction: Transaction | None, was: Any) -> bool:
+        """Undo what was begun; whether the connection is still good."""
+        if transaction is not None:
+            # A statement that was not read to its end keeps SQLite's lock, even past the end of its connection.
+            _closed(transaction)
+        try:
+            driver.rollback()
+        except Exception:
+            return False
+        return self._ends.give_back(driver, was)
+
+    def _pause(self, error: Exception, attempt: int) -> float:
+        """How long to wait before the next attempt; raises when there is none."""
+        dead = isinstance(error, DeadConnectionError)
+        if attempt >= _MAX_TRIES or (dead and attempt >= _MAX_DEAD):
+            problem = "The database went away." if dead else "The database kept preferring other writers."
+            if dead and self.flavour == "mysql":
+                problem += " It does so, too, where something is larger than its max_allowed_packet."
+            raise StoreUnavailableError(problem) from error.__cause__
+        return 0.0 if dead else min(0.005 * 2**attempt, 0.5)
+
+    def _guard_fork(self) -> None:
+        """Drop connections that were inherited over a fork: two processes must not share a socket."""
+        if os.getpid() == self._pid:
+            return
+        self._pid = os.getpid()
+        if self._turn is not None:
+            self._turn = forks.new_turn()
+            if self.engines.in_memory:
+                return  # the child has a copy of the whole database
+            # Kept, not closed: a close here would meddle with the parent's file.
+            self._inherited.append(self._writer.release())
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="langchain-sessions")
+        self._loops.forget()
+        for engine in (self.engines.sync, *(each.sync_engine for each in self._loops)):
+            if engine is not None:
+                self._inherited.append(engine.pool)
+                engine.dispose(close=False)
+
+    def close(self) -> None:
+        """Close the engines that the library opened. An async engine is closed by `aclose`."""
+        self._close_writer()
+        self._threads.shutdown(wait=False)
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="langchain-sessions")
+        if self.engines.owned and self.engines.sync is not None:
+            self.engines.sync.dispose()
+        if self.engines.owned:
+            self._loops.close_orphans()
+
+    def _close_writer(self) -> None:
+        if self._turn is not None:
+            self._guard_fork()
+            with self._turn:
+                self._drop_writer()
+        if self._only_thread is not None:
+            self._only_thread.submit(self._drop_only_connection)
+            self._only_thread.shutdown()
+
+    def _drop_only_connection(self) -> None:
+        """Only the thread that opened a connection may close it, and that thread is about to end."""
+        pooled = self._checkout()
+        pooled.invalidate()
+        pooled.close()
+
+    async def aclose(self) -> None:
+        """Async `close`."""
+        if self._turn is not None:
+            await asyncio.to_thread(self._close_writer)
+        if self.engines.owned:
+            await self._loops.dispose()
+        if self.engines.owned and self.engines.sync is not None:
+            await asyncio.to_thread(self.engines.sync.dispose)
+
+
+def _bound(operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> Work[T]:
+    """An operation with its values, which still needs a transaction."""
+    return lambda transaction: operation(transaction, *args, **kwargs)
+
+
+def _closed(transaction: Transaction) -> bool:
+    """Close a transaction's cursor; whether its connection is still good."""
+    try:
+        transaction.close()
+    except Exception:
+        return False
+    return True
+
+
+def _positional(dialect: Dialect) -> Dialect:
+    """The same dialect, compiling to positional values, which every driver takes."""
+    if dialect.positional:
+        return dialect
+    copy: Dialect = type(dialect)(paramstyle="format")  # type: ignore[call-arg]
+    return copy

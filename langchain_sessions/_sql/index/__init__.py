@@ -1,0 +1,1 @@
+"""Operations on the index and the vectors of recall."""

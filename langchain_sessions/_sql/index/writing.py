@@ -1,0 +1,127 @@
+"""Moving the recall index forward behind the log, in SQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Select, delete, insert, select, update
+
+from langchain_sessions._sql.driver.transaction import Transaction, param
+from langchain_sessions._sql.log.lookup import locate, require_session
+from langchain_sessions._sql.tables.recall import FACTS
+from langchain_sessions.stores.indexing import IndexChange, IndexPlace, StoredChunk
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from langchain_sessions._core.rows import SessionKey, SessionRow
+
+
+def find_index(tx: Transaction, key: SessionKey, fingerprint: str, now: int) -> IndexPlace:
+    """The contract's `find_index`."""
+    session = require_session(tx, key, now)
+    return _place(tx, session, fingerprint)
+
+
+def _place(tx: Transaction, session: SessionRow, fingerprint: str) -> IndexPlace:
+    logs, chunks = tx.tables.recall.logs, tx.tables.recall.chunks
+
+    def state() -> Select[Any]:
+        columns = [logs.c.indexed_to, logs.c.fingerprint, logs.c.generation]
+        return select(*columns).where(logs.c.skey == param("skey"))
+
+    def sizes() -> Select[Any]:
+        columns = [chunks.c.chunk, chunks.c.events]
+        return select(*columns).where(chunks.c.skey == param("skey")).order_by(chunks.c.chunk)
+
+    values = {"skey": session.skey}
+    row = tx.row(tx.prepare("recall state", state), values)
+    generation = 0 if row is None else int(row[2])
+    if row is None or row[1] != fingerprint:
+        return IndexPlace(session.skey, session.last_seq, 0, generation, ())
+    stored = tx.rows(tx.prepare("recall sizes", sizes), values)
+    return IndexPlace(session.skey, session.last_seq, int(row[0]), generation, tuple((n, size) for n, size in stored))
+
+
+def load_chunks(
+    tx: Transaction, place: IndexPlace, numbers: Sequence[int]
+) -> list[tuple[StoredChunk, dict[str, bytes]]] | None:
+    """The contract's `load_chunks`."""
+    chunks, terms = tx.tables.recall.chunks, tx.tables.recall.terms
+
+    def facts() -> Select[Any]:
+        columns = [chunks.c[name] for name in ("last_seq", "events", "terms", "written")]
+        return select(*columns).where(chunks.c.skey == param("skey"), chunks.c.chunk == param("chunk"))
+
+    def words() -> Select[Any]:
+        columns = [terms.c[name] for name in ("bucket", "data")]
+        mine = (terms.c.skey == param("skey"), terms.c.chunk == param("chunk"))
+        return select(*columns).where(*mine).order_by(terms.c.bucket)
+
+    found: list[tuple[StoredChunk, dict[str, bytes]]] = []
+    for number in numbers:
+        values = {"skey": place.skey, "chunk": number}
+        row = tx.row(tx.prepare("recall chunk", facts), values)
+        if row is not None:
+            buckets = {name: bytes(data) for name, data in tx.rows(tx.prepare("recall words", words), values)}
+            last_seq, events, size, written = row
+            chunk = StoredChunk(number, last_seq, events, size, written, buckets.pop(FACTS, b""))
+            found.append((chunk, buckets))
+    return found if _generation(tx, place.skey) == place.generation else None
+
+
+def _generation(tx: Transaction, skey: int) -> int:
+    logs = tx.tables.recall.logs
+    asked = tx.prepare("recall generation", lambda: select(logs.c.generation).where(logs.c.skey == param("skey")))
+    row = tx.row(asked, {"skey": skey})
+    return 0 if row is None else int(row[0])
+
+
+def write_index(tx: Transaction, key: SessionKey, change: IndexChange, now: int) -> bool:
+    """The contract's `write_index`. The session row is locked first, so a deletion waits or has been."""
+    session = locate(tx, key, now, lock=True)
+    place = change.place
+    if session is None or session.skey != place.skey:
+        return False
+    if _place(tx, session, change.fingerprint).generation != place.generation:
+        return False
+    _write_state(tx, change)
+    chunks, terms = tx.tables.recall.chunks, tx.tables.recall.terms
+    if not place.indexed_to:
+        tx.change(delete(chunks).where(chunks.c.skey == place.skey))
+        tx.change(delete(terms).where(terms.c.skey == place.skey))
+    for number in change.replaced:
+        values = {"skey": place.skey, "chunk": number}
+        for name, table in (("chunks", chunks), ("terms", terms)):
+
+            def gone(table: Any = table) -> Any:
+                return delete(table).where(table.c.skey == param("skey"), table.c.chunk == param("chunk"))
+
+            tx.run(tx.prepare(("recall gone", name), gone), values)
+    if change.chunk is not None:
+        _insert_chunk(tx, place.skey, change.chunk, change.buckets)
+    return True
+
+
+def _write_state(tx: Transaction, change: IndexChange) -> None:
+    logs = tx.tables.recall.logs
+    place = change.place
+    values = {
+        "indexed_to": change.indexed_to,
+        "fingerprint": change.fingerprint,
+        "generation": place.generation + 1,
+    }
+    if place.generation:
+        tx.change(update(logs).where(logs.c.skey == place.skey).values(**values))
+    else:
+        tx.change(insert(logs).values(skey=place.skey, **values))
+
+
+def _insert_chunk(tx: Transaction, skey: int, chunk: StoredChunk, buckets: Mapping[str, bytes]) -> None:
+    chunks, terms = tx.tables.recall.chunks, tx.tables.recall.terms
+    row = {**chunk._asdict(), "skey": skey, "chunk": chunk.number}
+    whole = tx.prepare("recall new chunk", lambda: insert(chunks).values({c.name: param(c.name) for c in chunks.c}))
+    tx.run(whole, row)
+    statement = tx.prepare("recall new terms", lambda: insert(terms).values({c.name: param(c.name) for c in terms.c}))
+    stored = {FACTS: chunk.facts, **buckets}
+    tx.insert_tuples(statement, [(skey, chunk.number, bucket, data) for bucket, data in stored.items()])

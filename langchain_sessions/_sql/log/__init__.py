@@ -1,0 +1,1 @@
+"""Operations on logs and sessions."""

@@ -1,0 +1,111 @@
+"""Counters of what is live, kept per scope so that a trigger loads no bodies.
+
+The root scope's counters lie on the session row, which an append writes anyway; a branch has a row of its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from langchain_sessions._core import placing
+from langchain_sessions._core.rows import Counters, InvocationRow, SessionKey, SessionRow
+from langchain_sessions._sql.log.keyed import delete_rows, find_rows, insert_row
+from langchain_sessions._sql.log.lookup import load_light, load_view, locate, require_session, set_session
+from langchain_sessions.stores.values import ScopeMeasure
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from langchain_sessions._core.ledger import LogView
+    from langchain_sessions._sql.driver.transaction import Transaction
+
+
+ALL_AWAKE: Final = 0
+"""What a run says counts until something happens to it: that it has been idle for too long is found by who reads."""
+
+
+def add_counters(tx: Transaction, session: SessionRow, counted: Mapping[str | None, Counters]) -> None:
+    """Add to the counters of some scopes."""
+    for scope, more in counted.items():
+        if scope is None:
+            set_session(
+                tx,
+                session.skey,
+                live_events=session.live_events + more.events,
+                live_turns=session.live_turns + more.turns,
+                live_tokens=session.live_tokens + more.tokens,
+            )
+            continue
+        was = read_counters(tx, session, scope)
+        _write_scope(tx, session, scope, Counters(*(a + b for a, b in zip(was, more, strict=True))))
+
+
+def read_counters(tx: Transaction, session: SessionRow, scope: str | None) -> Counters:
+    """The counters of a scope."""
+    if scope is None:
+        return Counters(session.live_events, session.live_turns, session.live_tokens)
+    s = tx.tables.scopes.c
+    found = find_rows(tx, [s.events, s.turns, s.tokens], skey=session.skey, scope=scope)
+    return Counters(*found[0]) if found else Counters()
+
+
+def recount(tx: Transaction, session: SessionRow) -> None:
+    """Count every scope anew from the live part of the log: after a rewind or a failure."""
+    table = tx.tables.scopes
+    view = load_view(tx, session, ALL_AWAKE)
+    branches = find_rows(tx, [table.c.scope], skey=session.skey)
+    for scope in (None, *(row[0] for row in branches)):
+        recount_scope(tx, session, view, scope)
+
+
+def recount_scope(tx: Transaction, session: SessionRow, view: LogView, scope: str | None) -> None:
+    """Count one scope anew from what of it is not archived: after a compaction."""
+    counted = placing.count_scope(load_light(tx, session, scope, view), view, scope)
+    if scope is None:
+        set_session(tx, session.skey, live_events=counted.events, live_turns=counted.turns, live_tokens=counted.tokens)
+    else:
+        _write_scope(tx, session, scope, counted)
+
+
+def _write_scope(tx: Transaction, session: SessionRow, scope: str, counters: Counters) -> None:
+    delete_rows(tx, tx.tables.scopes, skey=session.skey, scope=scope)
+    insert_row(tx, tx.tables.scopes, skey=session.skey, scope=scope, **counters._asdict())
+
+
+def count_live(tx: Transaction, key: SessionKey, scope: str | None, now: int) -> Counters:
+    """The contract's `count_live`."""
+    return read_counters(tx, require_session(tx, key, now), scope)
+
+
+def measure_scope(tx: Transaction, key: SessionKey, scope: str | None, now: int) -> ScopeMeasure:
+    """The contract's `measure_scope`."""
+    session = require_session(tx, key, now)
+    return ScopeMeasure(session, read_counters(tx, session, scope))
+
+
+def lease_scope(tx: Transaction, key: SessionKey, scope: str | None, holder: str, now: int, until: int) -> bool:
+    """The contract's `lease_scope`. The lock of the session row makes it one at a time; the root's name is blank."""
+    session = require_session(tx, key, now, lock=True)
+    table = tx.tables.leases
+    same = {"skey": session.skey, "scope": scope or ""}
+    held = find_rows(tx, [table.c.holder, table.c.until], **same)
+    if held and held[0][0] != holder and held[0][1] > now:
+        return False
+    delete_rows(tx, table, **same)
+    insert_row(tx, table, **same, holder=holder, until=until)
+    return True
+
+
+def find_invocation(tx: Transaction, key: SessionKey, invocation_id: str, now: int) -> InvocationRow | None:
+    """The contract's `find_invocation`."""
+    session = locate(tx, key, now)
+    if session is None:
+        return None
+    return read_invocation(tx, session.skey, invocation_id)
+
+
+def read_invocation(tx: Transaction, skey: int, invocation_id: str) -> InvocationRow | None:
+    """How far an invocation got."""
+    i = tx.tables.invocations.c
+    rows = find_rows(tx, [i.id, i.first_seq, i.status, i.updated_at], skey=skey, id=invocation_id)
+    return InvocationRow(*rows[0]) if rows else None

@@ -1,0 +1,196 @@
+"""An event query as WHERE clauses: the SQL of `stores.matching.matches`.
+
+Each criterion has a shape, a clause that is built once per shape, and values. A query is the list of its
+criteria, so a statement is compiled once for every combination that is really used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sqlalchemy import ColumnElement, String, and_, false, func, literal_column, not_, or_, true
+from sqlalchemy import cast as sql_cast
+
+from langchain_sessions._core import rows as r
+from langchain_sessions._core.ledger import Cover, LogView, visible_scopes
+from langchain_sessions._core.ranges import SeqSet
+from langchain_sessions._sql.driver.transaction import param
+from langchain_sessions.events import Standing
+from langchain_sessions.filters import AnyBranch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Sequence
+
+    from langchain_sessions._sql.tables.schema import Tables
+    from langchain_sessions.stores.values import EventQuery
+
+_CACHED_RANGES = 16
+
+
+class Criterion(NamedTuple):
+    """One part of a WHERE clause."""
+
+    shape: Hashable
+    build: Callable[[], ColumnElement[bool]]
+    values: dict[str, Any]
+
+
+def criteria_of(query: EventQuery, view: LogView, tables: Tables, flavour: str) -> list[Criterion]:
+    """All criteria of a query but its window and its predicate."""
+    e = tables.events.c
+    found: list[Criterion] = []
+
+    def one(name: str, value: object, build: Callable[[], ColumnElement[bool]]) -> None:
+        if value is not None:
+            found.append(Criterion(name, build, {f"q_{name}": value}))
+
+    one("since", query.since, lambda: e.at >= param("q_since"))
+    one("until", query.until, lambda: e.at <= param("q_until"))
+    one("after_seq", query.after_seq, lambda: e.seq > param("q_after_seq"))
+    one("before_seq", query.before_seq, lambda: e.seq < param("q_before_seq"))
+    one("invocation", query.invocation_id, lambda: e.invocation_id == param("q_invocation"))
+    # What is appended while the query runs belongs to a later version.
+    one("last", view.last_seq, lambda: e.seq <= param("q_last"))
+    if query.kinds:
+        found.append(_any_of("kind", e.kind, sorted(query.kinds)))
+    if query.authors:
+        found.append(_any_of("author", e.author, sorted(query.authors)))
+    if query.exclude_synthetic:
+        found.append(Criterion("real", lambda: ~flagged(tables, r.SYNTHETIC), {}))
+    if not isinstance(query.branch, AnyBranch):
+        found.append(visible(query.branch, tables))
+    if query.keyword is not None:
+        found.append(_keywords("keyword", (query.keyword,), tables, flavour))
+    if query.keywords:
+        found.append(_keywords("words", query.keywords, tables, flavour, match_all=query.match_all))
+    if query.standings:
+        shape = ("standings", *sorted(s.value for s in query.standings)) if _is_plain(view) else object()
+        found.append(Criterion(shape, lambda: standing_clause(query.standings, view, tables), {}))
+    return found
+
+
+def _is_plain(view: LogView) -> bool:
+    """Whether nothing ever changed where an event of the log stands."""
+    return view.ledger.encode() is None and view.head is None and not view.invocations
+
+
+def visible(viewer: str | None, tables: Tables) -> Criterion:
+    """What a viewer sees: root, its ancestors and itself, and what reached the root list."""
+    e = tables.events.c
+    scopes = [scope for scope in visible_scopes(viewer) if scope is not None]
+
+    def build() -> ColumnElement[bool]:
+        own = [e.branch == param(f"q_scope{at}") for at in range(len(scopes))]
+        return or_(e.branch.is_(None), flagged(tables, r.ROOTED), *own)
+
+    return Criterion(("visible", len(scopes)), build, {f"q_scope{at}": scope for at, scope in enumerate(scopes)})
+
+
+def _any_of(name: str, column: ColumnElement[Any], values: Sequence[object]) -> Criterion:
+    named = {f"q_{name}{at}": value for at, value in enumerate(values)}
+    return Criterion((name, len(values)), lambda: column.in_([param(key) for key in named]), named)
+
+
+def _keywords(name: str, words: Sequence[str], tables: Tables, flavour: str, *, match_all: bool = True) -> Criterion:
+    """Literal occurrence in case-folded text; `%`, `_` and backslash mean themselves."""
+    e = tables.events.c
+    named = {f"q_{name}{at}": word for at, word in enumerate(words)}
+    find = {"postgresql": func.strpos, "sqlite": func.instr, "mysql": func.instr}[flavour]
+
+    def build() -> ColumnElement[bool]:
+        text = func.coalesce(e.folded, func.lower(e.text))
+        given: list[ColumnElement[str]] = [param(key, String()) for key in named]
+        if flavour == "postgresql":
+            given = [sql_cast(word, e.text.type) for word in given]
+        clauses = [find(text, word) > 0 for word in given]
+        return and_(*clauses) if match_all else or_(*clauses)
+
+    return Criterion((name, len(named), match_all), build, named)
+
+
+def flagged(tables: Tables, flag: int) -> ColumnElement[bool]:
+    """Whether a row has a flag."""
+    return tables.events.c.flags.op("&")(literal_column(str(flag))) != literal_column("0")
+
+
+def in_ranges(name: str, column: ColumnElement[Any], seqs: SeqSet, *, inside: bool = True) -> Criterion:
+    """Whether a position is in a set, with the bounds as values, so that one statement serves sets of its size."""
+    size = 1
+    while size < len(seqs.runs):
+        size *= 2
+    bounds = [*seqs.runs, *[(0, -1)] * (size - len(seqs.runs))]
+    values = {f"q_{name}{at}_{side}": run[side] for at, run in enumerate(bounds) for side in (0, 1)}
+
+    def build() -> ColumnElement[bool]:
+        found = or_(*(column.between(param(f"q_{name}{at}_0"), param(f"q_{name}{at}_1")) for at in range(size)))
+        return found if inside else not_(found)
+
+    shape: Hashable = ("ranges", name, size, inside) if size <= _CACHED_RANGES else object()
+    return Criterion(shape, build, values)
+
+
+def in_set(column: ColumnElement[Any], seqs: SeqSet) -> ColumnElement[bool]:
+    """Whether a position is in a set."""
+    singles = [low for low, high in seqs.runs if low == high]
+    ranges = [column.between(low, high) for low, high in seqs.runs if low != high]
+    clauses = [*ranges, *([column.in_(singles)] if singles else [])]
+    return or_(*clauses) if clauses else false()
+
+
+def standing_clause(standings: Iterable[Standing], view: LogView, tables: Tables) -> ColumnElement[bool]:
+    """Whether a row has one of the standings: `LogView.standing` in SQL, decided in the same order."""
+    cases = _standing_cases(view, tables)
+    wanted: list[ColumnElement[bool]] = []
+    earlier: list[ColumnElement[bool]] = []
+    chosen = set(standings)
+    for standing, clause in cases:
+        if standing in chosen:
+            wanted.append(and_(clause, *(not_(other) for other in earlier)))
+        earlier.append(clause)
+    return or_(*wanted) if wanted else false()
+
+
+def _standing_cases(view: LogView, tables: Tables) -> list[tuple[Standing, ColumnElement[bool]]]:
+    """Standings with the clause of each; the first that holds decides. Clauses are never NULL."""
+    e = tables.events.c
+    ledger = view.ledger
+    head = SeqSet(tuple(sorted(view.head or ())))
+    hidden = in_set(e.seq, ledger.hidden)
+    is_record = e.kind >= r.FIRST_RECORD
+    rooted = flagged(tables, r.ROOTED)
+    is_summary = flagged(tables, r.SUMMARY)
+    summaries = SeqSet.of(seq for cover in ledger.covers.values() for seq in cover.summaries)
+    replaced = SeqSet.of(edit.replaces for edit in ledger.edits if not (edit.rooted and edit.replaces in head))
+    archived = or_(false(), *(_archived(cover, tables) for cover in ledger.covers.values()))
+    by_status = {status: [n for n, s in view.invocations.items() if s is status] for status in Standing}
+    return [
+        (Standing.REWOUND, and_(is_record, hidden)),
+        (Standing.LIVE, is_record),
+        (Standing.LIVE, and_(is_summary, in_set(e.seq, summaries))),
+        (Standing.ARCHIVED, and_(is_summary, archived)),
+        (Standing.REWOUND, is_summary),
+        (Standing.REWOUND, hidden),
+        (Standing.SUPERSEDED, in_set(e.seq, replaced)),
+        (Standing.DETACHED, and_(rooted, not_(in_set(e.seq, head)))),
+        (Standing.ARCHIVED, archived),
+        *((status, _of_invocations(names, tables)) for status, names in by_status.items() if names),
+        (Standing.LIVE, true()),
+    ]
+
+
+def _archived(cover: Cover, tables: Tables) -> ColumnElement[bool]:
+    e = tables.events.c
+    rooted = flagged(tables, r.ROOTED)
+    branch = func.coalesce(e.branch, "")
+    scope = or_(branch == "", rooted) if cover.scope is None else and_(branch == cover.scope, not_(rooted))
+    spared = cover.holes | SeqSet.of(cover.summaries)
+    place = func.coalesce(e.position, e.seq)
+    return and_(scope, place <= cover.upto, not_(in_set(e.seq, spared)), not_(in_set(place, cover.holes)))
+
+
+def _of_invocations(names: Sequence[str], tables: Tables) -> ColumnElement[bool]:
+    """The events of some runs: those that carry the name of one, and the questions that gave one its name."""
+    e = tables.events.c
+    questions = [name.removeprefix(r.TURN_OF) for name in names if name.startswith(r.TURN_OF)]
+    asked = and_(e.invocation_id.is_(None), e.kind == r.HUMAN, e.ident.in_(questions)) if questions else false()
+    return or_(func.coalesce(e.invocation_id, "").in_(names), asked)

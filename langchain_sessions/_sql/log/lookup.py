@@ -1,0 +1,226 @@
+"""Finding a session's row, and what decides where its events stand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import ColumnElement, Select, Table, delete, insert, literal_column, or_, select
+from sqlalchemy import and_ as both
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+
+from langchain_sessions._core import placing
+from langchain_sessions._core import rows as r
+from langchain_sessions._core.ledger import Ledger, LogView
+from langchain_sessions._core.ranges import decode_runs
+from langchain_sessions._core.rows import Anyone, EventRow, InvocationRow, Mark, Owner, SessionKey, SessionRow
+from langchain_sessions._sql.driver.transaction import Transaction, param
+from langchain_sessions._sql.log.keyed import update_rows
+from langchain_sessions._sql.tables.blanking import blank_rows
+from langchain_sessions.errors import SessionNotFoundError
+
+if TYPE_CHECKING:
+    from sqlalchemy.sql.dml import Insert
+
+    from langchain_sessions._sql.tables.schema import Tables
+
+Changes = Mapping[str, Callable[[Any], Any]]
+
+
+def owner_shape(owner: Owner) -> str:
+    """Which of the three owner criteria a statement carries."""
+    return "any" if isinstance(owner, Anyone) else "none" if owner is None else "is"
+
+
+def owner_criterion(tables: Tables, shape: str) -> list[ColumnElement[bool]]:
+    """The criterion that binds a statement to its owner."""
+    column = tables.sessions.c.user_id
+    if shape == "any":
+        return []
+    return [column.is_(None) if shape == "none" else column == param("k_owner")]
+
+
+def key_criteria(tables: Tables, shape: str) -> list[ColumnElement[bool]]:
+    """The criteria that every statement on a session row carries: app, id, owner, not expired."""
+    s = tables.sessions.c
+    return [
+        s.app == param("k_app"),
+        s.id == param("k_id"),
+        or_(s.expires_at.is_(None), s.expires_at > param("k_now")),
+        *owner_criterion(tables, shape),
+    ]
+
+
+def key_values(key: SessionKey, now: int) -> dict[str, Any]:
+    """The values of `key_criteria`."""
+    return {"k_app": key.app, "k_id": key.id, "k_owner": key.owner, "k_now": now}
+
+
+def session_columns(tables: Tables) -> list[ColumnElement[Any]]:
+    """The columns of a `SessionRow`, in its order."""
+    return [tables.sessions.c[name] for name in SessionRow._fields]
+
+
+def session_row(values: tuple[Any, ...]) -> SessionRow:
+    """A `SessionRow` from its columns; some drivers return bytes as a view."""
+    row = SessionRow(*values)
+    return row if row.head_runs is None else row._replace(head_runs=bytes(row.head_runs))
+
+
+def locate(tx: Transaction, key: SessionKey, now: int, *, lock: bool = False) -> SessionRow | None:
+    """The session of a key, locked for this transaction if asked."""
+    shape = owner_shape(key.owner)
+    found = tx.row(tx.prepare(("locate", shape, lock), lambda: locating(tx, shape, lock=lock)), key_values(key, now))
+    return None if found is None else session_row(found)
+
+
+def locating(tx: Transaction, shape: str, *, lock: bool) -> Select[Any]:
+    """The statement of `locate`."""
+    statement = select(*session_columns(tx.tables)).where(*key_criteria(tx.tables, shape))
+    return statement.with_for_update() if lock and tx.flavour != "sqlite" else statement
+
+
+def require_session(tx: Transaction, key: SessionKey, now: int, *, lock: bool = False) -> SessionRow:
+    """`locate`, or raise.
+
+    Raises:
+        SessionNotFoundError: There is none for this key.
+    """
+    row = locate(tx, key, now, lock=lock)
+    if row is None:
+        raise SessionNotFoundError(key.id)
+    return row
+
+
+def load_view(tx: Transaction, session: SessionRow, idle_before: int) -> LogView:
+    """Where the events of a session stand."""
+    return view_of(session, load_unfinished(tx, session), idle_before)
+
+
+def load_unfinished(tx: Transaction, session: SessionRow) -> list[InvocationRow]:
+    """The invocations that are not done."""
+    table = tx.tables.invocations
+
+    def build() -> Select[Any]:
+        unfinished = table.c.status.in_([1, 3, 4])
+        columns = [table.c.id, table.c.first_seq, table.c.status, table.c.updated_at]
+        return select(*columns).where(table.c.skey == param("skey"), unfinished)
+
+    return [InvocationRow(*row) for row in tx.rows(tx.prepare("unfinished", build), {"skey": session.skey})]
+
+
+def view_of(session: SessionRow, unfinished: Iterable[InvocationRow], idle_before: int) -> LogView:
+    """Where the events of a session stand, given its invocations that are not done."""
+    standings = placing.open_invocations(unfinished, idle_before)
+    head = None if session.head_runs is None else tuple(decode_runs(session.head_runs))
+    return LogView(Ledger.decode(session.ledger), head, standings, session.last_seq)
+
+
+def event_columns(tables: Tables) -> list[ColumnElement[Any]]:
+    """The columns of an `EventRow`, in its order."""
+    return [tables.events.c[name] for name in EventRow._fields]
+
+
+ACTIVITY_GRAIN = 60_000_000
+"""Activity is indexed to the minute: an indexed time that moves with every append defeats PostgreSQL's HOT."""
+LIGHT = ("seq", "ident", "rev", "event_id", "position", "kind", "flags", "at", "tokens", "branch", "author")
+"""The leading columns of an `EventRow` that hold no bodies, and the invocation after them."""
+
+
+def light_columns(tables: Tables) -> list[ColumnElement[Any]]:
+    """What bookkeeping needs of events: everything but bodies."""
+    return [tables.events.c[name] for name in (*LIGHT, "invocation_id")]
+
+
+def light_row(values: tuple[Any, ...]) -> EventRow:
+    """An `EventRow` without bodies."""
+    bodies: tuple[None, ...] = (None,) * 5
+    return EventRow(*values, *bodies)
+
+
+def load_light(tx: Transaction, session: SessionRow, scope: str | None, view: LogView) -> list[EventRow]:
+    """Every message of a scope that is not archived, without bodies, in log order."""
+    e = tx.tables.events.c
+    cover = view.ledger.covers.get(scope)
+    rooted = e.flags.op("&")(literal_column(str(r.ROOTED))) != literal_column("0")
+    mine = or_(e.branch.is_(None), rooted) if scope is None else both(e.branch == scope, ~rooted)
+
+    def build(found: ColumnElement[bool]) -> Select[Any]:
+        return select(*light_columns(tx.tables)).where(e.skey == session.skey, mine, e.kind < r.FIRST_RECORD, found)
+
+    after = cover.upto if cover is not None else 0
+    rows = tx.once(build(e.seq > after))
+    beside = sorted({*(cover.holes if cover else ()), *(cover.summaries if cover else ())})
+    for start in range(0, len(beside), 500):
+        rows += tx.once(build(both(e.seq <= after, e.seq.in_(beside[start : start + 500]))))
+    return sorted(light_row(row) for row in rows)
+
+
+def load_marks(tx: Transaction, session: SessionRow, upto: int | None = None) -> list[Mark]:
+    """All marks of a log, in order."""
+    table = tx.tables.marks
+    statement = select(table.c.seq, table.c.kind, table.c.data).where(table.c.skey == session.skey)
+    if upto is not None:
+        statement = statement.where(table.c.seq <= upto)
+    return [Mark(*row) for row in tx.once(statement.order_by(table.c.seq))]
+
+
+def insert_events(tx: Transaction, skey: int, rows: Sequence[EventRow]) -> None:
+    """Insert rows that have their positions, and their marks."""
+    statement = tx.prepare("insert events", lambda: _insert_all(tx.tables.events))
+    tx.insert_tuples(statement, [(skey, *row) for row in rows])
+    marks = placing.marks_of(rows)
+    if marks:
+        statement = tx.prepare("insert marks", lambda: insert(tx.tables.marks))
+        tx.run_many(statement, [{"skey": skey, **mark._asdict()} for mark in marks])
+
+
+def _insert_all(table: Table) -> Any:
+    return insert(table).values({column.name: param(column.name) for column in table.c})
+
+
+def set_session(tx: Transaction, skey: int, **values: Any) -> None:
+    """Set columns of a session row that is locked already."""
+    update_rows(tx, tx.tables.sessions, {"skey": skey}, **values)
+
+
+def moved(session: SessionRow, count: int, now: int) -> dict[str, Any]:
+    """The columns of a session row that every change of its log moves."""
+    changes: dict[str, Any] = {"last_seq": session.last_seq + count, "updated_at": now}
+    if session.activity <= now - ACTIVITY_GRAIN:
+        changes["activity"] = now
+    if session.renewal is not None and session.renewal_grain is not None and session.expires_at is not None:
+        due = now + session.renewal
+        if due - session.expires_at >= session.renewal_grain:
+            changes["expires_at"] = due
+    return changes
+
+
+def upsert(tx: Transaction, table: Table, source: Select[Any], keys: tuple[str, ...], changes: Changes) -> Insert:
+    """An INSERT of what `source` selects that changes the row where the key exists.
+
+    Args:
+        tx: For the dialect.
+        table: The table.
+        source: Selects every column of the table in order; with a WHERE clause, which SQLite's grammar needs.
+        keys: The columns of its key.
+        changes: Column to a function of the row that was to be inserted.
+    """
+    names = [column.name for column in table.c]
+    if tx.flavour == "mysql":
+        own = mysql.insert(table).from_select(names, source)
+        return own.on_duplicate_key_update({name: change(own.inserted) for name, change in changes.items()})
+    other = (sqlite.insert if tx.flavour == "sqlite" else postgresql.insert)(table).from_select(names, source)
+    return other.on_conflict_do_update(
+        index_elements=[table.c[name] for name in keys],
+        set_={name: change(other.excluded) for name, change in changes.items()},
+    )
+
+
+def remove_rows(tx: Transaction, skeys: Iterable[int]) -> None:
+    """Remove everything that belongs to some sessions, the session rows last."""
+    keys = list(skeys)
+    for table in tx.tables.of_session:
+        if tx.flavour == "sqlite":
+            blank_rows(tx, table, keys)
+        tx.change(delete(table).where(table.c.skey.in_(keys)))

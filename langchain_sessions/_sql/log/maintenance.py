@@ -1,0 +1,77 @@
+"""Checking a session: everything that is derived is built again from its log and compared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import func, select
+
+from langchain_sessions._core import placing
+from langchain_sessions._core.ledger import Ledger
+from langchain_sessions._core.rows import EventRow, Mark, SessionKey, SessionRow
+from langchain_sessions._sql.log.counting import read_counters
+from langchain_sessions._sql.log.lookup import event_columns, load_light, load_marks, load_view, require_session
+from langchain_sessions._sql.log.standing import replay
+
+if TYPE_CHECKING:
+    from langchain_sessions._sql.driver.transaction import Transaction
+
+
+def verify_session(tx: Transaction, key: SessionKey, now: int) -> list[str]:
+    """The contract's `verify_session`."""
+    session = require_session(tx, key, now, lock=True)
+    e = tx.tables.events.c
+    found: list[str] = []
+    first, last, total = tx.once(select(func.min(e.seq), func.max(e.seq), func.count()).where(e.skey == session.skey))[
+        0
+    ]
+    if (first or 1, last or 0, total) != (1, session.last_seq, session.last_seq):
+        found.append("positions are not gap-free")
+    marks = _marks_in_log(tx, session)
+    if marks != load_marks(tx, session):
+        found.append("marks differ from the log")
+    ledger = Ledger.of(marks, session.last_seq)
+    if ledger.encode() != session.ledger:
+        found.append("ledger differs from the log")
+    state, _ = replay(tx, session, ledger, ledger)
+    if state != session.state:
+        found.append("state differs from the log")
+    return found + _wrong_counters(tx, session) + _stray_vectors(tx, session)
+
+
+def _stray_vectors(tx: Transaction, session: SessionRow) -> list[str]:
+    """Vectors that no search of this log reads: of no event, of an older set, or ahead of what is embedded."""
+    v, logs, e = tx.tables.recall.vectors, tx.tables.recall.embeddings, tx.tables.events
+    counted = (
+        select(func.count())
+        .select_from(
+            v.outerjoin(logs, (logs.c.skey == v.c.skey) & (logs.c.generation == v.c.generation)).outerjoin(
+                e, (e.c.skey == v.c.skey) & (e.c.seq == v.c.seq)
+            )
+        )
+        .where(
+            v.c.skey == session.skey,
+            logs.c.skey.is_(None) | e.c.skey.is_(None) | (v.c.seq > logs.c.embedded_to),
+        )
+    )
+    stray = int(tx.once(counted)[0][0])
+    return [f"{stray} vectors belong to nothing that is embedded"] if stray else []
+
+
+def _marks_in_log(tx: Transaction, session: SessionRow) -> list[Mark]:
+    e = tx.tables.events.c
+    rows = tx.once(
+        select(*event_columns(tx.tables)).where(e.skey == session.skey, e.extra.is_not(None)).order_by(e.seq)
+    )
+    return placing.marks_of(EventRow(*row) for row in rows)
+
+
+def _wrong_counters(tx: Transaction, session: SessionRow) -> list[str]:
+    table = tx.tables.scopes
+    view = load_view(tx, session, 0)
+    branches = [row[0] for row in tx.once(select(table.c.scope).where(table.c.skey == session.skey))]
+    return [
+        f"counters of {'the root' if scope is None else repr(scope)} differ from the log"
+        for scope in (None, *branches)
+        if placing.count_scope(load_light(tx, session, scope, view), view, scope) != read_counters(tx, session, scope)
+    ]

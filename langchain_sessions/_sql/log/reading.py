@@ -1,0 +1,193 @@
+"""Reading a log: by criteria in log order, and the live part that makes a context.
+
+Reads need no transaction. A log only grows, so the session row that is read first says which version is read,
+and what is appended meanwhile is left out by position.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, func, literal_column, or_, select
+
+from langchain_sessions._core import rows as r
+from langchain_sessions._core.ledger import LogView, visible_scopes
+from langchain_sessions._core.matching import cut_window, sees
+from langchain_sessions._core.ranges import SeqSet
+from langchain_sessions._core.rows import EventRow, SessionKey, SessionRow
+from langchain_sessions._sql.driver.transaction import Prepared, Transaction, param
+from langchain_sessions._sql.log.criteria import Criterion, criteria_of, flagged, in_ranges, visible
+from langchain_sessions._sql.log.lookup import event_columns, load_view, require_session
+from langchain_sessions.events import Standing
+from langchain_sessions.stores.values import ContextSlice, EventQuery, EventSlice
+
+_CHUNK = 500
+
+
+def find_events(tx: Transaction, key: SessionKey, query: EventQuery, now: int) -> EventSlice:
+    """The contract's `find_events`."""
+    session = require_session(tx, key, now)
+    view = load_view(tx, session, query.idle_before)
+    criteria = criteria_of(query, view, tx.tables, tx.flavour)
+    if query.predicate is not None:
+        return _looked_through(tx, session, criteria, query, view)
+    rows = _select(tx, session, criteria, newest=query.newest, limit=query.limit, offset=query.offset)
+    total = _count(tx, session, criteria) if query.with_total else None
+    return EventSlice(rows, view, total)
+
+
+def _prepared(tx: Transaction, shape: tuple[Any, ...], criteria: list[Criterion], build: Any) -> Prepared:
+    """A cached statement, or a fresh one where a criterion carries its values in its clause."""
+    if any(type(criterion.shape) is object for criterion in criteria):
+        return Prepared(build(), tx.cache.dialect)
+    return tx.prepare((*shape, *(criterion.shape for criterion in criteria)), build)
+
+
+def _select(
+    tx: Transaction,
+    session: SessionRow,
+    criteria: list[Criterion],
+    *,
+    newest: bool,
+    limit: int | None,
+    offset: int = 0,
+) -> list[EventRow]:
+    e = tx.tables.events.c
+
+    def build() -> Select[Any]:
+        statement = select(*event_columns(tx.tables)).where(
+            e.skey == param("skey"), *(criterion.build() for criterion in criteria)
+        )
+        order = (e.skey.desc(), e.seq.desc()) if newest else (e.skey, e.seq)
+        statement = statement.order_by(*order)
+        if limit is None and not offset:
+            return statement
+        return statement.limit(param("q_limit")).offset(param("q_offset"))
+
+    values: dict[str, Any] = {"skey": session.skey, "q_limit": limit, "q_offset": offset}
+    for criterion in criteria:
+        values.update(criterion.values)
+    if limit is None and offset:
+        values["q_limit"] = 2**62
+    statement = _prepared(tx, ("events", newest, limit is None and not offset), criteria, build)
+    rows = [EventRow(*row) for row in tx.rows(statement, values)]
+    if newest:
+        rows.reverse()
+    return rows
+
+
+def _count(tx: Transaction, session: SessionRow, criteria: list[Criterion]) -> int:
+    e = tx.tables.events.c
+
+    def build() -> Select[Any]:
+        found = (criterion.build() for criterion in criteria)
+        return select(func.count()).select_from(tx.tables.events).where(e.skey == param("skey"), *found)
+
+    values: dict[str, Any] = {"skey": session.skey}
+    for criterion in criteria:
+        values.update(criterion.values)
+    row = tx.row(_prepared(tx, ("count",), criteria, build), values)
+    return int(row[0]) if row else 0
+
+
+def _looked_through(
+    tx: Transaction, session: SessionRow, criteria: list[Criterion], query: EventQuery, view: LogView
+) -> EventSlice:
+    """Ask the predicate row by row, in chunks, until the window is full."""
+    assert query.predicate is not None
+    wanted = None if query.limit is None or query.with_total else query.offset + query.limit
+    e = tx.tables.events.c
+    edge = session.last_seq + 1 if query.newest else 0
+    found: list[EventRow] = []
+    while wanted is None or len(found) < wanted:
+        side = (lambda: e.seq < param("q_edge")) if query.newest else (lambda: e.seq > param("q_edge"))
+        here = [*criteria, Criterion(("edge", query.newest), side, {"q_edge": edge})]
+        chunk = _select(tx, session, here, newest=query.newest, limit=_CHUNK)
+        if not chunk:
+            break
+        edge = chunk[0].seq if query.newest else chunk[-1].seq
+        found.extend(row for row in (reversed(chunk) if query.newest else chunk) if query.predicate(row))
+        if len(chunk) < _CHUNK:
+            break
+    if query.newest:
+        found.reverse()
+    return cut_window(found, query, view)
+
+
+def load_context(
+    tx: Transaction,
+    key: SessionKey,
+    viewer: str | None,
+    invocation_id: str | None,
+    last_n: int | None,
+    now: int,
+    idle_before: int,
+) -> ContextSlice:
+    """The contract's `load_context`: the live tail by position, and beside it what stands in archived places."""
+    session = require_session(tx, key, now)
+    view = load_view(tx, session, idle_before)
+    criteria = [_messages(tx), *_floors(tx, session, viewer, view)]
+    left_out = _left_out(tx, view, invocation_id)
+    rows = _select(tx, session, [*criteria, *left_out], newest=True, limit=last_n)
+    beside = _beside(view) - SeqSet.of(row.seq for row in rows)
+    if beside:
+        clause = in_ranges("beside", tx.tables.events.c.seq, beside)
+        rows += _select(tx, session, [_messages(tx), visible(viewer, tx.tables), clause], newest=False, limit=None)
+    shown = view.ordered(row for row in rows if sees(viewer, row) and view.in_context(row, invocation_id))
+    return ContextSlice(session, shown if last_n is None else shown[-last_n:], view)
+
+
+def _messages(tx: Transaction) -> Criterion:
+    return Criterion("messages", lambda: tx.tables.events.c.kind < r.FIRST_RECORD, {})
+
+
+def _floors(tx: Transaction, session: SessionRow, viewer: str | None, view: LogView) -> list[Criterion]:
+    """The tail of each scope that the viewer sees: what its compaction has not archived."""
+    e = tx.tables.events.c
+    covers = view.ledger.covers
+    scopes = visible_scopes(viewer)
+    floors = [covers[scope].upto if scope in covers else 0 for scope in scopes]
+    values: dict[str, Any] = {"q_lowest": min(floors), "q_last": session.last_seq}
+    values.update((f"q_floor{at}", floor) for at, floor in enumerate(floors))
+    values.update((f"q_scope{at}", scope) for at, scope in enumerate(scopes) if scope is not None)
+
+    def build() -> ColumnElement[bool]:
+        rooted = flagged(tx.tables, r.ROOTED)
+        tails = [or_(e.branch.is_(None), rooted) & (e.seq > param("q_floor0"))]
+        tails += [(e.branch == param(f"q_scope{at}")) & (e.seq > param(f"q_floor{at}")) for at in range(1, len(scopes))]
+        # Summaries stand elsewhere, or nowhere any more: here they would only use up the window.
+        real = ~flagged(tx.tables, r.SUMMARY)
+        return or_(*tails) & real & (e.seq > param("q_lowest")) & (e.seq <= param("q_last"))
+
+    return [Criterion(("floors", len(scopes)), build, values)]
+
+
+def _left_out(tx: Transaction, view: LogView, invocation_id: str | None) -> list[Criterion]:
+    """What SQL can leave out of the tail, so that a window of n loads n rows. Empty for a plain log."""
+    e = tx.tables.events.c
+    ledger = view.ledger
+    gone = ledger.hidden | SeqSet.of(edit.seq for edit in ledger.edits)
+    away = sorted(
+        name
+        for name, standing in view.invocations.items()
+        if standing in (Standing.OPEN, Standing.FAILED) and name != invocation_id
+    )
+    found: list[Criterion] = []
+    if gone:
+        found.append(in_ranges("gone", e.seq, gone, inside=False))
+    if away:
+        named = {f"q_away{at}": name for at, name in enumerate(away)}
+        kept = func.coalesce(e.invocation_id, literal_column("''"))
+        found.append(Criterion(("away", len(away)), lambda: kept.not_in([param(name) for name in named]), named))
+    if view.head is not None:
+        listed = in_ranges("head", e.seq, SeqSet(tuple(sorted(view.head))))
+        found.append(listed._replace(build=lambda: ~flagged(tx.tables, r.ROOTED) | listed.build()))
+    return found
+
+
+def _beside(view: LogView) -> SeqSet:
+    """Events that stand at another place than their own: summaries, edits, and holes of compactions."""
+    found = SeqSet.of(edit.seq for edit in view.ledger.edits)
+    for cover in view.ledger.covers.values():
+        found = found | cover.holes | SeqSet.of(cover.summaries)
+    return found

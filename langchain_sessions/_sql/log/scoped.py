@@ -1,0 +1,66 @@
+"""State that reaches beyond one session: a row for each key of a user or an app, last writer wins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Table, literal, select
+
+from langchain_sessions._core import placing
+from langchain_sessions._core.state import split_delta
+from langchain_sessions._sql.driver.transaction import Transaction, param
+from langchain_sessions._sql.log.keyed import delete_rows, find_rows
+from langchain_sessions._sql.log.lookup import require_session, upsert
+from langchain_sessions.stores.values import StateRows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from sqlalchemy.sql.dml import Insert
+
+    from langchain_sessions._core.rows import SessionKey, SessionRow
+
+
+def change_scoped_state(tx: Transaction, session: SessionRow, deltas: Iterable[str | None]) -> None:
+    """Apply the `user:` and `app:` keys of some deltas, in key order so that two writers cannot dead-lock."""
+    user: dict[str, str | None] = {}
+    app: dict[str, str | None] = {}
+    for delta in deltas:
+        split = split_delta(delta)
+        user.update(split.user)
+        app.update(split.app)
+    if user:
+        placing.require_owner(session.user_id, deltas)
+        _change(tx, tx.tables.user_state, {"app": session.app, "user_id": str(session.user_id)}, user)
+    if app:
+        _change(tx, tx.tables.app_state, {"app": session.app}, app)
+
+
+def _change(tx: Transaction, table: Table, owner: Mapping[str, str], changes: Mapping[str, str | None]) -> None:
+    keys = (*owner, "name")
+
+    def build() -> Insert:
+        # SQLite's grammar needs a WHERE clause between SELECT and ON CONFLICT.
+        source = select(*(param(column.name) for column in table.c)).where(literal(1) == literal(1))
+        return upsert(tx, table, source, keys, {"value": lambda new: new.value})
+
+    for name in sorted(changes):
+        value = changes[name]
+        if value is None:
+            delete_rows(tx, table, **owner, name=name)
+            continue
+        tx.later(tx.prepare(("scoped", table.name), build), {**owner, "name": name, "value": value})
+
+
+def load_state(tx: Transaction, key: SessionKey, now: int) -> StateRows:
+    """The contract's `load_state`."""
+    session = require_session(tx, key, now)
+    user_state, app_state = tx.tables.user_state, tx.tables.app_state
+    user: dict[str, str] = {}
+    if session.user_id is not None:
+        user = _read(tx, user_state, app=session.app, user_id=session.user_id)
+    return StateRows(session.state, user, _read(tx, app_state, app=session.app))
+
+
+def _read(tx: Transaction, table: Table, **owner: str) -> dict[str, str]:
+    return dict(find_rows(tx, [table.c.name, table.c.value], **owner))

@@ -1,0 +1,336 @@
+"""The life of sessions: created, opened, listed, changed, ended, forked, deleted and purged."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Column, ColumnElement, Select, delete, insert, or_, select
+from sqlalchemy import and_ as both
+
+from langchain_sessions._core import placing
+from langchain_sessions._core.ledger import Ledger
+from langchain_sessions._core.ranges import SeqSet
+from langchain_sessions._core.rows import EventRow, Owner, SessionHeading, SessionKey, SessionRow
+from langchain_sessions._sql.driver.transaction import Prepared, Transaction, param
+from langchain_sessions._sql.log.counting import recount
+from langchain_sessions._sql.log.keyed import delete_rows, find_rows, insert_row
+from langchain_sessions._sql.log.lookup import (
+    insert_events,
+    key_values,
+    load_marks,
+    locate,
+    moved,
+    owner_criterion,
+    owner_shape,
+    remove_rows,
+    require_session,
+    session_columns,
+    session_row,
+    set_session,
+)
+from langchain_sessions._sql.log.scoped import change_scoped_state
+from langchain_sessions._sql.log.standing import read_rows, replay
+from langchain_sessions._sql.threads.standing import copy_thread
+from langchain_sessions.errors import EventNotFoundError, SessionExistsError, SessionNotFoundError
+from langchain_sessions.stores.values import SessionDraft, SessionQuery, SessionSlice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from sqlalchemy.sql.base import ReadOnlyColumnCollection
+    from sqlalchemy.sql.dml import Insert
+
+    Columns = ReadOnlyColumnCollection[str, Column[Any]]
+
+_LOOK_AHEAD = 2
+_ROWS_AT_ONCE = 50
+_FORK_CHUNK = 500
+
+
+def _taken(tx: Transaction, draft: SessionDraft) -> SessionRow | None:
+    """Whatever session has the id, of any owner, expired or not, locked."""
+    s = tx.tables.sessions.c
+
+    def build() -> Select[Any]:
+        statement = select(*session_columns(tx.tables)).where(s.app == param("app"), s.id == param("id"))
+        return statement.with_for_update() if tx.flavour != "sqlite" else statement
+
+    found = tx.row(tx.prepare("taken", build), {"app": draft.app, "id": draft.id})
+    return None if found is None else session_row(found)
+
+
+def create_session(tx: Transaction, draft: SessionDraft) -> SessionRow:
+    """The contract's `create_session`. A racing creation of the same id is a unique violation."""
+    taken = _taken(tx, draft)
+    if taken is not None:
+        if not _is_expired(taken, draft.now) or taken.user_id != draft.user_id:
+            raise SessionExistsError(draft.id)
+        remove_rows(tx, [taken.skey])
+    return _add(tx, draft)
+
+
+def open_session(tx: Transaction, draft: SessionDraft) -> SessionRow:
+    """The contract's `open_session`. A racing creation of the same id is a unique violation."""
+    taken = _taken(tx, draft)
+    if taken is not None:
+        if taken.user_id != draft.user_id:
+            raise SessionNotFoundError(draft.id)
+        if not _is_expired(taken, draft.now):
+            return taken
+        remove_rows(tx, [taken.skey])
+    elif not draft.anew and _is_buried(tx, draft):
+        raise SessionNotFoundError(draft.id)
+    return _add(tx, draft)
+
+
+def find_open_session(tx: Transaction, draft: SessionDraft) -> SessionRow | None:
+    """The session of a draft if it is there to be used: the cheap first half of opening one."""
+    return locate(tx, SessionKey(draft.app, draft.id, draft.user_id), draft.now)
+
+
+def _is_expired(row: SessionRow, now: int) -> bool:
+    return row.expires_at is not None and row.expires_at <= now
+
+
+def _add(tx: Transaction, draft: SessionDraft) -> SessionRow:
+    placing.require_owner(draft.user_id, [draft.scoped_delta])
+    table = tx.tables.sessions
+    row = placing.new_session_row(0, draft)
+    values = {name: value for name, value in row._asdict().items() if name != "skey"}
+
+    def build() -> Insert:
+        statement = insert(table).values({name: param(name) for name in values})
+        return statement if tx.flavour == "mysql" else statement.returning(table.c.skey)
+
+    statement = tx.prepare("insert session", build)
+    if tx.flavour == "mysql":
+        tx.run(statement, values)
+        skey = tx.last_id
+    else:
+        found = tx.row(statement, values)
+        assert found is not None
+        skey = found[0]
+    row = row._replace(skey=skey)
+    if draft.scoped_delta is not None:
+        change_scoped_state(tx, row, [draft.scoped_delta])
+    delete_rows(tx, tx.tables.tombstones, digest=digest_of(draft.app, draft.id))
+    return row
+
+
+def digest_of(app: str, session_id: str) -> str:
+    """The name of a tombstone: nothing of the id can be read from it."""
+    return hashlib.sha256(f"{len(app)}:{app}{session_id}".encode()).hexdigest()
+
+
+def _is_buried(tx: Transaction, draft: SessionDraft) -> bool:
+    found = find_rows(tx, [tx.tables.tombstones.c.until], digest=digest_of(draft.app, draft.id))
+    return any(until > draft.now for (until,) in found)
+
+
+def list_sessions(tx: Transaction, query: SessionQuery) -> SessionSlice:
+    """The contract's `list_sessions`.
+
+    The index is on activity, which follows `updated_at` within a minute. So the page is chosen from a bounded
+    look-ahead over keys, sorted exactly; a cursor holds both the last row shown and how far the index was read, so
+    that nothing is skipped or shown twice even where more sessions than that were active within one minute.
+    """
+    wanted = query.limit * _LOOK_AHEAD + 50
+    found: list[_Place] = []
+    mark = (0, 0)
+    if query.after is not None:
+        mark = (query.after[2], query.after[3])
+        found = _places(tx, query, wanted, _again)
+    if len(found) < wanted:
+        further = _places(tx, query, wanted - len(found), None if query.after is None else _below)
+        if further:
+            _, skey, activity = further[-1]
+            mark = (activity, skey)
+            found += further
+    found.sort(reverse=True)
+    page = found[: query.limit]
+    rows = _headings_of(tx, [skey for _, skey, _ in page])
+    if len(found) <= query.limit and len(found) < wanted:
+        return SessionSlice(rows, None)
+    updated_at, skey, _ = page[-1]
+    return SessionSlice(rows, (updated_at, skey, *mark))
+
+
+_Place = tuple[Any, ...]
+"""When a session was touched, its key, and its activity to the minute."""
+
+
+def _again(s: Columns) -> ColumnElement[bool]:
+    """What was read before, at or above the mark: of that, what was not shown yet."""
+    due = or_(s.updated_at < param("c_updated"), both(s.updated_at == param("c_updated"), s.skey < param("c_skey")))
+    seen = or_(s.activity > param("c_activity"), both(s.activity == param("c_activity"), s.skey >= param("c_mark")))
+    return both(due, seen, s.activity <= param("c_updated"))
+
+
+def _below(s: Columns) -> ColumnElement[bool]:
+    """What was not read yet."""
+    return or_(s.activity < param("c_activity"), both(s.activity == param("c_activity"), s.skey < param("c_mark")))
+
+
+def _places(
+    tx: Transaction, query: SessionQuery, limit: int, part: Callable[[Columns], ColumnElement[bool]] | None
+) -> list[_Place]:
+    """Keys in the order of the index, of a part of it."""
+    shape = owner_shape(query.owner)
+
+    def build() -> Any:
+        s = tx.tables.sessions.c
+        return (
+            select(s.updated_at, s.skey, s.activity)
+            .where(
+                s.app == param("k_app"),
+                *owner_criterion(tx.tables, shape),
+                or_(s.expires_at.is_(None), s.expires_at > param("k_now")),
+                *([] if part is None else [part(s)]),
+            )
+            .order_by(s.activity.desc(), s.skey.desc())
+            .limit(param("k_limit"))
+        )
+
+    values = {**key_values(SessionKey(query.app, "", query.owner), query.now), "k_limit": limit}
+    if query.after is not None:
+        values.update(zip(("c_updated", "c_skey", "c_activity", "c_mark"), query.after, strict=True))
+    return tx.rows(tx.prepare(("list", shape, part), build), values)
+
+
+def _headings_of(tx: Transaction, skeys: list[int]) -> list[SessionHeading]:
+    """The headings of some sessions, in the order of their keys."""
+    found: dict[int, SessionHeading] = {}
+    s = tx.tables.sessions.c
+
+    def build() -> Select[Any]:
+        keys = [param(f"k{at}") for at in range(_ROWS_AT_ONCE)]
+        return select(*(s[name] for name in SessionHeading._fields)).where(s.skey.in_(keys))
+
+    statement = tx.prepare("headings", build)
+    for start in range(0, len(skeys), _ROWS_AT_ONCE):
+        some = skeys[start : start + _ROWS_AT_ONCE]
+        padded = (*some, *[some[-1]] * (_ROWS_AT_ONCE - len(some)))
+        found.update((row[0], SessionHeading._make(row)) for row in tx.ask(statement.text, padded))
+    return [found[skey] for skey in skeys if skey in found]
+
+
+def update_session(tx: Transaction, key: SessionKey, changes: Mapping[str, Any], now: int) -> SessionRow:
+    """The contract's `update_session`."""
+    session = require_session(tx, key, now, lock=True)
+    values = {**moved(session, 0, now), **placing.merged_changes(session, changes)}
+    set_session(tx, session.skey, **values)
+    return session._replace(**values)
+
+
+def end_session(tx: Transaction, key: SessionKey, record: EventRow, ended_at: int | None, now: int) -> SessionRow:
+    """The contract's `end_session`."""
+    session = require_session(tx, key, now, lock=True)
+    if (session.ended_at is None) == (ended_at is None):
+        return session
+    insert_events(tx, session.skey, [record._replace(seq=session.last_seq + 1)])
+    values = {**moved(session, 1, now), "ended_at": ended_at}
+    set_session(tx, session.skey, **values)
+    return session._replace(**values)
+
+
+def append_record(tx: Transaction, key: SessionKey, record: EventRow, now: int) -> EventRow:
+    """The contract's `append_record`."""
+    session = require_session(tx, key, now, lock=True)
+    row = record._replace(seq=session.last_seq + 1)
+    insert_events(tx, session.skey, [row])
+    set_session(tx, session.skey, **moved(session, 1, now))
+    return row
+
+
+def delete_session(tx: Transaction, key: SessionKey, now: int, tombstone_until: int) -> bool:
+    """The contract's `delete_session`."""
+    session = locate(tx, key, now, lock=True)
+    if session is None:
+        return False
+    remove_rows(tx, [session.skey])
+    _bury(tx, key.app, key.id, tombstone_until)
+    return True
+
+
+def _bury(tx: Transaction, app: str, session_id: str, until: int) -> None:
+    digest = digest_of(app, session_id)
+    delete_rows(tx, tx.tables.tombstones, digest=digest)
+    insert_row(tx, tx.tables.tombstones, digest=digest, until=until)
+
+
+def delete_user_sessions(tx: Transaction, app: str, user_id: str, limit: int, tombstone_until: int) -> int:
+    """Remove some sessions of a user, and with the last of them the user's state; how many were removed."""
+    s, u = tx.tables.sessions.c, tx.tables.user_state
+    mine = select(s.skey, s.id).where(s.app == app, s.user_id == user_id).order_by(s.skey).limit(limit)
+    rows = tx.once(mine.with_for_update() if tx.flavour != "sqlite" else mine)
+    if rows:
+        remove_rows(tx, [row[0] for row in rows])
+        for _, session_id in rows:
+            _bury(tx, app, session_id, tombstone_until)
+    if len(rows) < limit:
+        delete_rows(tx, u, app=app, user_id=user_id)
+    return len(rows)
+
+
+def purge_expired(tx: Transaction, app: str, owner: Owner, now: int, limit: int) -> int:
+    """The contract's `purge_expired`."""
+    s, t = tx.tables.sessions.c, tx.tables.tombstones
+    tx.change(delete(t).where(t.c.until <= now))
+    shape = owner_shape(owner)
+    gone = (
+        select(s.skey)
+        .where(s.app == app, s.expires_at.is_not(None), s.expires_at <= now, *owner_criterion(tx.tables, shape))
+        .order_by(s.expires_at, s.skey)
+        .limit(limit)
+    )
+    if tx.flavour != "sqlite":
+        gone = gone.with_for_update(skip_locked=True)
+    rows = tx.rows(Prepared(gone, tx.cache.dialect), {"k_owner": owner})
+    remove_rows(tx, [row[0] for row in rows])
+    return len(rows)
+
+
+def fork_session(tx: Transaction, key: SessionKey, draft: SessionDraft, at_seq: int | None) -> SessionRow:
+    """The contract's `fork_session`."""
+    source = require_session(tx, key, draft.now, lock=True)
+    upto = source.last_seq if at_seq is None else at_seq
+    if not 0 <= upto <= source.last_seq:
+        raise EventNotFoundError(key.id, f"position {upto}")
+    if _taken(tx, draft) is not None:
+        raise SessionExistsError(draft.id)
+    target = _add(tx, draft)
+    for start in range(1, upto + 1, _FORK_CHUNK):
+        some = SeqSet.between(start, min(start + _FORK_CHUNK - 1, upto))
+        insert_events(tx, target.skey, read_rows(tx, source, some))
+    _copy_invocations(tx, source, target, upto)
+    ledger = Ledger.of(load_marks(tx, target), upto)
+    changes: dict[str, Any] = {
+        "last_seq": upto,
+        "ledger": ledger.encode(),
+        "initial_state": source.initial_state,
+        "aliased": source.aliased,
+    }
+    target = target._replace(**changes)
+    changes["state"], _ = replay(tx, target, ledger, ledger)
+    changes |= copy_thread(tx, source, target, upto)
+    set_session(tx, target.skey, **changes)
+    _seed_scopes(tx, source, target)
+    recount(tx, target._replace(**changes))
+    return require_session(tx, SessionKey(draft.app, draft.id, draft.user_id), draft.now)
+
+
+def _copy_invocations(tx: Transaction, source: SessionRow, target: SessionRow, upto: int) -> None:
+    table = tx.tables.invocations
+    columns = [column for column in table.c if column.name != "skey"]
+    rows = tx.once(select(*columns).where(table.c.skey == source.skey, table.c.first_seq <= upto))
+    for row in rows:
+        named = dict(zip((column.name for column in columns), row, strict=True))
+        insert_row(tx, table, skey=target.skey, **named)
+
+
+def _seed_scopes(tx: Transaction, source: SessionRow, target: SessionRow) -> None:
+    """A row for each branch, so that counting finds them."""
+    table = tx.tables.scopes
+    for row in find_rows(tx, [table.c.scope], skey=source.skey):
+        insert_row(tx, table, skey=target.skey, scope=row[0], events=0, turns=0, tokens=0)

@@ -1,0 +1,142 @@
+"""Appending to a log the full way: where an id may exist already, a state changes or a message is replaced.
+
+It reads what shares an identity with the batch and decides under the lock of the session row.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Select, literal_column, select
+
+from langchain_sessions._core import placing
+from langchain_sessions._core import rows as r
+from langchain_sessions._core.rows import EventRow, SessionKey, SessionRow
+from langchain_sessions._core.state import apply_deltas
+from langchain_sessions._sql.driver.transaction import Transaction, param
+from langchain_sessions._sql.log.appending import last_mark
+from langchain_sessions._sql.log.counting import ALL_AWAKE, add_counters, read_invocation, recount
+from langchain_sessions._sql.log.keyed import insert_row, update_rows
+from langchain_sessions._sql.log.lookup import (
+    event_columns,
+    insert_events,
+    load_unfinished,
+    moved,
+    require_session,
+    set_session,
+    view_of,
+)
+from langchain_sessions._sql.log.scoped import change_scoped_state
+from langchain_sessions.errors import SessionEndedError
+from langchain_sessions.stores.values import AppendBatch, Appended
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from langchain_sessions._sql.driver.pipelining import Later
+
+_FAILED = r.MARKS["failed"]
+_MOST_NAMES = 64
+"""One statement per power of two is compiled and kept."""
+
+
+def append_fully(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Appended:
+    """The full way: settle identities, state and standings under the lock of the session row."""
+    session = require_session(tx, key, batch.now, lock=True)
+    if session.ended_at is not None:
+        raise SessionEndedError(key.id)
+    asked = _ask_relatives(tx, session, batch)
+    unfinished = load_unfinished(tx, session)
+    view = view_of(session, unfinished, batch.idle_before)
+    relatives = sorted({EventRow(*row) for answer in asked for row in answer.rows})
+    placing.require_version(key.id, batch, relatives, view, session.last_seq)
+    placed = placing.place_batch(key.id, batch, relatives, view, session.last_seq)
+    deltas = [row.delta for row in placed.fresh if row.delta is not None]
+    placing.require_owner(session.user_id, deltas)
+    ledger = view.ledger
+    for edit in placed.edits:
+        ledger = ledger.with_edit(edit)
+    if placed.fresh:
+        insert_events(tx, session.skey, placed.fresh)
+        _move_session(tx, session, batch, placed.fresh, deltas, ledger.encode())
+        change_scoped_state(tx, session, deltas)
+    last = session.last_seq + len(placed.fresh)
+    after = session._replace(last_seq=last, ledger=ledger.encode())
+    if _note_marks(tx, session, batch, placed.fresh):
+        recount(tx, after)
+    else:
+        stood, stand = (view_of(each, unfinished, ALL_AWAKE) for each in (session, after))
+        add_counters(tx, session, placing.tally_change(relatives, stood, [*relatives, *placed.fresh], stand))
+    if any(row.invocation_id is not None for row in batch.rows):
+        unfinished = load_unfinished(tx, after)
+    return Appended(placed.rows, last, view_of(after, unfinished, batch.idle_before))
+
+
+def _ask_relatives(tx: Transaction, session: SessionRow, batch: AppendBatch) -> list[Later]:
+    """Ask for every stored row that shares an identity with one of the batch."""
+    idents, ids = {row.ident for row in batch.rows}, {row.id for row in batch.rows}
+    if not session.aliased and all(row.event_id is None for row in batch.rows):
+        return _ask_named(tx, session, "ident", idents)
+    return _ask_named(tx, session, "ident", idents | ids) + _ask_named(tx, session, "event_id", ids)
+
+
+def _ask_named(tx: Transaction, session: SessionRow, column: str, names: set[str]) -> list[Later]:
+    """Ask for the rows that have one of some names in a column."""
+    e = tx.tables.events.c
+    asked: list[Later] = []
+    left = sorted(names)
+    while left:
+        some, left = left[:_MOST_NAMES], left[_MOST_NAMES:]
+        size = 1
+        while size < len(some):
+            size *= 2
+        named = {f"n{at}": some[min(at, len(some) - 1)] for at in range(size)}
+
+        def build(named: Mapping[str, str] = named) -> Select[Any]:
+            wanted = e[column].in_([param(name) for name in named])
+            # Without a word about the third column of the index SQLite walks the whole log instead.
+            indexed = wanted & (e.rev >= literal_column("0")) if column == "ident" else wanted
+            return select(*event_columns(tx.tables)).where(e.skey == param("skey"), indexed)
+
+        asked.append(tx.later(tx.prepare(("named", column, size), build), {"skey": session.skey, **named}))
+    return asked
+
+
+def _move_session(
+    tx: Transaction,
+    session: SessionRow,
+    batch: AppendBatch,
+    fresh: tuple[EventRow, ...],
+    deltas: list[str],
+    ledger: str | None,
+) -> None:
+    """Bring the session row up to date with what was inserted."""
+    changes = moved(session, len(fresh), batch.now)
+    if deltas:
+        changes["state"] = apply_deltas(session.state, deltas)
+    if any(row.event_id is not None for row in fresh):
+        changes["aliased"] = 1
+    if ledger != session.ledger:
+        changes["ledger"] = ledger
+    set_session(tx, session.skey, **changes)
+
+
+def _note_marks(tx: Transaction, session: SessionRow, batch: AppendBatch, fresh: tuple[EventRow, ...]) -> bool:
+    """Bring the invocations up to date; whether one failed or came back from failing, which moves counters."""
+    table = tx.tables.invocations
+    positions = {row.invocation_id: row.seq for row in reversed(fresh)}
+    turned = False
+    for name in sorted({row.invocation_id for row in batch.rows if row.invocation_id is not None}):
+        was = read_invocation(tx, session.skey, name)
+        mark = last_mark([row for row in batch.rows if row.invocation_id == name])
+        status = mark or (was.status if was else r.MARKS["done"])
+        first = was.first_seq if was else positions.get(name)
+        if first is None:
+            continue
+        turned = turned or (_FAILED in (status, was.status if was else 0) and status != (was.status if was else 0))
+        same = {"skey": session.skey, "id": name}
+        if was is None:
+            insert_row(tx, table, **same, first_seq=first, status=status, updated_at=batch.now)
+        else:
+            update_rows(tx, table, same, status=status, updated_at=batch.now)
+    return turned

@@ -1,0 +1,158 @@
+"""Numbered steps from each schema to the next, each in a transaction of its own and recorded in a table.
+
+A fresh database starts at the newest schema. A step is a function of a transaction; it may be run again after a
+crash between its statements on databases whose DDL commits by itself, so each one first looks at what is there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
+
+from sqlalchemy import insert, select
+
+from langchain_sessions._sql.driver.transaction import Transaction
+from langchain_sessions._sql.tables.schema import SCHEMA_VERSION, ddl_by_table
+from langchain_sessions.errors import SchemaError, SchemaMissingError, SchemaVersionError, StoreUnavailableError
+
+Step = Callable[[Transaction], None]
+STEPS: Mapping[int, Step] = {}
+"""The step that leads to each version above 1."""
+_LOCK_ID = 7_203_511_004
+_LOCK_NAME = f"langchain_sessions_{_LOCK_ID}"
+
+
+def found_version(tx: Transaction) -> int:
+    """The newest schema version that the database records.
+
+    Raises:
+        SchemaMissingError: There are no tables.
+    """
+    table = tx.tables.versions
+    rows = tx.once(select(table.c.version).order_by(table.c.version.desc()).limit(1))
+    return int(rows[0][0]) if rows else 0
+
+
+def check_version(tx: Transaction, known: int = SCHEMA_VERSION) -> None:
+    """Refuse a database that this release cannot work on.
+
+    Raises:
+        SchemaMissingError: There are no tables.
+        SchemaVersionError: The database is newer.
+        SchemaError: It is older, and create_schema() has to upgrade it first.
+    """
+    found = found_version(tx)
+    if found == 0:
+        raise SchemaMissingError
+    if found > known:
+        raise SchemaVersionError(found, known)
+    if found < known:
+        problem = f"The database has schema version {found}; this release needs {known}. Call create_schema()."
+        raise SchemaError(problem)
+
+
+def migrate(tx: Transaction, ddl_flavour: str, known: int = SCHEMA_VERSION, steps: Mapping[int, Step] = STEPS) -> bool:
+    """Bring the database one step further; whether there may be more to do.
+
+    Raises:
+        SchemaVersionError: The database is newer.
+    """
+    lock_schema(tx)
+    try:
+        more = _migrate_once(tx, ddl_flavour, known, steps)
+    except BaseException:
+        unlock_schema(tx, "ROLLBACK")
+        raise
+    unlock_schema(tx, "COMMIT")
+    return more
+
+
+def _migrate_once(tx: Transaction, ddl_flavour: str, known: int, steps: Mapping[int, Step]) -> bool:
+    version = found_version(tx) if has_table(tx, tx.tables.versions.name) else 0
+    if version > known:
+        raise SchemaVersionError(version, known)
+    if version == known:
+        return False
+    if version == 0:
+        _create_tables(tx, ddl_flavour)
+        _record(tx, known)
+        return False
+    steps[version + 1](tx)
+    _record(tx, version + 1)
+    return version + 1 < known
+
+
+def _create_tables(tx: Transaction, ddl_flavour: str) -> None:
+    """Create what is not there: on MySQL and MariaDB a creation that was broken off has left some tables."""
+    for table, statements in ddl_by_table(ddl_flavour, tx.tables):
+        if not has_table(tx, table.name):
+            tx.script(statements[None])
+        for name, statement in statements.items():
+            if name is not None and not has_index(tx, table.name, name):
+                tx.script(statement)
+
+
+def has_table(tx: Transaction, table: str) -> bool:
+    """Whether a table exists; for steps that may be run again.
+
+    Asked of the catalogue, since a failed query ends a PostgreSQL transaction.
+    """
+    catalogue = {
+        "sqlite": "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE",
+        "postgresql": "SELECT count(to_regclass(quote_ident(%s)))",
+        "mysql": "SELECT count(*) FROM information_schema.tables WHERE table_schema = database() AND table_name = %s",
+    }[tx.flavour]
+    return bool(tx.ask(catalogue, (table,))[0][0])
+
+
+def has_column(tx: Transaction, table: str, column: str) -> bool:
+    """Whether a table has a column; for steps that may be run again."""
+    catalogue = {
+        "sqlite": "SELECT count(*) FROM pragma_table_info(?) WHERE name = ?",
+        "postgresql": "SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass(quote_ident(%s))"
+        " AND attname = %s AND NOT attisdropped",
+        "mysql": "SELECT count(*) FROM information_schema.columns"
+        " WHERE table_schema = database() AND table_name = %s AND column_name = %s",
+    }[tx.flavour]
+    return bool(tx.ask(catalogue, (table, column))[0][0])
+
+
+def has_index(tx: Transaction, table: str, index: str) -> bool:
+    """Whether a table has an index; for steps that may be run again."""
+    catalogue = {
+        "sqlite": "SELECT count(*) FROM pragma_index_list(?) WHERE name = ?",
+        "postgresql": "SELECT count(*) FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid"
+        " WHERE indrelid = to_regclass(quote_ident(%s)) AND relname = %s",
+        "mysql": "SELECT count(*) FROM information_schema.statistics"
+        " WHERE table_schema = database() AND table_name = %s AND index_name = %s",
+    }[tx.flavour]
+    return bool(tx.ask(catalogue, (table, index))[0][0])
+
+
+def lock_schema(tx: Transaction) -> None:
+    """Let other processes wait; SQLite's write lock is held already.
+
+    Raises:
+        StoreUnavailableError: Another process is at it for longer than a minute.
+    """
+    if tx.flavour == "postgresql":
+        tx.ask("SELECT pg_advisory_xact_lock(%s)", (_LOCK_ID,))
+    elif tx.flavour == "mysql" and tx.ask("SELECT GET_LOCK(%s, 60)", (_LOCK_NAME,))[0][0] != 1:
+        raise StoreUnavailableError("Another process is changing the schema; try again.")
+
+
+def unlock_schema(tx: Transaction, ending: str) -> None:
+    """Let the next process go on; PostgreSQL's lock ends with the transaction.
+
+    MySQL's lock belongs to the connection, so the transaction ends first: whoever comes next must see the outcome.
+    """
+    if tx.flavour == "mysql":
+        with suppress(Exception) if ending == "ROLLBACK" else nullcontext():
+            tx.script(ending)
+        with suppress(Exception):
+            tx.ask("SELECT RELEASE_LOCK(%s)", (_LOCK_NAME,))
+
+
+def _record(tx: Transaction, version: int) -> None:
+    tx.change(insert(tx.tables.versions).values(version=version, applied_at=time.time_ns() // 1000))

@@ -1,0 +1,83 @@
+"""The tables of the recall index. All of it lies under the session's key and is deleted with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from sqlalchemy import BigInteger, Column, Integer, MetaData, Table
+
+from langchain_sessions._sql.tables.types import big_key, bytes_type, ident_type, keyed_table
+
+FACTS = ""
+"""The bucket under which the facts of a chunk's events lie."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecallTables:
+    """The tables of recall.
+
+    Attributes:
+        logs: How far the index of each log goes.
+        chunks: How much each chunk holds. Small rows: to find one, SQLite reads those that it passes whole.
+        terms: The terms of each chunk, a row per bucket; under the empty name the facts of its events.
+        embeddings: How far the vectors of each log go, and what made them.
+        vectors: The vectors, a row per event; only where an embedder is used.
+    """
+
+    logs: Table
+    chunks: Table
+    terms: Table
+    embeddings: Table
+    vectors: Table
+
+
+def build_recall_tables(metadata: MetaData, prefix: str) -> RecallTables:
+    """The tables of recall under a name prefix."""
+    key: Any = partial(Column, primary_key=True, autoincrement=False)
+    return RecallTables(
+        logs=keyed_table(
+            metadata,
+            f"{prefix}recall_logs",
+            key("skey", big_key()),
+            Column("indexed_to", BigInteger, nullable=False),
+            Column("fingerprint", ident_type(64), nullable=False),
+            Column("generation", BigInteger, nullable=False),
+        ),
+        chunks=keyed_table(
+            metadata,
+            f"{prefix}recall_chunks",
+            key("skey", big_key()),
+            key("chunk", Integer),
+            Column("last_seq", BigInteger, nullable=False),
+            Column("events", Integer, nullable=False),
+            Column("terms", BigInteger, nullable=False),
+            Column("written", BigInteger, nullable=False),
+        ),
+        terms=keyed_table(
+            metadata,
+            f"{prefix}recall_terms",
+            key("skey", big_key()),
+            key("chunk", Integer),
+            key("bucket", ident_type(8)),
+            Column("data", bytes_type(), nullable=False),
+            large=True,
+        ),
+        embeddings=keyed_table(
+            metadata,
+            f"{prefix}recall_embeddings",
+            key("skey", big_key()),
+            Column("embedded_to", BigInteger, nullable=False),
+            Column("generation", Integer, nullable=False),
+            Column("fingerprint", ident_type(128), nullable=False),
+        ),
+        vectors=keyed_table(
+            metadata,
+            f"{prefix}recall_vectors",
+            key("skey", big_key()),
+            key("generation", Integer),
+            key("seq", BigInteger),
+            Column("data", bytes_type(), nullable=False),
+        ),
+    )

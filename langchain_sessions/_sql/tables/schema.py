@@ -1,0 +1,290 @@
+"""The tables, for every database that the library knows.
+
+Ids compare exactly everywhere: binary collations in our own DDL, whatever the server's default. Payloads are
+JSON in columns without a length limit. The session key is a small integer that is never used again; all
+rows of a session lie together under it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Dialect,
+    Identity,
+    Index,
+    Integer,
+    MetaData,
+    SmallInteger,
+    Table,
+    UniqueConstraint,
+    insert,
+)
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.dialects.mysql import mariadb
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from langchain_sessions._core import rows as r
+from langchain_sessions._core.checks import require
+from langchain_sessions._sql.tables.recall import RecallTables, build_recall_tables
+from langchain_sessions._sql.tables.threads import ThreadTables, build_thread_tables
+from langchain_sessions._sql.tables.types import big_key, bytes_type, ident_type, keyed_table, text_type
+from langchain_sessions.errors import UnsupportedDatabaseError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SCHEMA_VERSION = 1
+_PREFIX = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,29}\Z|\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """All tables of one installation."""
+
+    metadata: MetaData
+    versions: Table
+    sessions: Table
+    events: Table
+    marks: Table
+    invocations: Table
+    scopes: Table
+    leases: Table
+    user_state: Table
+    app_state: Table
+    tombstones: Table
+    threads: ThreadTables
+    recall: RecallTables
+
+    @property
+    def of_session(self) -> list[Table]:
+        """Every table with rows of single sessions, the session row itself last."""
+        others = [table for table in self.metadata.sorted_tables if "skey" in table.c and table is not self.sessions]
+        return [*others, self.sessions]
+
+
+def build_tables(prefix: str = "") -> Tables:
+    """The tables under a name prefix.
+
+    Raises:
+        InvalidInputError: The prefix is not made of at most 30 letters, digits and underscores.
+    """
+    require(_PREFIX.match(prefix), "table_prefix", "use at most 30 letters, digits and underscores")
+    metadata = MetaData()
+    key = partial(Column, "skey", big_key(), primary_key=True, autoincrement=False)
+    return Tables(
+        metadata=metadata,
+        versions=keyed_table(
+            metadata,
+            f"{prefix}schema_versions",
+            Column("version", Integer, primary_key=True, autoincrement=False),
+            Column("applied_at", BigInteger, nullable=False),
+        ),
+        sessions=_sessions(metadata, prefix),
+        events=_events(metadata, prefix),
+        marks=keyed_table(
+            metadata,
+            f"{prefix}marks",
+            key(),
+            Column("seq", BigInteger, primary_key=True, autoincrement=False),
+            Column("kind", ident_type(16), nullable=False),
+            Column("data", text_type(), nullable=False),
+        ),
+        invocations=_invocations(metadata, prefix),
+        scopes=keyed_table(
+            metadata,
+            f"{prefix}scopes",
+            key(),
+            Column("scope", ident_type(), primary_key=True),
+            Column("events", BigInteger, nullable=False),
+            Column("turns", BigInteger, nullable=False),
+            Column("tokens", BigInteger, nullable=False),
+        ),
+        leases=keyed_table(
+            metadata,
+            f"{prefix}leases",
+            key(),
+            Column("scope", ident_type(), primary_key=True),
+            Column("holder", ident_type(), nullable=False),
+            Column("until", BigInteger, nullable=False),
+        ),
+        user_state=keyed_table(
+            metadata,
+            f"{prefix}user_state",
+            Column("app", ident_type(), primary_key=True),
+            Column("user_id", ident_type(), primary_key=True),
+            Column("name", ident_type(), primary_key=True),
+            Column("value", text_type(), nullable=False),
+        ),
+        app_state=keyed_table(
+            metadata,
+            f"{prefix}app_state",
+            Column("app", ident_type(), primary_key=True),
+            Column("name", ident_type(), primary_key=True),
+            Column("value", text_type(), nullable=False),
+        ),
+        tombstones=keyed_table(
+            metadata,
+            f"{prefix}tombstones",
+            Column("digest", ident_type(64), primary_key=True),
+            Column("until", BigInteger, nullable=False),
+        ),
+        threads=build_thread_tables(metadata, prefix),
+        recall=build_recall_tables(metadata, prefix),
+    )
+
+
+def _sessions(metadata: MetaData, prefix: str) -> Table:
+    expires = Column("expires_at", BigInteger)
+    table = Table(
+        f"{prefix}sessions",
+        metadata,
+        Column("skey", big_key(), Identity(), primary_key=True),
+        Column("app", ident_type(), nullable=False),
+        Column("id", ident_type(), nullable=False),
+        Column("user_id", ident_type()),
+        Column("title", text_type()),
+        Column("metadata", text_type(), nullable=False),
+        Column("initial_state", text_type(), nullable=False),
+        Column("state", text_type(), nullable=False),
+        Column("created_at", BigInteger, nullable=False),
+        Column("updated_at", BigInteger, nullable=False),
+        Column("activity", BigInteger, nullable=False),
+        expires,
+        Column("renewal", BigInteger),
+        Column("renewal_grain", BigInteger),
+        Column("ended_at", BigInteger),
+        Column("last_seq", BigInteger, nullable=False),
+        Column("live_events", BigInteger, nullable=False),
+        Column("live_turns", BigInteger, nullable=False),
+        Column("live_tokens", BigInteger, nullable=False),
+        Column("aliased", SmallInteger, nullable=False),
+        Column("ledger", text_type()),
+        Column("head_id", ident_type()),
+        Column("head_runs", bytes_type()),
+        UniqueConstraint("app", "id", name=f"{prefix}sessions_app_id"),
+        sqlite_autoincrement=True,
+        mysql_engine="InnoDB",
+        mysql_row_format="DYNAMIC",
+        mysql_default_charset="utf8mb4",
+        mariadb_engine="InnoDB",
+        mariadb_row_format="DYNAMIC",
+        mariadb_default_charset="utf8mb4",
+    )
+    Index(f"{prefix}sessions_by_user", table.c.app, table.c.user_id, table.c.activity, table.c.skey)
+    Index(f"{prefix}sessions_by_activity", table.c.app, table.c.activity, table.c.skey)
+    some = expires.is_not(None)
+    Index(f"{prefix}sessions_by_expiry", table.c.app, expires, sqlite_where=some, postgresql_where=some)
+    return table
+
+
+def _events(metadata: MetaData, prefix: str) -> Table:
+    event_id = Column("event_id", ident_type())
+    table = keyed_table(
+        metadata,
+        f"{prefix}events",
+        Column("skey", big_key(), primary_key=True, autoincrement=False),
+        Column("seq", BigInteger, primary_key=True, autoincrement=False),
+        Column("ident", ident_type(), nullable=False),
+        Column("rev", Integer, nullable=False),
+        event_id,
+        Column("position", BigInteger),
+        Column("kind", SmallInteger, nullable=False),
+        Column("flags", Integer, nullable=False),
+        Column("at", BigInteger, nullable=False),
+        Column("tokens", Integer, nullable=False),
+        Column("branch", ident_type()),
+        Column("author", ident_type()),
+        Column("invocation_id", ident_type()),
+        Column("delta", text_type()),
+        Column("text", text_type()),
+        Column("folded", text_type()),
+        Column("body", text_type()),
+        Column("extra", text_type()),
+        UniqueConstraint("skey", "ident", "rev", name=f"{prefix}events_ident"),
+        large=True,
+    )
+    named = event_id.is_not(None)
+    Index(f"{prefix}events_event_id", table.c.skey, event_id, sqlite_where=named, postgresql_where=named)
+    return table
+
+
+def _invocations(metadata: MetaData, prefix: str) -> Table:
+    status = Column("status", SmallInteger, nullable=False)
+    table = keyed_table(
+        metadata,
+        f"{prefix}invocations",
+        Column("skey", big_key(), primary_key=True, autoincrement=False),
+        Column("id", ident_type(), primary_key=True),
+        Column("first_seq", BigInteger, nullable=False),
+        status,
+        Column("updated_at", BigInteger, nullable=False),
+    )
+    unfinished = status != r.MARKS["done"]
+    Index(
+        f"{prefix}invocations_unfinished",
+        table.c.skey,
+        status,
+        sqlite_where=unfinished,
+        postgresql_where=unfinished,
+    )
+    return table
+
+
+def flavour_dialect(flavour: str) -> Dialect:
+    """A dialect to write DDL for.
+
+    Raises:
+        UnsupportedDatabaseError: The library does not know the database.
+    """
+    known: dict[str, type[Dialect]] = {
+        "sqlite": sqlite.dialect,
+        "postgresql": postgresql.dialect,
+        "mysql": mysql.dialect,
+        "mariadb": mariadb.MariaDBDialect,
+    }
+    if flavour not in known:
+        problem = f"{flavour!r} is not supported. Use one of: {', '.join(known)}."
+        raise UnsupportedDatabaseError(problem)
+    return known[flavour]()
+
+
+def ddl_by_table(flavour: str, tables: Tables) -> Iterator[tuple[Table, dict[str | None, str]]]:
+    """For each table, in order, the statement that creates it (under None) and its indexes by name."""
+    dialect = flavour_dialect(flavour)
+    for table in tables.metadata.sorted_tables:
+        created = str(CreateTable(table).compile(dialect=dialect)).strip()
+        fill = {tables.sessions: 70, tables.threads.staged: 50}.get(table)
+        if flavour == "postgresql" and fill:
+            # Updates of a row stay on its page where there is room. SQLAlchemy 2.0 has no option for it.
+            created += f" WITH (fillfactor = {fill})"
+        statements: dict[str | None, str] = {None: created}
+        for index in sorted(table.indexes, key=lambda index: str(index.name)):
+            statements[str(index.name)] = str(CreateIndex(index).compile(dialect=dialect)).strip()
+        yield table, statements
+
+
+def ddl_statements(flavour: str, tables: Tables) -> list[str]:
+    """The statements that create the tables and their indexes, in order."""
+    return [statement for _, named in ddl_by_table(flavour, tables) for statement in named.values()]
+
+
+def schema_sql(dialect: str, table_prefix: str = "") -> str:
+    """The DDL of the current schema, for people who run migrations of their own.
+
+    Args:
+        dialect: `sqlite`, `postgresql`, `mysql` or `mariadb`.
+        table_prefix: As given to the service.
+
+    Returns:
+        Statements separated by semicolons, ending with the row that records the schema's version.
+    """
+    tables = build_tables(table_prefix)
+    row = insert(tables.versions).values(version=SCHEMA_VERSION, applied_at=0)
+    record = row.compile(dialect=flavour_dialect(dialect), compile_kwargs={"literal_binds": True})
+    return ";\n\n".join([*ddl_statements(dialect, tables), str(record)]) + ";\n"

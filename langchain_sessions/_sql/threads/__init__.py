@@ -1,0 +1,1 @@
+"""Operations on checkpoints and pending writes."""

@@ -1,0 +1,443 @@
+"""Reading checkpoints: found newest first, then completed with all that is needed to rebuild them.
+
+A checkpoint that mentions a rewound position is out of sight. That is not stored but computed from the session's
+ledger, so an undone rewind brings it back by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Select, and_, bindparam, func, or_, select
+
+from langchain_sessions._core.ledger import Ledger
+from langchain_sessions._core.ranges import SeqSet
+from langchain_sessions._core.rows import ANYONE, SessionKey, SessionRow
+from langchain_sessions._sql.driver.pipelining import Later
+from langchain_sessions._sql.driver.transaction import Prepared, Transaction
+from langchain_sessions._sql.log.lookup import (
+    key_values,
+    locate,
+    locating,
+    owner_criterion,
+    owner_shape,
+    session_columns,
+    session_row,
+)
+from langchain_sessions._sql.threads.staging import ask_staged, skey_of, staged_in
+from langchain_sessions.errors import SessionNotFoundError
+from langchain_sessions.stores.threads import (
+    NO_EVENTS,
+    ROOT,
+    CheckpointQuery,
+    CheckpointRow,
+    Details,
+    Found,
+    MessageRow,
+    Reader,
+    Staged,
+    WriteRow,
+    WritesRow,
+    corrupt,
+    merge_writes,
+    seq_set,
+    unpack_writes,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_PAGE = 50
+_message_row: Callable[[Any], MessageRow] = partial(tuple.__new__, MessageRow)
+"""`MessageRow._make` without its check: a thread that was not seen before has thousands."""
+Place = tuple[str, int, int]
+
+
+def read_checkpoints(
+    tx: Transaction, query: CheckpointQuery, after: Place | None, lacks: Reader
+) -> tuple[list[Found], Details, Place | None]:
+    """Checkpoints that meet a query, newest first, complete; and the place to go on from, None at the end.
+
+    Raises:
+        SessionNotFoundError: The named session is somebody else's.
+    """
+    if query.session_id is None:
+        found, after = _find(tx, query, None, after)
+        return found, complete(tx, found, lacks), after
+    glance = _glance(tx, query) if _is_exact(query) and after is None else None
+    session = find_thread(tx, query) if glance is None else _checked(query, glance.session)
+    if session is None:
+        return [], Details(), None
+    found = [] if glance is None else [Found(session, query.ns_name, row) for row in glance.candidates]
+    if found and in_sight(found[0]):
+        after = (found[0].row.cid, session.skey, found[0].row.ns)
+        return found, complete(tx, found, lacks, glance), after
+    found, after = _find(tx, query, session, after)
+    return found, complete(tx, found, lacks), after
+
+
+def find_thread(tx: Transaction, query: CheckpointQuery) -> SessionRow | None:
+    """The session of a query; None where there is none.
+
+    Raises:
+        SessionNotFoundError: It is somebody else's.
+    """
+    return _checked(query, locate(tx, _anyones(query), query.now))
+
+
+def _anyones(query: CheckpointQuery) -> SessionKey:
+    return SessionKey(query.app, query.session_id or "", ANYONE)
+
+
+def _checked(query: CheckpointQuery, session: SessionRow | None) -> SessionRow | None:
+    """A session that may be read."""
+    if session is not None and not _anyones(query)._replace(owner=query.owner).admits(session.user_id):
+        raise SessionNotFoundError(session.id)
+    return session
+
+
+class _Glance(NamedTuple):
+    """What one round trip tells of a session, of its newest checkpoint or the one asked for, and of its writes."""
+
+    session: SessionRow | None
+    candidates: list[CheckpointRow]
+    parts: list[WritesRow]
+    staged: list[Staged]
+
+
+def _is_exact(query: CheckpointQuery) -> bool:
+    """Whether the answer is one checkpoint that can be named before anything is read."""
+    return query.ns is not None and query.before is None and query.limit == 1 and query.accept is None
+
+
+def _glance(tx: Transaction, query: CheckpointQuery) -> _Glance:
+    c, w = tx.tables.threads.checkpoints.c, tx.tables.threads.writes.c
+    key, named = _anyones(query), query.cid is not None
+
+    def place(table: Any) -> list[ColumnElement[bool]]:
+        cid: Any = bindparam("q_cid")
+        if not named:
+            newest = (c.skey == skey_of(tx), c.ns == bindparam("q_ns"))
+            cid = select(func.max(c.cid)).where(*newest).scalar_subquery()
+        return [table.skey == skey_of(tx), table.ns == bindparam("q_ns"), table.cid == cid]
+
+    values = {"k_app": key.app, "k_id": key.id, "q_ns": query.ns, "q_cid": query.cid}
+    shape = owner_shape(ANYONE)
+    located = tx.later(
+        tx.prepare(("locate", shape, False), lambda: locating(tx, shape, lock=False)), key_values(key, query.now)
+    )
+    row = tx.later(tx.prepare(("glance", named), lambda: select(*checkpoint_columns(tx)).where(*place(c))), values)
+    parts = tx.later(tx.prepare(("glance parts", named), lambda: select(*_part_columns(tx)).where(*place(w))), values)
+    staged = ask_staged(tx, key)
+    tx.flush()
+    return _Glance(
+        None if located.row is None else session_row(located.row),
+        [checkpoint_row(found) for found in row.rows],
+        [writes_row(found) for found in parts.rows],
+        staged_in(staged),
+    )
+
+
+def _find(
+    tx: Transaction, query: CheckpointQuery, session: SessionRow | None, after: Place | None
+) -> tuple[list[Found], Place | None]:
+    """A page of candidates that are in sight and accepted."""
+    wanted = _PAGE if query.limit is None else min(query.limit, _PAGE)
+    size = 2 if query.cid is not None else _PAGE
+    found: list[Found] = []
+    while len(found) < wanted:
+        page = _candidates(tx, query, session, after, size)
+        for item in page:
+            after = (item.row.cid, item.session.skey, item.row.ns)
+            if in_sight(item) and (query.accept is None or query.accept(item)):
+                found.append(item)
+                if len(found) == wanted:
+                    return found, after
+        if len(page) < size:
+            return found, None
+        size = _PAGE
+    return found, after
+
+
+def in_sight(item: Found) -> bool:
+    """Whether no rewind put the checkpoint out of sight."""
+    ledger = item.session.ledger
+    return ledger is None or not item.row.mentioned & Ledger.decode(ledger).hidden
+
+
+def checkpoint_columns(tx: Transaction) -> list[ColumnElement[Any]]:
+    """The columns of a `CheckpointRow`, in its order."""
+    return [tx.tables.threads.checkpoints.c[name] for name in CheckpointRow._fields]
+
+
+def checkpoint_row(values: Sequence[Any]) -> CheckpointRow:
+    """A `CheckpointRow` from its columns; some drivers return bytes as a view."""
+    return CheckpointRow(*values[:5], *(None if value is None else bytes(value) for value in values[5:]))
+
+
+def _candidates(
+    tx: Transaction, query: CheckpointQuery, session: SessionRow | None, after: Place | None, size: int
+) -> list[Found]:
+    t, s = tx.tables.threads, tx.tables.sessions.c
+    c, n = t.checkpoints.c, t.namespaces.c
+    shape = owner_shape(query.owner)
+    named = query.ns is None
+    asked = ("candidates", session is not None, shape, named, query.cid is None, query.before is None, after is None)
+
+    def build() -> Select[Any]:
+        columns = [*checkpoint_columns(tx)]
+        source: Any = t.checkpoints
+        where: list[ColumnElement[bool]] = []
+        if named:
+            columns.append(n.name)
+            source = source.outerjoin(t.namespaces, and_(n.skey == c.skey, n.ns == c.ns))
+        else:
+            where.append(c.ns == bindparam("q_ns"))
+        if session is not None:
+            where.append(c.skey == bindparam("q_skey"))
+        else:
+            columns += session_columns(tx.tables)
+            source = source.join(tx.tables.sessions, s.skey == c.skey)
+            where += [
+                s.app == bindparam("q_app"),
+                or_(s.expires_at.is_(None), s.expires_at > bindparam("q_now")),
+                *owner_criterion(tx.tables, shape),
+            ]
+        if query.cid is not None:
+            where.append(c.cid == bindparam("q_cid"))
+        if query.before is not None:
+            where.append(c.cid < bindparam("q_before"))
+        if after is not None:
+            where.append(_beyond(c))
+        order = (c.cid.desc(), c.skey.desc(), c.ns.desc())
+        return select(*columns).select_from(source).where(*where).order_by(*order).limit(bindparam("q_limit"))
+
+    values: dict[str, Any] = {
+        "q_ns": query.ns,
+        "q_skey": session.skey if session else None,
+        "q_app": query.app,
+        "q_now": query.now,
+        "k_owner": query.owner,
+        "q_cid": query.cid,
+        "q_before": query.before,
+        "q_limit": size,
+    }
+    if after is not None:
+        values.update(zip(("a_cid", "a_skey", "a_ns"), after, strict=True))
+    width = len(CheckpointRow._fields)
+    found: list[Found] = []
+    for values_ in tx.rows(tx.prepare(asked, build), values):
+        row = checkpoint_row(values_[:width])
+        rest = values_[width:]
+        name = (rest[0] or "") if named else query.ns_name
+        owner = session if session is not None else session_row(tuple(rest[1:] if named else rest))
+        found.append(Found(owner, name, row))
+    return found
+
+
+def _beyond(c: Any) -> ColumnElement[bool]:
+    """Rows after a place, in the order of the list."""
+    cid: Any = bindparam("a_cid")
+    skey: Any = bindparam("a_skey")
+    ns: Any = bindparam("a_ns")
+    return or_(
+        c.cid < cid,
+        and_(c.cid == cid, c.skey < skey),
+        and_(c.cid == cid, c.skey == skey, c.ns < ns),
+    )
+
+
+def complete(tx: Transaction, found: Sequence[Found], lacks: Reader, glance: _Glance | None = None) -> Details:
+    """What is needed to rebuild some checkpoints. With `glance`, its writes are known."""
+    details = Details()
+    waiting = _ask_details(tx, found, lacks, details, glance)
+    sessions = {item.session.skey: item.session for item in found}
+    if glance is None:
+        staged = {
+            skey: ask_staged(tx, SessionKey(session.app, session.id, ANYONE)) for skey, session in sessions.items()
+        }
+        tx.flush()
+        told = {skey: staged_in(answer) for skey, answer in staged.items()}
+    else:
+        tx.flush()
+        told = dict.fromkeys(sessions, glance.staged)
+    missing: dict[int, SeqSet] = {}
+    for item in found:
+        skey, row = item.session.skey, item.row
+        parts = [writes_row(part) for part in waiting.parts[skey, row.ns, row.cid].rows] if glance is None else []
+        parts = parts if glance is None else glance.parts
+        writes = _in_sight(item, parts, told[skey])
+        details.writes[skey, row.ns, row.cid] = writes
+        mentioned = row.mentioned
+        for write in writes:
+            mentioned = mentioned | seq_set(write.refs)
+        missing[skey] = missing.get(skey, SeqSet()) | lacks(item.session, mentioned)
+    details.shapes.update((place, bytes(answer.rows[0][0])) for place, answer in waiting.shapes.items() if answer.rows)
+    details.values.update((place, bytes(answer.rows[0][0])) for place, answer in waiting.values.items() if answer.rows)
+    for skey, seqs in missing.items():
+        details.events[skey] = read_events(tx, skey, seqs)
+    return details
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """What was asked for and is not told yet."""
+
+    shapes: dict[tuple[int, int], Later] = field(default_factory=dict[tuple[int, int], Later])
+    values: dict[tuple[int, bytes], Later] = field(default_factory=dict[tuple[int, bytes], Later])
+    parts: dict[tuple[int, int, str], Later] = field(default_factory=dict[tuple[int, int, str], Later])
+
+
+def _ask_details(
+    tx: Transaction, found: Sequence[Found], lacks: Reader, details: Details, glance: _Glance | None
+) -> _Waiting:
+    """Ask for what the reader does not have."""
+    waiting = _Waiting()
+    for item in found:
+        skey, row = item.session.skey, item.row
+        if (skey, row.shape) not in details.shapes and (skey, row.shape) not in waiting.shapes:
+            known = lacks.shape(item.session, row.shape)
+            if known is None:
+                waiting.shapes[skey, row.shape] = _ask_shape(tx, skey, row.shape)
+            # Empty where it is gone; the rebuilder says that the checkpoint cannot be read.
+            details.shapes[skey, row.shape] = known or b""
+        for digest in row.digests:
+            if (skey, digest) not in waiting.values:
+                waiting.values[skey, digest] = _ask_value(tx, skey, digest)
+        if glance is None:
+            waiting.parts[skey, row.ns, row.cid] = _ask_parts(tx, skey, row)
+    return waiting
+
+
+def _ask_shape(tx: Transaction, skey: int, shape: int) -> Later:
+    """Ask for the names behind a shape's digest."""
+    t = tx.tables.threads.shapes
+
+    def build() -> Select[Any]:
+        return select(t.c.body).where(t.c.skey == bindparam("skey"), t.c.shape == bindparam("shape"))
+
+    return tx.later(tx.prepare("shape", build), {"skey": skey, "shape": shape})
+
+
+def _ask_value(tx: Transaction, skey: int, digest: bytes) -> Later:
+    """Ask for the value behind a digest."""
+    t = tx.tables.threads.stored_values
+
+    def build() -> Select[Any]:
+        return select(t.c.data).where(t.c.skey == bindparam("skey"), t.c.digest == bindparam("digest"))
+
+    return tx.later(tx.prepare("value", build), {"skey": skey, "digest": digest})
+
+
+def _part_columns(tx: Transaction) -> list[ColumnElement[Any]]:
+    return [tx.tables.threads.writes.c[name] for name in WritesRow._fields]
+
+
+def _ask_parts(tx: Transaction, skey: int, row: CheckpointRow) -> Later:
+    """Ask for the writes of a checkpoint that are stored for good."""
+    w = tx.tables.threads.writes.c
+
+    def build() -> Select[Any]:
+        return select(*_part_columns(tx)).where(
+            w.skey == bindparam("skey"), w.ns == bindparam("ns"), w.cid == bindparam("cid")
+        )
+
+    return tx.later(tx.prepare("parts", build), {"skey": skey, "ns": row.ns, "cid": row.cid})
+
+
+def writes_row(values: Sequence[Any]) -> WritesRow:
+    """A `WritesRow` from its columns."""
+    return WritesRow(*values[:4], *(None if value is None else bytes(value) for value in values[4:]))
+
+
+def _in_sight(item: Found, parts: Sequence[WritesRow], staged: Sequence[Staged]) -> list[WriteRow]:
+    """The writes of a checkpoint, in the order in which they came.
+
+    Those that a rewind put out of sight are left out; where it was undone, they come before those that followed it.
+    """
+    hidden = Ledger.decode(item.session.ledger).hidden if any(part.cut for part in parts) else NO_EVENTS
+    told: list[WriteRow] = []
+    for part in sorted(parts, key=lambda part: (part.cut == 0, part.cut, part.part)):
+        if part.cut == 0 or part.cut in hidden:
+            try:
+                told += unpack_writes(part.body)
+            except (ValueError, TypeError, IndexError) as error:
+                raise corrupt(item.session.id, item.row.cid) from error
+    for each in staged:
+        if (each.ns, each.cid) == (item.row.ns, item.row.cid):
+            told += each.writes
+    return merge_writes(told)
+
+
+def read_events(tx: Transaction, skey: int, seqs: SeqSet) -> list[MessageRow]:
+    """The messages at some positions."""
+    e = tx.tables.events.c
+
+    def build() -> Select[Any]:
+        mine = (e.skey == bindparam("skey"), e.seq.between(bindparam("low"), bindparam("high")))
+        return select(*(e[name] for name in MessageRow._fields)).where(*mine)
+
+    statement = tx.prepare("messages between", build)
+    answers = [tx.later(statement, {"skey": skey, "low": low, "high": high}) for low, high in seqs.runs]
+    tx.flush()
+    return [message for answer in answers for message in map(_message_row, answer.rows)]
+
+
+def read_lineage(tx: Transaction, query: CheckpointQuery, lacks: Reader, is_enough: Any) -> tuple[list[Found], Details]:
+    """A checkpoint's ancestors from its parent on, newest first, until `is_enough` of one says so.
+
+    Raises:
+        SessionNotFoundError: The session is somebody else's.
+    """
+    session = find_thread(tx, query)
+    if session is None:
+        return [], Details()
+    target, _ = _find(tx, query, session, None)
+    found: list[Found] = []
+    parent = target[0].row.parent if target else None
+    # Ids made by hand may go round in a circle.
+    walked: set[str] = set()
+    while parent is not None and parent not in walked:
+        walked.add(parent)
+        row = read_checkpoint(tx, session.skey, target[0].row.ns, parent)
+        if row is None:
+            break
+        found.append(Found(session, target[0].ns_name, row))
+        names = _ask_shape(tx, session.skey, row.shape)
+        tx.flush()
+        if is_enough(found[-1], bytes(names.rows[0][0]) if names.rows else b""):
+            break
+        parent = row.parent
+    return found, complete(tx, found, lacks)
+
+
+def read_checkpoint(tx: Transaction, skey: int, ns: int, cid: str) -> CheckpointRow | None:
+    """One checkpoint's row."""
+    c = tx.tables.threads.checkpoints.c
+
+    def build() -> Select[Any]:
+        same = (c.skey == bindparam("skey"), c.ns == bindparam("ns"), c.cid == bindparam("cid"))
+        return select(*checkpoint_columns(tx)).where(*same)
+
+    row = tx.row(tx.prepare("checkpoint", build), {"skey": skey, "ns": ns, "cid": cid})
+    return None if row is None else checkpoint_row(row)
+
+
+def newest_in_sight(tx: Transaction, session: SessionRow, hidden: SeqSet) -> CheckpointRow | None:
+    """The newest root checkpoint that mentions none of some positions."""
+    c = tx.tables.threads.checkpoints.c
+    before: str | None = None
+    while True:
+        where = [c.skey == session.skey, c.ns == ROOT]
+        if before is not None:
+            where.append(c.cid < before)
+        statement = select(*checkpoint_columns(tx)).where(*where).order_by(c.cid.desc()).limit(_PAGE)
+        rows = [checkpoint_row(row) for row in tx.rows(Prepared(statement, tx.cache.dialect), {})]
+        for row in rows:
+            if not row.mentioned & hidden:
+                return row
+        if len(rows) < _PAGE:
+            return None
+        before = rows[-1].cid

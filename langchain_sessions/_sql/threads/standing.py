@@ -1,0 +1,163 @@
+"""What happens to a thread's checkpoints when its session is rewound, forked or pruned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import ColumnElement, and_, delete, insert, literal, select, update
+
+from langchain_sessions._core.ledger import Ledger
+from langchain_sessions._core.rows import ANYONE, SessionKey, SessionRow
+from langchain_sessions._sql.log.lookup import locate
+from langchain_sessions._sql.threads.reading import checkpoint_columns, checkpoint_row, newest_in_sight, writes_row
+from langchain_sessions._sql.threads.staging import store_staged
+from langchain_sessions.errors import InvalidInputError
+from langchain_sessions.stores.threads import (
+    ROOT,
+    CheckpointRow,
+    WritesRow,
+    mentioned_in,
+    pack_writes,
+    seq_set,
+    unpack_writes,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_sessions._core.ranges import SeqSet
+    from langchain_sessions._sql.driver.transaction import Transaction
+
+_CHUNK = 200
+_KEY = ("ns", "cid", "cut", "part")
+
+
+def rewind_thread(
+    tx: Transaction, session: SessionRow, ledger: Ledger, record: int, *, is_undo: bool, reset: bool
+) -> dict[str, Any]:
+    """Move the head to the newest checkpoint that mentions nothing rewound; the columns that change.
+
+    Writes that were anchored at the new head, and those of subgraphs since, go out of sight with the rewind: else
+    running the thread on would bring the old reply back.
+
+    Raises:
+        InvalidInputError: No checkpoint remains, and `reset` does not say that this is meant.
+    """
+    if not _has_checkpoints(tx, session):
+        return {}
+    head = newest_in_sight(tx, session, ledger.hidden)
+    if head is None:
+        if not reset and session.head_id is not None:
+            raise InvalidInputError(
+                "reset_thread", "no checkpoint of the graph is that old; pass True to start it anew"
+            )
+        return {"head_id": None, "head_runs": b""}
+    if head.cid != session.head_id and not is_undo:
+        _cut_writes(tx, session, head, ledger.hidden, record)
+    return {"head_id": head.cid, "head_runs": head.runs or b""}
+
+
+def _cut_writes(tx: Transaction, session: SessionRow, head: CheckpointRow, hidden: SeqSet, record: int) -> None:
+    """Put writes out of sight with a rewind; also those that came back because an earlier one was undone."""
+    w = tx.tables.threads.writes
+    store_staged(tx, session.skey, SessionKey(session.app, session.id, ANYONE))
+    here = and_(w.c.ns == ROOT, w.c.cid == head.cid) | and_(w.c.ns != ROOT, w.c.cid > head.cid)
+    columns = [w.c[name] for name in WritesRow._fields]
+    rows = [writes_row(row) for row in tx.once(select(*columns).where(w.c.skey == session.skey, here))]
+    seen = [row for row in rows if not row.cut or row.cut in hidden]
+    for number, row in enumerate(sorted(seen, key=lambda row: (row.cut == 0, row.cut, row.part))):
+        tx.change(update(w).where(_same(tx, session.skey, row)).values(cut=record, part=number))
+
+
+def _same(tx: Transaction, skey: int, row: WritesRow) -> ColumnElement[bool]:
+    """The criterion of a row."""
+    w = tx.tables.threads.writes.c
+    return and_(w.skey == skey, *(w[name] == getattr(row, name) for name in _KEY))
+
+
+def _has_checkpoints(tx: Transaction, session: SessionRow) -> bool:
+    c = tx.tables.threads.checkpoints.c
+    return bool(tx.once(select(c.cid).where(c.skey == session.skey, c.ns == ROOT).limit(1)))
+
+
+def copy_thread(tx: Transaction, source: SessionRow, target: SessionRow, upto: int) -> dict[str, Any]:
+    """Copy the checkpoints that mention nothing beyond a position; the columns of the target that change."""
+    t = tx.tables.threads
+    if not tx.once(select(t.checkpoints.c.cid).where(t.checkpoints.c.skey == source.skey).limit(1)):
+        return {}
+    left_out = [] if upto >= source.last_seq else [row for row in all_rows(tx, source) if _beyond(row, upto)]
+    for table in (t.namespaces, t.shapes, t.stored_values, t.checkpoints, t.writes, t.staged):
+        others = [column for column in table.c if column.name != "skey"]
+        rows = select(literal(target.skey).label("skey"), *others).where(table.c.skey == source.skey)
+        names = ["skey", *(column.name for column in others)]
+        tx.change(insert(table).from_select(names, rows))
+    store_staged(tx, target.skey, SessionKey(target.app, target.id, ANYONE))
+    remove_checkpoints(tx, target.skey, [(row.ns, row.cid) for row in left_out])
+    ledger = Ledger.decode(target.ledger)
+    head = newest_in_sight(tx, target, ledger.hidden)
+    if left_out:
+        _drop_late_writes(tx, target, head, upto)
+    if head is None:
+        return {"head_runs": b"" if source.head_runs is not None else None}
+    return {"head_id": head.cid, "head_runs": head.runs or b""}
+
+
+def _beyond(row: CheckpointRow, upto: int) -> bool:
+    runs = row.mentioned.runs
+    return bool(runs) and runs[-1][1] > upto
+
+
+def _drop_late_writes(tx: Transaction, target: SessionRow, head: CheckpointRow | None, upto: int) -> None:
+    """Remove writes that mention what was not copied, and those at the head, whose outcome was not copied."""
+    w = tx.tables.threads.writes
+    if head is not None:
+        tx.change(delete(w).where(w.c.skey == target.skey, w.c.ns == ROOT, w.c.cid == head.cid))
+    columns = [w.c[name] for name in WritesRow._fields]
+    rows = tx.once(select(*columns).where(w.c.skey == target.skey, w.c.refs.is_not(None)))
+    for row in map(writes_row, rows):
+        if not _is_beyond(row.refs, upto):
+            continue
+        kept = [write for write in unpack_writes(row.body) if not _is_beyond(write.refs, upto)]
+        same = _same(tx, target.skey, row)
+        if kept:
+            tx.change(update(w).where(same).values(refs=mentioned_in(kept), body=pack_writes(kept)))
+        else:
+            tx.change(delete(w).where(same))
+
+
+def _is_beyond(refs: bytes | None, upto: int) -> bool:
+    """Whether something behind a position is mentioned."""
+    return any(high > upto for _, high in seq_set(refs).runs)
+
+
+def all_rows(tx: Transaction, session: SessionRow) -> list[CheckpointRow]:
+    """Every checkpoint of a session, oldest first within its namespace."""
+    c = tx.tables.threads.checkpoints.c
+    rows = tx.once(select(*checkpoint_columns(tx)).where(c.skey == session.skey).order_by(c.ns, c.cid))
+    return [checkpoint_row(row) for row in rows]
+
+
+def read_thread(tx: Transaction, key: SessionKey, now: int) -> tuple[SessionRow | None, list[CheckpointRow]]:
+    """A session and all its root checkpoints in sight, oldest first."""
+    session = locate(tx, key, now)
+    if session is None:
+        return None, []
+    hidden = Ledger.decode(session.ledger).hidden
+    rows = (row for row in all_rows(tx, session) if row.ns == ROOT and not row.mentioned & hidden)
+    return session, sorted(rows, key=lambda row: row.cid)
+
+
+def remove_checkpoints(tx: Transaction, skey: int, places: Sequence[tuple[int, str]]) -> None:
+    """Remove checkpoints and their writes."""
+    by_namespace: dict[int, list[str]] = {}
+    for ns, cid in places:
+        by_namespace.setdefault(ns, []).append(cid)
+    for table in (tx.tables.threads.writes, tx.tables.threads.checkpoints):
+        for ns, cids in by_namespace.items():
+            for some in chunks(cids):
+                tx.change(delete(table).where(table.c.skey == skey, table.c.ns == ns, table.c.cid.in_(some)))
+
+
+def chunks(items: Sequence[Any]) -> list[Sequence[Any]]:
+    """As many at a time as one statement takes."""
+    return [items[start : start + _CHUNK] for start in range(0, len(items), _CHUNK)]

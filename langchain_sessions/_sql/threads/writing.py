@@ -1,0 +1,389 @@
+"""Writing checkpoints and pending writes: positions, the head and the counters move in the same transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Select, Table, and_, bindparam, func, literal_column, select, update
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+
+from langchain_sessions._core import placing
+from langchain_sessions._core import rows as r
+from langchain_sessions._core.ledger import Ledger, LogView
+from langchain_sessions._core.ranges import SeqSet, decode_runs
+from langchain_sessions._core.rows import Counters, EventRow, SessionRow
+from langchain_sessions._sql.log.counting import add_counters
+from langchain_sessions._sql.log.lookup import (
+    event_columns,
+    insert_events,
+    key_values,
+    light_columns,
+    light_row,
+    load_view,
+    locating,
+    moved,
+    owner_shape,
+    session_row,
+    set_session,
+)
+from langchain_sessions._sql.log.sessions import open_session
+from langchain_sessions._sql.threads.staging import (
+    ask_staged,
+    clear_staged,
+    insert_writes,
+    skey_of,
+    stage_unseen,
+    stage_writes,
+    staged_in,
+)
+from langchain_sessions.errors import HeadConflictError, SessionEndedError
+from langchain_sessions.stores.threads import (
+    ROOT,
+    CheckpointRow,
+    PutPlan,
+    PutResult,
+    Settled,
+    Staged,
+    ValueRow,
+    ValuesGoneError,
+    WritesPlan,
+    seq_set,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from langchain_sessions._core.rows import SessionKey
+    from langchain_sessions._sql.driver.pipelining import Later
+    from langchain_sessions._sql.driver.transaction import Transaction
+
+_CHUNK = 400
+_MAX_STAGED = 16
+"""What waits for a checkpoint that does not come is stored for good before there is much of it."""
+
+
+def put_checkpoint(
+    tx: Transaction, plan: PutPlan, session: SessionRow | None = None, arrived: Sequence[WritesPlan] = ()
+) -> PutResult:
+    """Write a checkpoint, and the messages that no checkpoint of the session had before it.
+
+    Args:
+        tx: The transaction.
+        plan: What to write.
+        session: The session as this transaction left it, if it has locked it already.
+        arrived: Writes of its parent that are stored in the same transaction, and so need not be staged.
+
+    Raises:
+        SessionNotFoundError: The session is somebody else's, or was deleted lately.
+        SessionEndedError: It was ended.
+        HeadConflictError: `plan.strict`, and another checkpoint became the head.
+        ValuesGoneError: It inherits values of a checkpoint that was removed meanwhile.
+    """
+    session, relatives, staged = _look_up(tx, plan, session)
+    if session.ended_at is not None:
+        raise SessionEndedError(session.id)
+    stale = session.head_id is not None and session.head_id not in (plan.parent, plan.cid)
+    if plan.strict and plan.ns == ROOT and stale and not plan.is_fork:
+        raise HeadConflictError(session.id, plan.parent, session.head_id or "")
+    writes = [write for item in staged if _is_of_parent(plan, item) for write in item.writes]
+    writes += [write for item in arrived for write in item.rows(session.skey)]
+    settled = plan.settle(session, relatives, writes)
+    _require_values(tx, session.skey, settled)
+    if settled.fresh:
+        insert_events(tx, session.skey, settled.fresh)
+    if settled.rooted:
+        _root_events(tx, session, settled.rooted)
+    insert_checkpoint(tx, session.skey, settled.row)
+    if plan.named_in != session.skey:
+        name_things(tx, session.skey, (plan.ns, plan.ns_name), (plan.shape, plan.shape_body))
+    _insert_values(tx, session.skey, settled.values)
+    if settled.parent is not None:
+        _replace_start(tx, session.skey, settled.parent)
+    _store_writes(tx, session.skey, plan, settled, staged)
+    return PutResult(_move(tx, session, plan, settled), settled)
+
+
+def _is_of_parent(plan: PutPlan, item: Staged | WritesPlan) -> bool:
+    """Whether writes are those of the checkpoint that another one comes from."""
+    return item.ns == plan.ns and item.cid == plan.parent
+
+
+def _look_up(
+    tx: Transaction, plan: PutPlan, session: SessionRow | None
+) -> tuple[SessionRow, list[EventRow], list[Staged]]:
+    """The session, locked, opened where there is none; revisions of the new messages; and what is staged."""
+    located = None if session is not None else ask_session(tx, plan.key, plan.draft.now)
+    related = _ask_relatives(tx, plan)
+    staged = ask_staged(tx, plan.key)
+    tx.flush()
+    if located is not None:
+        if located.row is None:
+            return open_session(tx, plan.draft), [], []
+        session = session_row(located.row)
+    assert session is not None
+    return session, sorted(EventRow(*row) for answer in related for row in answer.rows), staged_in(staged)
+
+
+def _store_writes(tx: Transaction, skey: int, plan: PutPlan, settled: Settled, staged: Sequence[Staged]) -> None:
+    """Store the parent's writes for good; also those of other checkpoints, where many wait."""
+    mine = [item for item in staged if _is_of_parent(plan, item)]
+    if settled.writes and plan.parent is not None:
+        insert_writes(tx, skey, plan.ns, plan.parent, settled.writes)
+    others = [item for item in staged if item not in mine]
+    if len(others) > _MAX_STAGED:
+        for item in others:
+            insert_writes(tx, skey, item.ns, item.cid, item.writes)
+        mine += others
+    clear_staged(tx, skey, mine)
+
+
+def ask_session(tx: Transaction, key: SessionKey, now: int) -> Later:
+    """Ask for the session of a key, and lock it."""
+    shape = owner_shape(key.owner)
+    return tx.later(tx.prepare(("locate", shape, True), partial(locating, tx, shape, lock=True)), key_values(key, now))
+
+
+def _ask_relatives(tx: Transaction, plan: PutPlan) -> list[Later]:
+    """Ask for every stored revision of some messages."""
+    e = tx.tables.events.c
+    answers: list[Later] = []
+    for start in range(0, len(plan.idents), _CHUNK):
+        some = plan.idents[start : start + _CHUNK]
+        width = 1 << (len(some) - 1).bit_length()
+        names = [f"i{at}" for at in range(width)]
+
+        def build(names: Sequence[str] = names) -> Select[Any]:
+            named = e.ident.in_([bindparam(name) for name in names])
+            # Without a word about the third column of the index SQLite walks the whole log instead.
+            indexed = (e.skey == skey_of(tx), named, e.rev >= literal_column("0"))
+            return select(*event_columns(tx.tables)).where(*indexed)
+
+        values = dict(zip(names, (*some, *[some[-1]] * (width - len(some))), strict=True))
+        place = {"k_app": plan.key.app, "k_id": plan.key.id}
+        answers.append(tx.later(tx.prepare(("revisions", width), build), {**place, **values}))
+    return answers
+
+
+def _root_events(tx: Transaction, session: SessionRow, seqs: SeqSet) -> None:
+    """Flag events that the root list took over."""
+    table = tx.tables.events
+
+    def build() -> Any:
+        mine = (table.c.skey == bindparam("k_skey"), table.c.seq.between(bindparam("low"), bindparam("high")))
+        return update(table).where(*mine).values(flags=table.c.flags.op("|")(r.ROOTED))
+
+    statement = tx.prepare("root events", build)
+    tx.run_many(statement, [{"k_skey": session.skey, "low": low, "high": high} for low, high in seqs.runs])
+
+
+def put_rows(
+    tx: Transaction, table: Table, keys: tuple[str, ...], rows: Iterable[dict[str, Any]], *, over: bool
+) -> None:
+    """Insert rows; where the key exists, write over it or leave it alone."""
+    values = list(rows)
+    if not values:
+        return
+    names = [column.name for column in table.c]
+
+    def build() -> Any:
+        named: dict[str, Any] = {name: bindparam(name) for name in names}
+        rest = [name for name in names if name not in keys]
+        if tx.flavour == "mysql":
+            own = mysql.insert(table).values(named)
+            # IGNORE would hide other errors too.
+            changes = {name: own.inserted[name] for name in rest} if over else {keys[0]: table.c[keys[0]]}
+            return own.on_duplicate_key_update(changes)
+        other = (sqlite.insert(table) if tx.flavour == "sqlite" else postgresql.insert(table)).values(named)
+        if not over:
+            return other.on_conflict_do_nothing(index_elements=list(keys))
+        return other.on_conflict_do_update(
+            index_elements=list(keys), set_={name: other.excluded[name] for name in rest}
+        )
+
+    tx.run_many(tx.prepare(("put", table.name, over), build), values)
+
+
+def insert_checkpoint(tx: Transaction, skey: int, row: CheckpointRow) -> None:
+    """Write a checkpoint's row."""
+    keys = ("skey", "ns", "cid")
+    put_rows(tx, tx.tables.threads.checkpoints, keys, [{"skey": skey, **row._asdict()}], over=True)
+
+
+def name_things(tx: Transaction, skey: int, namespace: tuple[int, str], shape: tuple[int, bytes] | None = None) -> None:
+    """Record the names behind digests, where the session has them not yet."""
+    t = tx.tables.threads
+    if namespace[0] != ROOT:
+        named = {"skey": skey, "ns": namespace[0], "name": namespace[1]}
+        put_rows(tx, t.namespaces, ("skey", "ns"), [named], over=False)
+    if shape is not None:
+        shaped = {"skey": skey, "shape": shape[0], "body": shape[1]}
+        put_rows(tx, t.shapes, ("skey", "shape"), [shaped], over=False)
+
+
+def _insert_values(tx: Transaction, skey: int, values: Sequence[ValueRow]) -> None:
+    rows = ({"skey": skey, **value._asdict()} for value in values)
+    put_rows(tx, tx.tables.threads.stored_values, ("skey", "digest"), rows, over=False)
+
+
+def _require_values(tx: Transaction, skey: int, settled: Settled) -> None:
+    """Assert that the values which a checkpoint takes from the one before it are still there."""
+    inherited = sorted(set(settled.row.digests).difference(value.digest for value in settled.values))
+    if not inherited:
+        return
+    v = tx.tables.threads.stored_values.c
+    width = 1 << (len(inherited) - 1).bit_length()
+    names = [f"d{at}" for at in range(width)]
+
+    def build() -> Select[Any]:
+        mine = (v.skey == bindparam("skey"), v.digest.in_([bindparam(name) for name in names]))
+        return select(func.count()).where(*mine)
+
+    values = dict(zip(names, (*inherited, *[inherited[-1]] * (width - len(inherited))), strict=True))
+    if tx.rows(tx.prepare(("values there", width), build), {"skey": skey, **values})[0][0] < len(inherited):
+        raise ValuesGoneError
+
+
+def _replace_start(tx: Transaction, skey: int, parent: CheckpointRow) -> None:
+    """Replace the bodies of a graph's input by positions, now that the log holds them."""
+    t = tx.tables.threads.checkpoints
+
+    def build() -> Any:
+        key = [t.c[name] == bindparam(f"k_{name}") for name in ("skey", "ns", "cid")]
+        changes: dict[str, Any] = {name: bindparam(f"v_{name}") for name in ("others", "outside", "body")}
+        return update(t).where(and_(*key)).values(changes)
+
+    named = {"v_others": parent.others, "v_outside": parent.outside, "v_body": parent.body}
+    tx.later(tx.prepare("replace start", build), {"k_skey": skey, "k_ns": parent.ns, "k_cid": parent.cid, **named})
+
+
+def _move(tx: Transaction, session: SessionRow, plan: PutPlan, settled: Settled) -> SessionRow:
+    """Bring the session row up to date: positions, ledger, head and counters."""
+    ledger = Ledger.decode(session.ledger)
+    changes: dict[str, Any] = moved(session, len(settled.fresh), plan.draft.now)
+    after = ledger
+    for edit in settled.edits:
+        after = after.with_edit(edit)
+    if settled.edits:
+        changes["ledger"] = after.encode()
+    row = settled.row
+    is_head = plan.ns == ROOT and (session.head_id is None or row.cid >= session.head_id)
+    if is_head and not (row.mentioned & ledger.hidden):
+        changes["head_id"] = row.cid
+        if session.head_runs != (row.runs or b""):
+            changes["head_runs"] = row.runs or b""
+    moved_session = session._replace(**changes)
+    counted = _recounted(tx, session, moved_session, settled)
+    root = counted.pop(None, Counters())
+    if any(root):
+        changes["live_events"] = session.live_events + root.events
+        changes["live_turns"] = session.live_turns + root.turns
+        changes["live_tokens"] = session.live_tokens + root.tokens
+    set_session(tx, session.skey, **changes)
+    if counted:
+        add_counters(tx, session, counted)
+    return session._replace(**changes)
+
+
+def _recounted(tx: Transaction, before: SessionRow, after: SessionRow, settled: Settled) -> dict[str | None, Counters]:
+    """How the counters of each scope change. Only rows whose standing may change are looked at."""
+    if not (settled.fresh or settled.rooted or settled.edits or before.head_runs != after.head_runs):
+        return {}
+    old, new = seq_set(before.head_runs), seq_set(after.head_runs)
+    fresh = SeqSet.of(row.seq for row in settled.fresh)
+    touched = ((old - new) | (new - old) | settled.rooted | SeqSet.of(edit.replaces for edit in settled.edits)) - fresh
+    if not touched:
+        listed = [row for row in settled.fresh if not row.flags & r.ROOTED or row.seq in new]
+        return placing.tally(listed)
+    view = load_view(tx, before, 0)
+    head = tuple(decode_runs(after.head_runs)) if after.head_runs is not None else None
+    view_after = LogView(Ledger.decode(after.ledger), head, view.invocations, after.last_seq)
+    rows_after = [*_light(tx, before.skey, touched), *settled.fresh]
+    rows_before = [
+        row._replace(flags=row.flags & ~r.ROOTED) if row.seq in settled.rooted else row
+        for row in rows_after
+        if row.seq <= before.last_seq
+    ]
+    return dict(placing.tally_change(rows_before, view, rows_after, view_after))
+
+
+def _light(tx: Transaction, skey: int, seqs: SeqSet) -> list[EventRow]:
+    e = tx.tables.events.c
+    found: list[EventRow] = []
+    for low, high in seqs.runs:
+        statement = select(*light_columns(tx.tables)).where(e.skey == skey, e.seq.between(low, high))
+        found += [light_row(row) for row in tx.once(statement)]
+    return found
+
+
+@dataclass(slots=True)
+class PutWritesResult:
+    """What became of pending writes, known once the transaction is over."""
+
+    wanted: int | None
+    """The session key that they were sent for; None where the session was looked at first."""
+    session: Later | None
+
+    @property
+    def happened(self) -> bool:
+        """Whether they are stored."""
+        if self.wanted is None or self.session is None:
+            return True
+        return self.session.row is not None and self.session.row[0] == self.wanted
+
+
+def put_writes(tx: Transaction, plan: WritesPlan, session: SessionRow | None = None) -> SessionRow:
+    """Store pending writes.
+
+    Raises:
+        SessionNotFoundError: The session is somebody else's, or was deleted lately.
+    """
+    if session is None:
+        located = ask_session(tx, plan.key, plan.draft.now)
+        tx.flush()
+        draft = replace(plan.draft, anew=False)
+        session = session_row(located.row) if located.row is not None else open_session(tx, draft)
+    stage_writes(tx, session.skey, plan, plan.rows(session.skey))
+    if plan.named_in != session.skey:
+        name_things(tx, session.skey, (plan.ns, plan.ns_name))
+    return session
+
+
+Job = PutPlan | WritesPlan
+Outcome = PutResult | PutWritesResult
+
+
+def run_jobs(tx: Transaction, jobs: Sequence[Job], *, wary: bool = False) -> list[Outcome]:
+    """Run several calls for one thread in one transaction. If one fails, none of them happened.
+
+    Args:
+        tx: The transaction.
+        jobs: The calls, writes before checkpoints.
+        wary: Look at the session before anything is sent. Else writes are sent for the session as it was last seen,
+            without waiting for it, and their outcome says whether it was.
+    """
+    outcomes: list[Outcome] = []
+    session: SessionRow | None = None
+    asked: dict[SessionKey, Later] = {}
+    puts = [job for job in jobs if isinstance(job, PutPlan)]
+    arrived: list[WritesPlan] = []
+    for job in jobs:
+        known = session if session is not None and job.key.admits(session.user_id) else None
+        if isinstance(job, PutPlan):
+            done = put_checkpoint(tx, job, known, [item for item in arrived if _is_of_parent(job, item)])
+            arrived = [item for item in arrived if not _is_of_parent(job, item)]
+            session = done.session
+            outcomes.append(done)
+        elif any(job.key == put.key and _is_of_parent(put, job) for put in puts):
+            arrived.append(job)
+            outcomes.append(PutWritesResult(None, None))
+        elif known is None and job.named_in is not None and not wary:
+            if job.key not in asked:
+                asked[job.key] = ask_session(tx, job.key, job.draft.now)
+            stage_unseen(tx, job.named_in, job, job.rows(job.named_in))
+            outcomes.append(PutWritesResult(job.named_in, asked[job.key]))
+        else:
+            session = put_writes(tx, job, known)
+            outcomes.append(PutWritesResult(None, None))
+    return outcomes

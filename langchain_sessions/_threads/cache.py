@@ -1,0 +1,384 @@
+"""Messages of threads as objects: ours, never the caller's, and checked each time they are handed out.
+
+An object that was served may be changed in place by whoever got it. So each has a snapshot of its fields; a list is
+compared with its snapshots in C (0.1 µs per message) before it is served, and what changed is built again.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections import OrderedDict
+from itertools import islice
+from operator import attrgetter, is_
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from langchain_sessions._core.codec.messages import assembled
+from langchain_sessions._core.ranges import NO_SEQS, Run, SeqSet, expand_runs, fold_runs
+from langchain_sessions._core.rows import NO_MESSAGE_ID, EventRow, SessionRow
+from langchain_sessions._threads.split import KNOWN, is_message_list
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from langchain_core.messages import BaseMessage
+
+    from langchain_sessions._core.codec.messages import MessageCodec
+    from langchain_sessions._threads.record import Record
+    from langchain_sessions.stores.threads import MessageRow
+
+_fields = attrgetter("__dict__")
+_extras = attrgetter("__pydantic_extra__")
+_PER_MESSAGE = 1_500
+_RECORDS = 64
+_MADE = 16
+_EMPTY: dict[str, Any] = {}
+_SCALARS = frozenset({str, int, float, bool, type(None), bytes})
+
+
+def snapshot(value: Any) -> Any:
+    """A copy of a value that shares what cannot change."""
+    kind = type(value)
+    if kind is dict:
+        # Scalars are not worth a call: this runs for each field of each message that is loaded.
+        return {key: item if type(item) in _SCALARS else snapshot(item) for key, item in value.items()}
+    if kind is list:
+        return [item if type(item) in _SCALARS else snapshot(item) for item in value]
+    if kind in _SCALARS:
+        return value
+    if kind is tuple:
+        return tuple(snapshot(item) for item in value)
+    return copy.deepcopy(value)
+
+
+def clone_message(message: BaseMessage) -> BaseMessage:
+    """A copy of a message that nobody else holds. Each field is read once."""
+    fields, extra = snapshot(dict(message.__dict__)), snapshot(message.__pydantic_extra__ or {})
+    return assembled(type(message), fields, set(message.__pydantic_fields_set__), extra)
+
+
+class _Mold(NamedTuple):
+    """What messages of one class have in common that consist of a text and an id."""
+
+    cls: type[BaseMessage]
+    fields: dict[str, Any]
+    dicts: tuple[str, ...]
+    lists: tuple[str, ...]
+
+
+def _mold_of(message: BaseMessage) -> _Mold:
+    fields = snapshot(message.__dict__)
+    dicts, lists = (tuple(name for name, item in fields.items() if type(item) is kind) for kind in (dict, list))
+    return _Mold(type(message), fields, dicts, lists)
+
+
+class Placed(NamedTuple):
+    """Where the messages of a list are stored: the runs that it shares with the list before it, then each by itself."""
+
+    shared: list[Run]
+    others: list[int | None]
+    """None for a message that is not stored."""
+
+
+class _View(NamedTuple):
+    """The messages of a list with their fields and the snapshots of these, side by side."""
+
+    runs: list[Run]
+    objects: list[BaseMessage]
+    fields: list[dict[str, Any]]
+    snapshots: list[dict[str, Any]]
+
+
+def _alike(messages: Sequence[BaseMessage], others: Sequence[BaseMessage], snapshots: Sequence[dict[str, Any]]) -> bool:
+    """Whether messages have the classes of others, and the fields that were stored."""
+    return [*map(type, messages)] == [*map(type, others)] and [*map(_fields, messages)] == snapshots
+
+
+class ThreadCache:
+    """What is known of one session's events. Keyed by a session key that is never used again."""
+
+    def __init__(self, skey: int, session_id: str, codec: MessageCodec) -> None:
+        """Know nothing yet."""
+        self.skey = skey
+        self.session_id = session_id
+        self.rows: dict[int, EventRow | MessageRow] = {}
+        self.records: OrderedDict[tuple[int, str], Record] = OrderedDict()
+        self.starts: dict[tuple[int, str], Any] = {}
+        self.named: set[int] = set()
+        self.shapes: dict[int, bytes] = {}
+        self._codec = codec
+        self._objects: dict[int, BaseMessage] = {}
+        self._snapshots: dict[int, dict[str, Any]] = {}
+        self._extras: dict[int, dict[str, Any]] = {}
+        self._extra_snapshots: dict[int, dict[str, Any]] = {}
+        self._is_plain = True
+        self._is_fresh = True
+        """Nobody got an object of it yet."""
+        self._molds: dict[int, _Mold] = {}
+        self._newest: dict[str, int] = {}
+        self._older: dict[str, list[int]] = {}
+        self._known = NO_SEQS
+        self._bytes = 0
+        self._last: _View | None = None
+
+    @property
+    def size(self) -> int:
+        """Roughly how many bytes it takes."""
+        return self._bytes + len(self.rows) * _PER_MESSAGE
+
+    def add(self, rows: Iterable[EventRow | MessageRow]) -> None:
+        """Take stored events in."""
+        new = {row.seq: row for row in rows if row.seq not in self.rows}
+        molds, newest = self._molds, self._newest
+        for seq, row in new.items():
+            mold = molds.get(row.kind) if row.body is None else None
+            if mold is None:
+                self._build(row)
+            else:
+                self._cast(row, mold)
+            if not row.flags & NO_MESSAGE_ID:
+                ident = row.ident
+                if ident in newest:
+                    self._older.setdefault(ident, []).append(newest[ident])
+                newest[ident] = seq
+        self.rows.update(new)
+        self._known = self._known | SeqSet.of(new)
+        self._bytes += sum(len(row.text or "") + len(row.body or "") for row in new.values())
+
+    def _stored_as(self, message_id: str) -> Iterator[int]:
+        """Where the revisions of a message are stored, those that were met last first."""
+        seq = self._newest.get(message_id)
+        if seq is not None:
+            yield seq
+            yield from reversed(self._older.get(message_id, ()))
+
+    def lacks(self, seqs: SeqSet) -> SeqSet:
+        """Those of some positions that are not known."""
+        return seqs - self._known
+
+    def _build(self, row: EventRow | MessageRow) -> BaseMessage:
+        seq = row.seq
+        self._objects[seq] = message = self._codec.decode(self.session_id, row)
+        self._snapshots[seq] = snapshot(message.__dict__)
+        extra = message.__pydantic_extra__
+        if extra:
+            self._extra_snapshots[seq] = snapshot(extra)
+        if extra is not None:
+            self._extras[seq] = extra
+        if extra or extra is None or type(message) not in KNOWN:
+            self._is_plain = False
+        if row.body is None:
+            self._molds[row.kind] = _mold_of(message)
+        return message
+
+    def _cast(self, row: EventRow | MessageRow, mold: _Mold) -> None:
+        """Build one that has a text and an id and nothing else: most of a thread that is read for the first time."""
+        seq = row.seq
+        self._snapshots[seq] = kept = mold.fields.copy()
+        kept["content"] = row.text
+        kept["id"] = None if row.flags & NO_MESSAGE_ID else row.ident
+        fields = kept.copy()
+        for name in mold.dicts:
+            fields[name] = {}
+        for name in mold.lists:
+            fields[name] = []
+        extra: dict[str, Any] = {}
+        self._extras[seq] = extra
+        self._objects[seq] = assembled(mold.cls, fields, {"content"}, extra)
+
+    def _view(self, runs: list[Run]) -> _View:
+        """The messages of a list; mostly it is the last one that was looked at, or goes on from there."""
+        last = self._last
+        if last is not None and last.runs == runs:
+            return last
+        objects: list[BaseMessage] = []
+        fields: list[dict[str, Any]] = []
+        snapshots: list[dict[str, Any]] = []
+        left = runs
+        if (
+            last is not None
+            and last.runs
+            and len(runs) >= len(last.runs)
+            and runs[: len(last.runs) - 1] == last.runs[:-1]
+        ):
+            at = len(last.runs) - 1
+            (first, end), (first_now, end_now) = last.runs[at], runs[at]
+            if first == first_now and end <= end_now:
+                objects, fields, snapshots = last.objects.copy(), last.fields.copy(), last.snapshots.copy()
+                left = [(end + 1, end_now), *runs[at + 1 :]]
+        seqs = expand_runs(left)
+        objects += map(self._objects.__getitem__, seqs)
+        fields += map(_fields, objects[len(fields) :])
+        snapshots += map(self._snapshots.__getitem__, seqs)
+        self._last = view = _View(runs, objects, fields, snapshots)
+        return view
+
+    def serve(self, runs: list[Run]) -> list[BaseMessage]:
+        """The messages of a list, as they were stored."""
+        view = self._view(runs)
+        is_first, self._is_fresh = self._is_fresh, False
+        if is_first or self._begins(view.objects, view):
+            return view.objects.copy()
+        self._last = None
+        return [
+            message if self._holds(seq, message) else self._build(self.rows[seq])
+            for seq, message in zip(expand_runs(runs), view.objects, strict=True)
+        ]
+
+    def share(self, runs: list[Run], checked: SeqSet) -> list[BaseMessage]:
+        """`serve`, without a look at those that were checked a moment ago and reached nobody since."""
+        left = SeqSet(tuple(sorted(runs))) | NO_SEQS if runs else NO_SEQS
+        left = left - checked
+        if left:
+            self.serve(list(left.runs))
+        return [*map(self._objects.__getitem__, expand_runs(runs))]
+
+    def _begins(self, messages: list[BaseMessage], view: _View) -> bool:
+        """Whether a list begins with the messages of a view, as they were stored."""
+        objects, snapshots = view.objects, view.snapshots
+        size = len(objects)
+        if len(messages) < size:
+            return False
+        # The last ones may be objects of whoever made them; those before were served by us.
+        served = size if messages is objects else max(0, size - _MADE)
+        made = messages[served:size]
+        if self._is_plain and (not made or all(map(is_, messages, islice(objects, served)))):
+            # LangChain's own classes keep their fields in one dictionary for life, and what is extra in another.
+            return (
+                view.fields == snapshots
+                and not any(self._extras.values())
+                and _alike(made, objects[served:], snapshots[served:])
+                and not any(map(_extras, made))
+            )
+        messages = messages[:size]
+        extras = [self._extra_snapshots.get(seq, _EMPTY) for seq in expand_runs(view.runs)]
+        return _alike(messages, objects, snapshots) and [extra or _EMPTY for extra in map(_extras, messages)] == extras
+
+    def _holds(self, seq: int, message: BaseMessage) -> bool:
+        return (
+            type(message) is type(self._objects[seq])
+            and message.__dict__ == self._snapshots[seq]
+            and (message.__pydantic_extra__ or {}) == self._extra_snapshots.get(seq, _EMPTY)
+        )
+
+    def placed(self, messages: list[Any], before: list[Run]) -> Placed | None:
+        """Where the messages of a list are stored, given the positions of the list that it came from.
+
+        Unchanged beginnings are recognised at once; behind them each message is looked up by its id, and one
+        without an id among those of the earlier list that were not recognised yet.
+
+        Returns:
+            None where the list holds something else than messages.
+        """
+        view = self._view(before)
+        shared, count, left = before, len(view.objects), list[int]()
+        if not self._begins(messages, view):
+            seqs = expand_runs(before)
+            count = self._same_beginning(messages, seqs)
+            shared = list(fold_runs(seqs[:count]))
+            left = [seq for seq in seqs[count:] if self.rows[seq].flags & NO_MESSAGE_ID]
+        others = messages[count:]
+        if not is_message_list(others):
+            return None
+        found: list[int | None] = []
+        for message in others:
+            message_id = message.id
+            candidates = left if message_id is None else self._stored_as(str(message_id))
+            seq = next((seq for seq in candidates if self._holds(seq, message)), None)
+            if seq is not None and message_id is None:
+                left.remove(seq)
+            found.append(seq)
+        return Placed(shared, found)
+
+    def _same_beginning(self, messages: Sequence[BaseMessage], seqs: Sequence[int]) -> int:
+        """How many messages at the beginning are the same."""
+        count = 0
+        for seq, message in zip(seqs, messages, strict=False):
+            if not self._holds(seq, message):
+                break
+            count += 1
+        return count
+
+    def position(self, message: BaseMessage) -> int | None:
+        """Where a message with an id is stored; None where it is not known."""
+        message_id = message.id
+        if message_id is None:
+            return None
+        seqs = self._stored_as(str(message_id))
+        return next((seq for seq in seqs if self._holds(seq, message)), None)
+
+    def keep(self, record: Record) -> None:
+        """Remember a checkpoint, since the next one will come from it."""
+        self.records[record.ns, record.cid] = record
+        self.records.move_to_end((record.ns, record.cid))
+        while len(self.records) > _RECORDS:
+            gone, _ = self.records.popitem(last=False)
+            self.starts.pop(gone, None)
+
+
+class MessageCache:
+    """The threads that were used lately, bounded by their size."""
+
+    def __init__(self, codec: MessageCodec, limit: int) -> None:
+        """Hold about `limit` bytes."""
+        self._codec = codec
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._threads: OrderedDict[int, ThreadCache] = OrderedDict()
+        self._keys: dict[tuple[str, str], int] = {}
+
+    def thread(self, skey: int, app: str, session_id: str) -> ThreadCache:
+        """What is known of a session."""
+        with self._lock:
+            found = self._threads.get(skey)
+            if found is None:
+                found = self._threads[skey] = ThreadCache(skey, session_id, self._codec)
+            self._threads.move_to_end(skey)
+            self._keys[app, session_id] = skey
+            while len(self._threads) > 1 and sum(thread.size for thread in self._threads.values()) > self._limit:
+                _, gone = self._threads.popitem(last=False)
+                self._keys.pop((app, gone.session_id), None)
+            return found
+
+    def known(self, app: str, session_id: str) -> ThreadCache | None:
+        """What is known of the session that had this id when it was last seen. It may be gone."""
+        with self._lock:
+            skey = self._keys.get((app, session_id))
+            return None if skey is None else self._threads.get(skey)
+
+    def forget(self, app: str, session_id: str) -> None:
+        """Forget a session that turned out to be gone."""
+        with self._lock:
+            skey = self._keys.pop((app, session_id), None)
+            if skey is not None:
+                self._threads.pop(skey, None)
+
+
+class Needs:
+    """Which events one reader lacks. It holds on to what is known, whatever the cache lets go meanwhile."""
+
+    def __init__(self, cache: MessageCache) -> None:
+        """Ask a cache."""
+        self.threads: dict[int, ThreadCache] = {}
+        self._checked: dict[int, SeqSet] = {}
+        self._cache = cache
+
+    def __call__(self, session: SessionRow, seqs: SeqSet) -> SeqSet:
+        """Those of some events that are not known."""
+        return self._thread(session).lacks(seqs)
+
+    def serve(self, thread: ThreadCache, runs: list[Run]) -> list[BaseMessage]:
+        """The messages of a list. What one reader is told at once is checked once."""
+        checked = self._checked.get(thread.skey, NO_SEQS)
+        self._checked[thread.skey] = checked | SeqSet(tuple(sorted(runs)))
+        return thread.share(runs, checked) if checked else thread.serve(runs)
+
+    def shape(self, session: SessionRow, shape: int) -> bytes | None:
+        """The names behind a digest, where they are known."""
+        return self._thread(session).shapes.get(shape)
+
+    def _thread(self, session: SessionRow) -> ThreadCache:
+        thread = self.threads.get(session.skey)
+        if thread is None:
+            thread = self.threads[session.skey] = self._cache.thread(session.skey, session.app, session.id)
+        return thread

@@ -1,0 +1,329 @@
+"""From LangGraph's checkpoint to a plan: what is known is referred to, what is new will be appended.
+
+Everything here is pure. It runs before the session row is locked, except for `Preparation.settle`, which assigns
+positions under the lock and does nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from langchain_sessions._core import rows as r
+from langchain_sessions._core.ledger import Edit, Ledger
+from langchain_sessions._core.placing import numbered
+from langchain_sessions._core.ranges import Run, SeqSet, decode_runs, encode_run_list, encode_runs, fold_runs
+from langchain_sessions._core.rows import EventRow, SessionRow
+from langchain_sessions._threads.cache import Placed, ThreadCache, clone_message
+from langchain_sessions._threads.record import (
+    NOTHING,
+    RUNS,
+    Record,
+    Slot,
+    dump_slot,
+    encode_record,
+)
+from langchain_sessions._threads.split import MIN_TEXT, is_message_list, split
+from langchain_sessions._threads.versions import branch_of, channel_branch
+from langchain_sessions.errors import SessionsError
+from langchain_sessions.events import NewEvent
+from langchain_sessions.stores.threads import NO_EVENTS, ROOT, CheckpointRow, Settled, WriteRow, merge_writes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from langchain_core.messages import BaseMessage
+
+    from langchain_sessions._core.encode import EventEncoder
+
+START = "__start__"
+
+
+class RecreatedError(SessionsError):
+    """The session was deleted and created anew since it was last seen. Internal: the call is made again."""
+
+
+@dataclass(slots=True, eq=False)
+class Incoming:
+    """A message that the log may not hold yet, as it was when the call began."""
+
+    message: BaseMessage
+    row: EventRow
+    is_rooted: bool
+    seq: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class PendingWrite:
+    """A write that was stored, or is about to be, with whatever bodies the log does not hold."""
+
+    row: WriteRow
+    value: Any
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A value whose references have no positions yet."""
+
+    channel: str
+    refs: list[int | Incoming]
+    data: Slot | None
+    base: list[Run] = field(default_factory=list[Run])
+    """Runs that go before `refs`."""
+
+
+@dataclass(slots=True)
+class Preparation:
+    """A checkpoint that waits for its positions."""
+
+    record: Record
+    namespace: str
+    encoder: EventEncoder
+    thread: ThreadCache | None
+    parent: Record | None
+    pending: Sequence[PendingWrite]
+    parent_start: Any
+    now: int
+    drafts: list[_Draft] = field(default_factory=list[_Draft])
+    incoming: list[Incoming] = field(default_factory=list[Incoming])
+    adopted: list[tuple[PendingWrite, WriteRow]] = field(default_factory=list[tuple[PendingWrite, WriteRow]])
+    matched: list[EventRow] = field(default_factory=list[EventRow])
+    rooted: SeqSet = NO_EVENTS
+
+    @property
+    def idents(self) -> tuple[str, ...]:
+        """Identities to look up."""
+        return tuple(dict.fromkeys(item.row.ident for item in self.incoming))
+
+    # -- before the lock -----------------------------------------------------------------------------------
+
+    def take(self, values: Mapping[str, Any], new_versions: Mapping[str, Any]) -> None:
+        """Take in the values of the channels."""
+        inherited = self._inherit(new_versions)
+        new = {name: values[name] for name in self.record.channels if name in values and name not in inherited}
+        placed = {name: found for name, value in new.items() if (found := self._placed(name, value)) is not None}
+        lists = [*placed, *(name for name, slot in inherited.items() if slot.kind == RUNS and not _is_internal(name))]
+        main = "messages" if "messages" in lists else lists[0] if len(lists) == 1 else None
+        # The conversation first: the log's order is the order of its list.
+        for channel in sorted(new, key=lambda name: name != main):
+            branch = branch_of(self.namespace)
+            if channel != main:
+                branch = channel_branch(branch, channel)
+            if channel in placed:
+                self._take_list(channel, new[channel], placed[channel], branch, is_main=channel == main)
+            else:
+                self._take_value(channel, new[channel], branch)
+
+    def _inherit(self, new_versions: Mapping[str, Any]) -> dict[str, Slot]:
+        """What the parent has of channels that did not change."""
+        parent, record = self.parent, self.record
+        if parent is None:
+            return {}
+        known = {
+            name: parent.slots.get(name, NOTHING)
+            for name, version in zip(record.channels, record.versions, strict=True)
+            if name not in new_versions and version is not None and parent.version_of(name) == version
+        }
+        record.slots.update((name, slot) for name, slot in known.items() if slot is not NOTHING)
+        return known
+
+    def _take_list(
+        self, channel: str, messages: list[BaseMessage], placed: Placed, branch: str | None, *, is_main: bool
+    ) -> None:
+        is_rooted = is_main and self.record.ns == ROOT
+        found: list[int | Incoming] = [
+            self._new(message, branch, is_rooted=is_rooted) if seq is None else seq
+            for message, seq in zip(messages[len(messages) - len(placed.others) :], placed.others, strict=True)
+        ]
+        self.record.slots[channel] = Slot(RUNS, b"")
+        self.drafts.append(_Draft(channel, found, None, placed.shared))
+
+    def _take_value(self, channel: str, value: Any, branch: str | None) -> None:
+        resolved: dict[int, int | Incoming] = {}
+
+        def wanted(item: Any) -> bool:
+            if type(item) is str:
+                return False
+            seq = self.thread.position(item) if self.thread is not None else None
+            if seq is None and (_is_internal(channel) or item.id is None):
+                return False
+            if id(item) not in resolved:
+                resolved[id(item)] = self._new(item, branch, is_rooted=False) if seq is None else seq
+            return True
+
+        parts = split(value, wanted)
+        serde = self.encoder.codec.serde
+        assert serde is not None  # noqa: S101 - the saver's codec always has one
+        if parts is None:
+            self.record.slots[channel] = dump_slot(value, serde)
+        else:
+            taken: list[int | Incoming] = [resolved[id(item)] for item in parts.references]
+            self.drafts.append(_Draft(channel, taken, dump_slot(parts.skeleton, serde, b"")))
+
+    def _placed(self, channel: str, value: Any) -> Placed | None:
+        """Where the messages of a list are stored; None for a value that is no list of messages."""
+        if type(value) is not list or _is_internal(channel):
+            return None
+        if self.thread is None:
+            return Placed([], [None] * len(value)) if is_message_list(value) else None
+        runs: list[Run] = []
+        if self.parent is not None:
+            slot = self.parent.slots.get(channel)
+            if slot is not None and slot.kind == RUNS and slot.refs:
+                runs = decode_runs(slot.refs)
+        return self.thread.placed(value, runs)
+
+    def _new(self, message: BaseMessage, branch: str | None, *, is_rooted: bool) -> Incoming:
+        clone = clone_message(message)
+        row = self.encoder.row(NewEvent(message=clone, branch=branch), self.now)
+        if row.flags & r.NO_MESSAGE_ID:
+            row = row._replace(ident=f"{self.record.cid[:200]}/{self.record.ns}/{len(self.incoming)}")
+        if is_rooted:
+            row = row._replace(flags=row.flags | r.ROOTED)
+        item = Incoming(clone, row, is_rooted)
+        self.incoming.append(item)
+        return item
+
+    # -- under the lock ------------------------------------------------------------------------------------
+
+    def settle(self, session: SessionRow, related: Sequence[EventRow], staged: Sequence[WriteRow]) -> Settled:
+        """Assign positions, and encode what depends on them. May be run again from the start.
+
+        Args:
+            session: The session.
+            related: Stored revisions of the new messages.
+            staged: Writes of the parent that wait to be stored for good.
+
+        Raises:
+            RecreatedError: What is known is of a session that is gone.
+        """
+        if self.thread is not None and self.thread.skey != session.skey:
+            raise RecreatedError
+        hidden = Ledger.decode(session.ledger).hidden
+        known: dict[str, list[EventRow]] = {}
+        for row in related:
+            known.setdefault(row.ident, []).append(row)
+        fresh: list[EventRow] = []
+        edits: list[Edit] = []
+        taken_over: set[int] = set()
+        self.matched = []
+        for item in self.incoming:
+            rows = known.setdefault(item.row.ident, [])
+            standing = [row for row in rows if row.seq not in hidden]
+            found = next((row for row in reversed(standing) if self.encoder.codec.same(row, item.row)), None)
+            if found is None:
+                seq = session.last_seq + len(fresh) + 1
+                found = numbered(item.row, seq, rows, standing[-1] if standing else None, is_rooted=True)
+                if standing:
+                    edits.append(Edit(seq, standing[-1].seq, found.place, 1))
+                fresh.append(found)
+                rows.append(found)
+            else:
+                self.matched.append(found)
+                if item.is_rooted and not found.flags & r.ROOTED:
+                    taken_over.add(found.seq)
+            item.seq = found.seq
+        self.matched = [row for row in self.matched if row.seq <= session.last_seq]
+        fresh = [row._replace(flags=row.flags | r.ROOTED) if row.seq in taken_over else row for row in fresh]
+        self._fill_slots()
+        encoded, values = encode_record(self.record)
+        self.rooted = (SeqSet.of(taken_over) | self._newly_rooted()) - SeqSet.of(row.seq for row in fresh)
+        parent = self._adopt()
+        return Settled(
+            row=encoded,
+            fresh=tuple(fresh),
+            edits=tuple(edits),
+            rooted=self.rooted,
+            values=tuple(values),
+            writes=tuple(self._without_bodies(staged)),
+            parent=parent,
+        )
+
+    def _fill_slots(self) -> None:
+        for draft in self.drafts:
+            seqs = [item.seq if isinstance(item, Incoming) else item for item in draft.refs]
+            refs = encode_run_list(_joined(draft.base, list(fold_runs(seqs))))
+            slot = Slot(RUNS, refs) if draft.data is None else draft.data._replace(refs=refs)
+            self.record.slots[draft.channel] = slot
+
+    def _newly_rooted(self) -> SeqSet:
+        """Events that the root list holds for the first time, though the log has them: a subgraph's, a chain's."""
+        main = self.record.main
+        if self.record.ns != ROOT or main is None or self.thread is None:
+            return SeqSet()
+        rows = self.thread.rows
+        drafts = [draft for draft in self.drafts if draft.channel == main]
+        seqs = (item for draft in drafts for item in draft.refs if type(item) is int)
+        return SeqSet.of(seq for seq in seqs if not rows[seq].flags & r.ROOTED)
+
+    def _adopt(self) -> CheckpointRow | None:
+        """Rewrite what the parent holds inline, now that the log has it."""
+        self.adopted = []
+        by_ident: dict[str, list[Incoming]] = {}
+        texts: dict[str, int] = {}
+        for item in self.incoming:
+            by_ident.setdefault(item.row.ident, []).append(item)
+            if item.row.text is not None and len(item.row.text) >= MIN_TEXT:
+                texts[item.row.text] = item.seq
+        if not by_ident:
+            return None
+        for write in self.pending:
+            slot = self._refer(write.value, by_ident, texts)
+            if slot is not None:
+                row = write.row._replace(kind=slot.kind, refs=slot.refs, data=slot.data)
+                self.adopted.append((write, row))
+        if self.parent is None or START not in self.parent.slots or self.parent_start is None:
+            return None
+        slot = self._refer(self.parent_start, by_ident, texts)
+        if slot is None:
+            return None
+        self.parent.slots[START] = slot
+        return encode_record(self.parent)[0]
+
+    def _without_bodies(self, staged: Sequence[WriteRow]) -> list[WriteRow]:
+        """Writes as they are stored for good. Those that another process staged keep what they hold."""
+        rewritten = {write.row: row for write, row in self.adopted}
+        return [rewritten.get(row, row) for row in merge_writes(staged)]
+
+    def _refer(self, value: Any, by_ident: Mapping[str, Sequence[Incoming]], texts: Mapping[str, int]) -> Slot | None:
+        resolved: dict[int, int] = {}
+
+        def wanted(item: Any) -> bool:
+            if type(item) is str:
+                return item in texts
+            seq = next((one.seq for one in by_ident.get(str(item.id), ()) if _equal(one.message, item)), None)
+            if seq is None and self.thread is not None:
+                seq = self.thread.position(item)
+            if seq is not None:
+                resolved[id(item)] = seq
+            return seq is not None
+
+        parts = split(value, wanted)
+        if parts is None:
+            return None
+        refs = encode_runs(texts[item] if type(item) is str else resolved[id(item)] for item in parts.references)
+        if parts.is_list:
+            return Slot(RUNS, refs)
+        serde = self.encoder.codec.serde
+        assert serde is not None  # noqa: S101 - the saver's codec always has one
+        return dump_slot(parts.skeleton, serde, refs)
+
+
+def _joined(first: list[Run], second: list[Run]) -> list[Run]:
+    """Two lists of runs as one."""
+    if first and second and first[-1][1] + 1 == second[0][0]:
+        return [*first[:-1], (first[-1][0], second[0][1]), *second[1:]]
+    return first + second
+
+
+def _is_internal(channel: str) -> bool:
+    """Whether a channel is LangGraph's own; what it carries is on its way to another one."""
+    return channel.startswith(("__", "branch:"))
+
+
+def _equal(ours: BaseMessage, other: BaseMessage) -> bool:
+    return (
+        type(ours) is type(other)
+        and ours.__dict__ == other.__dict__
+        and (ours.__pydantic_extra__ or {}) == (other.__pydantic_extra__ or {})
+    )

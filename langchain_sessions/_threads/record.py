@@ -1,0 +1,286 @@
+"""Checkpoints as rows: names are shared as a shape, values lie in slots, messages are positions in the log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import ormsgpack
+
+from langchain_sessions._core.ids import check_id
+from langchain_sessions._core.ranges import SeqSet, decode_runs, encode_runs
+from langchain_sessions._core.times import from_micros, to_micros
+from langchain_sessions._threads.private import may_be_private, without_private_calls
+from langchain_sessions._threads.versions import short_digest, value_digest
+from langchain_sessions.errors import InvalidInputError
+from langchain_sessions.stores.threads import CheckpointRow, ValueRow, corrupt, seq_set
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from langgraph.checkpoint.serde.base import SerializerProtocol
+
+FORMAT = 1
+INLINE_LIMIT = 96
+"""Larger values are stored once beside the checkpoints that hold them."""
+EMPTY, RUNS, NULL, PLAIN, TAGGED = 0, 1, 2, 3, 4
+SPLIT = 8
+"""Added to PLAIN or TAGGED: the value has marks, and `refs` says for which events."""
+_PLAIN_TAG = "msgpack"
+_STANDARD = frozenset({"v", "ts", "id", "channel_values", "channel_versions", "versions_seen", "updated_channels"})
+
+
+class Slot(NamedTuple):
+    """A stored value: `refs` are the events it mentions as ordered runs, `digest` says where large data lies."""
+
+    kind: int
+    refs: bytes | None = None
+    data: bytes | None = None
+    digest: bytes | None = None
+
+
+NOTHING = Slot(EMPTY)
+
+
+def dump_slot(value: Any, serde: SerializerProtocol, refs: bytes | None = None) -> Slot:
+    """A value, or a skeleton with its references, through the serializer, without what a call keeps private."""
+    tag, data = serde.dumps_typed(value)
+    if may_be_private(tag, data) and (kept := without_private_calls(value)) is not value:
+        tag, data = serde.dumps_typed(kept)
+    if tag == "null":
+        return Slot(NULL)
+    kind = PLAIN
+    if tag != _PLAIN_TAG:
+        kind, data = TAGGED, tag.encode() + b"\0" + data
+    return Slot(kind + SPLIT if refs is not None else kind, refs, data)
+
+
+def load_slot(kind: int, data: bytes, serde: SerializerProtocol) -> Any:
+    """The value, or skeleton, of a slot that has data."""
+    if kind & ~SPLIT == PLAIN:
+        return serde.loads_typed((_PLAIN_TAG, data))
+    tag, _, rest = data.partition(b"\0")
+    return serde.loads_typed((tag.decode(), rest))
+
+
+@dataclass(slots=True)
+class Record:
+    """A checkpoint between LangGraph's form and its row."""
+
+    ns: int
+    cid: str
+    parent: str | None
+    run_id: str | None
+    v: int
+    ts: str
+    channels: tuple[str, ...]
+    versions: tuple[Any, ...]
+    seen: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]
+    updated: tuple[str, ...] | Literal[False] | None
+    """None as LangGraph has it; False where the checkpoint does not say."""
+    rest: Slot | None
+    metadata: Slot
+    shape: tuple[int, bytes]
+    """The names in it, which others share, behind their digest."""
+    slots: dict[str, Slot] = field(default_factory=dict[str, Slot])
+
+    @property
+    def main(self) -> str | None:
+        """The channel whose list is the conversation: `messages`, else the only one that is a list of messages."""
+        lists = [name for name, slot in self.slots.items() if slot.kind == RUNS and not name.startswith("__")]
+        return "messages" if "messages" in lists else lists[0] if len(lists) == 1 else None
+
+    @property
+    def stored(self) -> set[str]:
+        """The channels whose whole value it holds."""
+        return {channel for channel, slot in self.slots.items() if slot.kind != EMPTY}
+
+    def version_of(self, channel: str) -> Any:
+        """The version of a channel; None where it has none, or is not there."""
+        return self.versions[self.channels.index(channel)] if channel in self.channels else None
+
+
+def record_of(
+    ns: int, checkpoint: Mapping[str, Any], parent: str | None, metadata: Any, serde: SerializerProtocol
+) -> Record:
+    """What of a checkpoint does not need the log.
+
+    Raises:
+        InvalidInputError: An id or a version cannot be stored.
+    """
+    rest = {key: value for key, value in checkpoint.items() if key not in _STANDARD}
+    told = checkpoint.get("updated_channels", False)
+    updated = told if told in (None, False) else tuple(told)
+    versions: Mapping[str, Any] = checkpoint["channel_versions"]
+    # A checkpoint made by hand may hold values of channels without a version; the graph's own never does.
+    versions = {**versions, **{name: None for name in checkpoint["channel_values"] if name not in versions}}
+    seen = tuple((node, tuple(seen.items())) for node, seen in checkpoint["versions_seen"].items())
+    run_id = metadata.get("run_id")
+    return Record(
+        ns=ns,
+        cid=check_id(checkpoint["id"], "checkpoint_id"),
+        parent=None if parent is None else check_id(parent, "checkpoint_id"),
+        run_id=check_id(str(run_id), "run_id") if run_id else None,
+        v=checkpoint["v"],
+        ts=checkpoint["ts"],
+        channels=tuple(versions),
+        versions=tuple(versions.values()),
+        seen=seen,
+        updated=updated,
+        rest=dump_slot(rest, serde) if rest else None,
+        metadata=dump_slot(metadata, serde),
+        shape=_shape(versions, seen, updated),
+    )
+
+
+def _shape(channels: Iterable[str], seen: Sequence[tuple[str, Any]], updated: Any) -> tuple[int, bytes]:
+    body = ormsgpack.packb([[*channels], [[node, [name for name, _ in names]] for node, names in seen], updated])
+    return short_digest(body), body
+
+
+def encode_record(record: Record) -> tuple[CheckpointRow, list[ValueRow]]:
+    """The row of a record, and the values to store beside it.
+
+    Raises:
+        InvalidInputError: A version cannot be stored.
+    """
+    main = record.main
+    values: list[ValueRow] = []
+    outside: list[bytes] = []
+    others = SeqSet()
+    packed: list[Any] = []
+    for channel in record.channels:
+        slot = record.slots.get(channel, NOTHING)
+        if slot.data is not None and _is_large(channel, slot):
+            values.append(ValueRow(value_digest(slot.data), slot.data))
+            slot = slot._replace(data=None, digest=values[-1].digest)
+        if slot.digest is not None:
+            outside.append(slot.digest)
+        if slot.refs is not None and channel != main:
+            others = others | seq_set(slot.refs)
+        packed.append(_pack_slot(slot, is_main=channel == main))
+    body = [
+        FORMAT,
+        record.v,
+        _pack_time(record.ts),
+        list(record.versions),
+        [version for _, seen in record.seen for _, version in seen],
+        packed,
+        _pack_slot(record.metadata, is_main=False),
+        None if record.rest is None else _pack_slot(record.rest, is_main=False),
+    ]
+    try:
+        data = ormsgpack.packb(body)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError("channel_versions", "hold something that is neither a number nor a string") from error
+    runs = None if main is None else record.slots[main].refs or b""
+    row = CheckpointRow(
+        record.ns,
+        record.cid,
+        record.parent,
+        record.run_id,
+        record.shape[0],
+        runs,
+        encode_runs(others) if others else None,
+        b"".join(outside) or None,
+        data,
+    )
+    return row, values
+
+
+def _is_large(channel: str, slot: Slot) -> bool:
+    """Whether the value lies beside the row. The graph's input does not: the next checkpoint shortens it."""
+    return slot.data is not None and len(slot.data) > INLINE_LIMIT and channel != "__start__"
+
+
+def lighten(record: Record) -> None:
+    """Let go of values that are stored now; later checkpoints name them by digest."""
+    for channel, slot in record.slots.items():
+        if slot.data is not None and _is_large(channel, slot):
+            record.slots[channel] = slot._replace(data=None, digest=value_digest(slot.data))
+
+
+def _pack_slot(slot: Slot, *, is_main: bool) -> Any:
+    if is_main:
+        return RUNS
+    if slot.kind in (EMPTY, NULL):
+        return slot.kind
+    if slot.kind == PLAIN and slot.data is not None:
+        return slot.data
+    return list(slot) if slot.digest is not None else list(slot[:3])
+
+
+def _unpack_slot(packed: Any, runs: bytes | None) -> Slot:
+    if type(packed) is int:
+        return Slot(RUNS, runs or b"") if packed == RUNS else Slot(packed)
+    return Slot(PLAIN, None, packed) if type(packed) is bytes else Slot(*packed)
+
+
+def _pack_time(ts: str) -> int | str:
+    """An ISO time as microseconds where it reads back the same."""
+    try:
+        micros = to_micros(datetime.fromisoformat(ts))
+    except (TypeError, ValueError):
+        return ts
+    return micros if from_micros(micros).isoformat() == ts else ts
+
+
+def decode_metadata(session_id: str, row: CheckpointRow, serde: SerializerProtocol) -> Any:
+    """The metadata of a row, without the rest of it.
+
+    Raises:
+        CorruptRowError: The row cannot be read.
+    """
+    try:
+        body = _body(row)
+        slot = _unpack_slot(body[6], None)
+        return load_slot(slot.kind, slot.data or b"", serde)
+    except Exception as error:
+        raise corrupt(session_id, row.cid) from error
+
+
+def decode_record(session_id: str, row: CheckpointRow, shape: bytes) -> Record:
+    """Read what `encode_record` wrote.
+
+    Raises:
+        CorruptRowError: The row cannot be read, or was written by a newer release.
+    """
+    try:
+        body = _body(row)
+        channels, seen, updated = ormsgpack.unpackb(shape)
+        _, v, ts, versions, seen_versions, packed, metadata, rest = body
+        left = iter(seen_versions)
+        return Record(
+            ns=row.ns,
+            cid=row.cid,
+            parent=row.parent,
+            run_id=row.run_id,
+            v=v,
+            ts=ts if type(ts) is str else from_micros(ts).isoformat(),
+            channels=tuple(channels),
+            versions=tuple(versions),
+            seen=tuple((node, tuple((channel, next(left)) for channel in names)) for node, names in seen),
+            updated=updated if updated in (None, False) else tuple(updated),
+            rest=None if rest is None else _unpack_slot(rest, None),
+            metadata=_unpack_slot(metadata, None),
+            shape=(row.shape, shape),
+            slots={
+                name: _unpack_slot(slot, row.runs) for name, slot in zip(channels, packed, strict=True) if slot != EMPTY
+            },
+        )
+    except Exception as error:
+        raise corrupt(session_id, row.cid) from error
+
+
+def _body(row: CheckpointRow) -> list[Any]:
+    body: list[Any] = ormsgpack.unpackb(row.body)
+    if body[0] != FORMAT:
+        problem = f"written in format {body[0]}"
+        raise ValueError(problem)
+    return body
+
+
+def mentioned_runs(slots: Iterable[Slot]) -> list[tuple[int, int]]:
+    """Every run of events that some slots mention."""
+    return [run for slot in slots if slot.refs for run in decode_runs(slot.refs)]

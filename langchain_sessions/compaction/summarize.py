@@ -1,0 +1,100 @@
+"""How to choose and what to put in its place: a recursive summary over any window."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from langchain_core.runnables import Runnable
+
+from langchain_sessions._core.checks import require
+from langchain_sessions.compaction.model_summarizer import ModelSummarizer
+from langchain_sessions.compaction.prompts import SummaryPrompts
+from langchain_sessions.compaction.selection import split_segments
+from langchain_sessions.compaction.summarizer import Summarizer, SummaryLimits
+from langchain_sessions.compaction.windows import SlidingWindow
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.language_models import BaseChatModel
+
+    from langchain_sessions.compaction.plan import CompactionPlan, CompactionRequest, CompactionStrategy
+    from langchain_sessions.compaction.structured import Schema
+    from langchain_sessions.events import SessionEvent
+
+_OVERLAP = 2
+_RECORD_FACTOR = 1.3  # a message in the record, its dividing line included, against the message in a prompt
+
+
+class Summarize:
+    """Archives what does not fit a window and puts one summary in its place; the summary before is folded in.
+
+    Args:
+        model: A chat model, or any object with `summarize` and `asummarize`.
+        keep_events: How many of the newest events stay.
+        overlap: How many of those the summariser is shown, marked as not to be summarised; by default 2, as far as
+            more than that stay.
+        window: What stays, in place of `keep_events`: any strategy, such as `TokenWindow(4_000)` or `Interval()`.
+        prompts: The texts around the record.
+        schema: For a structured summary: `ConversationSummary`, another pydantic model, or a JSON schema.
+        limits: Length, time, retries and cost.
+    """
+
+    def __init__(
+        self,
+        model: BaseChatModel | Summarizer,
+        keep_events: int = 10,
+        overlap: int | None = None,
+        *,
+        window: CompactionStrategy | None = None,
+        prompts: SummaryPrompts | None = None,
+        schema: Schema | None = None,
+        limits: SummaryLimits | None = None,
+    ) -> None:
+        """See the class."""
+        require(window is not None or keep_events > 0, "keep_events", "give a number above 0")
+        if overlap is None:
+            overlap = _OVERLAP if window is not None else min(_OVERLAP, keep_events - 1)
+        fits = window is not None or overlap < keep_events
+        require(overlap >= 0 and fits, "overlap", "give a number from 0 to less than keep_events")
+        self.window: CompactionStrategy = window or SlidingWindow(keep_events)
+        self.overlap = overlap
+        self.prompts = prompts or SummaryPrompts()
+        self.limits = limits or SummaryLimits()
+        if isinstance(model, Runnable):
+            self.summarizer: Summarizer = ModelSummarizer(model, prompts=self.prompts, schema=schema)
+        else:
+            require(schema is None, "schema", "belongs to a chat model; a summariser of your own makes its own fields")
+            self.summarizer = model
+
+    def __repr__(self) -> str:
+        """Show what it keeps."""
+        return f"Summarize({self.window!r}, overlap={self.overlap})"
+
+    def plan(self, request: CompactionRequest) -> CompactionPlan:
+        """Archive what the window lets go of, as much of it as the calls of one run can be shown."""
+        plan = self.window.plan(request)
+        return replace(
+            plan,
+            archive=self._affordable(plan.archive, request),
+            overlap=plan.overlap or self.overlap,
+            summarizer=self.summarizer,
+            limits=self.limits,
+            shadow=self.prompts.shadow,
+        )
+
+    def _affordable(self, events: Sequence[SessionEvent], request: CompactionRequest) -> Sequence[SessionEvent]:
+        """The oldest turns among the events that fit into the allowed calls; at least one."""
+        if not isinstance(self.summarizer, ModelSummarizer):
+            return events
+        room = self.summarizer.room(self.limits, request.counter) * self.limits.max_calls
+        if sum(event.tokens for event in events) * _RECORD_FACTOR <= room:
+            return events
+        chosen: list[SessionEvent] = []
+        for segment in split_segments(events, request.scope):
+            room -= int(segment.tokens * _RECORD_FACTOR)
+            if room < 0 and chosen:
+                break
+            chosen += segment
+        return chosen

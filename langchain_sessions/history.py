@@ -1,0 +1,203 @@
+"""A session as a LangChain chat message history, for `RunnableWithMessageHistory` and code written for it.
+
+Upstream deprecates this interface and removes it in langchain-core 2.0. Nothing else here depends on it; new code
+is better served by `SessionMemoryAdvisor.wrap`, which also keeps failed, streamed and concurrent turns apart.
+"""
+
+from __future__ import annotations
+
+from inspect import Parameter, Signature
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from langchain_core.chat_history import BaseChatMessageHistory
+from langchain_core.messages import BaseMessage, BaseMessageChunk, HumanMessage, SystemMessage, message_chunk_to_message
+from langchain_core.runnables import ConfigurableFieldSpec
+from typing_extensions import override
+
+from langchain_sessions._chat.address import Address
+from langchain_sessions._chat.storing import append_all
+from langchain_sessions._core.checks import require
+from langchain_sessions._core.flow import Flow, adrive, ask, drive
+from langchain_sessions._core.ids import check_branch, check_id
+from langchain_sessions._core.rows import Anyone
+from langchain_sessions.errors import SessionNotFoundError
+from langchain_sessions.events import NewEvent
+from langchain_sessions.selectors import Selector, not_empty
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from langchain_sessions.service import SessionService
+
+
+class SessionChatMessageHistory(BaseChatMessageHistory):
+    """The context of one session: compacted where it was compacted, tool calls whole.
+
+    What was read stays the view until `add_messages`, `clear` or `refresh`: `RunnableWithMessageHistory` tells what is
+    new by the length of the history at the end of a call, so a history that is compacted or appended to meanwhile must
+    not change under it.
+
+    Args:
+        session_id: The session; it is opened on first use.
+        sessions: The service.
+        user_id: Whose session it is, where the service is not bound; None for nobody's.
+        branch: The branch to read and write; None is root.
+        last_n: Read at most so many messages, beginning with a question.
+        select: Chooses which messages are read.
+        store: Chooses which messages are stored; by default all but empty assistant frames.
+        author: Who answers, as the log names it.
+        human: Who asks, as the log names it.
+        clear_mode: `rewind` hides what was said, `delete` erases the session.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        sessions: SessionService,
+        *,
+        user_id: str | None = None,
+        branch: str | None = None,
+        last_n: int | None = None,
+        select: Selector | None = None,
+        store: Selector = not_empty,
+        author: str | None = None,
+        human: str | None = None,
+        clear_mode: Literal["rewind", "delete"] = "rewind",
+    ) -> None:
+        """See the class. Nothing is read yet."""
+        require(clear_mode in ("rewind", "delete"), "clear_mode", "give 'rewind' or 'delete'")
+        require(last_n is None or (type(last_n) is int and last_n > 0), "last_n", "give a whole number above 0")
+        bound = sessions.as_user(user_id) if isinstance(sessions.owner, Anyone) else sessions
+        require(user_id is None or bound.owner == user_id, "user_id", "the service is bound to another user")
+        self.session_id = check_id(session_id, "session_id")
+        self._sessions = bound
+        self._branch = check_branch(branch)
+        self._last_n = last_n
+        self._select = select
+        self._store = store
+        self._author = author
+        self._human = human
+        self._clear_mode = clear_mode
+        self._pinned: tuple[BaseMessage, ...] | None = None
+
+    # -- reading -------------------------------------------------------------------------------------------
+
+    @property
+    def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # upstream declares a plain attribute
+        """What a model is to see, oldest first."""
+        return drive(self._read())
+
+    @override
+    async def aget_messages(self) -> list[BaseMessage]:
+        """Async `messages`."""
+        return await adrive(self._read())
+
+    def get_messages(self) -> list[BaseMessage]:
+        """The same as `messages`."""
+        return self.messages
+
+    def refresh(self) -> None:
+        """Look at the log anew with the next read."""
+        self._pinned = None
+
+    def _read(self) -> Flow[list[BaseMessage]]:
+        if self._pinned is None:
+            self._pinned = tuple((yield from self._load()))
+        return list(self._pinned)
+
+    def _load(self) -> Flow[Sequence[BaseMessage]]:
+        try:
+            found = yield from ask(self._sessions.messages, self.session_id, branch=self._branch, last_n=self._last_n)
+        except SessionNotFoundError:
+            # Missing reads as empty; somebody else's raises here, before a model is paid.
+            yield from ask(self._sessions.open, self.session_id)
+            return []
+        system = [message for message in found if isinstance(message, SystemMessage)][-1:]
+        spoken: Sequence[BaseMessage] = [message for message in found if not isinstance(message, SystemMessage)]
+        if self._last_n is not None and len(found) >= self._last_n:
+            first = next((at for at, message in enumerate(spoken) if isinstance(message, HumanMessage)), 0)
+            spoken = spoken[first:]
+        return [*system, *(spoken if self._select is None else self._select(spoken))]
+
+    # -- writing -------------------------------------------------------------------------------------------
+
+    @override
+    def add_messages(self, messages: Sequence[BaseMessage]) -> None:
+        """Append messages: all of them or none."""
+        drive(self._add(messages))
+
+    @override
+    async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
+        """Async `add_messages`."""
+        await adrive(self._add(messages))
+
+    def _add(self, messages: Sequence[BaseMessage]) -> Flow[None]:
+        whole = [message_chunk_to_message(m) if isinstance(m, BaseMessageChunk) else m for m in messages]
+        kept = self._store(whole)
+        self._pinned = None
+        if not kept:
+            return
+        yield from ask(self._sessions.open, self.session_id)
+        events = [
+            NewEvent(
+                message=message,
+                author=self._human if isinstance(message, HumanMessage) else self._author,
+                branch=self._branch,
+            )
+            for message in kept
+        ]
+        yield from append_all(Address(self._sessions, self.session_id), events)
+
+    @override
+    def clear(self) -> None:
+        """Begin anew. What was said is hidden and can be brought back, or erased where `clear_mode` says so."""
+        drive(self._clear())
+
+    @override
+    async def aclear(self) -> None:
+        """Async `clear`."""
+        await adrive(self._clear())
+
+    def _clear(self) -> Flow[None]:
+        self._pinned = None
+        if self._clear_mode == "delete":
+            yield from ask(self._sessions.delete, self.session_id)
+            return
+        try:
+            yield from ask(self._sessions.rewind, self.session_id, to_seq=0)
+        except SessionNotFoundError:
+            return
+
+    # -- RunnableWithMessageHistory ------------------------------------------------------------------------
+
+    @classmethod
+    def factory(
+        cls, sessions: SessionService, *, session_key: str = "session_id", user_key: str | None = None, **options: Any
+    ) -> Callable[..., SessionChatMessageHistory]:
+        """What `RunnableWithMessageHistory` takes as `get_session_history`.
+
+        Args:
+            sessions: The service.
+            session_key: The config key of the session.
+            user_key: The config key of the user, if there is one; pass `config_fields` along then.
+            options: For each history, as for the class.
+        """
+
+        def open_history(*given: str, **named: Any) -> SessionChatMessageHistory:
+            values = {**dict(zip(names, given, strict=False)), **named}
+            user = {} if user_key is None else {"user_id": values[user_key]}
+            return cls(values[session_key], sessions, **user, **options)
+
+        names = [session_key] if user_key is None else [user_key, session_key]
+        # The runnable asks for the names of the parameters and wants them to be the keys.
+        parameters = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=str) for name in names]
+        cast("Any", open_history).__signature__ = Signature(parameters)
+        return open_history
+
+    @staticmethod
+    def config_fields(session_key: str = "session_id", user_key: str = "user_id") -> list[ConfigurableFieldSpec]:
+        """The `history_factory_config` of a factory with a user key."""
+        return [
+            ConfigurableFieldSpec(id=user_key, annotation=str, name="User", is_shared=True),
+            ConfigurableFieldSpec(id=session_key, annotation=str, name="Session", is_shared=True),
+        ]

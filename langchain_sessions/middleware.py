@@ -1,0 +1,203 @@
+"""Memory for `create_agent`: the model sees the compacted view, the graph's state stays as it is."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from langchain.agents.middleware.types import (
+    AgentMiddleware,
+    AgentState,
+    ExtendedModelResponse,
+    ModelRequest,
+    ModelResponse,
+    ToolCallRequest,
+)
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
+from langgraph.config import get_config
+from langgraph.errors import GraphBubbleUp
+from langgraph.types import Command
+
+from langchain_sessions._chat import keeping as k
+from langchain_sessions._chat.news import sort_request
+from langchain_sessions._chat.recalling import build
+from langchain_sessions._chat.session_memory import SessionMemory
+from langchain_sessions._core.flow import Flow, adrive, ask, drive
+from langchain_sessions.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.runtime import Runtime
+
+    from langchain_sessions._chat.running import Running
+
+Asked = TypeVar("Asked")
+Answered = TypeVar("Answered")
+ModelResult = ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]
+ToolResult = ToolMessage | Command[Any]
+
+
+class _Step(Generic[Asked, Answered]):
+    """A handler of either face as one object with two faces."""
+
+    def __init__(self, handler: Callable[[Asked], Any]) -> None:
+        self._handler = handler
+
+    def run(self, request: Asked) -> Answered:
+        return cast("Answered", self._handler(request))
+
+    async def arun(self, request: Asked) -> Answered:
+        return cast("Answered", await self._handler(request))
+
+
+class SessionMemoryMiddleware(SessionMemory, AgentMiddleware[AgentState[Any], Any, Any]):
+    """Keeps the conversation of an agent in a session and shows the model the compacted view of it.
+
+    It works around the model and the tools only, so that it adds no step and no checkpoint to the graph, and it never
+    changes the graph's state. The session is the thread, the user `configurable["user_id"]`. The options are those
+    of `SessionMemory`.
+    """
+
+    # -- the model -----------------------------------------------------------------------------------------
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelResult:
+        """Show the model the compacted view; store what is new and the reply."""
+        return drive(self._model_call(request, _Step(handler)))
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+    ) -> ModelResult:
+        """Async `wrap_model_call`."""
+        return await adrive(self._model_call(request, _Step(handler)))
+
+    def _model_call(self, request: ModelRequest[Any], step: _Step[ModelRequest[Any], ModelResult]) -> Flow[ModelResult]:
+        config = config_of_run(request.runtime)
+        address = self.address(config)
+        if address is None:
+            return (yield from ask(step.run, request))
+        system = [] if request.system_message is None else [request.system_message]
+        running = yield from k.begin(
+            self.keeping,
+            address,
+            sort_request([*system, *request.messages]),
+            run_id=uuid.uuid4().hex,
+            call=self.call(
+                model=request.model,
+                system=None if self.keeping.store_system else request.system_message,
+                tools=tuple(request.tools),
+            ),
+            configurable=cast("Mapping[str, Any]", config.get("configurable") or {}),
+            state=request.state.get("messages", ()),
+        )
+        try:
+            try:
+                shown = yield from self._shown(request, running)
+                response = yield from ask(step.run, shown)
+            except Exception as error:
+                if not k.is_overflow(error) or not (yield from k.make_room(self.keeping, running)):
+                    raise
+                shown = yield from self._shown(request, running)
+                response = yield from ask(step.run, shown)
+        except GraphBubbleUp:
+            raise  # the graph waits for somebody; the run goes on later
+        except BaseException as error:
+            yield from k.fail(self.keeping, running, None, error)
+            raise
+        said, ended = _said(response)
+        if said and isinstance(said[0], AIMessage) and shown.response_format is None:
+            system = [] if shown.system_message is None else [shown.system_message]
+            self.observe(said[0], [*system, *shown.messages], shown.tools)
+        yield from k.finish(self.keeping, running, said, ended=ended)
+        return response
+
+    def _shown(self, request: ModelRequest[Any], running: Running) -> Flow[ModelRequest[Any]]:
+        """The request with the compacted view in place of the state's messages."""
+        prompt: list[Any] = yield from build(self.keeping, running)
+        if prompt and isinstance(prompt[0], SystemMessage):
+            return request.override(system_message=prompt[0], messages=prompt[1:])
+        return request.override(messages=prompt)
+
+    # -- tools ---------------------------------------------------------------------------------------------
+
+    def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolResult]) -> ToolResult:
+        """Store the result of a tool beside its call."""
+        return drive(self._tool_call(request, _Step(handler)))
+
+    async def awrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[ToolResult]]
+    ) -> ToolResult:
+        """Async `wrap_tool_call`."""
+        return await adrive(self._tool_call(request, _Step(handler)))
+
+    def _tool_call(self, request: ToolCallRequest, step: _Step[ToolCallRequest, ToolResult]) -> Flow[ToolResult]:
+        address = self.address(request.runtime.config)
+        call_id = request.tool_call["id"]
+        try:
+            result = yield from ask(step.run, request)
+        except GraphBubbleUp:
+            raise  # the tool waits for somebody; the run goes on later
+        except BaseException:
+            if address is not None and call_id is not None:
+                yield from k.fail_call(self.keeping, address, call_id)
+            raise
+        if address is not None and call_id is not None:
+            ends = request.tool is not None and request.tool.return_direct
+            results = _results(result, call_id)
+            yield from k.keep_result(self.keeping, address, results, call_id, ends_turn=ends)
+        return result
+
+
+def config_of_run(runtime: Runtime[Any]) -> RunnableConfig:
+    """The config of the run that a middleware works for.
+
+    On Python 3.10 LangGraph hides it from async code; there the run's `context` has to name session and user.
+
+    Raises:
+        InvalidInputError: It is hidden and the context names no session.
+    """
+    try:
+        return get_config()
+    except RuntimeError:
+        context: Any = runtime.context
+        given = context if isinstance(context, Mapping) else getattr(context, "__dict__", {})
+        named = {name: given[name] for name in ("session_id", "user_id") if name in given}
+        if "session_id" not in named:
+            problem = (
+                "LangGraph hides the config from async code on Python 3.10: use Python 3.11, or name session_id and "
+                "user_id in the run's context too"
+            )
+            raise InvalidInputError("context", problem) from None
+        return {"configurable": named}
+
+
+def _said(response: ModelResult) -> tuple[list[BaseMessage], bool]:
+    """The reply in a response with results that came along, and whether a structured output ends the turn."""
+    if isinstance(response, ExtendedModelResponse):
+        response = response.model_response
+    if isinstance(response, AIMessage):
+        return [_named(response)], False
+    reply = [message for message in response.result if isinstance(message, AIMessage)][:1]
+    results = [message for message in response.result if isinstance(message, ToolMessage)]
+    return [_named(message) for message in (*reply, *results)], response.structured_response is not None
+
+
+def _results(result: ToolResult, call_id: str) -> list[BaseMessage]:
+    """The results in what a tool returned, whether bare or in an update of the state."""
+    if isinstance(result, ToolMessage):
+        return [_named(result)]
+    update = result.update
+    messages = cast("Mapping[str, Any]", update).get("messages", ()) if isinstance(update, Mapping) else ()
+    return [_named(m) for m in messages if isinstance(m, ToolMessage) and m.tool_call_id == call_id]
+
+
+Message = TypeVar("Message", bound=BaseMessage)
+
+
+def _named(message: Message) -> Message:
+    """The message with an id: the graph would give it one anyway, and the log needs the same."""
+    if message.id is None:
+        message.id = str(uuid.uuid4())
+    return message

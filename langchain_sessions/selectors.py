@@ -1,0 +1,135 @@
+"""Small composable choices: which messages are stored, and which of the stored ones a prompt shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+
+from langchain_sessions._core.checks import require
+from langchain_sessions._core.view import call_ids, pair_tool_calls, without_calls
+from langchain_sessions.errors import InvalidInputError
+
+Selector = Callable[[Sequence[BaseMessage]], Sequence[BaseMessage]]
+"""Chooses from the messages of a conversation: before they are stored, or before a prompt shows them."""
+
+
+class MessageFilter:
+    """A question about one message, to be combined with `&`, `|` and `~`. It is a `Selector` too.
+
+    Example:
+        >>> wanted = by_type("human", "ai") & ~containing("secret")
+        >>> [m.content for m in wanted([HumanMessage("hi"), AIMessage("a secret"), SystemMessage("be brief")])]
+        ['hi']
+    """
+
+    def __init__(self, accepts: Callable[[BaseMessage], bool]) -> None:
+        """Keep the messages that `accepts` says yes to."""
+        self.accepts = accepts
+
+    def __call__(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Those of the messages that it accepts."""
+        return [message for message in messages if self.accepts(message)]
+
+    def __and__(self, other: MessageFilter) -> MessageFilter:
+        """What both accept."""
+        return MessageFilter(lambda message: self.accepts(message) and other.accepts(message))
+
+    def __or__(self, other: MessageFilter) -> MessageFilter:
+        """What either accepts."""
+        return MessageFilter(lambda message: self.accepts(message) or other.accepts(message))
+
+    def __invert__(self) -> MessageFilter:
+        """What it does not accept."""
+        return MessageFilter(lambda message: not self.accepts(message))
+
+
+def _says_something(message: BaseMessage) -> bool:
+    if not isinstance(message, AIMessage):
+        return True
+    blocks = [] if isinstance(message.content, str) else message.content
+    media = any(isinstance(block, dict) and block.get("type") != "text" for block in blocks)
+    return bool(str(message.text).strip()) or media or bool(message.tool_calls) or bool(message.invalid_tool_calls)
+
+
+all_messages = MessageFilter(lambda _: True)
+"""Accepts everything."""
+not_empty = MessageFilter(_says_something)
+"""Leaves out assistant messages without text, calls and media: the empty end frames of some providers."""
+no_system = MessageFilter(lambda message: not isinstance(message, SystemMessage))
+"""Leaves out system messages."""
+
+
+def by_type(*types: str) -> MessageFilter:
+    """Accepts messages of these types: `human`, `ai`, `tool`, `system`.
+
+    Raises:
+        InvalidInputError: No type is given.
+    """
+    require(types, "types", "give at least one message type")
+    wanted = {kind.removesuffix("MessageChunk").lower() for kind in types}
+    return MessageFilter(lambda message: message.type.removesuffix("MessageChunk").lower() in wanted)
+
+
+def containing(text: str) -> MessageFilter:
+    """Accepts messages whose text holds `text`, whatever its case.
+
+    Raises:
+        InvalidInputError: The text is blank.
+    """
+    if not text.strip():
+        raise InvalidInputError("text", "must not be blank")
+    needle = text.casefold()
+    return MessageFilter(lambda message: needle in str(message.text).casefold())
+
+
+def without_tool_calls(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Leave out all tool calls and their results; what an assistant said beside a call stays."""
+    kept = [without_calls(m, call_ids(m)) if call_ids(m) else m for m in messages if not isinstance(m, ToolMessage)]
+    return [message for message in kept if message is not None]
+
+
+def without_failed_calls(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Leave out tool results that report an error, and the calls that they answer."""
+    failed = [m.tool_call_id for m in messages if isinstance(m, ToolMessage) and m.status == "error"]
+    kept = (
+        without_calls(m, failed) if any(call in failed for call in call_ids(m)) else m
+        for m in messages
+        if not (isinstance(m, ToolMessage) and m.tool_call_id in failed)
+    )
+    return [message for message in kept if message is not None]
+
+
+def without_unpaired_calls(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Leave out calls without results and results without calls. Prompts are made so in any case."""
+    return [message for _, message in pair_tool_calls(messages)]
+
+
+def message_window(last_n: int = 20) -> Selector:
+    """The newest messages, at most `last_n`, beginning with a question; system messages are not counted and stay.
+
+    Raises:
+        InvalidInputError: The number is not above 0.
+    """
+    require(type(last_n) is int and last_n > 0, "last_n", "give a whole number above 0")
+
+    def select(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        spoken = [message for message in messages if not isinstance(message, SystemMessage)]
+        if len(spoken) <= last_n:
+            return list(messages)
+        starts = [at for at, message in enumerate(spoken) if isinstance(message, HumanMessage)]
+        cut = next((at for at in starts if at >= len(spoken) - last_n), starts[-1] if starts else 0)
+        return [message for message in messages if isinstance(message, SystemMessage)] + spoken[cut:]
+
+    return select
+
+
+def chain(*selectors: Selector) -> Selector:
+    """Several selectors, one after the other."""
+
+    def select(messages: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
+        for selector in selectors:
+            messages = selector(messages)
+        return messages
+
+    return select

@@ -1,0 +1,129 @@
+"""Going through the logs of a scope one after the other: what a store answers to a search that keeps no index."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from langchain_sessions._core import rows as r
+from langchain_sessions._core.rows import SessionKey, SessionRow
+from langchain_sessions.errors import SessionNotFoundError
+from langchain_sessions.stores.indexing import IndexedLog, IndexRead, LogScan, LogScope, LogSlice
+from langchain_sessions.stores.values import EventQuery, SessionQuery
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from langchain_sessions._core.ranges import SeqSet
+    from langchain_sessions.stores.logs import SessionLogs
+
+_PAGE = 200
+SCANNED_AT_ONCE: Final = 4096
+"""About how many events one step of a scan goes through."""
+
+
+def sessions_in(store: SessionLogs, scope: LogScope) -> Iterator[SessionRow]:
+    """The sessions of a scope.
+
+    Raises:
+        SessionNotFoundError: The one session is not there.
+    """
+    if scope.session_id is not None:
+        found = store.find_session(scope.key, scope.now)
+        if found is None:
+            raise SessionNotFoundError(scope.session_id)
+        yield found
+        return
+    after: tuple[int, ...] | None = None
+    while True:
+        query = SessionQuery(app=scope.app, owner=scope.owner, now=scope.now, limit=_PAGE, after=after)
+        page = store.list_sessions(query)
+        for heading in page.rows:
+            found = store.find_session(SessionKey(heading.app, heading.id, heading.user_id), scope.now)
+            if found is not None:  # not deleted in between
+                yield found
+        if page.after is None:
+            return
+        after = page.after
+
+
+class Stretch(NamedTuple):
+    """What one step of a scan reads: whole sessions, or positions of one that are above `low` and up to `high`."""
+
+    sessions: list[SessionRow]
+    low: int
+    high: int
+    after: tuple[int, int] | None
+
+
+def next_stretch(sessions: Iterable[SessionRow], after: tuple[int, int]) -> Stretch | None:
+    """The next step of a scan over sessions in the order of their keys; None where nothing is left.
+
+    Args:
+        sessions: All sessions of the scope.
+        after: Key and position up to which was read.
+    """
+    left = [session for session in sorted(sessions) if (session.skey, session.last_seq) > after]
+    if not left:
+        return None
+    first = left[0]
+    low = after[1] if first.skey == after[0] else 0
+    high = min(first.last_seq, low + SCANNED_AT_ONCE)
+    taken = 1
+    size = high - low
+    while not low and high == first.last_seq and taken < len(left) and size + left[taken].last_seq <= SCANNED_AT_ONCE:
+        size += left[taken].last_seq
+        taken += 1
+    last = left[taken - 1]
+    if taken > 1:
+        high = max(session.last_seq for session in left[:taken])
+    more = taken < len(left) or (taken == 1 and high < first.last_seq)
+    reached = (last.skey, high if taken == 1 else last.last_seq)
+    return Stretch(left[:taken], low, high, reached if more else None)
+
+
+def scan_logs(store: SessionLogs, scope: LogScope, query: EventQuery, after: tuple[int, int]) -> LogScan:
+    """One stretch of the logs of a scope."""
+    stretch = next_stretch(sessions_in(store, scope), after)
+    if stretch is None:
+        return LogScan([], None)
+    wanted = replace(query, after_seq=stretch.low, before_seq=stretch.high + 1)
+    return LogScan(_slices(store, scope, wanted, stretch.sessions), stretch.after)
+
+
+def _slices(store: SessionLogs, scope: LogScope, query: EventQuery, sessions: Iterable[SessionRow]) -> list[LogSlice]:
+    found: list[LogSlice] = []
+    for session in sessions:
+        try:
+            rows = store.find_events(SessionKey(session.app, session.id, session.user_id), query, scope.now)
+        except SessionNotFoundError:  # deleted in between
+            continue
+        if rows.rows or scope.session_id is not None:
+            found.append(LogSlice(session, rows))
+    return found
+
+
+def scan_index(store: SessionLogs, scope: LogScope) -> IndexRead:
+    """All messages of a scope as one tail per log: what a store answers that keeps no index."""
+    messages = EventQuery(kinds=frozenset(range(r.HUMAN, r.FIRST_RECORD)), idle_before=scope.idle_before)
+    logs = _slices(store, scope, messages, sessions_in(store, scope))
+    return IndexRead([IndexedLog(log.session, log.rows.view, (), {}, log.rows.rows) for log in logs], [])
+
+
+def pick_events(store: SessionLogs, scope: LogScope, places: Mapping[str, SeqSet]) -> list[LogSlice]:
+    """Rows at some positions of some sessions."""
+    found: list[LogSlice] = []
+    for session_id, seqs in places.items():
+        key = SessionKey(scope.app, session_id, scope.owner)
+        session = store.find_session(key, scope.now)
+        if session is None or not seqs:
+            continue
+        query = EventQuery(
+            after_seq=seqs.runs[0][0] - 1, before_seq=seqs.runs[-1][1] + 1, idle_before=scope.idle_before
+        )
+        try:
+            rows = store.find_events(key, query, scope.now)
+        except SessionNotFoundError:  # deleted in between
+            continue
+        found.append(LogSlice(session, rows._replace(rows=[row for row in rows.rows if row.seq in seqs])))
+    return found
