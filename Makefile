@@ -64,7 +64,7 @@ bench: venv
 	$(BIN)/python -m tests.servers run --install -- $(BIN)/python -m benchmarks
 
 bench-recall: venv
-	$(BIN)/python -m benchmarks.recall --embed minilm
+	$(BIN)/python -m benchmarks.recall --ablation --leave-one-out --haystack --embed minilm
 	$(BIN)/python -m benchmarks.recall_speed
 
 soak: venv

@@ -3,76 +3,46 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from benchmarks import minilm, recall
-from langchain_sessions._core.codec.messages import MessageCodec
-from langchain_sessions._recall.meaning.vectors import QueryVector, VectorFormat
-from langchain_sessions._recall.rank.ranking import RankingWeights
+from benchmarks import minilm
+from benchmarks.recall_engines import Meaning
+from benchmarks.recall_scores import goodness, line, measure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from langchain_core.embeddings import Embeddings
+    from benchmarks.recall_engines import Ours
+    from benchmarks.recall_scores import Outcome
+    from benchmarks.recall_sets import QuestionSet
 
-    from langchain_sessions._recall.text.terms import TermMaker
-
-WORTHS = (0.0, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0)
-
-
-def similarities(embed: Embeddings) -> recall.Similarities:
-    """Cosines as the library computes them, from vectors as it stores them."""
-    form = VectorFormat(MessageCodec())
-    known: dict[str, list[bytes]] = {}
-
-    def of(conversation: recall.Conversation) -> Callable[[str], Callable[[int], float | None]]:
-        if conversation.name not in known:
-            texts = [document.text for session in conversation.sessions for document in session]
-            known[conversation.name] = [form.pack(vector) for vector in embed.embed_documents(texts)]
-        stored = known[conversation.name]
-
-        def ask(query: str) -> Callable[[int], float | None]:
-            vector = QueryVector.of(embed.embed_query(query))
-            return lambda number: None if vector is None else vector.cosine(stored[number])
-
-        return ask
-
-    return of
+WORTHS: Final = (0.0, 1.0, 2.0, 3.0, 4.0)
 
 
-def report(conversations: Sequence[recall.Conversation], maker: TermMaker, *, quick: bool, urls: Sequence[str]) -> None:
+def report(sets: Sequence[QuestionSet], ours: Ours) -> None:
     """Print what meaning adds, for several weights, and with the weight chosen on the other conversations."""
     if minilm.find_model() is None:
         print(f"\n--embed minilm: skipped, {minilm.MISSING}")
         return
-    embed = minilm.MiniLM()
-    cosines = similarities(embed)
-    print(f"\nwith all-MiniLM-L6-v2\n{recall.HEADER}")
-    outcomes: dict[float, list[recall.Outcome]] = {}
-    for worth in WORTHS:
-        weights = replace(RankingWeights(), meaning=worth)
-        outcomes[worth] = recall.measure(conversations, recall.ranked_search(weights, maker, cosines=cosines))
-        mark = ", the default" if worth == RankingWeights().meaning else ""
-        print(recall.row(f"words + {worth:g} · meaning{mark}", outcomes[worth]), flush=True)
-    print(recall.row("leave one conversation out, this weight", _leave_one_out(conversations, outcomes)))
-    if not quick:
-        grid = {**recall.GRID, "meaning": WORTHS}
-        print(recall.row("leave one out, all weights", recall.leave_one_out(conversations, maker, grid, cosines)))
-    for url in urls:
-        label = f"through the service on {url.partition(':')[0]}"
-        print(recall.row(label, recall.measure(conversations, recall.service_search(url, embed))), flush=True)
+    meaning = Meaning(minilm.MiniLM())
+    for questions in sets:
+        print(f"\n{questions.name} with all-MiniLM-L6-v2")
+        outcomes: dict[float, list[Outcome]] = {}
+        for worth in WORTHS:
+            told = replace(ours, weights=replace(ours.weights, meaning=worth), meaning=meaning if worth else None)
+            outcomes[worth] = measure(questions, told)
+            mark = ", the default" if worth == ours.weights.meaning else ""
+            print(line(f"words + {worth:g} · meaning{mark}", outcomes[worth]), flush=True)
+        print(line("this weight chosen on the other conversations", _leave_one_out(questions, outcomes)), flush=True)
 
 
-def _leave_one_out(
-    conversations: Sequence[recall.Conversation], outcomes: dict[float, list[recall.Outcome]]
-) -> list[recall.Outcome]:
-    result: list[recall.Outcome] = []
-    for left_out in conversations:
+def _leave_one_out(questions: QuestionSet, outcomes: dict[float, list[Outcome]]) -> list[Outcome]:
+    result: list[Outcome] = []
+    for left_out in questions.conversations:
 
-        def goodness(worth: float, name: str = left_out.name) -> float:
-            others = [each for each in outcomes[worth] if each.conversation != name]
-            return recall.mean(each.recall for each in others) + recall.mean(each.ndcg for each in others)
+        def worth_of(worth: float, name: str = left_out.name) -> float:
+            return goodness([each for each in outcomes[worth] if each.conversation != name])
 
-        best = max(outcomes, key=goodness)
+        best = max(outcomes, key=worth_of)
         result.extend(each for each in outcomes[best] if each.conversation == left_out.name)
     return result
