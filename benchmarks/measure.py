@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import shutil
 import socket
 import subprocess
@@ -109,6 +110,27 @@ def _receive(source: socket.socket) -> bytes:
         return source.recv(65536)
     except OSError:
         return b""
+
+
+def in_tree(tree: Path, what: str, directory: Path, *options: str, under: tuple[str, ...] = ()) -> str:
+    """What the program of `benchmarks.operations` prints when it runs on another tree of the package.
+
+    Args:
+        tree: The folder that holds the package.
+        what: What the program is to do.
+        directory: Where its databases are.
+        options: Further options of the program.
+        under: The command that runs it, such as valgrind's.
+    """
+    program = str(Path(__file__).with_name("operations.py"))
+    code = f"import sys, runpy; sys.argv = sys.argv[1:]; runpy.run_path({program!r}, run_name='__main__')"
+    command = [*under, sys.executable, "-c", code, program, what, str(directory), *options]
+    # Nothing of the environment reaches the program, so that hashes, paths and tracers are the same in every run.
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(tree), "PYTHONHASHSEED": "0"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=directory)  # noqa: S603 - our own program
+    if done.returncode:
+        raise RuntimeError(f"{what} {' '.join(options)} on {tree} ended with {done.returncode}:\n{done.stderr}")
+    return done.stdout
 
 
 def show(rows: list[tuple[str, ...]]) -> None:

@@ -1,0 +1,329 @@
+"""The operations whose instructions and ways are counted, and the program that a fresh process runs for one of them.
+
+The program is run by path, with the tree that it is to measure on `PYTHONPATH`, so that one and the same text drives
+an old tree and a new one. It therefore imports nothing of this folder, and of the package only what every tree has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import gc
+import importlib
+import json
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import CodeType, FrameType
+
+PACKAGE = "langchain_sessions"
+WORDS = (
+    *("harbour", "boat", "weather", "morning", "captain", "lantern", "market", "river"),
+    *("bridge", "violin", "garden", "winter", "letter", "station", "coffee"),
+)
+TURNS, ANSWER = 200, "Fair weather, I think, with a little wind from the west towards the evening."
+
+
+def public(name: str) -> Any:
+    """A name of the package, from the door that the tree at hand has it in."""
+    for door in (PACKAGE, f"{PACKAGE}.adapters", f"{PACKAGE}.compaction"):
+        try:
+            return getattr(importlib.import_module(door), name)
+        except AttributeError:
+            pass
+        except ModuleNotFoundError as error:
+            if error.name != door:
+                raise
+    raise ImportError(f"{PACKAGE} has no {name}")
+
+
+def text(number: int) -> str:
+    """Some 400 characters in words that come back, in another order each time."""
+    words = (WORDS[(number * 7 + at * (1 + number % 5)) % len(WORDS)] for at in range(60))
+    return f"{number}: {' '.join(words)}"
+
+
+def conversation(first: int, last: int) -> list[Any]:
+    """Questions and answers in turn."""
+    from langchain_core.messages import AIMessage, HumanMessage
+
+    return [(AIMessage if number % 2 else HumanMessage)(text(number)) for number in range(first, last)]
+
+
+class Operation(NamedTuple):
+    """What is done, how its database comes to be, and how often it is done before and while it is counted.
+
+    `prepare` fills a database, in a process that nobody counts; `ready` opens it and returns the operation, which is
+    told how many times it was done before.
+    """
+
+    title: str
+    prepare: Callable[[str], None]
+    ready: Callable[[str], Callable[[int], object]]
+    warm: int
+    times: int
+
+
+def _service(url: str, **options: Any) -> Any:
+    return public("SessionService")(url, **options)
+
+
+def _filled(messages: int) -> Callable[[str], None]:
+    def prepare(url: str) -> None:
+        with _service(url) as service:
+            ada = service.as_user("ada")
+            ada.open("s")
+            for first in range(0, messages, 100):
+                ada.append("s", conversation(first, min(first + 100, messages)))
+            ada.search("harbour", session_id="s")
+
+    return prepare
+
+
+def _append(url: str) -> Callable[[int], object]:
+    ada = _service(url).as_user("ada")
+    messages = conversation(0, 2_000)
+    return lambda number: ada.append("s", messages[number])
+
+
+def _last_messages(url: str) -> Callable[[int], object]:
+    ada = _service(url).as_user("ada")
+    return lambda _: ada.messages("s", last_n=20)
+
+
+def _advisor(url: str) -> Callable[[int], object]:
+    from langchain_core.language_models import FakeListChatModel
+
+    memory = public("SessionMemoryAdvisor")(_service(url), last_n=20)
+    chat = memory.wrap(FakeListChatModel(responses=[ANSWER]))
+    config = {"configurable": {"session_id": "s", "user_id": "ada"}}
+    return lambda number: chat.invoke(f"And now, {number}?", config)
+
+
+def _graph(url: str) -> Callable[[int], object]:
+    from langchain_core.messages import AIMessage, HumanMessage
+    from langgraph.graph import START, MessagesState, StateGraph
+
+    builder: Any = StateGraph(MessagesState)
+    builder.add_node("model", lambda state: {"messages": [AIMessage(text(len(state["messages"])))]})
+    builder.add_edge(START, "model")
+    graph = builder.compile(checkpointer=public("SessionCheckpointSaver")(_service(url)))
+    config = {"configurable": {"thread_id": "s", "user_id": "ada"}}
+    return lambda number: graph.invoke({"messages": [HumanMessage(text(number))]}, config)
+
+
+def _played(url: str) -> None:
+    turn = _graph(url)
+    for number in range(TURNS):
+        turn(number)
+
+
+def _search(url: str) -> Callable[[int], object]:
+    ada = _service(url).as_user("ada")
+    return lambda _: ada.search("the captain's lantern", session_id="s")
+
+
+OPERATIONS = {
+    "append": Operation("append of one", _filled(100), _append, 20, 256),
+    "indexed": Operation("append of one, with its share of the index", _filled(100), _append, 20, 512),
+    "messages": Operation("messages(last_n=20) of 400", _filled(400), _last_messages, 20, 100),
+    "advisor": Operation("a turn of wrap(model), last_n=20 of 200", _filled(200), _advisor, 5, 20),
+    "graph": Operation(f"a turn of a graph after {TURNS}", _played, _graph, 5, 20),
+    "search": Operation("a page of a search in 500", _filled(500), _search, 5, 20),
+}
+
+
+MARK = "hdestroy_r"
+"""A function of the C library that nobody else calls: callgrind writes down what was spent whenever it is entered.
+
+It is reached through `hdestroy`, since callgrind does not see what is called by ctypes itself. It frees nothing.
+"""
+_libc = ctypes.CDLL(None)
+
+
+def mark() -> None:
+    """A place in the program that callgrind sees."""
+    _libc.hdestroy()
+
+
+def count(name: str, url: str) -> None:
+    """Do an operation some times between two marks, warm. All threads count, freed garbage too."""
+    operation = OPERATIONS[name]
+    act = operation.ready(url)
+    for number in range(operation.warm):
+        act(number)
+    gc.collect()
+    gc.freeze()  # what was loaded before is not looked through again by a collection that happens to fall in here
+    mark()
+    for number in range(operation.warm, operation.warm + operation.times):
+        act(number)
+    mark()
+
+
+def start(url: str) -> dict[str, float]:
+    """What a cold process spends: the import, then a service and its first append; the seconds of CPU of both."""
+    mark()
+    begin = time.process_time()
+    from langchain_core.messages import HumanMessage
+
+    package = importlib.import_module(PACKAGE)
+    imported = time.process_time()
+    mark()
+    service = package.SessionService(url)
+    service.open("s")
+    service.append("s", HumanMessage(text(0)))
+    done = time.process_time()
+    mark()
+    return {"import": imported - begin, "first append": done - imported}
+
+
+# -- the ways of calls ------------------------------------------------------------------------------------------------
+
+
+class Way:
+    """The functions of the package that a call enters, in their order; a generator is entered each time it goes on."""
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        """Make the call and follow it on this thread."""
+        self._root = f"{Path(importlib.import_module(PACKAGE).__file__ or '').parent}/"
+        self._entered: list[CodeType] = []
+        before = sys.getprofile()
+        sys.setprofile(self._follow)
+        try:
+            call()
+        finally:
+            sys.setprofile(before)
+
+    def _follow(self, frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(self._root):
+            self._entered.append(frame.f_code)
+
+    @property
+    def path(self) -> list[str]:
+        """The files that it passes, below the package, one for each function entered."""
+        return [code.co_filename.removeprefix(self._root) for code in self._entered]
+
+    def figures(self) -> dict[str, Any]:
+        """How long the way is, and through which modules it goes."""
+        path = self.path
+        arrivals = [here for before, here in zip([None, *path], path, strict=False) if before != here]
+        return {
+            "calls": len(path),
+            "functions": len(set(self._entered)),
+            "modules": sorted(set(path)),
+            "moves": max(0, len(arrivals) - 1),
+            "again": sum(times > 1 for times in Counter(arrivals).values()),
+        }
+
+
+def _chat_with_summaries(url: str) -> tuple[Any, Callable[[str, str], object]]:
+    """A chat that begins a summary in the background with each of its turns, of which some were done."""
+    from langchain_core.language_models import FakeListChatModel
+
+    model = FakeListChatModel(responses=[ANSWER])
+    strategy = public("Summarize")(model, keep_events=2)
+    compaction = public("Compaction")(public("EventCount")(1), strategy, where="background")
+    service = _service(url)
+    chat = public("SessionMemoryAdvisor")(service, compaction=compaction).wrap(model)
+
+    def turn(session_id: str, question: str) -> object:
+        return chat.invoke(question, {"configurable": {"session_id": session_id, "user_id": "ada"}})
+
+    for number in range(3):
+        turn("warm", f"And now, {number}?")
+    return service, turn
+
+
+def _saver_steps(url: str) -> tuple[Any, list[tuple[str, Callable[[], object]]]]:
+    """A thread of a turn, and the calls of the saver that the next step makes."""
+    from langchain_core.messages import AIMessage
+    from langgraph.checkpoint.base import create_checkpoint, empty_checkpoint
+
+    service = _service(url)
+    saver = public("SessionCheckpointSaver")(service)
+    config: Any = {"configurable": {"thread_id": "s", "checkpoint_ns": "", "user_id": "ada"}}
+
+    def put(base: Any, step: int) -> Any:
+        version = saver.get_next_version(base["channel_versions"].get("messages"), None)
+        checkpoint = {
+            **create_checkpoint(base, None, step),
+            "channel_values": {"messages": messages[: step + 2]},
+            "channel_versions": {"messages": version},
+        }
+        at = saver.put(config, checkpoint, {"source": "loop", "step": step, "parents": {}}, {"messages": version})
+        return checkpoint, at
+
+    messages = [message.model_copy(update={"id": f"m{at}"}) for at, message in enumerate(conversation(0, 6))]
+    newest: Any = empty_checkpoint()
+    for step in range(2):
+        newest, config = put(newest, step)
+        config["configurable"]["user_id"] = "ada"
+        saver.put_writes(config, [("messages", [AIMessage(text(step), id=f"w{step}")])], f"task-{step}")
+        saver.get_tuple(config)
+    writes = [("messages", [messages[3]])]
+    steps: list[tuple[str, Callable[[], object]]] = [
+        ("put_writes", lambda: saver.put_writes(config, writes, "task-2")),
+        ("put", lambda: put(newest, 2)),
+        ("get_tuple", lambda: saver.get_tuple({"configurable": {"thread_id": "s", "user_id": "ada"}})),
+    ]
+    return service, steps
+
+
+def ways(url: Callable[[str], str]) -> dict[str, dict[str, Any]]:
+    """The ways of the calls that people make most, each warm: done before, on a database of its own."""
+    from langchain_core.messages import HumanMessage
+
+    found: dict[str, dict[str, Any]] = {}
+    with _service(url("log")) as service:
+        ada = service.as_user("ada")
+        ada.open("s")
+        for message in conversation(0, 4):
+            ada.append("s", message)
+        ada.messages("s")
+        found["append"] = Way(lambda: ada.append("s", HumanMessage(text(4)))).figures()
+        found["messages"] = Way(lambda: ada.messages("s")).figures()
+    chatting, turn = _chat_with_summaries(url("chat"))
+    with chatting:
+        found["first turn"] = Way(lambda: turn("s", "What is it like?")).figures()
+        found["turn"] = Way(lambda: turn("s", "And now?")).figures()
+    saving, steps = _saver_steps(url("thread"))
+    with saving:
+        for name, step in steps:
+            found[name] = Way(step).figures()
+    with _service(url("search")) as service:
+        ada = service.as_user("ada")
+        ada.open("s")
+        ada.append("s", [HumanMessage(text(number)[:40]) for number in range(61)])
+        ada.search("harbour", session_id="s")
+        found["search"] = Way(lambda: ada.search("the captain's lantern", session_id="s")).figures()
+    return found
+
+
+def main() -> None:
+    """Do one thing in this process; what there is to tell is printed as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["prepare", "count", "start", "ways"])
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--operation", choices=sorted(OPERATIONS))
+    given = parser.parse_args()
+
+    def url(name: str) -> str:
+        return f"sqlite:///{given.directory / name}.db"
+
+    if given.what == "prepare":
+        OPERATIONS[given.operation].prepare(url(given.operation))
+    elif given.what == "count":
+        count(given.operation, url(given.operation))
+    elif given.what == "start":
+        print(json.dumps(start(url("start"))))
+    else:
+        print(json.dumps(ways(url)))
+
+
+if __name__ == "__main__":
+    main()
