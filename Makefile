@@ -8,8 +8,9 @@ WORKERS ?= 2
 PYTEST_ARGS ?=
 # Other versions go into another environment: make test VENV=.venv-2.0 REQUIREMENTS='sqlalchemy<2.1'
 REQUIREMENTS ?=
+AGAINST ?=
 
-.PHONY: help venv demo test test-fast check format bench bench-recall soak clean
+.PHONY: help venv demo test test-fast check format bench bench-recall instructions walks soak clean
 
 help:
 	@echo "make demo          a conversation with memory, without any key or network"
@@ -19,6 +20,8 @@ help:
 	@echo "make format        rewrite the code as the formatter has it"
 	@echo "make bench         the numbers: appends, reads, lists, per database"
 	@echo "make bench-recall  the quality and speed of recall"
+	@echo "make instructions  instructions per operation under valgrind; AGAINST=../before beside another tree"
+	@echo "make walks         the modules that a call passes; AGAINST as above"
 	@echo "make soak          hours of random use"
 	@echo "make clean         remove what was built"
 
@@ -66,6 +69,12 @@ bench: venv
 bench-recall: venv
 	$(BIN)/python -m benchmarks.recall --ablation --leave-one-out --haystack --embed minilm
 	$(BIN)/python -m benchmarks.recall_speed
+
+instructions: venv
+	$(BIN)/python -m benchmarks.instructions $(if $(AGAINST),--against $(AGAINST))
+
+walks: venv
+	$(BIN)/python -m benchmarks.walks $(if $(AGAINST),--against $(AGAINST))
 
 soak: venv
 	$(BIN)/python -m tests.servers run --install -- $(BIN)/python -m benchmarks.soak
