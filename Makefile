@@ -6,6 +6,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
 PYTEST_ARGS ?=
+# How long one test may take, in seconds: a net for what hangs, wide enough for a slow machine.
+TEST_SECONDS ?= 600
+# The order of the tests and what they draw: the same each time, so that a red run can be run again. 0 for another each time.
+SEED ?= 1
+PYTEST := -m pytest -n $(WORKERS) --dist worksteal --timeout $(TEST_SECONDS) $(if $(filter-out 0,$(SEED)),--randomly-seed $(SEED))
 # Other versions go into another environment: make test VENV=.venv-2.0 REQUIREMENTS='sqlalchemy<2.1'
 REQUIREMENTS ?=
 AGAINST ?=
@@ -47,10 +52,10 @@ demo: venv
 	$(BIN)/python examples/demo.py
 
 test: venv
-	$(BIN)/python -m tests.servers run --install -- $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/python -m tests.servers run --install -- $(BIN)/python $(PYTEST) $(PYTEST_ARGS)
 
 test-fast: venv
-	$(BIN)/python -m pytest --backends memory,sqlite -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/python $(PYTEST) --backends memory,sqlite $(PYTEST_ARGS)
 
 check: venv
 	$(BIN)/ruff check .

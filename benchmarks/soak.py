@@ -15,6 +15,7 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=100, help="how many times the ordinary run's examples")
     given = parser.parse_args()
     os.environ["LANGCHAIN_SESSIONS_SOAK"] = str(given.times)
+    os.environ["LANGCHAIN_SESSIONS_DRAWS"] = "soak"
     return int(pytest.main(["tests/contract/test_machine.py", "-q", "-p", "no:cacheprovider"]))
 
 

@@ -34,7 +34,6 @@ def test_a_killed_graph_goes_on_where_it_was(database_url: str, table_prefix: st
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 def test_many_killed_graphs(database_url: str, table_prefix: str, durability: str) -> None:
     _kill(database_url, table_prefix, durability, rounds=40)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -94,7 +93,6 @@ class Player:
         ]
 
 
-@pytest.mark.timeout(900)  # the profile "deep" asks for a thousand conversations
 @given(STEPS)
 def test_the_database_does_what_memory_does(steps: list[tuple[Any, ...]]) -> None:
     with SessionService("sqlite://") as database:

@@ -27,7 +27,6 @@ def test_processes_append_to_one_session(database_url: str, table_prefix: str) -
 
 @pytest.mark.soak
 @on_databases
-@pytest.mark.timeout(600)
 def test_eight_processes_append_sixty_each(database_url: str, table_prefix: str) -> None:
     _append_from_processes(database_url, table_prefix, processes=8, appends=60)
 
@@ -40,7 +39,6 @@ def test_processes_open_a_fresh_database_at_once(fresh_database: Callable[[], st
 
 @pytest.mark.soak
 @on_databases
-@pytest.mark.timeout(600)
 def test_eight_processes_open_a_fresh_database_five_times(fresh_database: Callable[[], str]) -> None:
     _open_fresh(fresh_database, rounds=5, processes=8)
 

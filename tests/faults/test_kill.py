@@ -24,7 +24,6 @@ def test_a_killed_writer_loses_nothing_that_was_acknowledged(
 
 @pytest.mark.soak
 @on_databases
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("archive_every", [0, 7])
 def test_many_killed_writers(database_url: str, table_prefix: str, archive_every: int) -> None:
     _kill_writers(database_url, table_prefix, archive_every, rounds=40)

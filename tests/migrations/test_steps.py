@@ -97,7 +97,6 @@ def test_a_creation_that_is_killed_is_taken_up_again(fresh_database: Callable[[]
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(600)
 def test_a_creation_that_is_killed_at_any_boundary_is_taken_up_again(fresh_database: Callable[[], str]) -> None:
     _kill_creations(fresh_database(), points=1000)
 

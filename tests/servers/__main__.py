@@ -70,8 +70,12 @@ def _install(packages: Sequence[str]) -> None:
     if not can_install():
         _say(f"not installed, and not root on Debian: {', '.join(packages)}")
         return
-    _say(f"installing {', '.join(packages)}")
-    install(packages)
+    for package in packages:
+        _say(f"installing {package}")
+        try:
+            install([package])
+        except subprocess.CalledProcessError:  # its tests say that it is missing; those of the others run
+            _say(f"{package} could not be installed: apt-get says why above")
 
 
 def _provide(names: Sequence[str], stack: ExitStack, *, durable: bool) -> dict[str, str]:
