@@ -8,6 +8,7 @@ from langchain_sessions._core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from langchain_sessions._chat.chat_with_memory import ChatWithMemory
+    from langchain_sessions._chat.overflow import is_context_overflow
     from langchain_sessions._chat.session_memory import SessionMemory
     from langchain_sessions._core.rows import Counters
     from langchain_sessions._core.view import Context
@@ -97,6 +98,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "_chat.chat_with_memory": ("ChatWithMemory",),
+    "_chat.overflow": ("is_context_overflow",),
     "_chat.session_memory": ("SessionMemory",),
     "_core.rows": ("Counters",),
     "_core.view": ("Context",),
@@ -262,6 +264,7 @@ __all__ = [
     "checkpointer_factory",
     "create_conversation_search_tool",
     "create_cross_session_search_tool",
+    "is_context_overflow",
     "schema_sql",
 ]
 

@@ -21,9 +21,11 @@ from langgraph.types import Command
 
 from langchain_sessions._chat import keeping as k
 from langchain_sessions._chat.news import sort_request
+from langchain_sessions._chat.overflow import is_cut_by_window
 from langchain_sessions._chat.recalling import build
 from langchain_sessions._chat.session_memory import SessionMemory
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
+from langchain_sessions.compaction.triggers import known_window
 from langchain_sessions.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -93,14 +95,7 @@ class SessionMemoryMiddleware(SessionMemory, AgentMiddleware[AgentState[Any], An
             state=request.state.get("messages", ()),
         )
         try:
-            try:
-                shown = yield from self._shown(request, running)
-                response = yield from ask(step.run, shown)
-            except Exception as error:
-                if not k.is_overflow(error) or not (yield from k.make_room(self.keeping, running)):
-                    raise
-                shown = yield from self._shown(request, running)
-                response = yield from ask(step.run, shown)
+            shown, response = yield from self._asked(request, running, step)
         except GraphBubbleUp:
             raise  # the graph waits for somebody; the run goes on later
         except BaseException as error:
@@ -112,6 +107,25 @@ class SessionMemoryMiddleware(SessionMemory, AgentMiddleware[AgentState[Any], An
             self.observe(said[0], [*system, *shown.messages], shown.tools)
         yield from k.finish(self.keeping, running, said, ended=ended)
         return response
+
+    def _asked(
+        self, request: ModelRequest[Any], running: Running, step: _Step[ModelRequest[Any], ModelResult]
+    ) -> Flow[tuple[ModelRequest[Any], ModelResult]]:
+        """What was shown and answered; a prompt that turns out to be too long is compacted once."""
+        shown = yield from self._shown(request, running)
+        try:
+            response = yield from ask(step.run, shown)
+        except Exception as error:
+            if not self.is_overflow(error) or not (yield from k.make_room(self.keeping, running)):
+                raise
+        else:
+            said, _ = _said(response)
+            reply = said[0] if said else None
+            was_cut = isinstance(reply, AIMessage) and is_cut_by_window(reply, known_window(running.call))
+            if not was_cut or not (yield from k.make_room(self.keeping, running)):
+                return shown, response
+        shown = yield from self._shown(request, running)
+        return shown, (yield from ask(step.run, shown))
 
     def _shown(self, request: ModelRequest[Any], running: Running) -> Flow[ModelRequest[Any]]:
         """The request with the compacted view in place of the state's messages."""

@@ -113,20 +113,26 @@ class ChatWithMemory(Runnable[Any, Out]):
             return (yield from ask(inner.invoke, self.wrapped.without_memory(value), config, **kwargs))
         heard = listening(config, exchange.recorder)
         try:
-            try:
-                payload = yield from exchange.payload()
-                output = yield from ask(inner.invoke, payload, heard, **kwargs)
-            except Exception as error:
-                if not (yield from exchange.may_retry(error)):
-                    raise
-                payload = yield from exchange.payload()
-                output = yield from ask(inner.invoke, payload, heard, **kwargs)
+            output = yield from self._asked(exchange, heard, kwargs)
         except BaseException as error:
             yield from exchange.break_off(error)
             raise
         exchange.delivered.note(output)
         yield from exchange.finish()
         return output
+
+    def _asked(self, exchange: Exchange, heard: RunnableConfig, kwargs: dict[str, Any]) -> Flow[Any]:
+        """What is answered; a prompt that turns out to be too long is compacted once."""
+        invoke = self.wrapped.inner.invoke
+        try:
+            output = yield from ask(invoke, (yield from exchange.payload()), heard, **kwargs)
+        except Exception as error:
+            if not (yield from exchange.may_retry(error)):
+                raise
+        else:
+            if not (yield from exchange.was_cut()):
+                return output
+        return (yield from ask(invoke, (yield from exchange.payload()), heard, **kwargs))
 
     def _begin(self, value: Any, manager: _Manager, config: RunnableConfig) -> Flow[Exchange | None]:
         return (yield from Exchange.begin(self.memory, self.wrapped, value, str(manager.run_id), config))

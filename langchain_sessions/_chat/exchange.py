@@ -10,12 +10,14 @@ from langchain_core.runnables.config import RunnableConfig, merge_configs
 
 from langchain_sessions._chat import keeping as k
 from langchain_sessions._chat.news import sort_request
+from langchain_sessions._chat.overflow import is_cut_by_window
 from langchain_sessions._chat.prompt import merge_system, settle
 from langchain_sessions._chat.recalling import build, recall
 from langchain_sessions._chat.replies import Delivered, ReplyRecorder, consumed_calls
 from langchain_sessions._chat.wrapped import Wrapped, model_behind
 from langchain_sessions._core.checks import require
 from langchain_sessions._core.view import call_ids
+from langchain_sessions.compaction.triggers import known_window
 
 if TYPE_CHECKING:
     from langchain_sessions._chat.running import Running
@@ -84,10 +86,21 @@ class Exchange:
 
     def may_retry(self, error: Exception) -> Flow[bool]:
         """Whether the prompt was refused as too long, once, before anything was delivered, and is shorter now."""
-        first, self._tried = not self._tried, True
-        if not first or self.delivered.anything or not k.is_overflow(error):
+        if self._tried or self.delivered.anything or not self._memory.is_overflow(error):
             return False
+        self._tried = True
         return (yield from k.make_room(self._keeping, self._running))
+
+    def was_cut(self) -> Flow[bool]:
+        """Whether the window cut the one reply that was made, for the first time, and the prompt is shorter now."""
+        reply = self.recorder.only_reply
+        if self._tried or reply is None or not is_cut_by_window(reply, known_window(self._running.call)):
+            return False
+        self._tried = True
+        if not (yield from k.make_room(self._keeping, self._running)):
+            return False
+        self.recorder.forget()
+        return True
 
     def finish(self) -> Flow[None]:
         """All was delivered: store it."""

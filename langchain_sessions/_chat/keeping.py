@@ -9,7 +9,6 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from langchain_core import exceptions
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage, message_to_dict
 
 from langchain_sessions._chat import prompt as prompts
@@ -46,15 +45,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _LAST_CALLS = 8
-_OVERFLOW_CODES = ("context_length_exceeded", "string_above_max_length")
-
-
-def is_overflow(error: BaseException) -> bool:
-    """Whether a provider says that the prompt exceeds its context window."""
-    known = getattr(exceptions, "ContextOverflowError", None)
-    if known is not None and isinstance(error, known):
-        return True
-    return getattr(error, "code", None) in _OVERFLOW_CODES
 
 
 def begin(

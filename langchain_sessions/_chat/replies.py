@@ -85,6 +85,17 @@ class ReplyRecorder(BaseCallbackHandler):
             self._results[output.tool_call_id] = output
 
     @property
+    def only_reply(self) -> AIMessage | None:
+        """The reply, where one model spoke once and nothing was done about it."""
+        return next(iter(self._whole.values())) if len(self._whole) == 1 and not self._results else None
+
+    def forget(self) -> None:
+        """Nothing was said: it is asked for once more."""
+        self.reported.clear()
+        self._whole.clear()
+        self._parts.clear()
+
+    @property
     def heard(self) -> bool:
         """Whether any model spoke."""
         return bool(self._whole or self._parts)

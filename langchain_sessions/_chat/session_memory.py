@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_sessions._chat.address import Address, address_of, require_address
+from langchain_sessions._chat.overflow import is_context_overflow
 from langchain_sessions._chat.running import Keeping, window_of
 from langchain_sessions._core.checks import require
 from langchain_sessions._core.ids import check_branch
@@ -16,7 +17,7 @@ from langchain_sessions.selectors import Selector, not_empty
 from langchain_sessions.tokens import CalibratedTokenCounter
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from langchain_core.messages import AIMessage, BaseMessage
     from langchain_core.runnables import RunnableConfig
@@ -50,6 +51,7 @@ class SessionMemory:
         on_store_error: When an answer cannot be stored, deliver it and log an error (`warn`), or raise a
             `ReplyNotStoredError` that holds it (`raise`).
         context_window: The model's window in tokens, where its profile does not say.
+        is_overflow: Says of an error that the prompt was too long; then it is compacted and asked once more.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class SessionMemory:
         on_missing_session: Literal["error", "skip"] = "error",
         on_store_error: Literal["warn", "raise"] = "warn",
         context_window: int | None = None,
+        is_overflow: Callable[[Exception], bool] = is_context_overflow,
     ) -> None:
         """See the class."""
         super().__init__()
@@ -77,6 +80,7 @@ class SessionMemory:
         self.sessions = sessions
         self.on_missing_session = on_missing_session
         self.context_window = context_window
+        self._is_overflow = is_overflow
         self._counts = CalibratedTokenCounter(sessions.tokens)
         self.keeping = Keeping(
             compaction=compaction,
@@ -114,6 +118,14 @@ class SessionMemory:
             self._counts.observe(reply, prompt, tools=tools)
         except Exception as error:  # noqa: BLE001 - a tool that cannot be counted must not cost the answer
             _log.warning("A reply's usage was not learned from: %s", type(error).__name__)
+
+    def is_overflow(self, error: Exception) -> bool:
+        """Whether an error says that the prompt was too long; a predicate that fails says no."""
+        try:
+            return self._is_overflow(error)
+        except Exception as failure:  # noqa: BLE001 - the model's own error is what the caller has to see
+            _log.warning("is_overflow raised %s", type(failure).__name__)
+            return False
 
     def address(self, config: RunnableConfig | None) -> Address | None:
         """The session that a config names; None where it names none and that is allowed.

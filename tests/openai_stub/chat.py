@@ -6,7 +6,7 @@ import itertools
 import json
 from typing import TYPE_CHECKING, Any
 
-from tests.openai_stub.replies import Call, CallTools, Cut, Fill, Hold, Reply, Say
+from tests.openai_stub.replies import Call, CallTools, Cut, Fill, Hold, Reply, Say, Truncated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ def call_id(call: Call) -> str:
 
 def shape(body: dict[str, Any], reply: Reply) -> tuple[str, list[dict[str, Any]]]:
     """The text and the tool calls of a reply to a request."""
-    if isinstance(reply, (Say, Cut, Hold)):
+    if isinstance(reply, (Say, Cut, Hold, Truncated)):
         return reply.text, []
     if isinstance(reply, CallTools):
         return reply.text, [_call(call.tool, call.args, call_id(call)) for call in reply.calls]
@@ -49,20 +49,33 @@ def usage(body: dict[str, Any], text: str) -> dict[str, Any]:
     return {"prompt_tokens": prompt, "completion_tokens": answer, "total_tokens": prompt + answer}
 
 
+def _bill(body: dict[str, Any], reply: Reply, text: str) -> dict[str, Any]:
+    if not isinstance(reply, Truncated):
+        return usage(body, text)
+    spent = reply.input_tokens + reply.output_tokens
+    return {"prompt_tokens": reply.input_tokens, "completion_tokens": reply.output_tokens, "total_tokens": spent}
+
+
+def _reason(reply: Reply, calls: list[dict[str, Any]]) -> str:
+    if isinstance(reply, Truncated):
+        return "length"
+    return "tool_calls" if calls else "stop"
+
+
 def whole(body: dict[str, Any], reply: Reply) -> dict[str, Any]:
     """The answer in one piece."""
     text, calls = shape(body, reply)
     message: dict[str, Any] = {"role": "assistant", "content": text or None, "refusal": None}
     if calls:
         message["tool_calls"] = calls
-    choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop", "logprobs": None}
+    choice = {"index": 0, "message": message, "finish_reason": _reason(reply, calls), "logprobs": None}
     return {
         "id": f"chatcmpl-{next(_ids)}",
         "object": "chat.completion",
         "created": 1,
         "model": body["model"],
         "choices": [choice],
-        "usage": usage(body, text),
+        "usage": _bill(body, reply, text),
     }
 
 
@@ -84,7 +97,7 @@ def stream(body: dict[str, Any], reply: Reply) -> Iterator[str]:
         yield event({"tool_calls": [first]})
         for part in (arguments[: len(arguments) // 2], arguments[len(arguments) // 2 :]):
             yield event({"tool_calls": [{"index": at, "function": {"arguments": part}}]})
-    yield event({}, "tool_calls" if calls else "stop")
+    yield event({}, _reason(reply, calls))
     if (body.get("stream_options") or {}).get("include_usage"):
-        yield "data: " + json.dumps({**head, "choices": [], "usage": usage(body, text)})
+        yield "data: " + json.dumps({**head, "choices": [], "usage": _bill(body, reply, text)})
     yield "data: [DONE]"

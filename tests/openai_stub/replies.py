@@ -54,6 +54,23 @@ class Fail:
 
 
 @dataclass(frozen=True)
+class Refuse:
+    """An HTTP error with a body of its own, as other servers word it."""
+
+    status: int
+    body: dict[str, Any] | list[Any] | str
+
+
+@dataclass(frozen=True)
+class Truncated:
+    """An answer that ends with `length`, and what it is said to have cost."""
+
+    text: str
+    input_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True)
 class Cut:
     """A stream whose connection breaks after some chunks."""
 
@@ -70,7 +87,7 @@ class Hold:
     after: int = 0
 
 
-Reply = Say | CallTools | Fill | Overflow | Fail | Cut | Hold
+Reply = Say | CallTools | Fill | Overflow | Fail | Refuse | Truncated | Cut | Hold
 
 
 def call(tool: str, _id: str | None = None, /, **args: Any) -> CallTools:

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 from tests.openai_stub import chat, responses, rules
-from tests.openai_stub.replies import Cut, Fail, Hold, Overflow, Reply, Say
+from tests.openai_stub.replies import Cut, Fail, Hold, Overflow, Refuse, Reply, Say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,6 +132,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._error(400, "context_length_exceeded", message)
         elif isinstance(reply, Fail):
             self._error(reply.status, reply.code, "Try again later.")
+        elif isinstance(reply, Refuse):
+            self._send(reply.status, reply.body if isinstance(reply.body, str) else json.dumps(reply.body))
         elif body.get("stream"):
             self._stream(protocol.stream(body, reply), reply)
         else:
@@ -167,9 +169,12 @@ class _Handler(BaseHTTPRequestHandler):
         )
 
     def _json(self, status: int, document: dict[str, Any]) -> None:
-        data = json.dumps(document).encode()
+        self._send(status, json.dumps(document))
+
+    def _send(self, status: int, text: str) -> None:
+        data = text.encode()
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", "application/json" if text.startswith(("{", "[")) else "text/html")
         self.send_header("Content-Length", str(len(data)))
         self.send_header("Connection", "close")
         self.end_headers()

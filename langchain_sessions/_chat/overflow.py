@@ -1,0 +1,221 @@
+"""Whether a provider says that the prompt exceeds its context window.
+
+Every provider says it in words of its own, some in several. `WORDINGS` is the one table of them, each with a place
+where it can be read; behind it stands the general shape of such texts, for servers that nobody has heard of. What
+speaks against is asked first: a rate limit counts tokens too.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from langchain_sessions._chat.provider_errors import Told, read_chain
+
+if TYPE_CHECKING:
+    from langchain_core.messages import AIMessage
+
+
+class Wording(NamedTuple):
+    """How a provider says that a prompt is too long: a pattern over the lower-case text, and where it was seen."""
+
+    provider: str
+    shape: str
+    source: str
+
+
+_HUB = "https://github.com/"
+_CORE = _HUB + "langchain-ai/langchain"  # what langchain-openai looks for
+_PI = _HUB + "earendil-works/pi/blob/main/packages/ai/src/utils/overflow.ts"
+
+WORDINGS = (
+    Wording("OpenAI, Azure, DeepSeek, vLLM", r"maximum context length is \d+", _HUB + "chathub-dev/chathub/issues/126"),
+    Wording("OpenAI", r"exceeds the context window", _CORE),
+    Wording("OpenAI, Azure", r"input tokens exceed the configured limit", _CORE),
+    Wording("Anthropic, Bedrock", r"prompt is too long", _HUB + "anthropics/claude-code/issues/12186"),
+    Wording("Anthropic", r"exceed context limit", _HUB + "docker/docker-agent/issues/569"),
+    Wording("Gemini", r"input token count.{0,40}exceeds the maximum", _HUB + "google-gemini/gemini-cli/issues/4231"),
+    Wording("Bedrock", r"input is too long for requested model", _HUB + "aws-samples/bedrock-chat/issues/95"),
+    Wording("Mistral", r"too large for model with \d+ maximum context length", _PI),
+    Wording("Cohere", r"too many tokens: total number of tokens", _HUB + "cohere-ai/sandbox-topically/issues/4"),
+    Wording("Groq", r"reduce the length of the messages", _HUB + "OpenHands/OpenHands/issues/1902"),
+    Wording("Together", r"longer than the model's context length", _HUB + "BerriAI/litellm"),
+    Wording("xAI", r"maximum prompt length is \d+", _HUB + "cline/cline/issues/3120"),
+    Wording("OpenRouter", r"endpoint's maximum context length is \d+", _HUB + "Aider-AI/aider/issues/3721"),
+    Wording("vLLM", r"longer than the maximum model length", _HUB + "xorbitsai/inference/issues/3785"),
+    # The server takes the prompt off the window, and finds less than nothing left for an answer.
+    Wording("vLLM", r"max_tokens must be at least 1, got -\d+", _HUB + "vllm-project/vllm/issues/4667"),
+    Wording("SGLang", r"input length.{0,40}exceeds the maximum allowed", _HUB + "sgl-project/sglang/issues/4048"),
+    Wording(
+        "TGI", r"`inputs` must have less than \d+ tokens", _HUB + "huggingface/text-generation-inference/issues/695"
+    ),
+    Wording(
+        "TGI, Together",
+        r"`inputs` tokens \+ `max_new_tokens` must be",
+        _HUB + "huggingface/text-generation-inference/issues/628",
+    ),
+    Wording("llama.cpp", r"exceeds the available context size", _HUB + "ggml-org/llama.cpp/pull/15780"),
+    Wording("llama.cpp", r"context size has been exceeded", _HUB + "ggml-org/llama.cpp/issues/19774"),
+    Wording(
+        "llama-cpp-python",
+        r"requested tokens.{0,20}exceed context window of",
+        _HUB + "abetlen/llama-cpp-python/issues/416",
+    ),
+    Wording("Ollama", r"input length exceeds the context length", _HUB + "nano-step/nano-brain/issues/208"),
+    Wording("Ollama", r"prompt too long; exceeded (?:max )?context length", _PI),
+    Wording(
+        "LM Studio",
+        r"tokens to keep from the initial prompt is greater than the context length",
+        _HUB + "anomalyco/opencode/issues/2259",
+    ),
+    Wording(
+        "LM Studio",
+        r"context length of only \d+ tokens",
+        _HUB + "lmstudio-ai/lmstudio-bug-tracker/issues/546",
+    ),
+    Wording("LM Studio", r"cannot truncate prompt with n_keep", _HUB + "anomalyco/opencode/issues/11141"),
+    Wording("Copilot", r"prompt token count of \d+ exceeds the limit", _HUB + "jjleng/copilot-more/issues/35"),
+    Wording("DashScope", r"range of input length should be", _HUB + "QwenLM/qwen-code/issues/98"),
+    Wording("MiniMax", r"context window exceeds limit", _PI),
+    Wording("Moonshot", r"exceeded model token limit", _PI),
+    Wording("Cerebras", r"current length is \d+ while limit is \d+", _HUB + "BerriAI/litellm"),
+)
+"""The one table; `docs/overflow.md` shows what of real answers it recognises."""
+
+_SAID = re.compile("|".join(f"(?:{wording.shape})" for wording in WORDINGS))
+
+_NAMES = frozenset({"ContextOverflowError", "ContextWindowExceededError"})  # langchain-core; litellm
+_CODES = frozenset(
+    {
+        "context_length_exceeded",  # OpenAI, Azure, Groq
+        "exceed_context_size_error",  # llama.cpp
+        "request_too_large",  # Anthropic, by bytes
+        "model_context_window_exceeded",  # Anthropic, z.ai
+        "contextwindowexceedederror",  # litellm's proxy
+    }
+)
+_STRING_TOO_LONG = "string_above_max_length"  # OpenAI, of any parameter that is a string
+
+_OTHER_STATUSES = frozenset({401, 402, 403, 404, 405, 407, 408, 409, 429, 503, 529})
+_OTHER_CODES = frozenset(
+    {
+        "rate_limit_exceeded",
+        "rate_limit_error",
+        "insufficient_quota",
+        "content_filter",
+        "content_policy_violation",
+        "invalid_api_key",
+        "authentication_error",
+        "permission_error",
+        "model_not_found",
+        "not_found_error",
+        "overloaded_error",
+        "throttlingexception",
+        "servicequotaexceededexception",
+        "accessdeniedexception",
+        "resource_exhausted",
+    }
+)
+_SOMETHING_ELSE = re.compile(
+    r"rate.?limit|tokens? per (?:min|hour|day)|\btp[md]\b|too many requests|throttl|please wait|quota|billing|credits"
+    r"|content.?(?:filter|policy|management)|safety|api.?key|unauthori[sz]ed|does not exist|model.?not.?found"
+    r"|限流|频率|速率|额度|余额|请求过于频繁|レート制限|요청 한도"
+)
+_OUTPUT_ALONE = re.compile(
+    r"(?:output|completion|generated) tokens|max(?:imum)? (?:allowed )?(?:number of )?output"
+    r"|max_(?:completion_|output_|new_)?tokens|maxoutputtokens|maximum tokens you requested"
+)
+
+# What is asked for as an answer, and the window, as the wordings name them: the answer may be what is too long.
+_ASKED = re.compile(
+    r"(\d+) (?:in|for) the (?:completion|output)"
+    r"|context limit: \d+ \+ (\d+)"
+    r"|plus (\d+) '?max_tokens"
+    r"|requested (\d+) output tokens"
+    r"|is too large: (\d+)"
+    r"|and (\d+) `max_new_tokens`"
+)
+_WINDOW = re.compile(
+    r"maximum context length is (\d+)|context limit: \d+ \+ \d+ > (\d+)|`max_new_tokens` must be <= (\d+)"
+)
+
+# The general shape: a measure, a bound, and what the caller sent. Whole words, so that `budget_tokens` is none.
+_MEASURE = re.compile(
+    r"\btokens?\b|\bcontext(?:o|e)?\b|context[_ -](?:length|window|size)|\bjetons?\b|\bkontext|контекст|токен"
+    r"|上下文|令牌|コンテキスト|トークン|컨텍스트|토큰|超长"
+)
+_BOUND = re.compile(
+    r"exceed|overflow|too (?:long|large|many|big)|longer than|larger than|over the limit|maximum|\blimit"
+    r"|überschr|übersteig|zu (?:lang|groß|viele)|dépass|trop (?:long|grand|de)|exced|superan?\b|supera |demasiad"
+    r"|muito long|ultrapass|превыш|слишком|超过|超出|超長|超长|过长|上限|超え|超過|長すぎ|초과|너무 (?:길|많)"
+)
+_SENT = re.compile(
+    r"\bprompt|\binputs?\b|\bmessages?\b|\brequest|\bconversation"
+    r"|eingabe|anfrage|nachricht|entrée|requête|invite|entrada|solicitud|petición|mensaje|mensag|pedido|messaggi|richiest"
+    r"|запрос|ввод|сообщен|输入|提示|消息|请求|对话|入力|プロンプト|メッセージ|リクエスト|입력|프롬프트|메시지|요청"
+)
+_REFUSED = frozenset({None, 400, 413, 422, 500})
+_TOO_LARGE = 413
+
+_CUT = frozenset({"length", "max_tokens", "model_length"})
+
+
+def is_context_overflow(error: BaseException) -> bool:
+    """Whether a provider says that the prompt exceeds its context window.
+
+    Looked at are the error, its causes and the members of its groups, each as far as its head says something. A rate
+    limit, a quota, a content filter, a bad key, an unknown model and an answer that is asked for too long are not
+    what this means, whatever they say of tokens; nor is an error without a word, unless its status says it.
+    """
+    for told in read_chain(error):
+        verdict = _verdict(told)
+        if verdict is not None:
+            return verdict
+    return False
+
+
+def _verdict(told: Told) -> bool | None:
+    """What one exception says of the prompt; None where it says nothing of it."""
+    said, other = _SAID.search(told.text), _SOMETHING_ELSE.search(told.text)
+    if told.status in _OTHER_STATUSES or told.codes & _OTHER_CODES:
+        return False
+    # What comes first is the server's own word: behind it the prompt may be quoted.
+    if other is not None and (said is None or other.start() < said.start()):
+        return False
+    if said is not None or told.names & _NAMES or told.codes & _CODES:
+        return _leaves_room(told.text)
+    if _STRING_TOO_LONG in told.codes:
+        return told.param.startswith(("messages", "input"))
+    if _OUTPUT_ALONE.search(told.text):
+        return False
+    return True if told.status == _TOO_LARGE or _has_general_shape(told) else None
+
+
+def _has_general_shape(told: Told) -> bool:
+    """Whether something that was sent exceeds a bound on its tokens, in one of several languages."""
+    shapes = (_MEASURE, _BOUND, _SENT)
+    return told.status in _REFUSED and all(shape.search(told.text) for shape in shapes)
+
+
+def _leaves_room(text: str) -> bool:
+    """Whether some prompt would fit: where the answer alone is asked for as long as the window, none does."""
+    asked, window = _ASKED.search(text), _WINDOW.search(text)
+    if asked is None or window is None:
+        return True
+    return int(next(filter(None, asked.groups()))) < int(next(filter(None, window.groups())))
+
+
+def is_cut_by_window(reply: AIMessage, window: int | None) -> bool:
+    """Whether a reply ends because the window was full, rather than because its own limit was reached.
+
+    A provider that truncates says no more than `length`; only together with the reported usage, and a window that is
+    known, does that mean that the prompt left no room.
+    """
+    told: dict[str, object] = reply.response_metadata
+    reason = str(told.get("finish_reason") or told.get("stop_reason") or told.get("done_reason") or "").lower()
+    if reason in _CODES:
+        return True
+    usage = reply.usage_metadata
+    if reason not in _CUT or usage is None or window is None:
+        return False
+    return usage["input_tokens"] + usage["output_tokens"] >= window

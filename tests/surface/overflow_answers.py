@@ -1,0 +1,652 @@
+"""What servers really answer to a prompt that is too long, and to other things that speak of tokens.
+
+Taken from public reports; the sources of the wordings stand in the table of the package.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tests.openai_stub.replies import Refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+INVALID = "invalid_request_error"
+
+
+class Answer(NamedTuple):
+    """One answer: who gives it, what it is about, and what it looks like on the wire."""
+
+    provider: str
+    about: str
+    answer: Refuse
+    is_overflow: bool = True
+
+
+def refuse(status: int, message: str, **more: Any) -> Refuse:
+    """An answer in OpenAI's form."""
+    return Refuse(status, {"error": {"message": message, "type": INVALID, "param": None, "code": None, **more}})
+
+
+def _openai_overflow(window: int, asked: int) -> str:
+    return (
+        f"This model's maximum context length is {window} tokens. However, your messages resulted in {asked} tokens. "
+        "Please reduce the length of the messages."
+    )
+
+
+def _with_answer(window: int, said: int, answer: int) -> str:
+    return (
+        f"This model's maximum context length is {window} tokens. However, you requested {said + answer} tokens "
+        f"({said} in the messages, {answer} in the completion). Please reduce the length of the messages or completion."
+    )
+
+
+def _tpm(status: int, limit: int, asked: int) -> Refuse:
+    message = (
+        f"Request too large for model `llama-3.3-70b-versatile` in organization `org_x` service tier `on_demand` on "
+        f"tokens per minute (TPM): Limit {limit}, Requested {asked}, please reduce your message size and try again."
+    )
+    return refuse(status, message, type="tokens", code="rate_limit_exceeded")
+
+
+def _plain(status: int, message: str) -> Refuse:
+    return Refuse(status, {"object": "error", "message": message, "type": "BadRequestError", "code": status})
+
+
+OVERFLOWS = (
+    Answer("OpenAI", "messages", refuse(400, _openai_overflow(128000, 204308), code="context_length_exceeded")),
+    Answer("OpenAI", "messages and answer", refuse(400, _with_answer(4097, 3120, 1000))),
+    Answer("OpenAI", "code alone", refuse(400, "Bad request.", code="context_length_exceeded")),
+    Answer(
+        "OpenAI",
+        "responses",
+        refuse(400, "Your input exceeds the context window of this model. Please adjust your input and try again."),
+    ),
+    Answer(
+        "OpenAI",
+        "one long message",
+        refuse(
+            400,
+            "Invalid 'messages[1].content': string too long. Expected a string with maximum length 1048576, but got a "
+            "string with length 1350000 instead.",
+            param="messages[1].content",
+            code="string_above_max_length",
+        ),
+    ),
+    Answer(
+        "Azure",
+        "messages",
+        refuse(400, "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 509178."),
+    ),
+    Answer(
+        "Azure",
+        "in a gateway's frame",
+        Refuse(400, {"statusCode": 400, "message": _openai_overflow(8192, 10383)}),
+    ),
+    Answer(
+        "Anthropic",
+        "prompt",
+        Refuse(
+            400,
+            {
+                "type": "error",
+                "error": {"type": INVALID, "message": "prompt is too long: 207791 tokens > 200000 maximum"},
+            },
+        ),
+    ),
+    Answer(
+        "Anthropic",
+        "prompt and answer",
+        Refuse(
+            400,
+            {
+                "type": "error",
+                "error": {
+                    "type": INVALID,
+                    "message": "input length and `max_tokens` exceed context limit: 178959 + 64000 > 200000, decrease "
+                    "input length or `max_tokens` and try again",
+                },
+            },
+        ),
+    ),
+    Answer(
+        "Anthropic",
+        "bytes",
+        Refuse(
+            413,
+            {"type": "error", "error": {"type": "request_too_large", "message": "Request exceeds the maximum size"}},
+        ),
+    ),
+    Answer(
+        "Gemini",
+        "prompt",
+        Refuse(
+            400,
+            {
+                "error": {
+                    "code": 400,
+                    "message": "The input token count (3475108) exceeds the maximum number of tokens allowed "
+                    "(1048576).",
+                    "status": "INVALID_ARGUMENT",
+                }
+            },
+        ),
+    ),
+    Answer(
+        "Gemini",
+        "through its OpenAI endpoint",
+        Refuse(
+            400,
+            [
+                {
+                    "error": {
+                        "code": 400,
+                        "message": "The input token count exceeds the maximum number of tokens allowed (1048576).",
+                        "status": "INVALID_ARGUMENT",
+                    }
+                }
+            ],
+        ),
+    ),
+    Answer("Bedrock", "prompt", Refuse(400, {"message": "Input is too long for requested model."})),
+    Answer(
+        "Bedrock",
+        "of the model behind",
+        Refuse(
+            400,
+            {"message": "The model returned the following errors: prompt is too long: 200049 tokens > 200000 maximum"},
+        ),
+    ),
+    Answer(
+        "Mistral",
+        "prompt",
+        _plain(
+            400,
+            "Prompt contains 65673 tokens and 0 draft tokens, too large for model with 32768 maximum context length",
+        ),
+    ),
+    Answer(
+        "Cohere",
+        "prompt",
+        Refuse(
+            400,
+            {
+                "message": "too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 4292. "
+                "Try using a shorter prompt, or enabling prompt truncating."
+            },
+        ),
+    ),
+    Answer(
+        "Groq",
+        "messages",
+        refuse(
+            400,
+            "Please reduce the length of the messages or completion.",
+            param="messages",
+            code="context_length_exceeded",
+        ),
+    ),
+    Answer(
+        "Together",
+        "input",
+        refuse(400, "The input (516368 tokens) is longer than the model's context length (262144 tokens)."),
+    ),
+    Answer(
+        "Together",
+        "input and answer",
+        refuse(
+            422,
+            "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8193. Given: 7962 `inputs` tokens "
+            "and 512 `max_new_tokens`",
+        ),
+    ),
+    Answer("DeepSeek", "messages and answer", refuse(400, _with_answer(131072, 122942, 8192), code=INVALID)),
+    Answer(
+        "xAI",
+        "prompt",
+        Refuse(
+            400,
+            {
+                "code": "Client specified an invalid argument",
+                "error": "This model's maximum prompt length is 131072 but the request contains 136973 tokens.",
+            },
+        ),
+    ),
+    Answer(
+        "OpenRouter",
+        "prompt",
+        Refuse(
+            400,
+            {
+                "error": {
+                    "message": "This endpoint's maximum context length is 131072 tokens. However, you requested about "
+                    "141607 tokens (137511 of text input, 4096 in the output). Please reduce the length of either one, "
+                    'or use the "middle-out" transform to compress your prompt automatically.',
+                    "code": 400,
+                    "metadata": {"provider_name": "Chutes"},
+                }
+            },
+        ),
+    ),
+    Answer(
+        "OpenRouter",
+        "in the words of the provider behind",
+        Refuse(
+            400,
+            {
+                "error": {
+                    "message": "Provider returned error",
+                    "code": 400,
+                    "metadata": {"raw": '{"error":{"message":"prompt is too long: 213462 tokens > 200000 maximum"}}'},
+                }
+            },
+        ),
+    ),
+    Answer(
+        "vLLM",
+        "messages",
+        _plain(
+            400, "This model's maximum context length is 16384 tokens. However, your request has 17001 input tokens."
+        ),
+    ),
+    Answer(
+        "vLLM",
+        "messages and answer",
+        _plain(
+            400,
+            "This model's maximum context length is 16384 tokens. However, you requested 1024 output tokens and your "
+            "prompt contains at least 15361 input tokens, for a total of at least 16385 tokens.",
+        ),
+    ),
+    Answer("vLLM", "nothing left", _plain(400, "max_tokens must be at least 1, got -186.")),
+    Answer(
+        "vLLM",
+        "while it generates",
+        _plain(400, "The decoder prompt (length 17772) is longer than the maximum model length of 16384."),
+    ),
+    Answer(
+        "SGLang",
+        "input",
+        _plain(400, "Input length (160062 tokens) exceeds the maximum allowed length (59862 tokens)."),
+    ),
+    Answer(
+        "TGI",
+        "input",
+        Refuse(
+            422,
+            {
+                "error": "Input validation error: `inputs` must have less than 1024 tokens. Given: 1872",
+                "error_type": "validation",
+            },
+        ),
+    ),
+    Answer(
+        "llama.cpp",
+        "by its code",
+        Refuse(
+            400,
+            {
+                "error": {
+                    "code": 400,
+                    "message": "request (4390 tokens) exceeds the available context size (4096 tokens), try "
+                    "increasing it",
+                    "type": "exceed_context_size_error",
+                    "n_prompt_tokens": 4390,
+                    "n_ctx": 4096,
+                }
+            },
+        ),
+    ),
+    Answer(
+        "llama.cpp",
+        "while it generates",
+        Refuse(500, {"error": {"code": 500, "message": "Context size has been exceeded.", "type": "server_error"}}),
+    ),
+    Answer(
+        "llama-cpp-python",
+        "prompt",
+        refuse(400, "This model's maximum context length is 2048 tokens, however you requested 2285 tokens"),
+    ),
+    Answer(
+        "llama-cpp-python",
+        "as its own exception",
+        Refuse(500, {"error": {"message": "Requested tokens (2285) exceed context window of 2048", "type": "x"}}),
+    ),
+    Answer("Ollama", "prompt", refuse(400, "the input length exceeds the context length")),
+    Answer("Ollama", "in the cloud", refuse(400, "prompt too long; exceeded max context length by 100918 tokens")),
+    Answer(
+        "LM Studio",
+        "prompt",
+        Refuse(
+            400,
+            {
+                "error": "The number of tokens to keep from the initial prompt is greater than the context length "
+                "(n_keep: 13055>= n_ctx: 4096). Try to load the model with a larger context length, or provide a "
+                "shorter input."
+            },
+        ),
+    ),
+    Answer(
+        "LM Studio",
+        "older",
+        Refuse(
+            400,
+            {
+                "error": "Trying to keep the first 10136 tokens when context the overflows. However, the model is "
+                "loaded with context length of only 7866 tokens, which is not enough."
+            },
+        ),
+    ),
+    Answer("LM Studio", "newer", Refuse(400, {"error": "Cannot truncate prompt with n_keep (15028) >= n_ctx (7424)"})),
+    Answer(
+        "litellm",
+        "its own class in words",
+        refuse(
+            400,
+            "litellm.ContextWindowExceededError: litellm.BadRequestError: OpenAIException - "
+            + _openai_overflow(4096, 5000),
+            type=None,
+        ),
+    ),
+    Answer("litellm", "its proxy's code", refuse(400, "Bad request", code="ContextWindowExceededError")),
+    Answer("GitHub Copilot", "prompt", refuse(400, "prompt token count of 93854 exceeds the limit of 90000", code="")),
+    Answer(
+        "DashScope",
+        "input",
+        refuse(400, "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 204800]"),
+    ),
+    Answer("MiniMax", "prompt", refuse(400, "invalid params, context window exceeds limit")),
+    Answer("Moonshot", "request", refuse(400, "Your request exceeded model token limit: 262144 (requested: 300000)")),
+    Answer("Cerebras", "prompt", refuse(400, "Please reduce it. Current length is 9000 while limit is 8192")),
+    Answer(
+        "a proxy",
+        "bytes, in HTML",
+        Refuse(413, "<html><head><title>413 Request Entity Too Large</title></head></html>"),
+    ),
+    Answer("a proxy", "bytes, no text", Refuse(413, "")),
+    Answer("unknown", "English", refuse(400, "Your conversation has 9,120 tokens, over the limit of this model.")),
+    Answer("unknown", "plain text", Refuse(400, "request rejected: context window overflow")),
+    Answer("unknown", "Chinese", refuse(400, "输入内容过长 超过模型最大上下文长度限制 32768")),
+    Answer("unknown", "Chinese, tokens", refuse(400, "请求的 token 数量超出模型支持的上限")),
+    Answer("unknown", "Japanese", refuse(400, "入力トークン数がコンテキスト長の上限を超えています。")),
+    Answer("unknown", "Korean", refuse(400, "입력 토큰 수가 모델의 최대 컨텍스트 길이를 초과했습니다.")),
+    Answer(
+        "unknown", "German", refuse(400, "Die Eingabe überschreitet mit 9000 Token das Kontextfenster des Modells.")
+    ),
+    Answer("unknown", "French", refuse(400, "La requête dépasse la longueur de contexte du modèle (8192 jetons).")),
+    Answer("unknown", "Spanish", refuse(400, "La entrada excede la longitud máxima de contexto de 8192 tokens.")),
+    Answer("unknown", "Portuguese", refuse(400, "A entrada ultrapassa o contexto de 8192 tokens do modelo.")),
+    Answer("unknown", "Russian", refuse(400, "Запрос слишком длинный: 9000 токенов, контекст модели 8192.")),
+)
+
+_ECHO = (
+    "[{'type': 'extra_forbidden', 'loc': ('body', 'tools'), 'msg': 'Extra inputs are not permitted', 'input': "
+    "'my notes: this model\\'s maximum context length is 8192 tokens, the input token count exceeds the maximum'}]"
+)
+
+OTHERS = (
+    Answer("Groq", "tokens per minute", _tpm(413, 6000, 12328), is_overflow=False),
+    Answer("OpenAI", "tokens per minute", _tpm(429, 30000, 342389), is_overflow=False),
+    Answer(
+        "OpenAI",
+        "quota",
+        refuse(429, "You exceeded your current quota, please check your plan.", code="insufficient_quota"),
+        is_overflow=False,
+    ),
+    Answer(
+        "OpenRouter",
+        "credits",
+        refuse(402, "This request requires more credits, or fewer max_tokens. You requested up to 65536 tokens."),
+        is_overflow=False,
+    ),
+    Answer(
+        "Bedrock",
+        "throttled",
+        Refuse(429, {"message": "Too many tokens, please wait before trying again."}),
+        is_overflow=False,
+    ),
+    Answer(
+        "a gateway",
+        "throttled, under another status",
+        Refuse(400, {"message": "ThrottlingException: Too many tokens, please wait before trying again."}),
+        is_overflow=False,
+    ),
+    Answer(
+        "Anthropic",
+        "input tokens per minute",
+        Refuse(
+            429,
+            {
+                "type": "error",
+                "error": {
+                    "type": "rate_limit_error",
+                    "message": "This request would exceed your organization's rate limit of 30,000 input "
+                    "tokens per minute.",
+                },
+            },
+        ),
+        is_overflow=False,
+    ),
+    Answer(
+        "Gemini",
+        "quota",
+        Refuse(
+            429,
+            {
+                "error": {
+                    "code": 429,
+                    "message": "You exceeded your current quota: generate_content_free_tier_input_token_count, "
+                    "limit 250000",
+                    "status": "RESOURCE_EXHAUSTED",
+                }
+            },
+        ),
+        is_overflow=False,
+    ),
+    Answer(
+        "Azure",
+        "content filter",
+        refuse(
+            400,
+            "The response was filtered due to the prompt triggering Azure OpenAI's content management policy.",
+            code="content_filter",
+        ),
+        is_overflow=False,
+    ),
+    Answer(
+        "OpenAI",
+        "answer too long",
+        refuse(
+            400,
+            "max_tokens is too large: 200000. This model supports at most 16384 completion tokens, whereas you "
+            "provided 200000.",
+            param="max_tokens",
+            code="invalid_value",
+        ),
+        is_overflow=False,
+    ),
+    Answer(
+        "Anthropic",
+        "answer too long",
+        Refuse(
+            400,
+            {
+                "type": "error",
+                "error": {
+                    "type": INVALID,
+                    "message": "max_tokens: 100000 > 8192, which is the maximum allowed number of output tokens for "
+                    "claude-3-5-sonnet-20241022",
+                },
+            },
+        ),
+        is_overflow=False,
+    ),
+    Answer(
+        "Bedrock",
+        "answer too long",
+        Refuse(400, {"message": "The maximum tokens you requested exceeds the model limit of 4096."}),
+        is_overflow=False,
+    ),
+    Answer(
+        "Groq",
+        "answer too long",
+        refuse(
+            400,
+            "max_tokens must be less than or equal to 16384, the maximum value for max_tokens is less than the "
+            "context_window for this model",
+        ),
+        is_overflow=False,
+    ),
+    Answer(
+        "OpenRouter",
+        "answer as long as the window",
+        refuse(
+            400,
+            "This endpoint's maximum context length is 131072 tokens. However, you requested about 138956 tokens (7884 "
+            "of text input, 131072 in the output). Please reduce the length of either one.",
+        ),
+        is_overflow=False,
+    ),
+    Answer(
+        "Azure",
+        "answer longer than the window",
+        refuse(400, _with_answer(128000, 124171, 1000000), code="context_length_exceeded"),
+        is_overflow=False,
+    ),
+    Answer(
+        "vLLM",
+        "answer longer than the window",
+        _plain(
+            400,
+            "'max_tokens' or 'max_completion_tokens' is too large: 100000. This model's maximum context length is 8192 "
+            "tokens and your request has 30 input tokens (100000 > 8192 - 30).",
+        ),
+        is_overflow=False,
+    ),
+    Answer(
+        "TGI",
+        "answer too long",
+        Refuse(422, {"error": "Input validation error: `max_new_tokens` must be <= 192. Given: 250"}),
+        is_overflow=False,
+    ),
+    Answer(
+        "Anthropic",
+        "thinking budget",
+        Refuse(
+            400,
+            {
+                "error": {
+                    "type": INVALID,
+                    "message": "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024",
+                }
+            },
+        ),
+        is_overflow=False,
+    ),
+    Answer(
+        "OpenAI",
+        "another parameter too long",
+        refuse(
+            400,
+            "Invalid 'user': string too long. Expected a string with maximum length 64, but got a string with "
+            "length 80.",
+            param="user",
+            code="string_above_max_length",
+        ),
+        is_overflow=False,
+    ),
+    Answer(
+        "OpenAI",
+        "unknown model",
+        refuse(404, "The model `gpt-9` does not exist or you do not have access to it.", code="model_not_found"),
+        is_overflow=False,
+    ),
+    Answer("Ollama", "unknown model", refuse(404, 'model "llama9" not found, try pulling it first'), is_overflow=False),
+    Answer("OpenAI", "key", refuse(401, "Incorrect API key provided.", code="invalid_api_key"), is_overflow=False),
+    Answer(
+        "a gateway",
+        "an access token that is too long",
+        refuse(401, "The token in the request is too long."),
+        is_overflow=False,
+    ),
+    Answer(
+        "OpenAI",
+        "a broken pair of calls",
+        refuse(400, "An assistant message with 'tool_calls' must be followed by tool messages.", param="messages"),
+        is_overflow=False,
+    ),
+    Answer("Anthropic", "too many images", refuse(400, "messages: too many images: at most 100"), is_overflow=False),
+    Answer("Anthropic", "overloaded", refuse(529, "Overloaded", type="overloaded_error"), is_overflow=False),
+    Answer("vLLM", "the prompt quoted", _plain(400, _ECHO), is_overflow=False),
+    Answer("a proxy", "an error without a word", Refuse(400, ""), is_overflow=False),
+    Answer("a proxy", "a broken server", Refuse(502, "<html>Bad Gateway</html>"), is_overflow=False),
+)
+
+ANSWERS = (*OVERFLOWS, *OTHERS)
+
+
+def page(verdicts: Iterable[tuple[Answer, bool]]) -> str:
+    """The page of the docs about what was found."""
+    found = list(verdicts)
+    return PAGE.format(
+        overflows=_rows(answer for answer, verdict in found if verdict),
+        others=_rows(answer for answer, verdict in found if not verdict),
+    )
+
+
+def _rows(answers: Iterable[Answer]) -> str:
+    by_provider: dict[str, list[str]] = {}
+    for answer in answers:
+        by_provider.setdefault(answer.provider, []).append(f"{answer.about} ({answer.answer.status})")
+    return "\n".join(f"| {provider} | {', '.join(about)} |" for provider, about in by_provider.items())
+
+
+PAGE = """\
+# A prompt that is too long
+
+Where a provider refuses a prompt because it exceeds the model's context window, the advisor and the middleware compact
+once and ask once more. Every provider says it differently; this is what is recognised, and what is not taken for it.
+The tables are made by `tests/surface/test_overflow.py`, which has a real client read each answer from a local server.
+
+## Recognised
+
+| provider | answers (HTTP status) |
+|---|---|
+{overflows}
+
+Besides these: the core's `ContextOverflowError`, litellm's `ContextWindowExceededError`, and whatever an error names as
+its cause. Of a server that nobody has heard of, a text counts that names a measure, a bound and what was sent.
+
+## Not taken for it
+
+| provider | answers (HTTP status) |
+|---|---|
+{others}
+
+A request that exceeds a rate limit all by itself is a rate limit: whether a shorter prompt is what you want then is for
+you to say. An answer that is asked for as long as the whole window is not the prompt's fault.
+
+## A predicate of your own
+
+`is_overflow=` of the advisor and the middleware replaces the judgement; it is given the error that the model raised.
+
+```python
+from langchain_sessions import MemoryStore, SessionMemoryAdvisor, SessionService, is_context_overflow
+
+
+def too_long(error: Exception) -> bool:
+    return is_context_overflow(error) or "tokens per minute" in str(error)
+
+
+memory = SessionMemoryAdvisor(SessionService(MemoryStore()), is_overflow=too_long)
+```
+
+## An answer that was cut
+
+Some servers shorten the prompt or the answer instead of refusing. A reply that ends with `length` counts as an overflow
+only where its reported input and output together reach the window, and the window is known (`context_window=`, or the
+model's profile). An answer that was not streamed is then asked for once more after a compaction; one that was streamed
+is delivered as it is.
+"""

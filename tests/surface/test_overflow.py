@@ -1,0 +1,226 @@
+"""Whose words mean that a prompt is too long: real clients read real answers from a local server."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from langchain_core.exceptions import ContextOverflowError
+from langchain_core.messages import AIMessage
+
+from langchain_sessions._chat.overflow import WORDINGS, is_context_overflow, is_cut_by_window
+from langchain_sessions._chat.provider_errors import read_chain
+from tests.openai_stub.server import OpenAIStub
+from tests.surface.conftest import make_model
+from tests.surface.overflow_answers import ANSWERS, OVERFLOWS, Answer, page
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PAGE = Path(__file__).parents[2] / "docs" / "overflow.md"
+MEGABYTES = 8_000_000
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[OpenAIStub]:
+    """One server for all answers: it looks at no prompt here."""
+    with OpenAIStub() as running:
+        yield running
+
+
+def error_of(server: OpenAIStub, answer: Answer) -> Exception:
+    """What the client of OpenAI raises when it reads an answer."""
+    server.script(answer.answer)
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - each client raises what it likes
+        make_model(server).invoke("hi")
+    return caught.value
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: f"{answer.provider}: {answer.about}")
+def test_recognised_through_the_client_of_openai(server: OpenAIStub, answer: Answer) -> None:
+    assert is_context_overflow(error_of(server, answer)) is answer.is_overflow
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: f"{answer.provider}: {answer.about}")
+def test_recognised_through_a_plain_http_client(server: OpenAIStub, answer: Answer) -> None:
+    """As the clients of Mistral and of many gateways raise it: the words are in the response alone."""
+    server.script(answer.answer)
+    request = {"model": "any", "messages": [{"role": "user", "content": "hi"}]}
+    response = httpx.post(f"{server.base_url}/chat/completions", json=request)
+    with pytest.raises(httpx.HTTPStatusError) as caught:
+        response.raise_for_status()
+    assert is_context_overflow(caught.value) is answer.is_overflow
+
+
+def test_the_page_of_the_docs_says_what_was_found(server: OpenAIStub) -> None:
+    """Write the page anew with `python -m tests.surface.test_overflow`."""
+    found = [(answer, is_context_overflow(error_of(server, answer))) for answer in ANSWERS]
+    assert PAGE.read_text(encoding="utf-8") == page(found)
+
+
+def test_every_wording_has_a_source_and_is_said_by_somebody(server: OpenAIStub) -> None:
+    said = [told.text for answer in OVERFLOWS for told in read_chain(error_of(server, answer))]
+    for wording in WORDINGS:
+        assert wording.source.startswith("https://")
+        assert any(re.search(wording.shape, text) for text in said), wording
+
+
+class Refused(Exception):  # noqa: N818 - stands for classes of many names
+    """An error whose attributes are what a client makes of an answer."""
+
+    def __init__(self, *args: object, **attributes: Any) -> None:
+        super().__init__(*args)
+        self.__dict__.update(attributes)
+
+
+class Throttled(Exception):  # noqa: N818 - stands for classes of many names
+    """An error that cannot even say what it is."""
+
+    def __str__(self) -> str:
+        raise ValueError
+
+    @property
+    def response(self) -> object:
+        raise RuntimeError
+
+
+class ContextWindowExceededError(Exception):
+    """As litellm names it."""
+
+
+TOO_LONG = "prompt is too long: 213462 tokens > 200000 maximum"
+
+
+def caused(outer: Exception, cause: BaseException) -> Exception:
+    outer.__cause__ = cause
+    return outer
+
+
+@pytest.mark.parametrize(
+    ("error", "is_overflow"),
+    [
+        (ContextOverflowError("no words of it"), True),
+        (ContextWindowExceededError(), True),
+        # botocore: the parsed answer is the response.
+        (
+            Refused(
+                "An error occurred (ValidationException) when calling the Converse operation",
+                response={
+                    "Error": {"Code": "ValidationException", "Message": "Input is too long for requested model."},
+                    "ResponseMetadata": {"HTTPStatusCode": 400},
+                },
+            ),
+            True,
+        ),
+        (
+            Refused(
+                "An error occurred",
+                response={
+                    "Error": {"Code": "ThrottlingException", "Message": "Too many tokens, please wait"},
+                    "ResponseMetadata": {"HTTPStatusCode": 400},
+                },
+            ),
+            False,
+        ),
+        # google-genai: code, status and message as attributes.
+        (
+            Refused(
+                code=400,
+                status="INVALID_ARGUMENT",
+                message="The input token count (9) exceeds the maximum number of tokens allowed (8).",
+            ),
+            True,
+        ),
+        (Refused(code=429, status="RESOURCE_EXHAUSTED", message="Input tokens exceed the limit."), False),
+        # Cohere and Mistral: a status and a body.
+        (Refused(status_code=400, body={"message": "too many tokens: total number of tokens (prompt)"}), True),
+        (Refused(status_code=400, body=b'{"message": "Prompt contains 9 tokens, too large for model with 8 '
+                 b'maximum context length"}'), True),
+        # langchain-openai raises what a router answers with status 200 as a ValueError around a dictionary.
+        (ValueError({"message": TOO_LONG, "code": 400}), True),
+        (RuntimeError(f"Error code: 400 - {TOO_LONG}"), True),
+        (RuntimeError("Error code: 429 - the request exceeds the limit of tokens"), False),
+        (caused(RuntimeError("the agent failed"), ValueError(TOO_LONG)), True),
+        (caused(RuntimeError("the agent failed"), KeyError("tokens")), False),
+        (Refused(exceptions=(KeyError("x"), ValueError(TOO_LONG))), True),
+        (Refused("Error code: 413", status_code=413), True),
+        (Refused(status_code=400), False),
+        (Throttled(), False),
+        (Exception(), False),
+        (KeyboardInterrupt(), False),
+        (TimeoutError("the request took longer than the maximum of 600 s"), False),
+        (ConnectionError("context deadline exceeded"), False),
+    ],
+    ids=lambda given: type(given).__name__ if isinstance(given, BaseException) else str(given),
+)  # fmt: skip
+def test_recognised_in_what_other_clients_raise(error: BaseException, *, is_overflow: bool) -> None:
+    assert is_context_overflow(error) is is_overflow
+
+
+def test_a_chain_of_errors_may_be_a_ring() -> None:
+    one, other = ValueError("one"), ValueError("other")
+    one.__cause__, other.__cause__ = other, one
+    assert not is_context_overflow(one)
+
+
+@pytest.mark.parametrize("where", ["words", "body", "response", "argument"])
+def test_megabytes_of_text_are_not_read(where: str) -> None:
+    """What a provider quotes of the prompt is behind what it says, and is not looked at."""
+    head, prompt = TOO_LONG + ". You sent: ", "rate limit " * (MEGABYTES // 11)
+    errors: dict[str, Exception] = {
+        "words": ValueError(head + prompt),
+        "body": Refused(status_code=400, body={"message": head + prompt}),
+        "response": Refused(status_code=400, response=httpx.Response(400, text=head + prompt)),
+        "argument": ValueError({"message": head + prompt}),
+    }
+    error = errors[where]
+    begun = time.perf_counter()
+    assert is_context_overflow(error)
+    assert time.perf_counter() - begun < 0.2
+
+
+def test_nothing_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(0)
+    assert is_context_overflow(ValueError(f"{TOO_LONG}: my secret"))
+    assert caplog.records == []
+
+
+def cut(reason: str, *, used: tuple[int, int] | None, key: str = "finish_reason") -> AIMessage:
+    usage: Any = (
+        None if used is None else {"input_tokens": used[0], "output_tokens": used[1], "total_tokens": sum(used)}
+    )
+    return AIMessage("so far", response_metadata={key: reason}, usage_metadata=usage)
+
+
+@pytest.mark.parametrize(
+    ("reply", "window", "is_cut"),
+    [
+        (cut("length", used=(8000, 192)), 8192, True),
+        (cut("MAX_TOKENS", used=(8192, 0)), 8192, True),
+        (cut("max_tokens", used=(8000, 200), key="stop_reason"), 8192, True),
+        (cut("length", used=(8000, 192), key="done_reason"), 8192, True),
+        (cut("length", used=(100, 192)), 8192, False),  # its own limit
+        (cut("length", used=(8000, 192)), None, False),
+        (cut("length", used=None), 8192, False),
+        (cut("stop", used=(8000, 192)), 8192, False),
+        (cut("model_context_window_exceeded", used=None, key="stop_reason"), None, True),
+        (AIMessage("all of it"), 8192, False),
+    ],
+)
+def test_a_reply_that_the_window_cut(reply: AIMessage, window: int | None, *, is_cut: bool) -> None:
+    assert is_cut_by_window(reply, window) is is_cut
+
+
+def write_page() -> None:
+    """Write the page of the docs."""
+    with OpenAIStub() as server:
+        found = [(answer, is_context_overflow(error_of(server, answer))) for answer in ANSWERS]
+    PAGE.write_text(page(found), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_page()
