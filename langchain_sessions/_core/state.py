@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_sessions._core.checks import require
 from langchain_sessions._core.codec.values import as_dict, dump_exact, dump_json
+from langchain_sessions.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -89,3 +90,19 @@ def merged_view(session: str, user: Mapping[str, str], app: Mapping[str, str]) -
     merged.update((f"{USER}{key}", json.loads(value)) for key, value in user.items())
     merged.update((f"{APP}{key}", json.loads(value)) for key, value in app.items())
     return merged
+
+
+def require_owner(user_id: str | None, deltas: Iterable[str | None]) -> None:
+    """Refuse `user:` state where nobody owns the session.
+
+    Raises:
+        InvalidInputError: A delta has such a key.
+    """
+    if user_id is None and any(delta is not None and split_delta(delta).user for delta in deltas):
+        raise InvalidInputError("state_delta", "user: keys need a session that has a user")
+
+
+def merge_scoped(values: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    """Scoped state after some changes; None deletes."""
+    merged = {**values, **changes}
+    return {key: value for key, value in merged.items() if value is not None}

@@ -119,7 +119,6 @@ class StandingChanges(Reading):
         plan = ArchivePlan(
             scope=base.branch,
             covered=SeqSet.of(covered),
-            base_version=base.version,
             base_record=base.compaction,
             record=record,
             now=now,

@@ -9,7 +9,7 @@ from langchain_sessions._core.flow import Flow, faces
 from langchain_sessions._core.ids import check_id
 from langchain_sessions._core.rows import Anyone, SessionKey
 from langchain_sessions.errors import CorruptRowError, InvalidInputError, SessionsError
-from langchain_sessions.stores.indexing import LogScope
+from langchain_sessions.stores.values import LogScope
 
 if TYPE_CHECKING:
     import re

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from langchain_sessions.search import SearchFilter
-    from langchain_sessions.stores.indexing import LogScope
+    from langchain_sessions.stores.values import LogScope
 
 MOST_HITS: Final = 1000
 MOST_NEIGHBOURS: Final = 50

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core import rows as r
+from langchain_sessions._core.identity import numbered
 from langchain_sessions._core.ledger import Edit, Ledger
-from langchain_sessions._core.placing import numbered
 from langchain_sessions._core.ranges import Run, SeqSet, decode_runs, encode_run_list, encode_runs, fold_runs
 from langchain_sessions._core.rows import EventRow, SessionRow
 from langchain_sessions._threads.cache import Placed, ThreadCache, clone_message

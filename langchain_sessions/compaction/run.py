@@ -286,7 +286,6 @@ class _Run:
         archive = ArchivePlan(
             scope=self.scope,
             covered=SeqSet.of(event.seq for event in plan.archive),
-            base_version=loaded.view.last_seq,
             base_record=0 if loaded.cover is None else loaded.cover.record,
             record=self._record(now, details),
             now=now,

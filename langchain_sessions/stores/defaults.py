@@ -1,4 +1,4 @@
-"""Going through the logs of a scope one after the other: what a store answers to a search that keeps no index."""
+"""Going through the logs of a scope one after the other: what a store may do, and one that keeps no index does."""
 
 from __future__ import annotations
 
@@ -8,21 +8,30 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.rows import SessionKey, SessionRow
 from langchain_sessions.errors import SessionNotFoundError
-from langchain_sessions.stores.indexing import IndexedLog, IndexRead, LogScan, LogScope, LogSlice
-from langchain_sessions.stores.values import EventQuery, SessionQuery
+from langchain_sessions.stores.base import IndexStore, LogStore
+from langchain_sessions.stores.values import (
+    EventQuery,
+    IndexedLog,
+    IndexPlace,
+    IndexRead,
+    LogScan,
+    LogScope,
+    LogSlice,
+    SessionQuery,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from langchain_sessions._core.ranges import SeqSet
-    from langchain_sessions.stores.logs import SessionLogs
+    from langchain_sessions.stores.values import IndexChange, IndexQuery, StoredChunk
 
 _PAGE = 200
 SCANNED_AT_ONCE: Final = 4096
 """About how many events one step of a scan goes through."""
 
 
-def sessions_in(store: SessionLogs, scope: LogScope) -> Iterator[SessionRow]:
+def sessions_in(store: LogStore, scope: LogScope) -> Iterator[SessionRow]:
     """The sessions of a scope.
 
     Raises:
@@ -82,7 +91,7 @@ def next_stretch(sessions: Iterable[SessionRow], after: tuple[int, int]) -> Stre
     return Stretch(left[:taken], low, high, reached if more else None)
 
 
-def scan_logs(store: SessionLogs, scope: LogScope, query: EventQuery, after: tuple[int, int]) -> LogScan:
+def scan_logs(store: LogStore, scope: LogScope, query: EventQuery, after: tuple[int, int]) -> LogScan:
     """One stretch of the logs of a scope."""
     stretch = next_stretch(sessions_in(store, scope), after)
     if stretch is None:
@@ -91,7 +100,7 @@ def scan_logs(store: SessionLogs, scope: LogScope, query: EventQuery, after: tup
     return LogScan(_slices(store, scope, wanted, stretch.sessions), stretch.after)
 
 
-def _slices(store: SessionLogs, scope: LogScope, query: EventQuery, sessions: Iterable[SessionRow]) -> list[LogSlice]:
+def _slices(store: LogStore, scope: LogScope, query: EventQuery, sessions: Iterable[SessionRow]) -> list[LogSlice]:
     found: list[LogSlice] = []
     for session in sessions:
         try:
@@ -103,14 +112,14 @@ def _slices(store: SessionLogs, scope: LogScope, query: EventQuery, sessions: It
     return found
 
 
-def scan_index(store: SessionLogs, scope: LogScope) -> IndexRead:
+def scan_index(store: LogStore, scope: LogScope) -> IndexRead:
     """All messages of a scope as one tail per log: what a store answers that keeps no index."""
     messages = EventQuery(kinds=frozenset(range(r.HUMAN, r.FIRST_RECORD)), idle_before=scope.idle_before)
     logs = _slices(store, scope, messages, sessions_in(store, scope))
     return IndexRead([IndexedLog(log.session, log.rows.view, (), {}, log.rows.rows) for log in logs], [])
 
 
-def pick_events(store: SessionLogs, scope: LogScope, places: Mapping[str, SeqSet]) -> list[LogSlice]:
+def pick_events(store: LogStore, scope: LogScope, places: Mapping[str, SeqSet]) -> list[LogSlice]:
     """Rows at some positions of some sessions."""
     found: list[LogSlice] = []
     for session_id, seqs in places.items():
@@ -127,3 +136,33 @@ def pick_events(store: SessionLogs, scope: LogScope, places: Mapping[str, SeqSet
             continue
         found.append(LogSlice(session, rows._replace(rows=[row for row in rows.rows if row.seq in seqs])))
     return found
+
+
+class ScannedIndex(LogStore, IndexStore):
+    """The part of a store that keeps no index: a search goes through the logs themselves."""
+
+    def load_index(self, query: IndexQuery) -> IndexRead:
+        return scan_index(self, query.scope)
+
+    def find_index(self, key: SessionKey, fingerprint: str, now: int) -> IndexPlace:
+        del fingerprint
+        session = self.find_session(key, now)
+        if session is None:
+            raise SessionNotFoundError(key.id)
+        return IndexPlace(session.skey, session.last_seq, session.last_seq, 0, ())
+
+    def load_chunks(
+        self, place: IndexPlace, numbers: Sequence[int]
+    ) -> list[tuple[StoredChunk, dict[str, bytes]]] | None:
+        del place, numbers
+        return []
+
+    def write_index(self, key: SessionKey, change: IndexChange, now: int) -> bool:
+        del key, change, now
+        return False
+
+    def scan_logs(self, scope: LogScope, query: EventQuery, after: tuple[int, int] = (0, 0)) -> LogScan:
+        return scan_logs(self, scope, query, after)
+
+    def load_events(self, scope: LogScope, places: Mapping[str, SeqSet]) -> list[LogSlice]:
+        return pick_events(self, scope, places)

@@ -33,7 +33,7 @@ from langchain_sessions._recall.meaning.embedder import LONGEST_TEXT, Embedder
 from langchain_sessions._recall.meaning.embedding import EMBED_BATCH
 from langchain_sessions._recall.meaning.vectors import QueryVector, VectorFormat, signature_of
 from langchain_sessions.errors import EmbeddingError
-from langchain_sessions.stores.indexing import LogScope
+from langchain_sessions.stores.values import LogScope
 from tests.recall.embedders import AsyncWords, Words, cosine, vector_of
 
 if TYPE_CHECKING:

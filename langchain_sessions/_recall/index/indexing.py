@@ -12,8 +12,7 @@ from langchain_sessions._recall.index.buckets import pack_buckets
 from langchain_sessions._recall.index.chunks import LARGEST_CHUNK, ChunkSize, OpenChunk, PackedPart, chunks_to_merge
 from langchain_sessions._recall.index.facts import ChunkFacts
 from langchain_sessions.errors import SealedEventError, SessionNotFoundError, StoreError, StoreUnavailableError
-from langchain_sessions.stores.indexing import IndexChange, IndexPlace, StoredChunk
-from langchain_sessions.stores.values import EventQuery, SessionQuery
+from langchain_sessions.stores.values import EventQuery, IndexChange, IndexPlace, SessionQuery, StoredChunk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

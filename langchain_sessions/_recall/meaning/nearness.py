@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from langchain_sessions._recall.meaning.vectors import QueryVector
     from langchain_sessions._recall.text.grammar import Query
     from langchain_sessions.stores.base import SessionStore
-    from langchain_sessions.stores.indexing import LogScope
-    from langchain_sessions.stores.vectors import VectorPlace
+    from langchain_sessions.stores.values import LogScope, VectorPlace
 
 P = TypeVar("P")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from langchain_sessions._core.rows import SessionKey
     from langchain_sessions._recall.meaning.embedder import Embedder
     from langchain_sessions.stores.base import SessionStore
-    from langchain_sessions.stores.vectors import VectorPlace
+    from langchain_sessions.stores.values import VectorPlace
 
 _BATCH: Final = 512
 _ASKED: Final = 16

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from langchain_sessions._recall.rank.ranked import RankedSearch
     from langchain_sessions._recall.request import SearchRequest
     from langchain_sessions.stores.base import SessionStore
-    from langchain_sessions.stores.indexing import LogSlice
+    from langchain_sessions.stores.values import LogSlice
 
 _Place = tuple[int, int, int]
 

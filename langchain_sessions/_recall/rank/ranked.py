@@ -17,8 +17,7 @@ from langchain_sessions._recall.request import shown_before
 from langchain_sessions._recall.text.documents import searchable_text
 from langchain_sessions._recall.text.grammar import ClauseKind, Query, QueryMatcher
 from langchain_sessions.errors import StoreError
-from langchain_sessions.stores.indexing import IndexedLog, IndexRead
-from langchain_sessions.stores.values import EventQuery
+from langchain_sessions.stores.values import EventQuery, IndexedLog, IndexRead
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from langchain_sessions._recall.request import SearchRequest
     from langchain_sessions._recall.text.terms import TermMaker
     from langchain_sessions.stores.base import SessionStore
-    from langchain_sessions.stores.indexing import LogScope
+    from langchain_sessions.stores.values import LogScope
 
 _ROUNDS: Final = 4
 _EVERYTHING: Final = 2**62

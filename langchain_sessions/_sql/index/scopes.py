@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Select, or_, select
 
-from langchain_sessions._core import placing
 from langchain_sessions._core.ledger import Ledger, LogView
 from langchain_sessions._core.ranges import decode_runs
 from langchain_sessions._core.rows import InvocationRow, SessionRow
+from langchain_sessions._core.standing import open_invocations
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.log.lookup import (
     key_values,
@@ -23,7 +23,7 @@ from langchain_sessions._sql.log.lookup import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langchain_sessions.stores.indexing import LogScope
+    from langchain_sessions.stores.values import LogScope
 
 
 def scope_criteria(tx: Transaction, scope: LogScope) -> list[ColumnElement[bool]]:
@@ -83,7 +83,7 @@ def load_views(tx: Transaction, scope: LogScope, sessions: Sequence[SessionRow])
         session.skey: LogView(
             Ledger.decode(session.ledger),
             None if session.head_runs is None else tuple(decode_runs(session.head_runs)),
-            placing.open_invocations(unfinished.get(session.skey, ()), scope.idle_before),
+            open_invocations(unfinished.get(session.skey, ()), scope.idle_before),
             session.last_seq,
         )
         for session in sessions

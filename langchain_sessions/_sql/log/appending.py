@@ -25,22 +25,16 @@ from sqlalchemy import (
     update,
 )
 
-from langchain_sessions._core import placing
 from langchain_sessions._core import rows as r
+from langchain_sessions._core.counters import tally
+from langchain_sessions._core.drafts import ACTIVITY_GRAIN
+from langchain_sessions._core.marks import last_mark
 from langchain_sessions._core.rows import Counters, EventRow, SessionKey
 from langchain_sessions._sql.driver.transaction import Transaction, param
-from langchain_sessions._sql.log.lookup import (
-    ACTIVITY_GRAIN,
-    insert_events,
-    key_criteria,
-    owner_shape,
-    upsert,
-)
+from langchain_sessions._sql.log.lookup import insert_events, key_criteria, owner_shape, upsert
 from langchain_sessions.stores.values import AppendBatch, Appended
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from sqlalchemy.sql.dml import Insert, Update
 
 
@@ -104,7 +98,7 @@ def _shape(key: SessionKey, batch: AppendBatch) -> tuple[Any, ...]:
 
 def _bump_values(key: SessionKey, batch: AppendBatch) -> dict[str, Any]:
     first = batch.rows[0]
-    counted = placing.tally(batch.rows).get(None, Counters()) if first.branch is None else Counters()
+    counted = tally(batch.rows).get(None, Counters()) if first.branch is None else Counters()
     return {
         "k_app": key.app,
         "k_id": key.id,
@@ -195,11 +189,6 @@ def _side_source(table: Table, skey: Any, **given: Any) -> Select[Any]:
     return cast_type("Select[Any]", select(*columns))
 
 
-def last_mark(rows: Sequence[EventRow]) -> int:
-    """The newest status that rows report for their invocation; 0 for none."""
-    return next((mark for row in reversed(rows) if (mark := (row.flags >> r.MARK_SHIFT) & 7)), 0)
-
-
 def invocation_values(batch: AppendBatch, mark: int, first_seq: int) -> dict[str, Any]:
     """The row of a batch's invocation."""
     return {
@@ -212,7 +201,7 @@ def invocation_values(batch: AppendBatch, mark: int, first_seq: int) -> dict[str
 
 def _scope_values(batch: AppendBatch) -> dict[str, Any]:
     scope = batch.rows[0].branch
-    return {"scope": scope, **placing.tally(batch.rows).get(scope, Counters())._asdict()}
+    return {"scope": scope, **tally(batch.rows).get(scope, Counters())._asdict()}
 
 
 def note_invocation(tx: Transaction, source: Select[Any], *, marked: bool) -> Insert:

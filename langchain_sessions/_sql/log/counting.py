@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from langchain_sessions._core import placing
+from langchain_sessions._core.counters import count_scope
 from langchain_sessions._core.rows import Counters, InvocationRow, SessionKey, SessionRow
 from langchain_sessions._sql.log.keyed import delete_rows, find_rows, insert_row
 from langchain_sessions._sql.log.lookup import load_light, load_view, locate, require_session, set_session
@@ -60,7 +60,7 @@ def recount(tx: Transaction, session: SessionRow) -> None:
 
 def recount_scope(tx: Transaction, session: SessionRow, view: LogView, scope: str | None) -> None:
     """Count one scope anew from what of it is not archived: after a compaction."""
-    counted = placing.count_scope(load_light(tx, session, scope, view), view, scope)
+    counted = count_scope(load_light(tx, session, scope, view), view, scope)
     if scope is None:
         set_session(tx, session.skey, live_events=counted.events, live_turns=counted.turns, live_tokens=counted.tokens)
     else:

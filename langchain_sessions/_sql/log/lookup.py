@@ -9,11 +9,10 @@ from sqlalchemy import ColumnElement, Select, Table, delete, insert, literal_col
 from sqlalchemy import and_ as both
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
-from langchain_sessions._core import placing
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.ledger import Ledger, LogView
-from langchain_sessions._core.ranges import decode_runs
+from langchain_sessions._core.marks import marks_of
 from langchain_sessions._core.rows import Anyone, EventRow, InvocationRow, Mark, Owner, SessionKey, SessionRow
+from langchain_sessions._core.standing import view_of
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.log.keyed import update_rows
 from langchain_sessions._sql.tables.blanking import blank_rows
@@ -22,6 +21,7 @@ from langchain_sessions.errors import SessionNotFoundError
 if TYPE_CHECKING:
     from sqlalchemy.sql.dml import Insert
 
+    from langchain_sessions._core.ledger import LogView
     from langchain_sessions._sql.tables.schema import Tables
 
 Changes = Mapping[str, Callable[[Any], Any]]
@@ -109,20 +109,11 @@ def load_unfinished(tx: Transaction, session: SessionRow) -> list[InvocationRow]
     return [InvocationRow(*row) for row in tx.rows(tx.prepare("unfinished", build), {"skey": session.skey})]
 
 
-def view_of(session: SessionRow, unfinished: Iterable[InvocationRow], idle_before: int) -> LogView:
-    """Where the events of a session stand, given its invocations that are not done."""
-    standings = placing.open_invocations(unfinished, idle_before)
-    head = None if session.head_runs is None else tuple(decode_runs(session.head_runs))
-    return LogView(Ledger.decode(session.ledger), head, standings, session.last_seq)
-
-
 def event_columns(tables: Tables) -> list[ColumnElement[Any]]:
     """The columns of an `EventRow`, in its order."""
     return [tables.events.c[name] for name in EventRow._fields]
 
 
-ACTIVITY_GRAIN = 60_000_000
-"""Activity is indexed to the minute: an indexed time that moves with every append defeats PostgreSQL's HOT."""
 LIGHT = ("seq", "ident", "rev", "event_id", "position", "kind", "flags", "at", "tokens", "branch", "author")
 """The leading columns of an `EventRow` that hold no bodies, and the invocation after them."""
 
@@ -169,7 +160,7 @@ def insert_events(tx: Transaction, skey: int, rows: Sequence[EventRow]) -> None:
     """Insert rows that have their positions, and their marks."""
     statement = tx.prepare("insert events", lambda: _insert_all(tx.tables.events))
     tx.insert_tuples(statement, [(skey, *row) for row in rows])
-    marks = placing.marks_of(rows)
+    marks = marks_of(rows)
     if marks:
         statement = tx.prepare("insert marks", lambda: insert(tx.tables.marks))
         tx.run_many(statement, [{"skey": skey, **mark._asdict()} for mark in marks])
@@ -182,18 +173,6 @@ def _insert_all(table: Table) -> Any:
 def set_session(tx: Transaction, skey: int, **values: Any) -> None:
     """Set columns of a session row that is locked already."""
     update_rows(tx, tx.tables.sessions, {"skey": skey}, **values)
-
-
-def moved(session: SessionRow, count: int, now: int) -> dict[str, Any]:
-    """The columns of a session row that every change of its log moves."""
-    changes: dict[str, Any] = {"last_seq": session.last_seq + count, "updated_at": now}
-    if session.activity <= now - ACTIVITY_GRAIN:
-        changes["activity"] = now
-    if session.renewal is not None and session.renewal_grain is not None and session.expires_at is not None:
-        due = now + session.renewal
-        if due - session.expires_at >= session.renewal_grain:
-            changes["expires_at"] = due
-    return changes
 
 
 def upsert(tx: Transaction, table: Table, source: Select[Any], keys: tuple[str, ...], changes: Changes) -> Insert:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select
 
-from langchain_sessions._core import placing
+from langchain_sessions._core.counters import count_scope
 from langchain_sessions._core.ledger import Ledger
+from langchain_sessions._core.marks import marks_of
 from langchain_sessions._core.rows import EventRow, Mark, SessionKey, SessionRow
 from langchain_sessions._sql.log.counting import read_counters
 from langchain_sessions._sql.log.lookup import event_columns, load_light, load_marks, load_view, require_session
@@ -63,7 +64,7 @@ def _marks_in_log(tx: Transaction, session: SessionRow) -> list[Mark]:
     rows = tx.once(
         select(*event_columns(tx.tables)).where(e.skey == session.skey, e.extra.is_not(None)).order_by(e.seq)
     )
-    return placing.marks_of(EventRow(*row) for row in rows)
+    return marks_of(EventRow(*row) for row in rows)
 
 
 def _wrong_counters(tx: Transaction, session: SessionRow) -> list[str]:
@@ -73,5 +74,5 @@ def _wrong_counters(tx: Transaction, session: SessionRow) -> list[str]:
     return [
         f"counters of {'the root' if scope is None else repr(scope)} differ from the log"
         for scope in (None, *branches)
-        if placing.count_scope(load_light(tx, session, scope, view), view, scope) != read_counters(tx, session, scope)
+        if count_scope(load_light(tx, session, scope, view), view, scope) != read_counters(tx, session, scope)
     ]

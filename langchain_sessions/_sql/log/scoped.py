@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Table, literal, select
 
-from langchain_sessions._core import placing
-from langchain_sessions._core.state import split_delta
+from langchain_sessions._core.state import require_owner, split_delta
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.log.keyed import delete_rows, find_rows
 from langchain_sessions._sql.log.lookup import require_session, upsert
@@ -30,7 +29,7 @@ def change_scoped_state(tx: Transaction, session: SessionRow, deltas: Iterable[s
         user.update(split.user)
         app.update(split.app)
     if user:
-        placing.require_owner(session.user_id, deltas)
+        require_owner(session.user_id, deltas)
         _change(tx, tx.tables.user_state, {"app": session.app, "user_id": str(session.user_id)}, user)
     if app:
         _change(tx, tx.tables.app_state, {"app": session.app}, app)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Column, ColumnElement, Select, delete, insert, or_, select
 from sqlalchemy import and_ as both
 
-from langchain_sessions._core import placing
+from langchain_sessions._core.drafts import merged_changes, moved, new_session_row
 from langchain_sessions._core.ledger import Ledger
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import EventRow, Owner, SessionHeading, SessionKey, SessionRow
+from langchain_sessions._core.state import require_owner
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction, param
 from langchain_sessions._sql.log.counting import recount
 from langchain_sessions._sql.log.keyed import delete_rows, find_rows, insert_row
@@ -20,7 +21,6 @@ from langchain_sessions._sql.log.lookup import (
     key_values,
     load_marks,
     locate,
-    moved,
     owner_criterion,
     owner_shape,
     remove_rows,
@@ -94,9 +94,9 @@ def _is_expired(row: SessionRow, now: int) -> bool:
 
 
 def _add(tx: Transaction, draft: SessionDraft) -> SessionRow:
-    placing.require_owner(draft.user_id, [draft.scoped_delta])
+    require_owner(draft.user_id, [draft.scoped_delta])
     table = tx.tables.sessions
-    row = placing.new_session_row(0, draft)
+    row = new_session_row(0, draft)
     values = {name: value for name, value in row._asdict().items() if name != "skey"}
 
     def build() -> Insert:
@@ -218,7 +218,7 @@ def _headings_of(tx: Transaction, skeys: list[int]) -> list[SessionHeading]:
 def update_session(tx: Transaction, key: SessionKey, changes: Mapping[str, Any], now: int) -> SessionRow:
     """The contract's `update_session`."""
     session = require_session(tx, key, now, lock=True)
-    values = {**moved(session, 0, now), **placing.merged_changes(session, changes)}
+    values = {**moved(session, 0, now), **merged_changes(session, changes)}
     set_session(tx, session.skey, **values)
     return session._replace(**values)
 

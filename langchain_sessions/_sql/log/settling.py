@@ -9,22 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Select, literal_column, select
 
-from langchain_sessions._core import placing
 from langchain_sessions._core import rows as r
+from langchain_sessions._core.counters import tally_change
+from langchain_sessions._core.drafts import moved
+from langchain_sessions._core.identity import place_batch, require_version
+from langchain_sessions._core.marks import last_mark
 from langchain_sessions._core.rows import EventRow, SessionKey, SessionRow
-from langchain_sessions._core.state import apply_deltas
+from langchain_sessions._core.standing import view_of
+from langchain_sessions._core.state import apply_deltas, require_owner
 from langchain_sessions._sql.driver.transaction import Transaction, param
-from langchain_sessions._sql.log.appending import last_mark
 from langchain_sessions._sql.log.counting import ALL_AWAKE, add_counters, read_invocation, recount
 from langchain_sessions._sql.log.keyed import insert_row, update_rows
 from langchain_sessions._sql.log.lookup import (
     event_columns,
     insert_events,
     load_unfinished,
-    moved,
     require_session,
     set_session,
-    view_of,
 )
 from langchain_sessions._sql.log.scoped import change_scoped_state
 from langchain_sessions.errors import SessionEndedError
@@ -49,10 +50,10 @@ def append_fully(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Append
     unfinished = load_unfinished(tx, session)
     view = view_of(session, unfinished, batch.idle_before)
     relatives = sorted({EventRow(*row) for answer in asked for row in answer.rows})
-    placing.require_version(key.id, batch, relatives, view, session.last_seq)
-    placed = placing.place_batch(key.id, batch, relatives, view, session.last_seq)
+    require_version(key.id, batch, relatives, view, session.last_seq)
+    placed = place_batch(key.id, batch, relatives, view, session.last_seq)
     deltas = [row.delta for row in placed.fresh if row.delta is not None]
-    placing.require_owner(session.user_id, deltas)
+    require_owner(session.user_id, deltas)
     ledger = view.ledger
     for edit in placed.edits:
         ledger = ledger.with_edit(edit)
@@ -66,7 +67,7 @@ def append_fully(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Append
         recount(tx, after)
     else:
         stood, stand = (view_of(each, unfinished, ALL_AWAKE) for each in (session, after))
-        add_counters(tx, session, placing.tally_change(relatives, stood, [*relatives, *placed.fresh], stand))
+        add_counters(tx, session, tally_change(relatives, stood, [*relatives, *placed.fresh], stand))
     if any(row.invocation_id is not None for row in batch.rows):
         unfinished = load_unfinished(tx, after)
     return Appended(placed.rows, last, view_of(after, unfinished, batch.idle_before))

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
-from langchain_sessions._core import placing
+from langchain_sessions._core.archive import settle_archive
+from langchain_sessions._core.drafts import moved
 from langchain_sessions._core.ledger import Ledger
+from langchain_sessions._core.marks import covers_of, marks_of, undone_target, with_extra
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import EventRow, SessionKey, SessionRow
 from langchain_sessions._core.state import apply_deltas, scoped_keys
@@ -18,7 +20,6 @@ from langchain_sessions._sql.log.lookup import (
     load_light,
     load_marks,
     load_view,
-    moved,
     require_session,
     set_session,
 )
@@ -37,9 +38,9 @@ def rewind_events(tx: Transaction, key: SessionKey, plan: RewindPlan) -> Rewound
     marks = load_marks(tx, session)
     target = _target(tx, session, before, plan)
     seq = session.last_seq + 1
-    record = plan.record._replace(seq=seq, extra=placing.with_extra(plan.record.extra, "mark", target))
+    record = plan.record._replace(seq=seq, extra=with_extra(plan.record.extra, "mark", target))
     insert_events(tx, session.skey, [record])
-    after = Ledger.of([*marks, *placing.marks_of([record])], seq)
+    after = Ledger.of([*marks, *marks_of([record])], seq)
     state, kept = replay(tx, session, after, before)
     changes = {**moved(session, 1, plan.now), "ledger": after.encode(), "state": state}
     changes |= rewind_thread(tx, session, after, seq, is_undo=plan.undo, reset=plan.reset_thread)
@@ -52,7 +53,7 @@ def _target(tx: Transaction, session: SessionRow, ledger: Ledger, plan: RewindPl
     """The position to go back to."""
     e = tx.tables.events.c
     if plan.undo:
-        return placing.undone_target(session.id, load_marks(tx, session), ledger.hidden)
+        return undone_target(session.id, load_marks(tx, session), ledger.hidden)
     if plan.before_invocation is not None:
         mine = tx.once(
             select(e.seq).where(e.skey == session.skey, e.invocation_id == plan.before_invocation).order_by(e.seq)
@@ -81,7 +82,7 @@ def archive_events(tx: Transaction, key: SessionKey, plan: ArchivePlan) -> tuple
     session = require_session(tx, key, plan.now, lock=True)
     view = load_view(tx, session, plan.idle_before)
     near = load_light(tx, session, plan.scope, view)
-    archived = placing.settle_archive(plan, near, view, _old_covers(tx, session, view.ledger, plan.scope))
+    archived = settle_archive(plan, near, view, _old_covers(tx, session, view.ledger, plan.scope))
     if archived is None:
         return None
     insert_events(tx, session.skey, archived.rows)
@@ -98,7 +99,7 @@ def _old_covers(tx: Transaction, session: SessionRow, ledger: Ledger, scope: str
     if cover is None:
         return []
     rows = read_rows(tx, session, SeqSet.of([cover.record]))
-    return placing.covers_of(rows[0]) if rows else []
+    return covers_of(rows[0]) if rows else []
 
 
 def read_rows(tx: Transaction, session: SessionRow, seqs: SeqSet) -> list[EventRow]:

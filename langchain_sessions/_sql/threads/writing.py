@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Select, Table, and_, bindparam, func, literal_column, select, update
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
-from langchain_sessions._core import placing
 from langchain_sessions._core import rows as r
+from langchain_sessions._core.counters import tally, tally_change
+from langchain_sessions._core.drafts import moved
 from langchain_sessions._core.ledger import Ledger, LogView
 from langchain_sessions._core.ranges import SeqSet, decode_runs
 from langchain_sessions._core.rows import Counters, EventRow, SessionRow
@@ -23,7 +24,6 @@ from langchain_sessions._sql.log.lookup import (
     light_row,
     load_view,
     locating,
-    moved,
     owner_shape,
     session_row,
     set_session,
@@ -295,7 +295,7 @@ def _recounted(tx: Transaction, before: SessionRow, after: SessionRow, settled: 
     touched = ((old - new) | (new - old) | settled.rooted | SeqSet.of(edit.replaces for edit in settled.edits)) - fresh
     if not touched:
         listed = [row for row in settled.fresh if not row.flags & r.ROOTED or row.seq in new]
-        return placing.tally(listed)
+        return tally(listed)
     view = load_view(tx, before, 0)
     head = tuple(decode_runs(after.head_runs)) if after.head_runs is not None else None
     view_after = LogView(Ledger.decode(after.ledger), head, view.invocations, after.last_seq)
@@ -305,7 +305,7 @@ def _recounted(tx: Transaction, before: SessionRow, after: SessionRow, settled: 
         for row in rows_after
         if row.seq <= before.last_seq
     ]
-    return dict(placing.tally_change(rows_before, view, rows_after, view_after))
+    return dict(tally_change(rows_before, view, rows_after, view_after))
 
 
 def _light(tx: Transaction, skey: int, seqs: SeqSet) -> list[EventRow]:

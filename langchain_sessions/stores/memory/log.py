@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from langchain_sessions._core import placing
 from langchain_sessions._core import rows as r
+from langchain_sessions._core.archive import settle_archive
+from langchain_sessions._core.counters import count_scope
+from langchain_sessions._core.identity import place_batch, require_version
 from langchain_sessions._core.ledger import Ledger, LogView
+from langchain_sessions._core.marks import covers_of, marks_of, undone_target, with_extra
 from langchain_sessions._core.ranges import decode_runs
 from langchain_sessions._core.rows import Counters, EventRow, InvocationRow, Mark, SessionRow
-from langchain_sessions._core.state import apply_deltas, scoped_keys
+from langchain_sessions._core.standing import open_invocations
+from langchain_sessions._core.state import apply_deltas, require_owner, scoped_keys
 from langchain_sessions.errors import EventNotFoundError, SessionEndedError
-from langchain_sessions.stores.values import Appended, Rewound
-from langchain_sessions.stores.vectors import VectorChange, VectorPlace
+from langchain_sessions.stores.values import Appended, Rewound, VectorChange, VectorPlace
 
 if TYPE_CHECKING:
     from langchain_sessions.stores.values import AppendBatch, ArchivePlan, RewindPlan
@@ -40,12 +43,12 @@ class MemoryLog:
     def view(self, idle_before: int) -> LogView:
         """Where its events stand."""
         head = None if self.session.head_runs is None else tuple(decode_runs(self.session.head_runs))
-        standings = placing.open_invocations(self.invocations.values(), idle_before)
+        standings = open_invocations(self.invocations.values(), idle_before)
         return LogView(Ledger.decode(self.session.ledger), head, standings, self.session.last_seq)
 
     def count(self, scope: str | None) -> Counters:
         """What is live in a scope."""
-        return placing.count_scope(self.events, self.view(0), scope)
+        return count_scope(self.events, self.view(0), scope)
 
     @property
     def counted(self) -> SessionRow:
@@ -65,10 +68,10 @@ class MemoryLog:
         idents, ids = {row.ident for row in batch.rows}, {row.id for row in batch.rows}
         existing = [row for row in self.events if row.ident in idents or row.id in ids]
         view = self.view(batch.idle_before)
-        placing.require_version(name, batch, existing, view, last)
-        placed = placing.place_batch(name, batch, existing, view, last)
+        require_version(name, batch, existing, view, last)
+        placed = place_batch(name, batch, existing, view, last)
         deltas = [row.delta for row in placed.fresh if row.delta is not None]
-        placing.require_owner(self.session.user_id, deltas)
+        require_owner(self.session.user_id, deltas)
         if placed.fresh:
             ledger = view.ledger
             for edit in placed.edits:
@@ -90,7 +93,7 @@ class MemoryLog:
     def write(self, rows: tuple[EventRow, ...], now: int) -> None:
         """Append rows that have their positions already, and what follows from them."""
         self.events.extend(rows)
-        self.marks.extend(placing.marks_of(rows))
+        self.marks.extend(marks_of(rows))
         for row in rows:
             self._note_invocation(row, now)
         renewed = self.session.expires_at
@@ -117,7 +120,7 @@ class MemoryLog:
         before = Ledger.decode(self.session.ledger).hidden
         target = self._target(plan)
         seq = self.session.last_seq + 1
-        record = plan.record._replace(seq=seq, extra=placing.with_extra(plan.record.extra, "mark", target))
+        record = plan.record._replace(seq=seq, extra=with_extra(plan.record.extra, "mark", target))
         self.write((record,), plan.now)
         ledger = Ledger.of(self.marks, seq)
         kept = scoped_keys(row.delta for row in self.events if row.seq in ledger.hidden and row.seq not in before)
@@ -127,7 +130,7 @@ class MemoryLog:
     def _target(self, plan: RewindPlan) -> int:
         name, hidden = self.session.id, Ledger.decode(self.session.ledger).hidden
         if plan.undo:
-            return placing.undone_target(name, self.marks, hidden)
+            return undone_target(name, self.marks, hidden)
         if plan.before_invocation is not None:
             hits = (row.seq for row in self.events if row.invocation_id == plan.before_invocation)
             first = next((seq for seq in hits if seq not in hidden), None)
@@ -143,8 +146,8 @@ class MemoryLog:
         """Commit a compaction, unless its range was touched."""
         view = self.view(plan.idle_before)
         old = view.ledger.covers.get(plan.scope)
-        old_covers = placing.covers_of(self.events[old.record - 1]) if old else []
-        archived = placing.settle_archive(plan, self.events, view, old_covers)
+        old_covers = covers_of(self.events[old.record - 1]) if old else []
+        archived = settle_archive(plan, self.events, view, old_covers)
         if archived is None:
             return None
         self.write(archived.rows, plan.now)
@@ -172,7 +175,7 @@ class MemoryLog:
     def problems(self) -> list[str]:
         """A line for each derived value that differs from what the events say."""
         found: list[str] = []
-        marks = placing.marks_of(self.events)
+        marks = marks_of(self.events)
         if [row.seq for row in self.events] != list(range(1, self.session.last_seq + 1)):
             found.append("positions are not gap-free")
         if marks != self.marks:

@@ -7,13 +7,14 @@ from functools import wraps
 from itertools import count
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from langchain_sessions._core import placing
 from langchain_sessions._core import rows as r
+from langchain_sessions._core.drafts import merged_changes, new_session_row
 from langchain_sessions._core.matching import cut_window, matches, sees
 from langchain_sessions._core.rows import Counters, EventRow, InvocationRow, Owner, SessionKey, SessionRow
-from langchain_sessions._core.state import split_delta
+from langchain_sessions._core.state import merge_scoped, require_owner, split_delta
 from langchain_sessions.errors import EventNotFoundError, SessionExistsError, SessionNotFoundError
 from langchain_sessions.stores.base import SessionStore
+from langchain_sessions.stores.defaults import ScannedIndex
 from langchain_sessions.stores.memory.log import MemoryLog
 from langchain_sessions.stores.values import (
     AppendBatch,
@@ -35,8 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from langchain_sessions._core.ranges import SeqSet
-    from langchain_sessions.stores.indexing import LogScope
-    from langchain_sessions.stores.vectors import VectorChange, VectorPlace
+    from langchain_sessions.stores.values import LogScope, VectorChange, VectorPlace
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -51,7 +51,7 @@ def _locked(method: Callable[Concatenate[MemoryStore, P], T]) -> Callable[Concat
     return run
 
 
-class MemoryStore(SessionStore):
+class MemoryStore(ScannedIndex, SessionStore):
     """Keeps logs in this process. For tests and trials, and to say what every other store must do."""
 
     waits = False
@@ -96,8 +96,8 @@ class MemoryStore(SessionStore):
 
     def _add(self, draft: SessionDraft) -> MemoryLog:
         """A new log, in the place of an expired one if there is any."""
-        placing.require_owner(draft.user_id, [draft.scoped_delta])
-        row = placing.new_session_row(next(self._keys), draft)
+        require_owner(draft.user_id, [draft.scoped_delta])
+        row = new_session_row(next(self._keys), draft)
         log = self._logs[draft.app, draft.id] = MemoryLog(row)
         self._tombstones.pop((draft.app, draft.id), None)
         self._change_scoped(row, [draft.scoped_delta])
@@ -133,7 +133,7 @@ class MemoryStore(SessionStore):
     @_locked
     def update_session(self, key: SessionKey, changes: Mapping[str, Any], now: int) -> SessionRow:
         log = self._get(key, now)
-        values = placing.merged_changes(log.session, changes)
+        values = merged_changes(log.session, changes)
         log.session = log.session._replace(**values, updated_at=now, activity=now)
         return log.counted
 
@@ -269,10 +269,10 @@ class MemoryStore(SessionStore):
         for delta in deltas:
             split = split_delta(delta)
             if split.app:
-                self._app_state[app] = placing.merge_scoped(self._app_state.get(app, {}), split.app)
+                self._app_state[app] = merge_scoped(self._app_state.get(app, {}), split.app)
             if split.user and user_id is not None:
                 mine = self._user_state.get((app, user_id), {})
-                self._user_state[app, user_id] = placing.merge_scoped(mine, split.user)
+                self._user_state[app, user_id] = merge_scoped(mine, split.user)
 
     # -- maintenance ---------------------------------------------------------------------------------------
 

@@ -1,0 +1,141 @@
+"""Identities: which rows of a batch are new, which are stored already, and which take the place of another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from langchain_sessions._core import rows as r
+from langchain_sessions._core.ledger import Edit, LogView
+from langchain_sessions._core.marks import with_extra
+from langchain_sessions.errors import EventConflictError, EventNotFoundError, StaleSessionError
+from langchain_sessions.events import Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from langchain_sessions._core.rows import EventRow
+    from langchain_sessions.stores.values import AppendBatch
+
+
+class Placed(NamedTuple):
+    """A batch after its identities were settled."""
+
+    rows: tuple[EventRow, ...]
+    fresh: tuple[EventRow, ...]
+    edits: tuple[Edit, ...]
+
+
+def require_version(
+    session_id: str, batch: AppendBatch, existing: Iterable[EventRow], view: LogView, last_seq: int
+) -> None:
+    """Refuse a batch that expects another version, unless it stands exactly where that version would have put it.
+
+    That is the same append again, whose answer got lost on its way.
+
+    Raises:
+        StaleSessionError: The log has moved on without it.
+    """
+    expected = batch.expected_version
+    if expected is None or expected == last_seq:
+        return
+    places = {row.seq: row.id for row in existing if view.standing(row) not in (Standing.REWOUND, Standing.FAILED)}
+    if any(places.get(expected + 1 + at) != row.id for at, row in enumerate(batch.rows)):
+        raise StaleSessionError(session_id, expected, last_seq)
+
+
+def place_batch(
+    session_id: str, batch: AppendBatch, existing: Sequence[EventRow], view: LogView, last_seq: int
+) -> Placed:
+    """Settle which rows of a batch are new, stored already, or edits.
+
+    Args:
+        session_id: For error messages.
+        batch: The rows to append.
+        existing: Every stored row that shares an ident or an event id with one of them.
+        view: Where these stand.
+        last_seq: The newest position.
+
+    Raises:
+        EventConflictError: An id stands with another message.
+        EventNotFoundError: `replaces_only` is set and nothing stands to be replaced.
+    """
+    known = [(row, view.standing(row)) for row in sorted(existing)]
+    placed: list[EventRow] = []
+    fresh: list[EventRow] = []
+    edits: list[Edit] = []
+    for row in batch.rows:
+        found = _stored_twin(session_id, row, known, batch)
+        if found is not None:
+            placed.append(found)
+            continue
+        current = _current_revision(row, known)
+        if current is None and batch.replaces_only:
+            raise EventNotFoundError(session_id, f"message {row.ident!r} to replace")
+        seq = last_seq + len(fresh) + 1
+        new = numbered(row, seq, (old for old, _ in known if old.ident == row.ident), current)
+        if current is not None:
+            edits.append(Edit(seq, current.seq, new.place))
+            known = [(old, Standing.SUPERSEDED if old is current else stand) for old, stand in known]
+        known.append((new, Standing.LIVE))
+        fresh.append(new)
+        placed.append(new)
+    return Placed(tuple(placed), tuple(fresh), tuple(edits))
+
+
+def _is_gone(old: EventRow, standing: Standing, new: EventRow) -> bool:
+    """Whether an id may be appended anew. A failed run that is tried again finds what it stored itself."""
+    if standing is Standing.FAILED:
+        return old.invocation_id != new.invocation_id
+    return standing is Standing.REWOUND
+
+
+def _stored_twin(
+    session_id: str, row: EventRow, known: Sequence[tuple[EventRow, Standing]], batch: AppendBatch
+) -> EventRow | None:
+    """The stored row that this append repeats, if any."""
+    named = [old for old, stand in known if old.id == row.id and not _is_gone(old, stand, row)]
+    message = [old for old, stand in known if old.ident == row.ident and not _is_gone(old, stand, row)]
+    if not named and not message:
+        return None
+    current = _current_revision(row, known)
+    for old in (*([current] if current is not None else []), *reversed(named)):
+        if batch.same(old, row):
+            return old
+    if named:
+        raise EventConflictError(session_id, row.id)
+    return None
+
+
+def _current_revision(row: EventRow, known: Sequence[tuple[EventRow, Standing]]) -> EventRow | None:
+    """The event that holds the message now."""
+    for old, stand in reversed(known):
+        if old.ident == row.ident and stand is not Standing.SUPERSEDED and not _is_gone(old, stand, row):
+            return old
+    return None
+
+
+def numbered(
+    row: EventRow, seq: int, revisions: Iterable[EventRow], current: EventRow | None, *, is_rooted: bool = False
+) -> EventRow:
+    """A new event in its place: behind all others, or in that of the revision before it.
+
+    Args:
+        row: The event.
+        seq: Its position.
+        revisions: Every stored event of the same message.
+        current: The one that it replaces, if any.
+        is_rooted: Whether a thread's root list replaces it.
+    """
+    rev = max((old.rev for old in revisions), default=-1) + 1
+    if current is None:
+        # An id that a rewind freed keeps its name: only an edit is named by its revision.
+        return row._replace(seq=seq, rev=rev)
+    mark = [current.seq, current.place, 1] if is_rooted else [current.seq, current.place]
+    return row._replace(
+        seq=seq,
+        rev=rev,
+        flags=row.flags | r.EDIT,
+        position=current.place,
+        branch=current.branch,
+        extra=with_extra(row.extra, "mark", mark),
+    )
