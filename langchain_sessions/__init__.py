@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from langchain_sessions._recall.settings import SearchSettings
     from langchain_sessions._sql.store import SqlStore
     from langchain_sessions._sql.tables.schema import schema_sql
-    from langchain_sessions._threads.factory import checkpointer_factory
-    from langchain_sessions.checkpointer import SessionCheckpointSaver
+    from langchain_sessions.checkpointer import SessionCheckpointSaver, checkpointer_factory
     from langchain_sessions.compaction.model_summarizer import ModelSummarizer
     from langchain_sessions.compaction.plan import (
         Compaction,
@@ -107,8 +106,7 @@ _HOMES = {
     "_recall.settings": ("SearchSettings",),
     "_sql.store": ("SqlStore",),
     "_sql.tables.schema": ("schema_sql",),
-    "_threads.factory": ("checkpointer_factory",),
-    "checkpointer": ("SessionCheckpointSaver",),
+    "checkpointer": ("SessionCheckpointSaver", "checkpointer_factory"),
     "compaction.model_summarizer": ("ModelSummarizer",),
     "compaction.plan": (
         "Compaction",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -10,7 +11,6 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langchain_sessions._core.codec.messages import MessageCodec
 from langchain_sessions._core.encode import EventEncoder
-from langchain_sessions._sql.store import SqlStore
 from langchain_sessions._threads.cache import MessageCache
 from langchain_sessions._threads.load import ThreadReads
 from langchain_sessions._threads.prune import Pruning
@@ -20,14 +20,15 @@ from langchain_sessions._threads.save import ThreadWrites
 from langchain_sessions._threads.upkeep import Upkeep
 from langchain_sessions._threads.versions import next_version
 from langchain_sessions.errors import InvalidInputError
+from langchain_sessions.service import SessionService
+from langchain_sessions.stores.threads import ThreadStore
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import AsyncIterator, Callable, Collection
 
     from langgraph.checkpoint.serde.base import SerializerProtocol
     from typing_extensions import Self
 
-    from langchain_sessions.service import SessionService
 
 CACHE_BYTES = 64_000_000
 
@@ -42,7 +43,7 @@ class SessionCheckpointSaver(ThreadReads, ThreadWrites, Pruning, Upkeep, BaseChe
     `sessions.as_user(u)` enforces u in every method. A thread of somebody else raises `SessionNotFoundError`.
 
     Args:
-        sessions: The service; its store must be an SQL one.
+        sessions: The service; its store must keep threads (`ThreadStore`).
         serde: A LangGraph serializer; by default the service's codec, else LangGraph's own in its strict mode. An
             encrypting one seals messages too.
         encrypted: Whether `serde` encrypts; by default asked of LangGraph's own `EncryptedSerializer`.
@@ -55,7 +56,7 @@ class SessionCheckpointSaver(ThreadReads, ThreadWrites, Pruning, Upkeep, BaseChe
         cache_bytes: How much memory message objects may take, roughly.
 
     Raises:
-        InvalidInputError: The service has another kind of store.
+        InvalidInputError: The service's store keeps no threads.
     """
 
     def __init__(
@@ -69,8 +70,8 @@ class SessionCheckpointSaver(ThreadReads, ThreadWrites, Pruning, Upkeep, BaseChe
         cache_bytes: int = CACHE_BYTES,
     ) -> None:
         """See the class. Nothing is opened before first use."""
-        if not isinstance(sessions.store, SqlStore):
-            raise InvalidInputError("sessions", "a checkpointer needs an SQL store, such as sqlite:// for memory")
+        if not isinstance(sessions.store, ThreadStore):
+            raise InvalidInputError("sessions", "its store keeps no threads")
         self.sessions = sessions
         self.strict_head = strict_head
         self.durable_writes = durable_writes
@@ -104,3 +105,30 @@ class SessionCheckpointSaver(ThreadReads, ThreadWrites, Pruning, Upkeep, BaseChe
         """The version of a channel after `current`, of the same kind; a 64-bit integer at first."""
         del channel
         return next_version(current)
+
+
+def checkpointer_factory(
+    database: Any,
+    *,
+    serde: SerializerProtocol | None = None,
+    strict_head: bool = False,
+    **options: Any,
+) -> Callable[[], AbstractAsyncContextManager[SessionCheckpointSaver]]:
+    """What a server's checkpointer configuration names.
+
+    In a module of your own, `make = checkpointer_factory("postgresql://…")`; then name `module.py:make` as the path
+    in `langgraph.json`. Each call opens a service and closes it at the end.
+
+    Args:
+        database: As for `SessionService`.
+        serde: As for `SessionCheckpointSaver`.
+        strict_head: As for `SessionCheckpointSaver`.
+        options: Further arguments of `SessionService`.
+    """
+
+    @asynccontextmanager
+    async def make() -> AsyncIterator[SessionCheckpointSaver]:
+        async with SessionService(database, **options) as sessions:
+            yield SessionCheckpointSaver(sessions, serde=serde, strict_head=strict_head)
+
+    return make

@@ -86,6 +86,13 @@ class HeadConflictError(SessionsError):
         )
 
 
+class StalePlanError(SessionsError):
+    """A plan was made from what is gone: its session was created anew, or values that it builds upon were removed.
+
+    Between a checkpointer and its store; callers never see it, since the checkpointer plans again.
+    """
+
+
 class EventConflictError(SessionsError):
     """An event id stands in the log with another message; the first one was kept."""
 

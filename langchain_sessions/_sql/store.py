@@ -27,17 +27,22 @@ from langchain_sessions._sql.log import (
 from langchain_sessions._sql.log.lookup import locate
 from langchain_sessions._sql.tables import migrations
 from langchain_sessions._sql.tables.schema import build_tables
+from langchain_sessions._sql.threads import committing, pruning
+from langchain_sessions._sql.threads import reading as threads
+from langchain_sessions._sql.threads import standing as standing_threads
 from langchain_sessions.errors import SessionExistsError, StoreUnavailableError
 from langchain_sessions.stores.base import SessionStore
+from langchain_sessions.stores.threads import ThreadStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Sequence
 
     from sqlalchemy import Engine
     from sqlalchemy.engine import URL
 
     from langchain_sessions._core.rows import Owner, SessionKey, SessionRow
     from langchain_sessions._sql.driver.transaction import Transaction
+    from langchain_sessions.stores.threads import PlanOutcome, ThreadPlan
     from langchain_sessions.stores.values import AppendBatch, Appended, SessionDraft
 
 P = ParamSpec("P")
@@ -76,8 +81,8 @@ def _truncate_log(tx: Transaction) -> None:
     tx.ask("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-class SqlStore(SessionStore):
-    """Logs in SQLite, PostgreSQL, MySQL or MariaDB.
+class SqlStore(SessionStore, ThreadStore):
+    """Logs and threads in SQLite, PostgreSQL, MySQL or MariaDB.
 
     Args:
         database: A URL, an `Engine` or an `AsyncEngine`. Engines that are given are never closed.
@@ -117,7 +122,7 @@ class SqlStore(SessionStore):
         return await self._runner.arun(mode, operation, *args, **kwargs)
 
     @property
-    def has_async_engine(self) -> bool:
+    def waits_on_loop(self) -> bool:
         """Whether async methods run on an async engine; otherwise they hop to a worker thread."""
         return self._engines.async_ is not None
 
@@ -252,6 +257,19 @@ class SqlStore(SessionStore):
     find_invocation, afind_invocation = pair(Mode.READ, counting.find_invocation)
     load_state, aload_state = pair(Mode.READ, scoped.load_state)
     verify_session, averify_session = pair(Mode.WRITE, maintenance.verify_session)
+
+    # -- threads -------------------------------------------------------------------------------------------
+
+    def _commit_threads(self, plans: Sequence[ThreadPlan]) -> Flow[list[PlanOutcome]]:
+        return (yield from committing.commit_plans(self.run, plans))
+
+    commit_threads, acommit_threads = faces(_commit_threads)
+
+    find_checkpoints, afind_checkpoints = pair(Mode.READ, threads.find_checkpoints)
+    load_lineage, aload_lineage = pair(Mode.READ, threads.load_lineage)
+    list_root_checkpoints, alist_root_checkpoints = pair(Mode.READ, standing_threads.list_root_checkpoints)
+    find_runs, afind_runs = pair(Mode.READ, pruning.find_runs)
+    prune_checkpoints, aprune_checkpoints = pair(Mode.WRITE, pruning.prune_checkpoints)
 
     # -- recall --------------------------------------------------------------------------------------------
 

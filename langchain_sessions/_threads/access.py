@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
-    from langchain_sessions._sql.store import SqlStore
     from langchain_sessions._threads.cache import MessageCache
     from langchain_sessions._threads.rebuild import Rebuilder
     from langchain_sessions.service import SessionService
+    from langchain_sessions.stores.threads import ThreadStore
 
 
 def configurable(config: RunnableConfig) -> Mapping[str, Any]:
@@ -35,7 +35,7 @@ class ThreadAccess:
 
     sessions: SessionService
     serde: SerializerProtocol
-    _store: SqlStore
+    _store: ThreadStore
     _cache: MessageCache
     _rebuilder: Rebuilder
 

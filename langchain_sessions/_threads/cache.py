@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
+    from langchain_sessions._core.checkpoints import MessageRow
     from langchain_sessions._core.codec.messages import MessageCodec
     from langchain_sessions._threads.record import Record
-    from langchain_sessions.stores.threads import MessageRow
 
 _fields = attrgetter("__dict__")
 _extras = attrgetter("__pydantic_extra__")
@@ -363,7 +363,7 @@ class Needs:
         self._checked: dict[int, SeqSet] = {}
         self._cache = cache
 
-    def __call__(self, session: SessionRow, seqs: SeqSet) -> SeqSet:
+    def lacks(self, session: SessionRow, seqs: SeqSet) -> SeqSet:
         """Those of some events that are not known."""
         return self._thread(session).lacks(seqs)
 

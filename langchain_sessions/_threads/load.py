@@ -6,12 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
-from langchain_sessions._sql.driver.modes import Mode
-from langchain_sessions._sql.threads.reading import read_checkpoints
 from langchain_sessions._threads.access import ThreadAccess, checkpoint_id, configurable
 from langchain_sessions._threads.cache import Needs
 from langchain_sessions._threads.record import decode_metadata
-from langchain_sessions.stores.threads import CheckpointQuery, Found
+from langchain_sessions.stores.threads import CheckpointQuery, FoundCheckpoint
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -28,7 +26,7 @@ class ThreadReads(ThreadAccess):
         asked = checkpoint_id(config)
         query = self._query(address, ns, cid=asked)
         needs = Needs(self._cache)
-        found, details, _ = yield from ask(self._store.run, Mode.READ, read_checkpoints, query, None, needs)
+        found, details, _ = yield from ask(self._store.find_checkpoints, query, None, needs)
         if not found:
             return None
         return self._rebuilder.tuple_of(found[0], details, needs, config if asked else None)
@@ -68,7 +66,7 @@ class ThreadReads(ThreadAccess):
         query, left, after = self._list_query(config, filter, before, limit)
         while left is None or left > 0:
             needs = Needs(self._cache)
-            page = self._store.run(Mode.READ, read_checkpoints, replace(query, limit=left), after, needs)
+            page = self._store.find_checkpoints(replace(query, limit=left), after, needs)
             # Rebuilt before the first is handed out: what is served together is checked once.
             yield from [self._rebuilder.tuple_of(item, page[1], needs, None) for item in page[0]]
             left, after = None if left is None else left - len(page[0]), page[2]
@@ -87,7 +85,7 @@ class ThreadReads(ThreadAccess):
         query, left, after = self._list_query(config, filter, before, limit)
         while left is None or left > 0:
             needs = Needs(self._cache)
-            page = await self._store.arun(Mode.READ, read_checkpoints, replace(query, limit=left), after, needs)
+            page = await self._store.afind_checkpoints(replace(query, limit=left), after, needs)
             for found in [self._rebuilder.tuple_of(item, page[1], needs, None) for item in page[0]]:
                 yield found
             left, after = None if left is None else left - len(page[0]), page[2]
@@ -115,12 +113,12 @@ class ThreadReads(ThreadAccess):
         query = self._query(address, ns if has_ns else None, cid=cid, before=last, limit=limit, accept=accept)
         return query, limit, None
 
-    def _acceptance(self, wanted: dict[str, Any] | None) -> Callable[[Found], bool] | None:
+    def _acceptance(self, wanted: dict[str, Any] | None) -> Callable[[FoundCheckpoint], bool] | None:
         if not wanted:
             return None
         conditions = dict(wanted)
 
-        def accept(found: Found) -> bool:
+        def accept(found: FoundCheckpoint) -> bool:
             metadata = decode_metadata(found.session.id, found.row, self.serde)
             return all(value == metadata.get(key) for key, value in conditions.items())
 

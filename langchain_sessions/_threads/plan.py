@@ -1,6 +1,6 @@
 """From LangGraph's checkpoint to a plan: what is known is referred to, what is new will be appended.
 
-Everything here is pure. It runs before the session row is locked, except for `Preparation.settle`, which assigns
+Everything here is pure. It runs before the session row is locked, except for `Preparation.decide`, which assigns
 positions under the lock and does nothing else.
 """
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core import rows as r
+from langchain_sessions._core.checkpoints import NO_EVENTS, ROOT, CheckpointRow, WriteRow, merge_writes
 from langchain_sessions._core.identity import numbered
 from langchain_sessions._core.ledger import Edit, Ledger
 from langchain_sessions._core.ranges import Run, SeqSet, decode_runs, encode_run_list, encode_runs, fold_runs
@@ -25,9 +26,9 @@ from langchain_sessions._threads.record import (
 )
 from langchain_sessions._threads.split import MIN_TEXT, is_message_list, split
 from langchain_sessions._threads.versions import branch_of, channel_branch
-from langchain_sessions.errors import SessionsError
+from langchain_sessions.errors import StalePlanError
 from langchain_sessions.events import NewEvent
-from langchain_sessions.stores.threads import NO_EVENTS, ROOT, CheckpointRow, Settled, WriteRow, merge_writes
+from langchain_sessions.stores.threads import PutDecision
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,10 +38,6 @@ if TYPE_CHECKING:
     from langchain_sessions._core.encode import EventEncoder
 
 START = "__start__"
-
-
-class RecreatedError(SessionsError):
-    """The session was deleted and created anew since it was last seen. Internal: the call is made again."""
 
 
 @dataclass(slots=True, eq=False)
@@ -186,7 +183,7 @@ class Preparation:
 
     # -- under the lock ------------------------------------------------------------------------------------
 
-    def settle(self, session: SessionRow, related: Sequence[EventRow], staged: Sequence[WriteRow]) -> Settled:
+    def decide(self, session: SessionRow, related: Sequence[EventRow], staged: Sequence[WriteRow]) -> PutDecision:
         """Assign positions, and encode what depends on them. May be run again from the start.
 
         Args:
@@ -195,10 +192,10 @@ class Preparation:
             staged: Writes of the parent that wait to be stored for good.
 
         Raises:
-            RecreatedError: What is known is of a session that is gone.
+            StalePlanError: What is known is of a session that is gone.
         """
         if self.thread is not None and self.thread.skey != session.skey:
-            raise RecreatedError
+            raise StalePlanError
         hidden = Ledger.decode(session.ledger).hidden
         known: dict[str, list[EventRow]] = {}
         for row in related:
@@ -229,7 +226,7 @@ class Preparation:
         encoded, values = encode_record(self.record)
         self.rooted = (SeqSet.of(taken_over) | self._newly_rooted()) - SeqSet.of(row.seq for row in fresh)
         parent = self._adopt()
-        return Settled(
+        return PutDecision(
             row=encoded,
             fresh=tuple(fresh),
             edits=tuple(edits),

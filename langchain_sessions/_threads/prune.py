@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from langchain_sessions._core.checkpoints import ROOT, CheckpointRow
 from langchain_sessions._core.checks import require
 from langchain_sessions._core.flow import Flow, ask, async_face, sync_face
 from langchain_sessions._core.times import check_duration, from_micros
-from langchain_sessions._sql.driver.modes import Mode
-from langchain_sessions._sql.threads.pruning import Choice, Place, ThreadView, delete_runs, prune_thread
 from langchain_sessions._threads.access import ThreadAccess
 from langchain_sessions._threads.record import Record, decode_metadata, decode_record
-from langchain_sessions.stores.threads import ROOT, CheckpointRow
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from datetime import timedelta
+
+    from langchain_sessions.stores.threads import CheckpointPlace, Keep, ThreadRows
 
 _COUNTERS = "counters_since_delta_snapshot"
 
@@ -31,14 +31,15 @@ class Pruning(ThreadAccess):
         """
         wanted = {str(run) for run in _many(run_ids, "run_ids")}
 
-        def choose(view: ThreadView) -> Collection[Place]:
+        def choose(view: ThreadRows) -> Collection[CheckpointPlace]:
             return self._with_ancestors(view, {(row.ns, row.cid) for row in view.rows if row.run_id not in wanted})
 
         if wanted:
             app, owner = self.sessions.app, self.sessions.owner
-            _, threads = yield from ask(self._store.run, Mode.WRITE, delete_runs, app, owner, sorted(wanted), choose)
-            for thread_id in threads:
-                self._cache.forget(app, thread_id)
+            for key in (yield from ask(self._store.find_runs, app, owner, sorted(wanted))):
+                # Those whose time is over too: what a run left is to go.
+                yield from ask(self._store.prune_checkpoints, key, 0, choose)
+                self._cache.forget(app, key.id)
 
     delete_for_runs = sync_face(_delete_for_runs)
     adelete_for_runs = async_face(_delete_for_runs)
@@ -87,20 +88,20 @@ class Pruning(ThreadAccess):
     trim = sync_face(_trim)
     atrim = async_face(_trim)
 
-    def _prune_all(self, thread_ids: Sequence[str], choose: Choice) -> Flow[int]:
+    def _prune_all(self, thread_ids: Sequence[str], choose: Keep) -> Flow[int]:
         total = 0
         for thread_id in _many(thread_ids, "thread_ids"):
             key = self.sessions.key(str(thread_id))
-            total += yield from ask(self._store.run, Mode.WRITE, prune_thread, key, self.sessions.now(), choose)
+            total += yield from ask(self._store.prune_checkpoints, key, self.sessions.now(), choose)
             # Records of what is gone must not be inherited from.
             self._cache.forget(self.sessions.app, str(thread_id))
         return total
 
-    def _latest(self, keep: int, cutoff: str | None) -> Choice:
+    def _latest(self, keep: int, cutoff: str | None) -> Keep:
         """Chooses the newest of each namespace, and what is younger than a time."""
 
-        def choose(view: ThreadView) -> Collection[Place]:
-            kept: set[Place] = set()
+        def choose(view: ThreadRows) -> Collection[CheckpointPlace]:
+            kept: set[CheckpointPlace] = set()
             left: dict[int, int] = {}
             for row in sorted(view.in_sight, key=lambda row: row.cid, reverse=True):
                 left[row.ns] = left.get(row.ns, keep) - 1
@@ -111,10 +112,10 @@ class Pruning(ThreadAccess):
 
         return choose
 
-    def _finished_calls(self, view: ThreadView, kept: Collection[Place]) -> set[Place]:
+    def _finished_calls(self, view: ThreadRows, kept: Collection[CheckpointPlace]) -> set[CheckpointPlace]:
         """Those within a subgraph's call whose root checkpoint is there and goes: each call has its own namespace."""
         roots = {row.cid for row in view.rows if row.ns == ROOT}
-        finished: set[Place] = set()
+        finished: set[CheckpointPlace] = set()
         for row in view.rows:
             place = (row.ns, row.cid)
             if place in kept and ":" in view.namespaces.get(row.ns, "").rsplit("|", 1)[-1]:
@@ -123,7 +124,7 @@ class Pruning(ThreadAccess):
                     finished.add(place)
         return finished
 
-    def _with_ancestors(self, view: ThreadView, kept: set[Place]) -> Collection[Place]:
+    def _with_ancestors(self, view: ThreadRows, kept: set[CheckpointPlace]) -> Collection[CheckpointPlace]:
         """Some checkpoints and those from which their delta channels are rebuilt."""
         by_place = {(row.ns, row.cid): row for row in view.rows}
         needed = set(kept)
@@ -140,11 +141,11 @@ class Pruning(ThreadAccess):
         return needed
 
 
-def _record(view: ThreadView, row: CheckpointRow) -> Record:
+def _record(view: ThreadRows, row: CheckpointRow) -> Record:
     return decode_record(view.session_id, row, view.shapes.get(row.shape, b""))
 
 
-def _nothing(view: ThreadView) -> Collection[Place]:
+def _nothing(view: ThreadRows) -> Collection[CheckpointPlace]:
     del view
     return ()
 

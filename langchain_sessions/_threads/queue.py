@@ -17,18 +17,13 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from langchain_sessions._core.twins import finish
-from langchain_sessions._sql.driver.failures import UniqueViolationError
-from langchain_sessions._sql.driver.modes import Mode
-from langchain_sessions._sql.threads.writing import Job, Outcome, run_jobs
-from langchain_sessions.errors import StoreUnavailableError
 from langchain_sessions.stores.threads import PutPlan, WritesPlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from langchain_sessions._sql.store import SqlStore
+    from langchain_sessions.stores.threads import PlanOutcome, ThreadPlan, ThreadStore
 
-_MAX_RACES = 20
 _PATIENCE = 0.003
 """Seconds. A flush takes as long, and a checkpoint follows its last writes sooner."""
 
@@ -37,7 +32,7 @@ _PATIENCE = 0.003
 class _Call:
     """One caller's work and what became of it. `after` runs once it is committed, before anybody else's turn."""
 
-    job: Job
+    plan: ThreadPlan
     after: Callable[[Any], None]
     is_done: bool = False
     result: Any = None
@@ -46,7 +41,7 @@ class _Call:
     @property
     def is_patient(self) -> bool:
         """Whether a checkpoint may be about to follow, which would take the same transaction."""
-        return isinstance(self.job, WritesPlan) and self.job.is_regular
+        return isinstance(self.plan, WritesPlan) and self.plan.is_regular
 
     def outcome(self) -> Any:
         if self.error is not None:
@@ -77,17 +72,17 @@ class _AsyncLine:
 class CommitQueue:
     """Commits the writes of threads."""
 
-    def __init__(self, store: SqlStore) -> None:
+    def __init__(self, store: ThreadStore) -> None:
         """Write to a store."""
         self._store = store
         self._guard = threading.Lock()
         self._lines: dict[tuple[str, str], _Line] = {}
         self._async_lines: WeakKeyDictionary[Any, dict[tuple[str, str], _AsyncLine]] = WeakKeyDictionary()
 
-    def submit(self, job: Job, after: Callable[[Any], None]) -> Any:
-        """Do a job; returns when it is committed."""
-        name = (job.key.app, job.key.id)
-        call = _Call(job, after)
+    def submit(self, plan: ThreadPlan, after: Callable[[Any], None]) -> Any:
+        """Write what was planned; returns when it is committed."""
+        name = (plan.key.app, plan.key.id)
+        call = _Call(plan, after)
         with self._guard:
             line = self._lines.setdefault(name, _Line())
             line.users += 1
@@ -109,17 +104,17 @@ class CommitQueue:
                     self._lines.pop(name, None)
         return call.outcome()
 
-    async def asubmit(self, job: Job, after: Callable[[Any], None]) -> Any:
-        """Async `submit`. A cancelled caller never leaves half a job."""
-        if not self._store.has_async_engine:
-            return await finish(asyncio.to_thread(self.submit, job, after))
-        return await finish(self._asubmit(job, after))
+    async def asubmit(self, plan: ThreadPlan, after: Callable[[Any], None]) -> Any:
+        """Async `submit`. A cancelled caller never leaves half a plan."""
+        if not self._store.waits_on_loop:
+            return await finish(asyncio.to_thread(self.submit, plan, after))
+        return await finish(self._asubmit(plan, after))
 
-    async def _asubmit(self, job: Job, after: Callable[[Any], None]) -> Any:
-        name = (job.key.app, job.key.id)
+    async def _asubmit(self, plan: ThreadPlan, after: Callable[[Any], None]) -> Any:
+        name = (plan.key.app, plan.key.id)
         lines = self._async_lines.setdefault(asyncio.get_running_loop(), {})
         line = lines.setdefault(name, _AsyncLine())
-        call = _Call(job, after)
+        call = _Call(plan, after)
         line.users += 1
         line.waiting.append(call)
         if not call.is_patient:
@@ -139,63 +134,28 @@ class CommitQueue:
         return call.outcome()
 
     def _commit(self, batch: list[_Call]) -> None:
-        """Commit a batch; where that fails, each call by itself, so that one does not take others with it."""
         ordered = _in_order(batch)
-        if len(ordered) > 1:
-            # Where a batch fails, each call is tried alone and reports its own error.
-            with suppress(Exception):
-                _settle(ordered, self._store.run(_mode(ordered), run_jobs, [call.job for call in ordered]))
-        for call in ordered:
-            for attempt in range(_MAX_RACES):
-                if call.is_done:
-                    break
-                try:
-                    _settle([call], self._store.run(_mode([call]), run_jobs, [call.job], wary=attempt > 0))
-                except Exception as error:
-                    _fail(call, error, attempt)
+        _note(ordered, self._store.commit_threads([call.plan for call in ordered]))
 
     async def _acommit(self, batch: list[_Call]) -> None:
-        """Async `_commit`."""
         ordered = _in_order(batch)
-        if len(ordered) > 1:
-            # Where a batch fails, each call is tried alone and reports its own error.
-            with suppress(Exception):
-                _settle(ordered, await self._store.arun(_mode(ordered), run_jobs, [call.job for call in ordered]))
-        for call in ordered:
-            for attempt in range(_MAX_RACES):
-                if call.is_done:
-                    break
-                try:
-                    _settle([call], await self._store.arun(_mode([call]), run_jobs, [call.job], wary=attempt > 0))
-                except Exception as error:
-                    _fail(call, error, attempt)
+        _note(ordered, await self._store.acommit_threads([call.plan for call in ordered]))
 
 
 def _in_order(batch: list[_Call]) -> list[_Call]:
     """Writes before checkpoints: a checkpoint takes over what its parent's writes hold."""
-    return sorted(batch, key=lambda call: isinstance(call.job, PutPlan))
+    return sorted(batch, key=lambda call: isinstance(call.plan, PutPlan))
 
 
-def _mode(calls: Sequence[_Call]) -> Mode:
-    """How to run them: without waiting for the disk only where none of them has to."""
-    may_lag = all(isinstance(call.job, WritesPlan) and call.job.may_lag for call in calls)
-    return Mode.RELAXED if may_lag else Mode.APPEND
-
-
-def _settle(calls: Sequence[_Call], outcomes: Sequence[Outcome]) -> None:
-    """Note what was committed. What turned out not to be stored stays undone."""
+def _note(calls: Sequence[_Call], outcomes: Sequence[PlanOutcome]) -> None:
+    """Note what became of some calls."""
     for call, outcome in zip(calls, outcomes, strict=True):
-        if outcome.happened:
-            call.result = outcome
+        call.is_done = True
+        if isinstance(outcome, Exception):
+            call.error = outcome
+            continue
+        call.result = outcome
+        try:
             call.after(outcome)
-            call.is_done = True
-
-
-def _fail(call: _Call, error: Exception, attempt: int) -> None:
-    """Note a failure, unless it was a race that may be run again."""
-    if isinstance(error, UniqueViolationError):
-        if attempt < _MAX_RACES - 1:
-            return
-        error = StoreUnavailableError(f"Thread {call.job.key.id!r} could not be written: other writers keep winning.")
-    call.error = error
-    call.is_done = True
+        except Exception as error:
+            call.error = error

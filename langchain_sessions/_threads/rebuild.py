@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import CheckpointTuple, PendingWrite, writes_sort_key
 
+from langchain_sessions._core.checkpoints import corrupt_checkpoint
 from langchain_sessions._core.ranges import decode_runs, expand_runs
 from langchain_sessions._threads.record import (
     EMPTY,
@@ -19,15 +20,15 @@ from langchain_sessions._threads.record import (
 )
 from langchain_sessions._threads.split import join
 from langchain_sessions.errors import SealedEventError
-from langchain_sessions.stores.threads import corrupt
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
+    from langchain_sessions._core.checkpoints import WriteRow
     from langchain_sessions._core.rows import SessionRow
     from langchain_sessions._threads.cache import Needs, ThreadCache
-    from langchain_sessions.stores.threads import Details, Found, WriteRow
+    from langchain_sessions.stores.threads import CheckpointDetails, FoundCheckpoint
 
 
 class Rebuilder:
@@ -38,7 +39,7 @@ class Rebuilder:
         self._serde = serde
 
     @staticmethod
-    def remember(found: Found, details: Details, needs: Needs) -> tuple[ThreadCache, Record]:
+    def remember(found: FoundCheckpoint, details: CheckpointDetails, needs: Needs) -> tuple[ThreadCache, Record]:
         """Take a checkpoint and its messages into the cache."""
         session = found.session
         thread = needs.threads[session.skey]
@@ -49,7 +50,9 @@ class Rebuilder:
         thread.shapes[found.row.shape] = shape
         return thread, record
 
-    def tuple_of(self, found: Found, details: Details, needs: Needs, config: RunnableConfig | None) -> CheckpointTuple:
+    def tuple_of(
+        self, found: FoundCheckpoint, details: CheckpointDetails, needs: Needs, config: RunnableConfig | None
+    ) -> CheckpointTuple:
         """The checkpoint as LangGraph knows it.
 
         Raises:
@@ -62,12 +65,12 @@ class Rebuilder:
         except SealedEventError:
             raise
         except Exception as error:
-            raise corrupt(session.id, row.cid) from error
+            raise corrupt_checkpoint(session.id, row.cid) from error
 
     def _tuple(
         self,
-        found: Found,
-        details: Details,
+        found: FoundCheckpoint,
+        details: CheckpointDetails,
         needs: Needs,
         config: RunnableConfig | None,
     ) -> CheckpointTuple:
@@ -99,7 +102,7 @@ class Rebuilder:
         )
 
     def pending(
-        self, thread: ThreadCache, writes: list[WriteRow], details: Details, needs: Needs
+        self, thread: ThreadCache, writes: list[WriteRow], details: CheckpointDetails, needs: Needs
     ) -> list[PendingWrite]:
         """Pending writes in the order in which a run applies them."""
         ordered = sorted(writes, key=lambda row: writes_sort_key(row.path, row.task, row.idx))
@@ -108,7 +111,7 @@ class Rebuilder:
             for row in ordered
         ]
 
-    def value(self, thread: ThreadCache, slot: Slot, details: Details, needs: Needs) -> Any:
+    def value(self, thread: ThreadCache, slot: Slot, details: CheckpointDetails, needs: Needs) -> Any:
         """The value of a slot."""
         if slot.kind == NULL:
             return None

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import ormsgpack
 
+from langchain_sessions._core.checkpoints import CheckpointRow, ValueRow, corrupt_checkpoint, seq_set
 from langchain_sessions._core.ids import check_id
 from langchain_sessions._core.ranges import SeqSet, decode_runs, encode_runs
 from langchain_sessions._core.times import from_micros, to_micros
 from langchain_sessions._threads.private import may_be_private, without_private_calls
 from langchain_sessions._threads.versions import short_digest, value_digest
 from langchain_sessions.errors import InvalidInputError
-from langchain_sessions.stores.threads import CheckpointRow, ValueRow, corrupt, seq_set
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -237,7 +237,7 @@ def decode_metadata(session_id: str, row: CheckpointRow, serde: SerializerProtoc
         slot = _unpack_slot(body[6], None)
         return load_slot(slot.kind, slot.data or b"", serde)
     except Exception as error:
-        raise corrupt(session_id, row.cid) from error
+        raise corrupt_checkpoint(session_id, row.cid) from error
 
 
 def decode_record(session_id: str, row: CheckpointRow, shape: bytes) -> Record:
@@ -270,7 +270,7 @@ def decode_record(session_id: str, row: CheckpointRow, shape: bytes) -> Record:
             },
         )
     except Exception as error:
-        raise corrupt(session_id, row.cid) from error
+        raise corrupt_checkpoint(session_id, row.cid) from error
 
 
 def _body(row: CheckpointRow) -> list[Any]:

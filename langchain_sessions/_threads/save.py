@@ -14,20 +14,20 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 
+from langchain_sessions._core.checkpoints import ROOT, WriteRow
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
 from langchain_sessions._core.ids import check_id
 from langchain_sessions._core.ranges import encode_runs
 from langchain_sessions._core.rows import ROOTED
-from langchain_sessions._sql.driver.modes import Mode
-from langchain_sessions._sql.threads.reading import read_checkpoints
 from langchain_sessions._threads.access import ThreadAccess, checkpoint_id
 from langchain_sessions._threads.cache import Needs, ThreadCache
-from langchain_sessions._threads.plan import START, PendingWrite, Preparation, RecreatedError
+from langchain_sessions._threads.plan import START, PendingWrite, Preparation
 from langchain_sessions._threads.rebuild import config_of
 from langchain_sessions._threads.record import Record, dump_slot, lighten, record_of
 from langchain_sessions._threads.split import split
 from langchain_sessions._threads.versions import namespace_digest
-from langchain_sessions.stores.threads import ROOT, PutPlan, PutResult, ValuesGoneError, WriteRow, WritesPlan
+from langchain_sessions.errors import StalePlanError
+from langchain_sessions.stores.threads import PutPlan, PutResult, WritesPlan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,11 +73,11 @@ class ThreadWrites(ThreadAccess):
             after = partial(self._learn, address, prepared, checkpoint["channel_values"].get(START))
             try:
                 done = yield from ask(self._queue.submit, self._plan(address, prepared, metadata), after)
-            except (RecreatedError, ValuesGoneError):
+            except StalePlanError:
                 self._cache.forget(address.sessions.app, address.session_id)
                 thread = None
             else:
-                sessions, added = address.sessions, len(done.settled.fresh)
+                sessions, added = address.sessions, len(done.decision.fresh)
                 yield from sessions.after_append(sessions.key(address.session_id), done.session.last_seq, added)
                 return config_of(done.session, namespace, record.cid)
 
@@ -114,7 +114,7 @@ class ThreadWrites(ThreadAccess):
         if parent_id is not None and (thread is None or (ns, parent_id) not in thread.records):
             query = self._query(address, namespace, cid=parent_id)
             needs = Needs(self._cache)
-            found, details, _ = yield from ask(self._store.run, Mode.READ, read_checkpoints, query, None, needs)
+            found, details, _ = yield from ask(self._store.find_checkpoints, query, None, needs)
             if found:
                 thread, _ = self._rebuilder.remember(found[0], details, needs)
         return thread
@@ -150,7 +150,7 @@ class ThreadWrites(ThreadAccess):
             shape=shape,
             shape_body=names,
             idents=prepared.idents,
-            settle=prepared.settle,
+            decide=prepared.decide,
             strict=self.strict_head,
             named_in=thread.skey if thread is not None and is_named else None,
         )
@@ -160,8 +160,8 @@ class ThreadWrites(ThreadAccess):
         record = prepared.record
         thread = self._cache.thread(result.session.skey, address.sessions.app, address.session_id)
         thread.add(prepared.matched)
-        thread.add(result.settled.fresh)
-        for seq in result.settled.rooted:
+        thread.add(result.decision.fresh)
+        for seq in result.decision.rooted:
             if seq in thread.rows:
                 thread.rows[seq] = thread.rows[seq]._replace(flags=thread.rows[seq].flags | ROOTED)
         shape, names = record.shape
@@ -173,7 +173,7 @@ class ThreadWrites(ThreadAccess):
             thread.starts[record.ns, record.cid] = start
         for write, row in prepared.adopted:
             write.row = row
-        if result.settled.parent is not None and record.parent is not None:
+        if result.decision.parent is not None and record.parent is not None:
             thread.starts.pop((record.ns, record.parent), None)
         self._pending.pop((address.session_id, prepared.namespace, record.parent or ""), None)
 
@@ -193,7 +193,7 @@ class ThreadWrites(ThreadAccess):
             self._expect(address, namespace, cid, pending)
             try:
                 yield from ask(self._queue.submit, plan, _nothing)
-            except RecreatedError:
+            except StalePlanError:
                 self._cache.forget(address.sessions.app, address.session_id)
                 thread = None
             else:
@@ -245,7 +245,7 @@ class ThreadWrites(ThreadAccess):
 
         def rows(skey: int) -> Sequence[WriteRow]:
             if thread is not None and thread.skey != skey:
-                raise RecreatedError
+                raise StalePlanError
             return [write.row for write in pending]
 
         return WritesPlan(

@@ -7,20 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core.flow import Flow, ask, async_face, sync_face
 from langchain_sessions._core.ids import check_id
-from langchain_sessions._sql.driver.modes import Mode
-from langchain_sessions._sql.threads.reading import read_lineage
-from langchain_sessions._sql.threads.standing import read_thread
 from langchain_sessions._threads.access import ThreadAccess, checkpoint_id
 from langchain_sessions._threads.cache import Needs
 from langchain_sessions._threads.record import EMPTY, decode_metadata, decode_record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import DeltaChannelHistory, PendingWrite
 
-    from langchain_sessions.stores.threads import CheckpointRow, Found
+    from langchain_sessions._core.checkpoints import CheckpointRow
+    from langchain_sessions.stores.threads import FoundCheckpoint
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,7 +61,7 @@ class Upkeep(ThreadAccess):
         source = yield from ask(self.sessions.get, key.id)
         draft = self.sessions.adapter_draft(str(target_thread_id))
         draft = replace(draft, user_id=source.user_id, title=source.title)
-        yield from ask(self._store.fork_session, key, draft, None)
+        yield from ask(self.sessions.store.fork_session, key, draft, None)
 
     copy_thread = sync_face(_copy_thread)
     acopy_thread = async_face(_copy_thread)
@@ -79,8 +77,7 @@ class Upkeep(ThreadAccess):
         address, namespace = self._place(config)
         query = self._query(address, namespace, cid=checkpoint_id(config))
         needs = Needs(self._cache)
-        enough = _enough(channels)
-        found, details = yield from ask(self._store.run, Mode.READ, read_lineage, query, needs, enough)
+        found, details, _ = yield from ask(self._store.load_lineage, query, channels, _stored_in, needs)
         writes: dict[str, list[list[PendingWrite]]] = {channel: [] for channel in channels}
         seeds: dict[str, Any] = {}
         for item in found:
@@ -114,8 +111,7 @@ class Upkeep(ThreadAccess):
             SessionNotFoundError: There is no such thread in reach.
         """
         key = self.sessions.key(str(thread_id))
-        yield from ask(self.sessions.get, key.id)
-        _, rows = yield from ask(self._store.run, Mode.READ, read_thread, key, self.sessions.now())
+        rows = yield from ask(self._store.list_root_checkpoints, key, self.sessions.now())
         return self._conflicts(key.id, rows)
 
     head_conflicts = sync_face(_head_conflicts)
@@ -147,12 +143,6 @@ class Upkeep(ThreadAccess):
         return found
 
 
-def _enough(channels: Sequence[str]) -> Callable[[Found, bytes], bool]:
-    """Whether every channel has been seen stored whole."""
-    missing = set(channels)
-
-    def is_enough(found: Found, shape: bytes) -> bool:
-        missing.difference_update(decode_record(found.session.id, found.row, shape).stored)
-        return not missing
-
-    return is_enough
+def _stored_in(found: FoundCheckpoint, shape: bytes) -> Collection[str]:
+    """The channels whose whole value a checkpoint holds."""
+    return decode_record(found.session.id, found.row, shape).stored

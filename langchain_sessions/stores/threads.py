@@ -1,213 +1,59 @@
-"""The stored form of graph threads: checkpoints and pending writes of a session.
+"""The contract about graph threads: checkpoints and the writes of tasks, kept in the session that the thread is.
 
-A store knows of a checkpoint which messages it mentions and which one it came from; what else it holds is opaque.
+A store knows of a checkpoint where it stands (`ns`, `cid`), which one it came from, which run made it, which messages
+it mentions and which values lie beside it. What else a row holds is opaque to it; `_core.checkpoints` has the rows and
+the folds over them that every store shares.
+
+Rules that hold for all of it, besides those of the contract as a whole:
+
+- A plan is written whole or not at all.
+- What is decided (`PutPlan.decide`, `WritesPlan.rows`, `CheckpointQuery.accept`, `stored_in`, `keep`) is pure and
+  never does I/O. A store may call it inside its transaction, more than once, on whatever it finds at the time.
+- A checkpoint that mentions a rewound position is out of sight. That is no state of it but follows from the session's
+  ledger, so that an undone rewind brings it back. Writes that were put out of sight by a rewind come back likewise.
+- Writes of one task are merged as `merge_writes` says: a regular one stays, one with a negative index is replaced.
+
+What other methods of the contract do to threads:
+
+- `delete_session`, `delete_user`, `purge_expired` remove threads with their sessions.
+- `rewind_events` moves the head to the newest root checkpoint in sight (it raises `InvalidInputError` where none is
+  left and `reset_thread` is not set), and puts out of sight the writes at the new head and those of subgraphs since:
+  else the graph, run on, would bring the old reply back. Undoing it brings both back.
+- `fork_session` copies the checkpoints that mention nothing beyond its position, with their writes and values, but
+  for writes that mention what was not copied and, where a checkpoint was left out, those at the new head.
+- Where a head is, its list (`SessionRow.head_runs`) is the session's context.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-import ormsgpack
-
-from langchain_sessions._core.ranges import SeqSet, decode_runs, encode_run_list
+from langchain_sessions._core.checkpoints import NO_EVENTS, CheckpointRow, MessageRow, ValueRow, WriteRow
 from langchain_sessions._core.rows import EventRow, Owner, SessionKey, SessionRow
-from langchain_sessions.errors import CorruptRowError, SessionsError
+from langchain_sessions._core.twins import threaded
+from langchain_sessions.stores.base import Store
 
 if TYPE_CHECKING:
     from langchain_sessions._core.ledger import Edit
+    from langchain_sessions._core.ranges import SeqSet
     from langchain_sessions.stores.values import SessionDraft
-
-NO_EVENTS = SeqSet()
-ROOT = 0
-"""The namespace of the root graph."""
-_UUID_LENGTH = 36
-
-
-class CheckpointRow(NamedTuple):
-    """One checkpoint.
-
-    `runs` is its main message list as ordered runs of positions, `others` the positions that it mentions elsewhere;
-    both None for none. `outside` holds the digests of values that are stored beside it, 16 bytes each.
-    """
-
-    ns: int
-    cid: str
-    parent: str | None
-    run_id: str | None
-    shape: int
-    runs: bytes | None
-    others: bytes | None
-    outside: bytes | None
-    body: bytes
-
-    @property
-    def mentioned(self) -> SeqSet:
-        """Every position that the checkpoint mentions; none where that cannot be read, which who rebuilds it says."""
-        try:
-            return seq_set(self.runs) | seq_set(self.others)
-        except (ValueError, IndexError):
-            return NO_EVENTS
-
-    @property
-    def digests(self) -> list[bytes]:
-        """Digests of the values that are stored beside the row."""
-        outside = self.outside or b""
-        return [outside[at : at + 16] for at in range(0, len(outside), 16)]
-
-
-class WriteRow(NamedTuple):
-    """One pending write of a task. A negative `idx` replaces an earlier one, others leave it alone."""
-
-    task: str
-    idx: int
-    channel: str
-    path: str
-    kind: int
-    refs: bytes | None
-    data: bytes | None
-
-
-class WritesRow(NamedTuple):
-    """Writes of one checkpoint as they are stored together.
-
-    `cut` is 0, or the record of the rewind that put them out of sight; `refs` the positions that they mention.
-    """
-
-    ns: int
-    cid: str
-    cut: int
-    part: int
-    refs: bytes | None
-    body: bytes
-
-
-class Staged(NamedTuple):
-    """Writes that wait for the checkpoint that comes from theirs; `n` says where."""
-
-    n: int
-    ns: int
-    cid: str
-    writes: tuple[WriteRow, ...]
-
-
-class MessageRow(NamedTuple):
-    """What a checkpoint needs of an event: enough to rebuild its message."""
-
-    seq: int
-    ident: str
-    kind: int
-    flags: int
-    text: str | None
-    body: str | None
-
-
-class ValuesGoneError(SessionsError):
-    """A checkpoint inherits values that were removed meanwhile. Internal: it is written with values of its own."""
-
-
-def corrupt(session_id: str, cid: str) -> CorruptRowError:
-    """The error for a checkpoint that cannot be read."""
-    return CorruptRowError(
-        f"Checkpoint {cid!r} of thread {session_id!r} cannot be read, or was written by a newer release; "
-        "the other checkpoints can."
-    )
-
-
-class ValueRow(NamedTuple):
-    """A value that is too large for the rows of the checkpoints that hold it."""
-
-    digest: bytes
-    data: bytes
-
-
-def seq_set(runs: bytes | None) -> SeqSet:
-    """The positions of an ordered list, as a set."""
-    if not runs:
-        return NO_EVENTS
-    decoded = decode_runs(runs)
-    return SeqSet(tuple(decoded)) if len(decoded) == 1 else SeqSet(tuple(sorted(decoded))) | NO_EVENTS
-
-
-def pack_writes(writes: Sequence[WriteRow]) -> bytes:
-    """Writes as bytes: tasks and paths once for all writes of a task that follow each other."""
-    groups: list[list[Any]] = []
-    for (task, path), some in groupby(writes, key=lambda write: (write.task, write.path)):
-        groups.append([_pack_id(task), path, [[w.idx, w.channel, w.kind, w.refs, w.data] for w in some]])
-    return ormsgpack.packb(groups)
-
-
-def unpack_writes(body: bytes) -> list[WriteRow]:
-    """What `pack_writes` packed."""
-    return [
-        WriteRow(_unpack_id(task), idx, channel, path, kind, refs, data)
-        for task, path, some in ormsgpack.unpackb(body)
-        for idx, channel, kind, refs, data in some
-    ]
-
-
-def pack_staged(ns: int, cid: str, writes: Sequence[WriteRow]) -> bytes:
-    """Writes with the checkpoint that they belong to."""
-    return ormsgpack.packb([ns, _pack_id(cid), pack_writes(writes)])
-
-
-def unpack_staged(n: int, body: bytes) -> Staged:
-    """What `pack_staged` packed."""
-    ns, cid, writes = ormsgpack.unpackb(body)
-    return Staged(n, ns, _unpack_id(cid), tuple(unpack_writes(writes)))
-
-
-def _pack_id(name: str) -> str | bytes:
-    """A UUID in its usual form as bytes, anything else as it is."""
-    if len(name) != _UUID_LENGTH:
-        return name
-    try:
-        short = bytes.fromhex(name.replace("-", ""))
-    except ValueError:
-        return name
-    return short if _unpack_id(short) == name else name
-
-
-def _unpack_id(packed: str | bytes) -> str:
-    if isinstance(packed, str):
-        return packed
-    text = packed.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
-
-
-def merge_writes(writes: Iterable[WriteRow]) -> list[WriteRow]:
-    """Writes in the order in which they came, as they stand: regular ones stay, others are replaced."""
-    found: dict[tuple[str, int], WriteRow] = {}
-    for write in writes:
-        if write.idx < 0:
-            found[write.task, write.idx] = write
-        else:
-            found.setdefault((write.task, write.idx), write)
-    return list(found.values())
-
-
-def mentioned_in(writes: Iterable[WriteRow]) -> bytes | None:
-    """The positions that some writes mention, as stored beside them."""
-    seqs = SeqSet()
-    for write in writes:
-        seqs = seqs | seq_set(write.refs)
-    return encode_run_list(list(seqs.runs)) if seqs else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Settled:
+class PutDecision:
     """A checkpoint ready to be written.
 
     Attributes:
-        row: The checkpoint.
-        fresh: New events, with their positions.
+        row: The checkpoint. One at the same place is replaced.
+        fresh: New events, with their positions: those after the session's last one.
         edits: Which of them take the place of another.
-        rooted: Stored events that this root checkpoint takes over.
-        values: Values to store beside the row.
+        rooted: Stored events that this root checkpoint takes over: they are flagged `ROOTED`.
+        values: Values to store beside the row, where the session does not have them.
         writes: The writes of the parent that waited for this checkpoint; their messages are in the log now.
-        parent: The parent's row, where a value of it is in the log now.
+        parent: The parent's row, where a value of it is in the log now: its `others`, `outside` and `body` change.
     """
 
     row: CheckpointRow
@@ -219,7 +65,8 @@ class Settled:
     parent: CheckpointRow | None = None
 
 
-Settle = Callable[[SessionRow, Sequence[EventRow], Sequence[WriteRow]], Settled]
+Decide = Callable[[SessionRow, Sequence[EventRow], Sequence[WriteRow]], PutDecision]
+"""Given the session, every stored revision of the plan's `idents`, and the parent's writes that wait: what to write."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -237,9 +84,9 @@ class PutPlan:
         shape: Digest of the names that it shares with others.
         shape_body: These names.
         idents: Identities of messages that may be stored already.
-        settle: Decides positions under the lock of the session row; pure.
+        decide: Decides positions; see `Decide`. May raise `StalePlanError`.
         strict: Refuse it where the head is not its parent.
-        named_in: The key of the session that has these names already.
+        named_in: The key of the session that has both names already; elsewhere they are stored.
     """
 
     key: SessionKey
@@ -252,7 +99,7 @@ class PutPlan:
     shape: int
     shape_body: bytes
     idents: tuple[str, ...]
-    settle: Settle
+    decide: Decide
     strict: bool = False
     named_in: int | None = None
 
@@ -261,12 +108,7 @@ class PutResult(NamedTuple):
     """The session after a checkpoint was written, and what was written."""
 
     session: SessionRow
-    settled: Settled
-
-    @property
-    def happened(self) -> bool:
-        """It is stored."""
-        return True
+    decision: PutDecision
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -280,9 +122,9 @@ class WritesPlan:
         draft: How to open it where there is none.
         ns: The namespace.
         ns_name: Its name.
-        cid: The checkpoint that the tasks ran on.
-        rows: The writes.
-        named_in: The key of the session that has the name already.
+        cid: The checkpoint that the tasks ran on. It need not be there.
+        rows: The writes, given the session's own key. May raise `StalePlanError`.
+        named_in: The key of the session that has the name already; elsewhere it is stored.
         is_regular: They are what a task wrote, not how it ended otherwise: a checkpoint mostly follows.
         may_lag: They need not outlive a power cut before the next checkpoint does.
     """
@@ -298,7 +140,12 @@ class WritesPlan:
     may_lag: bool = False
 
 
-class Found(NamedTuple):
+ThreadPlan = PutPlan | WritesPlan
+PlanOutcome = PutResult | Exception | None
+"""What became of a plan: its result, None for writes that are stored, or the error that kept it from being written."""
+
+
+class FoundCheckpoint(NamedTuple):
     """A checkpoint and its session."""
 
     session: SessionRow
@@ -307,8 +154,15 @@ class Found(NamedTuple):
 
 
 @dataclass(slots=True)
-class Details:
-    """What is needed to rebuild some checkpoints."""
+class CheckpointDetails:
+    """What is needed to rebuild some checkpoints, as far as the reader lacks it.
+
+    Attributes:
+        writes: The pending writes of each, merged and in the order in which they came.
+        values: Values that lie beside a row, by digest. One that is gone is left out.
+        shapes: The names behind a shape; empty where they are gone.
+        events: Messages that the checkpoints or their writes mention and the reader lacks.
+    """
 
     writes: dict[tuple[int, int, str], list[WriteRow]] = field(
         default_factory=dict[tuple[int, int, str], list[WriteRow]]
@@ -318,9 +172,21 @@ class Details:
     events: dict[int, list[MessageRow]] = field(default_factory=dict[int, list[MessageRow]])
 
 
+PageEnd = tuple[str, int, int]
+"""Where a page of checkpoints ended: the id, the session's own key and the namespace of the last one looked at."""
+
+
+class CheckpointPage(NamedTuple):
+    """Some checkpoints, complete, and where to go on; None at the end."""
+
+    found: list[FoundCheckpoint]
+    details: CheckpointDetails
+    after: PageEnd | None
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckpointQuery:
-    """Which checkpoints to read, newest first.
+    """Which checkpoints to read, newest first: by descending id, then session key, then namespace.
 
     Attributes:
         app: The app.
@@ -344,16 +210,165 @@ class CheckpointQuery:
     cid: str | None = None
     before: str | None = None
     limit: int | None = 1
-    accept: Callable[[Found], bool] | None = None
+    accept: Callable[[FoundCheckpoint], bool] | None = None
 
 
-class Reader(Protocol):
-    """What a reader has already."""
+class CheckpointReader(Protocol):
+    """What a reader has already, so that a store need not send it. It may be asked more than once."""
 
-    def __call__(self, session: SessionRow, seqs: SeqSet) -> SeqSet:
+    def lacks(self, session: SessionRow, seqs: SeqSet) -> SeqSet:
         """Which of some events of a session it lacks."""
         ...
 
     def shape(self, session: SessionRow, shape: int) -> bytes | None:
         """The names behind a digest, where it knows them."""
         ...
+
+
+StoredIn = Callable[[FoundCheckpoint, bytes], Collection[str]]
+"""Given a checkpoint and the names of its shape: the channels whose whole value it holds."""
+
+CheckpointPlace = tuple[int, str]
+"""A checkpoint within its session: namespace and id."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadRows:
+    """All checkpoints of a thread, for a decision about which of them to keep.
+
+    Attributes:
+        session_id: The thread.
+        rows: Every checkpoint.
+        in_sight: Those that no rewind put out of sight.
+        shapes: The names behind their shapes.
+        namespaces: The names of their namespaces.
+    """
+
+    session_id: str
+    rows: Sequence[CheckpointRow]
+    in_sight: Sequence[CheckpointRow]
+    shapes: Mapping[int, bytes]
+    namespaces: Mapping[int, str]
+
+
+Keep = Callable[[ThreadRows], Collection[CheckpointPlace]]
+"""Which checkpoints to keep."""
+
+
+class ThreadStore(Store):
+    """What a store does with threads. See the module for the rules that hold for every method."""
+
+    @property
+    def waits_on_loop(self) -> bool:
+        """Whether the async half awaits the database itself, on the loop.
+
+        By default it runs the other half in a worker thread, so whoever has more to do than one call does better to
+        take one thread for all of it.
+        """
+        return False
+
+    # -- writing -------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def commit_threads(self, /, plans: Sequence[ThreadPlan]) -> list[PlanOutcome]:
+        """Write what calls for one thread have planned, in this order, writes before checkpoints.
+
+        They share a transaction where that goes well, and one flush. Where it does not, each is written alone, so
+        that one does not take others with it. Every plan has an outcome, errors included, so that this raises only
+        what is no `Exception`. Repeating a plan whose outcome got lost changes nothing.
+
+        A checkpoint, as one step: find the session of the key, opened by the draft where there is none; ask `decide`
+        with the session, with every stored revision of `idents` in log order, and with the parent's writes that wait
+        (those stored before, then those of the same call); write the decision. The events are appended; the ledger
+        takes the edits; values, names and the row are stored; the parent's writes are stored as decided, in place of
+        those that waited. The newest root checkpoint in sight is the head: `head_after`. Counters follow, `last_seq`
+        moves by the number of new events. An invocation or state is never touched.
+
+        Writes wait where the next checkpoint finds them. They move neither `last_seq` nor the time of last activity.
+
+        Errors of a plan:
+            SessionNotFoundError: The session is somebody else's, or was deleted lately and `draft.anew` is not set.
+            SessionEndedError: A checkpoint's session was ended.
+            HeadConflictError: `strict`, not `is_fork`, a root checkpoint, and the head is neither its parent nor it.
+            StalePlanError: `decide` or `rows` said so; or the row names a value that neither it brings nor the
+                session has, since the checkpoint that it was taken from was removed meanwhile.
+            StoreError: It could not be written.
+        """
+
+    acommit_threads = threaded(commit_threads)
+
+    # -- reading -------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def find_checkpoints(
+        self, /, query: CheckpointQuery, after: PageEnd | None, reader: CheckpointReader
+    ) -> CheckpointPage:
+        """Checkpoints in sight that meet a query, newest first, complete; as of one moment, per session.
+
+        A page holds at most `query.limit`, and no more than a store reads well at once: fewer than asked for means
+        nothing while `after` is set. Crosses sessions where the query names no session.
+
+        Args:
+            query: Which.
+            after: What the page before said.
+            reader: What need not be read.
+
+        Raises:
+            SessionNotFoundError: The named session is somebody else's. One that is not there has no checkpoints.
+        """
+
+    afind_checkpoints = threaded(find_checkpoints)
+
+    @abstractmethod
+    def load_lineage(
+        self, /, query: CheckpointQuery, channels: Collection[str], stored_in: StoredIn, reader: CheckpointReader
+    ) -> CheckpointPage:
+        """The ancestors of a checkpoint, its parent first, until each channel was stored whole in one of them.
+
+        The ancestors need not be in sight. Ids made by hand may go round in a circle: none is returned twice.
+
+        Args:
+            query: The checkpoint: one by its id, or the newest, of one namespace of one session.
+            channels: The channels.
+            stored_in: Which channels an ancestor holds whole.
+            reader: What need not be read.
+
+        Raises:
+            SessionNotFoundError: The session is somebody else's.
+        """
+
+    aload_lineage = threaded(load_lineage)
+
+    @abstractmethod
+    def list_root_checkpoints(self, /, key: SessionKey, now: int) -> list[CheckpointRow]:
+        """The root graph's checkpoints in sight, by ascending id.
+
+        Raises:
+            SessionNotFoundError: There is no session for this key.
+        """
+
+    alist_root_checkpoints = threaded(list_root_checkpoints)
+
+    @abstractmethod
+    def find_runs(self, /, app: str, owner: Owner, run_ids: Collection[str]) -> list[SessionKey]:
+        """The sessions, expired ones included, that have a checkpoint of one of these runs. Crosses sessions.
+
+        The keys name the owner that each session has.
+        """
+
+    afind_runs = threaded(find_runs)
+
+    # -- removing ------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def prune_checkpoints(self, /, key: SessionKey, now: int, keep: Keep) -> int:
+        """Remove the checkpoints that are not kept, with their writes and the values that no other one names.
+
+        What came from a removed one comes from the nearest before it that is left. The head is the newest that is
+        left in sight; where none is, the conversation stays as it was. Events stay.
+
+        Returns:
+            How many were removed; 0 where there is no session for this key.
+        """
+
+    aprune_checkpoints = threaded(prune_checkpoints)

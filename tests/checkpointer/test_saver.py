@@ -20,9 +20,8 @@ from sqlalchemy import delete, update
 from typing_extensions import TypedDict
 
 from langchain_sessions._sql.driver.modes import Mode
-from langchain_sessions._threads.factory import checkpointer_factory
 from langchain_sessions._threads.versions import branch_of, next_version
-from langchain_sessions.checkpointer import SessionCheckpointSaver
+from langchain_sessions.checkpointer import SessionCheckpointSaver, checkpointer_factory
 from langchain_sessions.errors import (
     CorruptRowError,
     HeadConflictError,

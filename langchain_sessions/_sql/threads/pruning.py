@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, delete, null, select, update
 
+from langchain_sessions._core.checkpoints import mended_parents
 from langchain_sessions._core.ledger import Ledger
 from langchain_sessions._core.rows import ANYONE, Owner, SessionKey, SessionRow
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction
@@ -16,39 +16,18 @@ from langchain_sessions._sql.log.lookup import locate, owner_criterion, owner_sh
 from langchain_sessions._sql.threads.reading import newest_in_sight
 from langchain_sessions._sql.threads.staging import store_staged
 from langchain_sessions._sql.threads.standing import all_rows, chunks, remove_checkpoints
+from langchain_sessions.stores.threads import ThreadRows
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from langchain_sessions._core.checkpoints import CheckpointRow
     from langchain_sessions._core.ranges import SeqSet
-    from langchain_sessions.stores.threads import CheckpointRow
-
-Place = tuple[int, str]
+    from langchain_sessions.stores.threads import CheckpointPlace, Keep
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadView:
-    """What a choice is made from.
-
-    Attributes:
-        session_id: The thread.
-        rows: Every checkpoint of the thread.
-        in_sight: Those that no rewind put out of sight.
-        shapes: The names behind their shapes.
-        namespaces: The names of their namespaces.
-    """
-
-    session_id: str
-    rows: Sequence[CheckpointRow]
-    in_sight: Sequence[CheckpointRow]
-    shapes: Mapping[int, bytes]
-    namespaces: Mapping[int, str]
-
-
-Choice = Callable[[ThreadView], Collection[Place]]
-"""Which checkpoints to keep, by namespace and id."""
-
-
-def prune_thread(tx: Transaction, key: SessionKey, now: int, choose: Choice) -> int:
-    """Remove the checkpoints of a session that are not chosen; how many. Events stay."""
+def prune_checkpoints(tx: Transaction, key: SessionKey, now: int, keep: Keep) -> int:
+    """Remove the checkpoints of a session that are not kept; how many. Events stay."""
     session = locate(tx, key, now, lock=True)
     if session is None:
         return 0
@@ -56,7 +35,7 @@ def prune_thread(tx: Transaction, key: SessionKey, now: int, choose: Choice) -> 
     rows = all_rows(tx, session)
     hidden = Ledger.decode(session.ledger).hidden
     in_sight = [row for row in rows if not row.mentioned & hidden]
-    kept = choose(ThreadView(session.id, rows, in_sight, *_names(tx, session.skey)))
+    kept = keep(ThreadRows(session.id, rows, in_sight, *_names(tx, session.skey)))
     gone = [row for row in rows if (row.ns, row.cid) not in kept]
     if gone:
         remove_checkpoints(tx, session.skey, [(row.ns, row.cid) for row in gone])
@@ -74,24 +53,16 @@ def _names(tx: Transaction, skey: int) -> tuple[dict[int, bytes], dict[int, str]
     return {row[0]: bytes(row[1]) for row in shapes}, {row[0]: row[1] for row in namespaces}
 
 
-def _mend_lines(tx: Transaction, skey: int, rows: Sequence[CheckpointRow], kept: Collection[Place]) -> None:
-    """What came from a removed checkpoint comes from the nearest one before it that is left."""
+def _mend_lines(tx: Transaction, skey: int, rows: Sequence[CheckpointRow], kept: Collection[CheckpointPlace]) -> None:
     c = tx.tables.threads.checkpoints
-    by_place = {(row.ns, row.cid): row for row in rows}
-    for row in rows:
-        parent, walked = row.parent, {row.cid}
-        if (row.ns, row.cid) not in kept or (row.ns, parent) not in by_place:
-            continue
-        while parent is not None and (row.ns, parent) not in kept:
-            walked.add(parent)
-            above = by_place.get((row.ns, parent))
-            parent = None if above is None or above.parent in walked else above.parent
-        if parent != row.parent:
-            mine = (c.c.skey == skey, c.c.ns == row.ns, c.c.cid == row.cid)
-            tx.change(update(c).where(*mine).values(parent=null() if parent is None else parent))
+    for row, parent in mended_parents(rows, kept).items():
+        mine = (c.c.skey == skey, c.c.ns == row.ns, c.c.cid == row.cid)
+        tx.change(update(c).where(*mine).values(parent=null() if parent is None else parent))
 
 
-def _remove_values(tx: Transaction, skey: int, rows: Sequence[CheckpointRow], kept: Collection[Place]) -> None:
+def _remove_values(
+    tx: Transaction, skey: int, rows: Sequence[CheckpointRow], kept: Collection[CheckpointPlace]
+) -> None:
     """Remove the values that nothing mentions any more."""
     v = tx.tables.threads.stored_values
     held = {digest for row in rows if (row.ns, row.cid) in kept for digest in row.digests}
@@ -111,20 +82,14 @@ def _rehead(tx: Transaction, session: SessionRow, hidden: SeqSet) -> None:
     recount(tx, session._replace(**changes))
 
 
-def delete_runs(
-    tx: Transaction, app: str, owner: Owner, run_ids: Sequence[str], choose: Choice
-) -> tuple[int, list[str]]:
-    """Remove what some runs left in any session of the app and owner. Crosses partitions.
-
-    Returns:
-        How many checkpoints, and in which sessions.
-    """
+def find_runs(tx: Transaction, app: str, owner: Owner, run_ids: Collection[str]) -> list[SessionKey]:
+    """The sessions that have a checkpoint of one of some runs."""
     c, s = tx.tables.threads.checkpoints.c, tx.tables.sessions.c
-    sessions: dict[str, str | None] = {}
+    found: set[tuple[str, str | None]] = set()
     for some in chunks(sorted(set(run_ids))):
         mine: list[ColumnElement[bool]] = [s.app == app, *owner_criterion(tx.tables, owner_shape(owner))]
         joined = tx.tables.threads.checkpoints.join(tx.tables.sessions, s.skey == c.skey)
         statement = select(s.id, s.user_id).select_from(joined).where(*mine, c.run_id.in_(some)).distinct()
-        sessions.update((row[0], row[1]) for row in tx.rows(Prepared(statement, tx.cache.dialect), {"k_owner": owner}))
-    keys = [SessionKey(app, session_id, sessions[session_id]) for session_id in sorted(sessions)]
-    return sum(prune_thread(tx, key, 0, choose) for key in keys), sorted(sessions)
+        rows = tx.rows(Prepared(statement, tx.cache.dialect), {"k_owner": owner})
+        found.update((row[0], row[1]) for row in rows)
+    return [SessionKey(app, session_id, user) for session_id, user in sorted(found, key=itemgetter(0))]

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, and_, bindparam, func, or_, select
 
-from langchain_sessions._core.ledger import Ledger
+from langchain_sessions._core.checkpoints import (
+    ROOT,
+    CheckpointRow,
+    MessageRow,
+    PackedWrites,
+    StagedWrites,
+    is_in_sight,
+    seq_set,
+    writes_in_sight,
+)
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import ANYONE, SessionKey, SessionRow
 from langchain_sessions._sql.driver.pipelining import Later
@@ -29,53 +38,44 @@ from langchain_sessions._sql.log.lookup import (
 from langchain_sessions._sql.threads.staging import ask_staged, skey_of, staged_in
 from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.stores.threads import (
-    NO_EVENTS,
-    ROOT,
+    CheckpointDetails,
+    CheckpointPage,
     CheckpointQuery,
-    CheckpointRow,
-    Details,
-    Found,
-    MessageRow,
-    Reader,
-    Staged,
-    WriteRow,
-    WritesRow,
-    corrupt,
-    merge_writes,
-    seq_set,
-    unpack_writes,
+    CheckpointReader,
+    FoundCheckpoint,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
+
+    from langchain_sessions.stores.threads import PageEnd, StoredIn
 
 _PAGE = 50
 _message_row: Callable[[Any], MessageRow] = partial(tuple.__new__, MessageRow)
 """`MessageRow._make` without its check: a thread that was not seen before has thousands."""
-Place = tuple[str, int, int]
 
 
-def read_checkpoints(
-    tx: Transaction, query: CheckpointQuery, after: Place | None, lacks: Reader
-) -> tuple[list[Found], Details, Place | None]:
-    """Checkpoints that meet a query, newest first, complete; and the place to go on from, None at the end.
+def find_checkpoints(
+    tx: Transaction, query: CheckpointQuery, after: PageEnd | None, reader: CheckpointReader
+) -> CheckpointPage:
+    """Checkpoints that meet a query, newest first, complete.
 
     Raises:
         SessionNotFoundError: The named session is somebody else's.
     """
     if query.session_id is None:
         found, after = _find(tx, query, None, after)
-        return found, complete(tx, found, lacks), after
+        return CheckpointPage(found, _complete(tx, found, reader), after)
     glance = _glance(tx, query) if _is_exact(query) and after is None else None
     session = find_thread(tx, query) if glance is None else _checked(query, glance.session)
     if session is None:
-        return [], Details(), None
-    found = [] if glance is None else [Found(session, query.ns_name, row) for row in glance.candidates]
-    if found and in_sight(found[0]):
+        return CheckpointPage([], CheckpointDetails(), None)
+    found = [] if glance is None else [FoundCheckpoint(session, query.ns_name, row) for row in glance.candidates]
+    if found and is_in_sight(session, found[0].row):
         after = (found[0].row.cid, session.skey, found[0].row.ns)
-        return found, complete(tx, found, lacks, glance), after
+        return CheckpointPage(found, _complete(tx, found, reader, glance), after)
     found, after = _find(tx, query, session, after)
-    return found, complete(tx, found, lacks), after
+    return CheckpointPage(found, _complete(tx, found, reader), after)
 
 
 def find_thread(tx: Transaction, query: CheckpointQuery) -> SessionRow | None:
@@ -103,8 +103,8 @@ class _Glance(NamedTuple):
 
     session: SessionRow | None
     candidates: list[CheckpointRow]
-    parts: list[WritesRow]
-    staged: list[Staged]
+    parts: list[PackedWrites]
+    staged: list[StagedWrites]
 
 
 def _is_exact(query: CheckpointQuery) -> bool:
@@ -135,23 +135,23 @@ def _glance(tx: Transaction, query: CheckpointQuery) -> _Glance:
     return _Glance(
         None if located.row is None else session_row(located.row),
         [checkpoint_row(found) for found in row.rows],
-        [writes_row(found) for found in parts.rows],
+        [packed_writes(found) for found in parts.rows],
         staged_in(staged),
     )
 
 
 def _find(
-    tx: Transaction, query: CheckpointQuery, session: SessionRow | None, after: Place | None
-) -> tuple[list[Found], Place | None]:
+    tx: Transaction, query: CheckpointQuery, session: SessionRow | None, after: PageEnd | None
+) -> tuple[list[FoundCheckpoint], PageEnd | None]:
     """A page of candidates that are in sight and accepted."""
     wanted = _PAGE if query.limit is None else min(query.limit, _PAGE)
     size = 2 if query.cid is not None else _PAGE
-    found: list[Found] = []
+    found: list[FoundCheckpoint] = []
     while len(found) < wanted:
         page = _candidates(tx, query, session, after, size)
         for item in page:
             after = (item.row.cid, item.session.skey, item.row.ns)
-            if in_sight(item) and (query.accept is None or query.accept(item)):
+            if is_in_sight(item.session, item.row) and (query.accept is None or query.accept(item)):
                 found.append(item)
                 if len(found) == wanted:
                     return found, after
@@ -159,12 +159,6 @@ def _find(
             return found, None
         size = _PAGE
     return found, after
-
-
-def in_sight(item: Found) -> bool:
-    """Whether no rewind put the checkpoint out of sight."""
-    ledger = item.session.ledger
-    return ledger is None or not item.row.mentioned & Ledger.decode(ledger).hidden
 
 
 def checkpoint_columns(tx: Transaction) -> list[ColumnElement[Any]]:
@@ -178,8 +172,8 @@ def checkpoint_row(values: Sequence[Any]) -> CheckpointRow:
 
 
 def _candidates(
-    tx: Transaction, query: CheckpointQuery, session: SessionRow | None, after: Place | None, size: int
-) -> list[Found]:
+    tx: Transaction, query: CheckpointQuery, session: SessionRow | None, after: PageEnd | None, size: int
+) -> list[FoundCheckpoint]:
     t, s = tx.tables.threads, tx.tables.sessions.c
     c, n = t.checkpoints.c, t.namespaces.c
     shape = owner_shape(query.owner)
@@ -227,13 +221,13 @@ def _candidates(
     if after is not None:
         values.update(zip(("a_cid", "a_skey", "a_ns"), after, strict=True))
     width = len(CheckpointRow._fields)
-    found: list[Found] = []
+    found: list[FoundCheckpoint] = []
     for values_ in tx.rows(tx.prepare(asked, build), values):
         row = checkpoint_row(values_[:width])
         rest = values_[width:]
         name = (rest[0] or "") if named else query.ns_name
         owner = session if session is not None else session_row(tuple(rest[1:] if named else rest))
-        found.append(Found(owner, name, row))
+        found.append(FoundCheckpoint(owner, name, row))
     return found
 
 
@@ -249,10 +243,12 @@ def _beyond(c: Any) -> ColumnElement[bool]:
     )
 
 
-def complete(tx: Transaction, found: Sequence[Found], lacks: Reader, glance: _Glance | None = None) -> Details:
+def _complete(
+    tx: Transaction, found: Sequence[FoundCheckpoint], reader: CheckpointReader, glance: _Glance | None = None
+) -> CheckpointDetails:
     """What is needed to rebuild some checkpoints. With `glance`, its writes are known."""
-    details = Details()
-    waiting = _ask_details(tx, found, lacks, details, glance)
+    details = CheckpointDetails()
+    waiting = _ask_details(tx, found, reader, details, glance)
     sessions = {item.session.skey: item.session for item in found}
     if glance is None:
         staged = {
@@ -266,14 +262,15 @@ def complete(tx: Transaction, found: Sequence[Found], lacks: Reader, glance: _Gl
     missing: dict[int, SeqSet] = {}
     for item in found:
         skey, row = item.session.skey, item.row
-        parts = [writes_row(part) for part in waiting.parts[skey, row.ns, row.cid].rows] if glance is None else []
+        parts = [packed_writes(part) for part in waiting.parts[skey, row.ns, row.cid].rows] if glance is None else []
         parts = parts if glance is None else glance.parts
-        writes = _in_sight(item, parts, told[skey])
+        waiting_here = [each for each in told[skey] if (each.ns, each.cid) == (row.ns, row.cid)]
+        writes = writes_in_sight(item.session, row.cid, parts, waiting_here)
         details.writes[skey, row.ns, row.cid] = writes
         mentioned = row.mentioned
         for write in writes:
             mentioned = mentioned | seq_set(write.refs)
-        missing[skey] = missing.get(skey, SeqSet()) | lacks(item.session, mentioned)
+        missing[skey] = missing.get(skey, SeqSet()) | reader.lacks(item.session, mentioned)
     details.shapes.update((place, bytes(answer.rows[0][0])) for place, answer in waiting.shapes.items() if answer.rows)
     details.values.update((place, bytes(answer.rows[0][0])) for place, answer in waiting.values.items() if answer.rows)
     for skey, seqs in missing.items():
@@ -291,14 +288,18 @@ class _Waiting:
 
 
 def _ask_details(
-    tx: Transaction, found: Sequence[Found], lacks: Reader, details: Details, glance: _Glance | None
+    tx: Transaction,
+    found: Sequence[FoundCheckpoint],
+    reader: CheckpointReader,
+    details: CheckpointDetails,
+    glance: _Glance | None,
 ) -> _Waiting:
     """Ask for what the reader does not have."""
     waiting = _Waiting()
     for item in found:
         skey, row = item.session.skey, item.row
         if (skey, row.shape) not in details.shapes and (skey, row.shape) not in waiting.shapes:
-            known = lacks.shape(item.session, row.shape)
+            known = reader.shape(item.session, row.shape)
             if known is None:
                 waiting.shapes[skey, row.shape] = _ask_shape(tx, skey, row.shape)
             # Empty where it is gone; the rebuilder says that the checkpoint cannot be read.
@@ -332,7 +333,7 @@ def _ask_value(tx: Transaction, skey: int, digest: bytes) -> Later:
 
 
 def _part_columns(tx: Transaction) -> list[ColumnElement[Any]]:
-    return [tx.tables.threads.writes.c[name] for name in WritesRow._fields]
+    return [tx.tables.threads.writes.c[name] for name in PackedWrites._fields]
 
 
 def _ask_parts(tx: Transaction, skey: int, row: CheckpointRow) -> Later:
@@ -347,28 +348,9 @@ def _ask_parts(tx: Transaction, skey: int, row: CheckpointRow) -> Later:
     return tx.later(tx.prepare("parts", build), {"skey": skey, "ns": row.ns, "cid": row.cid})
 
 
-def writes_row(values: Sequence[Any]) -> WritesRow:
-    """A `WritesRow` from its columns."""
-    return WritesRow(*values[:4], *(None if value is None else bytes(value) for value in values[4:]))
-
-
-def _in_sight(item: Found, parts: Sequence[WritesRow], staged: Sequence[Staged]) -> list[WriteRow]:
-    """The writes of a checkpoint, in the order in which they came.
-
-    Those that a rewind put out of sight are left out; where it was undone, they come before those that followed it.
-    """
-    hidden = Ledger.decode(item.session.ledger).hidden if any(part.cut for part in parts) else NO_EVENTS
-    told: list[WriteRow] = []
-    for part in sorted(parts, key=lambda part: (part.cut == 0, part.cut, part.part)):
-        if part.cut == 0 or part.cut in hidden:
-            try:
-                told += unpack_writes(part.body)
-            except (ValueError, TypeError, IndexError) as error:
-                raise corrupt(item.session.id, item.row.cid) from error
-    for each in staged:
-        if (each.ns, each.cid) == (item.row.ns, item.row.cid):
-            told += each.writes
-    return merge_writes(told)
+def packed_writes(values: Sequence[Any]) -> PackedWrites:
+    """A `PackedWrites` from its columns."""
+    return PackedWrites(*values[:4], *(None if value is None else bytes(value) for value in values[4:]))
 
 
 def read_events(tx: Transaction, skey: int, seqs: SeqSet) -> list[MessageRow]:
@@ -385,32 +367,34 @@ def read_events(tx: Transaction, skey: int, seqs: SeqSet) -> list[MessageRow]:
     return [message for answer in answers for message in map(_message_row, answer.rows)]
 
 
-def read_lineage(tx: Transaction, query: CheckpointQuery, lacks: Reader, is_enough: Any) -> tuple[list[Found], Details]:
-    """A checkpoint's ancestors from its parent on, newest first, until `is_enough` of one says so.
+def load_lineage(
+    tx: Transaction, query: CheckpointQuery, channels: Collection[str], stored_in: StoredIn, reader: CheckpointReader
+) -> CheckpointPage:
+    """A checkpoint's ancestors from its parent on, newest first, until each channel was stored whole in one.
 
     Raises:
         SessionNotFoundError: The session is somebody else's.
     """
     session = find_thread(tx, query)
     if session is None:
-        return [], Details()
+        return CheckpointPage([], CheckpointDetails(), None)
     target, _ = _find(tx, query, session, None)
-    found: list[Found] = []
+    found: list[FoundCheckpoint] = []
+    missing = set(channels)
     parent = target[0].row.parent if target else None
     # Ids made by hand may go round in a circle.
     walked: set[str] = set()
-    while parent is not None and parent not in walked:
+    while missing and parent is not None and parent not in walked:
         walked.add(parent)
         row = read_checkpoint(tx, session.skey, target[0].row.ns, parent)
         if row is None:
             break
-        found.append(Found(session, target[0].ns_name, row))
+        found.append(FoundCheckpoint(session, target[0].ns_name, row))
         names = _ask_shape(tx, session.skey, row.shape)
         tx.flush()
-        if is_enough(found[-1], bytes(names.rows[0][0]) if names.rows else b""):
-            break
+        missing.difference_update(stored_in(found[-1], bytes(names.rows[0][0]) if names.rows else b""))
         parent = row.parent
-    return found, complete(tx, found, lacks)
+    return CheckpointPage(found, _complete(tx, found, reader), None)
 
 
 def read_checkpoint(tx: Transaction, skey: int, ns: int, cid: str) -> CheckpointRow | None:

@@ -22,16 +22,16 @@ from sqlalchemy import (
 )
 from sqlalchemy import delete as sql_delete
 
-from langchain_sessions._sql.driver.transaction import Transaction, param
-from langchain_sessions._sql.log.lookup import key_criteria, key_values, owner_shape, upsert
-from langchain_sessions.stores.threads import (
-    Staged,
+from langchain_sessions._core.checkpoints import (
+    StagedWrites,
     WriteRow,
     mentioned_in,
     pack_staged,
     pack_writes,
     unpack_staged,
 )
+from langchain_sessions._sql.driver.transaction import Transaction, param
+from langchain_sessions._sql.log.lookup import key_criteria, key_values, owner_shape, upsert
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,12 +89,12 @@ def ask_staged(tx: Transaction, key: SessionKey) -> Later:
     return tx.later(tx.prepare("staged", build), {"k_app": key.app, "k_id": key.id})
 
 
-def staged_in(answer: Later) -> list[Staged]:
+def staged_in(answer: Later) -> list[StagedWrites]:
     """What `ask_staged` was told."""
     return [unpack_staged(n, bytes(body)) for n, body in answer.rows]
 
 
-def clear_staged(tx: Transaction, skey: int, gone: Sequence[Staged]) -> None:
+def clear_staged(tx: Transaction, skey: int, gone: Sequence[StagedWrites]) -> None:
     """Empty the rows of writes that are stored for good."""
     t = tx.tables.threads.staged
 

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, and_, delete, insert, literal, select, update
 
-from langchain_sessions._core.ledger import Ledger
-from langchain_sessions._core.rows import ANYONE, SessionKey, SessionRow
-from langchain_sessions._sql.log.lookup import locate
-from langchain_sessions._sql.threads.reading import checkpoint_columns, checkpoint_row, newest_in_sight, writes_row
-from langchain_sessions._sql.threads.staging import store_staged
-from langchain_sessions.errors import InvalidInputError
-from langchain_sessions.stores.threads import (
+from langchain_sessions._core.checkpoints import (
     ROOT,
     CheckpointRow,
-    WritesRow,
+    PackedWrites,
     mentioned_in,
     pack_writes,
     seq_set,
     unpack_writes,
 )
+from langchain_sessions._core.ledger import Ledger
+from langchain_sessions._core.rows import ANYONE, SessionKey, SessionRow
+from langchain_sessions._sql.log.lookup import locate
+from langchain_sessions._sql.threads.reading import checkpoint_columns, checkpoint_row, newest_in_sight, packed_writes
+from langchain_sessions._sql.threads.staging import store_staged
+from langchain_sessions.errors import InvalidInputError, SessionNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,14 +62,14 @@ def _cut_writes(tx: Transaction, session: SessionRow, head: CheckpointRow, hidde
     w = tx.tables.threads.writes
     store_staged(tx, session.skey, SessionKey(session.app, session.id, ANYONE))
     here = and_(w.c.ns == ROOT, w.c.cid == head.cid) | and_(w.c.ns != ROOT, w.c.cid > head.cid)
-    columns = [w.c[name] for name in WritesRow._fields]
-    rows = [writes_row(row) for row in tx.once(select(*columns).where(w.c.skey == session.skey, here))]
+    columns = [w.c[name] for name in PackedWrites._fields]
+    rows = [packed_writes(row) for row in tx.once(select(*columns).where(w.c.skey == session.skey, here))]
     seen = [row for row in rows if not row.cut or row.cut in hidden]
     for number, row in enumerate(sorted(seen, key=lambda row: (row.cut == 0, row.cut, row.part))):
         tx.change(update(w).where(_same(tx, session.skey, row)).values(cut=record, part=number))
 
 
-def _same(tx: Transaction, skey: int, row: WritesRow) -> ColumnElement[bool]:
+def _same(tx: Transaction, skey: int, row: PackedWrites) -> ColumnElement[bool]:
     """The criterion of a row."""
     w = tx.tables.threads.writes.c
     return and_(w.skey == skey, *(w[name] == getattr(row, name) for name in _KEY))
@@ -112,9 +112,9 @@ def _drop_late_writes(tx: Transaction, target: SessionRow, head: CheckpointRow |
     w = tx.tables.threads.writes
     if head is not None:
         tx.change(delete(w).where(w.c.skey == target.skey, w.c.ns == ROOT, w.c.cid == head.cid))
-    columns = [w.c[name] for name in WritesRow._fields]
+    columns = [w.c[name] for name in PackedWrites._fields]
     rows = tx.once(select(*columns).where(w.c.skey == target.skey, w.c.refs.is_not(None)))
-    for row in map(writes_row, rows):
+    for row in map(packed_writes, rows):
         if not _is_beyond(row.refs, upto):
             continue
         kept = [write for write in unpack_writes(row.body) if not _is_beyond(write.refs, upto)]
@@ -137,14 +137,14 @@ def all_rows(tx: Transaction, session: SessionRow) -> list[CheckpointRow]:
     return [checkpoint_row(row) for row in rows]
 
 
-def read_thread(tx: Transaction, key: SessionKey, now: int) -> tuple[SessionRow | None, list[CheckpointRow]]:
-    """A session and all its root checkpoints in sight, oldest first."""
+def list_root_checkpoints(tx: Transaction, key: SessionKey, now: int) -> list[CheckpointRow]:
+    """The root checkpoints of a session in sight, oldest first."""
     session = locate(tx, key, now)
     if session is None:
-        return None, []
+        raise SessionNotFoundError(key.id)
     hidden = Ledger.decode(session.ledger).hidden
     rows = (row for row in all_rows(tx, session) if row.ns == ROOT and not row.mentioned & hidden)
-    return session, sorted(rows, key=lambda row: row.cid)
+    return sorted(rows, key=lambda row: row.cid)
 
 
 def remove_checkpoints(tx: Transaction, skey: int, places: Sequence[tuple[int, str]]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ from sqlalchemy import Select, Table, and_, bindparam, func, literal_column, sel
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from langchain_sessions._core import rows as r
+from langchain_sessions._core.checkpoints import ROOT, CheckpointRow, StagedWrites, ValueRow, head_after, seq_set
 from langchain_sessions._core.counters import tally, tally_change
 from langchain_sessions._core.drafts import moved
 from langchain_sessions._core.ledger import Ledger, LogView
@@ -34,23 +35,11 @@ from langchain_sessions._sql.threads.staging import (
     clear_staged,
     insert_writes,
     skey_of,
-    stage_unseen,
     stage_writes,
     staged_in,
 )
-from langchain_sessions.errors import HeadConflictError, SessionEndedError
-from langchain_sessions.stores.threads import (
-    ROOT,
-    CheckpointRow,
-    PutPlan,
-    PutResult,
-    Settled,
-    Staged,
-    ValueRow,
-    ValuesGoneError,
-    WritesPlan,
-    seq_set,
-)
+from langchain_sessions.errors import HeadConflictError, SessionEndedError, StalePlanError
+from langchain_sessions.stores.threads import PutDecision, PutPlan, PutResult, WritesPlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -79,7 +68,7 @@ def put_checkpoint(
         SessionNotFoundError: The session is somebody else's, or was deleted lately.
         SessionEndedError: It was ended.
         HeadConflictError: `plan.strict`, and another checkpoint became the head.
-        ValuesGoneError: It inherits values of a checkpoint that was removed meanwhile.
+        StalePlanError: It inherits values of a checkpoint that was removed meanwhile.
     """
     session, relatives, staged = _look_up(tx, plan, session)
     if session.ended_at is not None:
@@ -87,32 +76,32 @@ def put_checkpoint(
     stale = session.head_id is not None and session.head_id not in (plan.parent, plan.cid)
     if plan.strict and plan.ns == ROOT and stale and not plan.is_fork:
         raise HeadConflictError(session.id, plan.parent, session.head_id or "")
-    writes = [write for item in staged if _is_of_parent(plan, item) for write in item.writes]
+    writes = [write for item in staged if is_of_parent(plan, item) for write in item.writes]
     writes += [write for item in arrived for write in item.rows(session.skey)]
-    settled = plan.settle(session, relatives, writes)
-    _require_values(tx, session.skey, settled)
-    if settled.fresh:
-        insert_events(tx, session.skey, settled.fresh)
-    if settled.rooted:
-        _root_events(tx, session, settled.rooted)
-    insert_checkpoint(tx, session.skey, settled.row)
+    decision = plan.decide(session, relatives, writes)
+    _require_values(tx, session.skey, decision)
+    if decision.fresh:
+        insert_events(tx, session.skey, decision.fresh)
+    if decision.rooted:
+        _root_events(tx, session, decision.rooted)
+    insert_checkpoint(tx, session.skey, decision.row)
     if plan.named_in != session.skey:
         name_things(tx, session.skey, (plan.ns, plan.ns_name), (plan.shape, plan.shape_body))
-    _insert_values(tx, session.skey, settled.values)
-    if settled.parent is not None:
-        _replace_start(tx, session.skey, settled.parent)
-    _store_writes(tx, session.skey, plan, settled, staged)
-    return PutResult(_move(tx, session, plan, settled), settled)
+    _insert_values(tx, session.skey, decision.values)
+    if decision.parent is not None:
+        _replace_start(tx, session.skey, decision.parent)
+    _store_writes(tx, session.skey, plan, decision, staged)
+    return PutResult(_move(tx, session, plan, decision), decision)
 
 
-def _is_of_parent(plan: PutPlan, item: Staged | WritesPlan) -> bool:
+def is_of_parent(plan: PutPlan, item: StagedWrites | WritesPlan) -> bool:
     """Whether writes are those of the checkpoint that another one comes from."""
     return item.ns == plan.ns and item.cid == plan.parent
 
 
 def _look_up(
     tx: Transaction, plan: PutPlan, session: SessionRow | None
-) -> tuple[SessionRow, list[EventRow], list[Staged]]:
+) -> tuple[SessionRow, list[EventRow], list[StagedWrites]]:
     """The session, locked, opened where there is none; revisions of the new messages; and what is staged."""
     located = None if session is not None else ask_session(tx, plan.key, plan.draft.now)
     related = _ask_relatives(tx, plan)
@@ -126,11 +115,13 @@ def _look_up(
     return session, sorted(EventRow(*row) for answer in related for row in answer.rows), staged_in(staged)
 
 
-def _store_writes(tx: Transaction, skey: int, plan: PutPlan, settled: Settled, staged: Sequence[Staged]) -> None:
+def _store_writes(
+    tx: Transaction, skey: int, plan: PutPlan, decision: PutDecision, staged: Sequence[StagedWrites]
+) -> None:
     """Store the parent's writes for good; also those of other checkpoints, where many wait."""
-    mine = [item for item in staged if _is_of_parent(plan, item)]
-    if settled.writes and plan.parent is not None:
-        insert_writes(tx, skey, plan.ns, plan.parent, settled.writes)
+    mine = [item for item in staged if is_of_parent(plan, item)]
+    if decision.writes and plan.parent is not None:
+        insert_writes(tx, skey, plan.ns, plan.parent, decision.writes)
     others = [item for item in staged if item not in mine]
     if len(others) > _MAX_STAGED:
         for item in others:
@@ -227,9 +218,9 @@ def _insert_values(tx: Transaction, skey: int, values: Sequence[ValueRow]) -> No
     put_rows(tx, tx.tables.threads.stored_values, ("skey", "digest"), rows, over=False)
 
 
-def _require_values(tx: Transaction, skey: int, settled: Settled) -> None:
+def _require_values(tx: Transaction, skey: int, decision: PutDecision) -> None:
     """Assert that the values which a checkpoint takes from the one before it are still there."""
-    inherited = sorted(set(settled.row.digests).difference(value.digest for value in settled.values))
+    inherited = sorted(set(decision.row.digests).difference(value.digest for value in decision.values))
     if not inherited:
         return
     v = tx.tables.threads.stored_values.c
@@ -242,7 +233,7 @@ def _require_values(tx: Transaction, skey: int, settled: Settled) -> None:
 
     values = dict(zip(names, (*inherited, *[inherited[-1]] * (width - len(inherited))), strict=True))
     if tx.rows(tx.prepare(("values there", width), build), {"skey": skey, **values})[0][0] < len(inherited):
-        raise ValuesGoneError
+        raise StalePlanError
 
 
 def _replace_start(tx: Transaction, skey: int, parent: CheckpointRow) -> None:
@@ -258,23 +249,17 @@ def _replace_start(tx: Transaction, skey: int, parent: CheckpointRow) -> None:
     tx.later(tx.prepare("replace start", build), {"k_skey": skey, "k_ns": parent.ns, "k_cid": parent.cid, **named})
 
 
-def _move(tx: Transaction, session: SessionRow, plan: PutPlan, settled: Settled) -> SessionRow:
+def _move(tx: Transaction, session: SessionRow, plan: PutPlan, decision: PutDecision) -> SessionRow:
     """Bring the session row up to date: positions, ledger, head and counters."""
-    ledger = Ledger.decode(session.ledger)
-    changes: dict[str, Any] = moved(session, len(settled.fresh), plan.draft.now)
-    after = ledger
-    for edit in settled.edits:
-        after = after.with_edit(edit)
-    if settled.edits:
-        changes["ledger"] = after.encode()
-    row = settled.row
-    is_head = plan.ns == ROOT and (session.head_id is None or row.cid >= session.head_id)
-    if is_head and not (row.mentioned & ledger.hidden):
-        changes["head_id"] = row.cid
-        if session.head_runs != (row.runs or b""):
-            changes["head_runs"] = row.runs or b""
+    changes: dict[str, Any] = moved(session, len(decision.fresh), plan.draft.now)
+    if decision.edits:
+        ledger = Ledger.decode(session.ledger)
+        for edit in decision.edits:
+            ledger = ledger.with_edit(edit)
+        changes["ledger"] = ledger.encode()
+    changes.update(head_after(session, decision.row))
     moved_session = session._replace(**changes)
-    counted = _recounted(tx, session, moved_session, settled)
+    counted = _recounted(tx, session, moved_session, decision)
     root = counted.pop(None, Counters())
     if any(root):
         changes["live_events"] = session.live_events + root.events
@@ -286,22 +271,26 @@ def _move(tx: Transaction, session: SessionRow, plan: PutPlan, settled: Settled)
     return session._replace(**changes)
 
 
-def _recounted(tx: Transaction, before: SessionRow, after: SessionRow, settled: Settled) -> dict[str | None, Counters]:
+def _recounted(
+    tx: Transaction, before: SessionRow, after: SessionRow, decision: PutDecision
+) -> dict[str | None, Counters]:
     """How the counters of each scope change. Only rows whose standing may change are looked at."""
-    if not (settled.fresh or settled.rooted or settled.edits or before.head_runs != after.head_runs):
+    if not (decision.fresh or decision.rooted or decision.edits or before.head_runs != after.head_runs):
         return {}
     old, new = seq_set(before.head_runs), seq_set(after.head_runs)
-    fresh = SeqSet.of(row.seq for row in settled.fresh)
-    touched = ((old - new) | (new - old) | settled.rooted | SeqSet.of(edit.replaces for edit in settled.edits)) - fresh
+    fresh = SeqSet.of(row.seq for row in decision.fresh)
+    touched = (
+        (old - new) | (new - old) | decision.rooted | SeqSet.of(edit.replaces for edit in decision.edits)
+    ) - fresh
     if not touched:
-        listed = [row for row in settled.fresh if not row.flags & r.ROOTED or row.seq in new]
+        listed = [row for row in decision.fresh if not row.flags & r.ROOTED or row.seq in new]
         return tally(listed)
     view = load_view(tx, before, 0)
     head = tuple(decode_runs(after.head_runs)) if after.head_runs is not None else None
     view_after = LogView(Ledger.decode(after.ledger), head, view.invocations, after.last_seq)
-    rows_after = [*_light(tx, before.skey, touched), *settled.fresh]
+    rows_after = [*_light(tx, before.skey, touched), *decision.fresh]
     rows_before = [
-        row._replace(flags=row.flags & ~r.ROOTED) if row.seq in settled.rooted else row
+        row._replace(flags=row.flags & ~r.ROOTED) if row.seq in decision.rooted else row
         for row in rows_after
         if row.seq <= before.last_seq
     ]
@@ -315,22 +304,6 @@ def _light(tx: Transaction, skey: int, seqs: SeqSet) -> list[EventRow]:
         statement = select(*light_columns(tx.tables)).where(e.skey == skey, e.seq.between(low, high))
         found += [light_row(row) for row in tx.once(statement)]
     return found
-
-
-@dataclass(slots=True)
-class PutWritesResult:
-    """What became of pending writes, known once the transaction is over."""
-
-    wanted: int | None
-    """The session key that they were sent for; None where the session was looked at first."""
-    session: Later | None
-
-    @property
-    def happened(self) -> bool:
-        """Whether they are stored."""
-        if self.wanted is None or self.session is None:
-            return True
-        return self.session.row is not None and self.session.row[0] == self.wanted
 
 
 def put_writes(tx: Transaction, plan: WritesPlan, session: SessionRow | None = None) -> SessionRow:
@@ -348,42 +321,3 @@ def put_writes(tx: Transaction, plan: WritesPlan, session: SessionRow | None = N
     if plan.named_in != session.skey:
         name_things(tx, session.skey, (plan.ns, plan.ns_name))
     return session
-
-
-Job = PutPlan | WritesPlan
-Outcome = PutResult | PutWritesResult
-
-
-def run_jobs(tx: Transaction, jobs: Sequence[Job], *, wary: bool = False) -> list[Outcome]:
-    """Run several calls for one thread in one transaction. If one fails, none of them happened.
-
-    Args:
-        tx: The transaction.
-        jobs: The calls, writes before checkpoints.
-        wary: Look at the session before anything is sent. Else writes are sent for the session as it was last seen,
-            without waiting for it, and their outcome says whether it was.
-    """
-    outcomes: list[Outcome] = []
-    session: SessionRow | None = None
-    asked: dict[SessionKey, Later] = {}
-    puts = [job for job in jobs if isinstance(job, PutPlan)]
-    arrived: list[WritesPlan] = []
-    for job in jobs:
-        known = session if session is not None and job.key.admits(session.user_id) else None
-        if isinstance(job, PutPlan):
-            done = put_checkpoint(tx, job, known, [item for item in arrived if _is_of_parent(job, item)])
-            arrived = [item for item in arrived if not _is_of_parent(job, item)]
-            session = done.session
-            outcomes.append(done)
-        elif any(job.key == put.key and _is_of_parent(put, job) for put in puts):
-            arrived.append(job)
-            outcomes.append(PutWritesResult(None, None))
-        elif known is None and job.named_in is not None and not wary:
-            if job.key not in asked:
-                asked[job.key] = ask_session(tx, job.key, job.draft.now)
-            stage_unseen(tx, job.named_in, job, job.rows(job.named_in))
-            outcomes.append(PutWritesResult(job.named_in, asked[job.key]))
-        else:
-            session = put_writes(tx, job, known)
-            outcomes.append(PutWritesResult(None, None))
-    return outcomes

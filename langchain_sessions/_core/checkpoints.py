@@ -1,0 +1,264 @@
+"""The stored form of graph threads, and what every store folds out of it.
+
+A store knows of a checkpoint which messages it mentions and which one it came from; what else it holds is opaque.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import ormsgpack
+
+from langchain_sessions._core.ledger import Ledger
+from langchain_sessions._core.ranges import SeqSet, decode_runs, encode_run_list
+from langchain_sessions.errors import CorruptRowError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from langchain_sessions._core.rows import SessionRow
+
+NO_EVENTS = SeqSet()
+ROOT = 0
+"""The namespace of the root graph."""
+_UUID_LENGTH = 36
+
+
+class CheckpointRow(NamedTuple):
+    """One checkpoint.
+
+    `runs` is its main message list as ordered runs of positions, `others` the positions that it mentions elsewhere;
+    both None for none. `outside` holds the digests of values that are stored beside it, 16 bytes each.
+    """
+
+    ns: int
+    cid: str
+    parent: str | None
+    run_id: str | None
+    shape: int
+    runs: bytes | None
+    others: bytes | None
+    outside: bytes | None
+    body: bytes
+
+    @property
+    def mentioned(self) -> SeqSet:
+        """Every position that the checkpoint mentions; none where that cannot be read, which who rebuilds it says."""
+        try:
+            return seq_set(self.runs) | seq_set(self.others)
+        except (ValueError, IndexError):
+            return NO_EVENTS
+
+    @property
+    def digests(self) -> list[bytes]:
+        """Digests of the values that are stored beside the row."""
+        outside = self.outside or b""
+        return [outside[at : at + 16] for at in range(0, len(outside), 16)]
+
+
+class WriteRow(NamedTuple):
+    """One pending write of a task. A negative `idx` replaces an earlier one, others leave it alone."""
+
+    task: str
+    idx: int
+    channel: str
+    path: str
+    kind: int
+    refs: bytes | None
+    data: bytes | None
+
+
+class PackedWrites(NamedTuple):
+    """Writes of one checkpoint as they are stored together.
+
+    `cut` is 0, or the record of the rewind that put them out of sight; `refs` the positions that they mention.
+    """
+
+    ns: int
+    cid: str
+    cut: int
+    part: int
+    refs: bytes | None
+    body: bytes
+
+
+class StagedWrites(NamedTuple):
+    """Writes that wait for the checkpoint that comes from theirs; `n` says where."""
+
+    n: int
+    ns: int
+    cid: str
+    writes: tuple[WriteRow, ...]
+
+
+class MessageRow(NamedTuple):
+    """What a checkpoint needs of an event: enough to rebuild its message."""
+
+    seq: int
+    ident: str
+    kind: int
+    flags: int
+    text: str | None
+    body: str | None
+
+
+def corrupt_checkpoint(session_id: str, cid: str) -> CorruptRowError:
+    """The error for a checkpoint that cannot be read."""
+    return CorruptRowError(
+        f"Checkpoint {cid!r} of thread {session_id!r} cannot be read, or was written by a newer release; "
+        "the other checkpoints can."
+    )
+
+
+class ValueRow(NamedTuple):
+    """A value that is too large for the rows of the checkpoints that hold it."""
+
+    digest: bytes
+    data: bytes
+
+
+def seq_set(runs: bytes | None) -> SeqSet:
+    """The positions of an ordered list, as a set."""
+    if not runs:
+        return NO_EVENTS
+    decoded = decode_runs(runs)
+    return SeqSet(tuple(decoded)) if len(decoded) == 1 else SeqSet(tuple(sorted(decoded))) | NO_EVENTS
+
+
+def pack_writes(writes: Sequence[WriteRow]) -> bytes:
+    """Writes as bytes: tasks and paths once for all writes of a task that follow each other."""
+    groups: list[list[Any]] = []
+    for (task, path), some in groupby(writes, key=lambda write: (write.task, write.path)):
+        groups.append([_pack_id(task), path, [[w.idx, w.channel, w.kind, w.refs, w.data] for w in some]])
+    return ormsgpack.packb(groups)
+
+
+def unpack_writes(body: bytes) -> list[WriteRow]:
+    """What `pack_writes` packed."""
+    return [
+        WriteRow(_unpack_id(task), idx, channel, path, kind, refs, data)
+        for task, path, some in ormsgpack.unpackb(body)
+        for idx, channel, kind, refs, data in some
+    ]
+
+
+def pack_staged(ns: int, cid: str, writes: Sequence[WriteRow]) -> bytes:
+    """Writes with the checkpoint that they belong to."""
+    return ormsgpack.packb([ns, _pack_id(cid), pack_writes(writes)])
+
+
+def unpack_staged(n: int, body: bytes) -> StagedWrites:
+    """What `pack_staged` packed."""
+    ns, cid, writes = ormsgpack.unpackb(body)
+    return StagedWrites(n, ns, _unpack_id(cid), tuple(unpack_writes(writes)))
+
+
+def _pack_id(name: str) -> str | bytes:
+    """A UUID in its usual form as bytes, anything else as it is."""
+    if len(name) != _UUID_LENGTH:
+        return name
+    try:
+        short = bytes.fromhex(name.replace("-", ""))
+    except ValueError:
+        return name
+    return short if _unpack_id(short) == name else name
+
+
+def _unpack_id(packed: str | bytes) -> str:
+    if isinstance(packed, str):
+        return packed
+    text = packed.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def merge_writes(writes: Iterable[WriteRow]) -> list[WriteRow]:
+    """Writes in the order in which they came, as they stand: regular ones stay, others are replaced."""
+    found: dict[tuple[str, int], WriteRow] = {}
+    for write in writes:
+        if write.idx < 0:
+            found[write.task, write.idx] = write
+        else:
+            found.setdefault((write.task, write.idx), write)
+    return list(found.values())
+
+
+def mentioned_in(writes: Iterable[WriteRow]) -> bytes | None:
+    """The positions that some writes mention, as stored beside them."""
+    seqs = SeqSet()
+    for write in writes:
+        seqs = seqs | seq_set(write.refs)
+    return encode_run_list(list(seqs.runs)) if seqs else None
+
+
+# -- what every store folds out of it ----------------------------------------------------------------------
+
+
+def is_in_sight(session: SessionRow, row: CheckpointRow) -> bool:
+    """Whether no rewind put a checkpoint out of sight: one that stands mentions no rewound position."""
+    return session.ledger is None or not row.mentioned & Ledger.decode(session.ledger).hidden
+
+
+def writes_in_sight(
+    session: SessionRow, cid: str, parts: Collection[PackedWrites], staged: Iterable[StagedWrites]
+) -> list[WriteRow]:
+    """The writes of a checkpoint, in the order in which they came.
+
+    Those that a rewind put out of sight are left out; where it was undone, they come before those that followed it.
+
+    Args:
+        session: The session.
+        cid: The checkpoint.
+        parts: What is stored of it for good, in any order.
+        staged: What waits for the next one.
+
+    Raises:
+        CorruptRowError: They cannot be read.
+    """
+    hidden = Ledger.decode(session.ledger).hidden if any(part.cut for part in parts) else NO_EVENTS
+    told: list[WriteRow] = []
+    for part in sorted(parts, key=lambda part: (part.cut == 0, part.cut, part.part)):
+        if part.cut == 0 or part.cut in hidden:
+            try:
+                told += unpack_writes(part.body)
+            except (ValueError, TypeError, IndexError) as error:
+                raise corrupt_checkpoint(session.id, cid) from error
+    for each in staged:
+        told += each.writes
+    return merge_writes(told)
+
+
+def head_after(session: SessionRow, row: CheckpointRow) -> dict[str, Any]:
+    """The columns that a checkpoint which is put moves: the head is the newest root checkpoint in sight.
+
+    Args:
+        session: The session before.
+        row: The checkpoint.
+    """
+    if row.ns != ROOT or (session.head_id is not None and row.cid < session.head_id):
+        return {}
+    if not is_in_sight(session, row):
+        return {}
+    changes: dict[str, Any] = {"head_id": row.cid}
+    if session.head_runs != (row.runs or b""):
+        changes["head_runs"] = row.runs or b""
+    return changes
+
+
+def mended_parents(
+    rows: Iterable[CheckpointRow], kept: Collection[tuple[int, str]]
+) -> Mapping[CheckpointRow, str | None]:
+    """The new parent of each checkpoint that came from one which goes: the nearest before that which is left."""
+    by_place = {(row.ns, row.cid): row for row in rows}
+    mended: dict[CheckpointRow, str | None] = {}
+    for row in by_place.values():
+        parent, walked = row.parent, {row.cid}
+        if (row.ns, row.cid) not in kept or (row.ns, parent) not in by_place:
+            continue
+        while parent is not None and (row.ns, parent) not in kept:
+            walked.add(parent)
+            above = by_place.get((row.ns, parent))
+            parent = None if above is None or above.parent in walked else above.parent
+        if parent != row.parent:
+            mended[row] = parent
+    return mended
