@@ -1,13 +1,14 @@
 """How many instructions an operation takes, beside another tree of the package: ``python -m benchmarks.instructions``.
 
 Counted by callgrind in a clean process per operation, warm, between two marks; every thread counts, the kernel does
-not. Neighbours on the machine do not disturb it: a second run is within 1 %. Needs valgrind (Debian and Ubuntu:
-``apt-get install valgrind``).
+not. Neighbours on the machine do not disturb it: a second run is within 1 %. Needs valgrind and a C compiler (Debian
+and Ubuntu: ``apt-get install valgrind gcc libc6-dev``).
 
     python -m benchmarks.instructions --against ../before --json figures.json
     python -m benchmarks.instructions --only append --only search
 
-Besides: the CPU time of the import and of a first append in a fresh process, without callgrind, best of some runs.
+Besides: ``from langchain_sessions import SessionService`` and a first append in a fresh process, and the CPU time of
+both without callgrind, best of some runs.
 """
 
 from __future__ import annotations
@@ -16,38 +17,43 @@ import argparse
 import json
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from benchmarks.measure import in_tree, show
-from benchmarks.operations import MARK, OPERATIONS
+from benchmarks.operations import OPERATIONS
 
 HERE = Path(__file__).parents[1]
+MARKS = """
+#include <valgrind/callgrind.h>
+void begin(void) { CALLGRIND_START_INSTRUMENTATION; CALLGRIND_ZERO_STATS; }
+void end(void) { CALLGRIND_DUMP_STATS; CALLGRIND_STOP_INSTRUMENTATION; }
+"""
 START = ("import", "first append")
 _RUNS = 7
 
 
 def _parts(tree: Path, what: str, directory: Path, *options: str) -> list[int]:
-    """The instructions between the marks of a program, in order."""
-    out = directory / "callgrind.out"
-    for old in directory.glob(f"{out.name}*"):
-        old.unlink()
-    under = ("valgrind", "--tool=callgrind", f"--dump-before={MARK}", f"--callgrind-out-file={out}")
-    in_tree(tree, what, directory, *options, under=under)
+    """The instructions that a program takes between each two of its marks, in order."""
+    source, library, out = (directory / name for name in ("marks.c", "marks.so", "callgrind.out"))
+    source.write_text(MARKS)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)  # noqa: S603, S607 - as make does
+    # What comes before the first mark runs without instruments, which is several times as fast.
+    under = ("valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={out}")
+    in_tree(tree, what, directory, *options, "--marks", str(library), under=under)
     written = sorted(directory.glob(f"{out.name}.*"), key=lambda path: int(path.suffix[1:]))
-    texts = [path.read_text(errors="replace") for path in written[1:]]  # the first is of what came before all marks
-    return [int(number) for number in re.findall(r"^summary: (\d+)", "\n".join(texts), re.MULTILINE)]
+    totals = (re.search(r"^totals: (\d+)", path.read_text(errors="replace"), re.MULTILINE) for path in written)
+    return [int(total[1]) for total in totals if total is not None]
 
 
 def instructions(tree: Path, name: str) -> float:
     """How many instructions an operation takes on a tree."""
     with tempfile.TemporaryDirectory() as folder:
         in_tree(tree, "prepare", Path(folder), "--operation", name)
-        parts = _parts(tree, "count", Path(folder), "--operation", name)
-    if len(parts) != 1:
-        raise RuntimeError(f"callgrind saw {len(parts) + 1} marks instead of 2: it does not know {MARK} here")
-    return parts[0] / OPERATIONS[name].times
+        (counted,) = _parts(tree, "count", Path(folder), "--operation", name)
+    return counted / OPERATIONS[name].times
 
 
 def start_instructions(tree: Path) -> dict[str, float]:
@@ -101,8 +107,10 @@ def main() -> None:
     parser.add_argument("--only", action="append", choices=[*OPERATIONS, "start"], help="may be repeated")
     parser.add_argument("--json", type=Path, help="where to write the figures")
     given = parser.parse_args()
-    if shutil.which("valgrind") is None:
-        raise SystemExit("valgrind is missing. On Debian or Ubuntu: sudo apt-get install valgrind")
+    if missing := [name for name in ("valgrind", "cc") if shutil.which(name) is None]:
+        raise SystemExit(
+            f"{' and '.join(missing)} missing; on Debian or Ubuntu: apt-get install valgrind gcc libc6-dev"
+        )
     trees = [path.resolve() for path in (given.against, given.tree) if path is not None]
     found = measure(trees, given.only or [*OPERATIONS, "start"])
     heads = ["instructions"] if given.against is None else ["before", "now", "change"]

@@ -138,20 +138,25 @@ OPERATIONS = {
 }
 
 
-MARK = "hdestroy_r"
-"""A function of the C library that nobody else calls: callgrind writes down what was spent whenever it is entered.
+class Marks:
+    """Where counting begins and ends: two functions of a library that callgrind listens to; nothing without one."""
 
-It is reached through `hdestroy`, since callgrind does not see what is called by ctypes itself. It frees nothing.
-"""
-_libc = ctypes.CDLL(None)
+    def __init__(self, library: Path | None) -> None:
+        """Load the library."""
+        self._library = None if library is None else ctypes.CDLL(str(library))
+
+    def __enter__(self) -> None:
+        """Begin to count."""
+        if self._library is not None:
+            self._library.begin()
+
+    def __exit__(self, *_: object) -> None:
+        """Write down what was counted."""
+        if self._library is not None:
+            self._library.end()
 
 
-def mark() -> None:
-    """A place in the program that callgrind sees."""
-    _libc.hdestroy()
-
-
-def count(name: str, url: str) -> None:
+def count(name: str, url: str, marks: Marks) -> None:
     """Do an operation some times between two marks, warm. All threads count, freed garbage too."""
     operation = OPERATIONS[name]
     act = operation.ready(url)
@@ -159,26 +164,24 @@ def count(name: str, url: str) -> None:
         act(number)
     gc.collect()
     gc.freeze()  # what was loaded before is not looked through again by a collection that happens to fall in here
-    mark()
-    for number in range(operation.warm, operation.warm + operation.times):
-        act(number)
-    mark()
+    with marks:
+        for number in range(operation.warm, operation.warm + operation.times):
+            act(number)
 
 
-def start(url: str) -> dict[str, float]:
+def start(url: str, marks: Marks) -> dict[str, float]:
     """What a cold process spends: the import, then a service and its first append; the seconds of CPU of both."""
-    mark()
     begin = time.process_time()
-    from langchain_core.messages import HumanMessage
+    with marks:
+        from langchain_core.messages import HumanMessage
 
-    package = importlib.import_module(PACKAGE)
+        service_class = public("SessionService")
     imported = time.process_time()
-    mark()
-    service = package.SessionService(url)
-    service.open("s")
-    service.append("s", HumanMessage(text(0)))
+    with marks:
+        service = service_class(url)
+        service.open("s")
+        service.append("s", HumanMessage(text(0)))
     done = time.process_time()
-    mark()
     return {"import": imported - begin, "first append": done - imported}
 
 
@@ -310,7 +313,9 @@ def main() -> None:
     parser.add_argument("what", choices=["prepare", "count", "start", "ways"])
     parser.add_argument("directory", type=Path)
     parser.add_argument("--operation", choices=sorted(OPERATIONS))
+    parser.add_argument("--marks", type=Path, help="the library that tells callgrind where to count")
     given = parser.parse_args()
+    marks = Marks(given.marks)
 
     def url(name: str) -> str:
         return f"sqlite:///{given.directory / name}.db"
@@ -318,9 +323,9 @@ def main() -> None:
     if given.what == "prepare":
         OPERATIONS[given.operation].prepare(url(given.operation))
     elif given.what == "count":
-        count(given.operation, url(given.operation))
+        count(given.operation, url(given.operation), marks)
     elif given.what == "start":
-        print(json.dumps(start(url("start"))))
+        print(json.dumps(start(url("start"), marks)))
     else:
         print(json.dumps(ways(url)))
 
