@@ -90,8 +90,7 @@ def measure_sessions(compactions: int) -> tuple[int, int, int]:
                 result = ada.compact("s1", compaction)
                 assert result.is_compacted, result  # noqa: S101 - the benchmark's own premise
         found = sum(
-            bool(ada.events("s1", EventFilter(keyword=fact(number), exclude_synthetic=True)).items)
-            for number in range(FACTS)
+            bool(ada.events("s1", EventFilter(keyword=fact(number), synthetic=False)).items) for number in range(FACTS)
         )
         return count_facts(model.shown), found, len(ada.messages("s1"))
 

@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from langchain_sessions.middleware import SessionMemoryMiddleware
     from langchain_sessions.modes import MemoryMode, SummaryAsFact, SystemPromptMemory
     from langchain_sessions.page import Page
-    from langchain_sessions.search import SearchFilter, SearchHit, SearchPage
+    from langchain_sessions.search import SearchHit, SearchPage
     from langchain_sessions.service import SessionService
     from langchain_sessions.session import Session
     from langchain_sessions.stores.base import SessionStore
@@ -159,7 +159,7 @@ _HOMES = {
     "middleware": ("SessionMemoryMiddleware",),
     "modes": ("MemoryMode", "SummaryAsFact", "SystemPromptMemory"),
     "page": ("Page",),
-    "search": ("SearchFilter", "SearchHit", "SearchPage"),
+    "search": ("SearchHit", "SearchPage"),
     "service": ("SessionService",),
     "session": ("Session",),
     "stores.base": ("SessionStore",),
@@ -214,7 +214,6 @@ __all__ = [
     "SchemaMissingError",
     "SchemaVersionError",
     "SealedEventError",
-    "SearchFilter",
     "SearchHit",
     "SearchPage",
     "SearchSettings",

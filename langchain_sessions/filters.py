@@ -8,6 +8,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Literal
 
 from langchain_sessions._core.checks import require
+from langchain_sessions._core.ids import check_branch
+from langchain_sessions._core.kinds import TYPES
 from langchain_sessions._core.times import check_aware
 from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.events import EventKind, Standing
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-DEFAULT_PAGE_SIZE = 10
 _MAX_INT = 2**62
 
 
@@ -29,28 +30,31 @@ class AnyBranch(Enum):
 ANY_BRANCH = AnyBranch.ANY
 """No branch criterion: events of every branch."""
 
-_TYPES = frozenset({"human", "ai", "system", "tool", "chat", "function", "other"})
-_ALIASES = {"user": "human", "assistant": "ai"}
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EventFilter:
     """Criteria that an event must all meet; first the criteria, then `last_n` or the page.
 
+    `events` and `search` take the same filter. What a search leaves out by itself, what was rewound and what an edit
+    replaced, it finds where `standings` asks for it; its window is its own.
+
     Attributes:
         since: At this instant or later.
         until: At this instant or earlier.
-        message_types: Any of these (`human`, `ai`, `system`, `tool`, …); empty for all.
+        roles: Messages of any of these (`user` or `human`, `assistant` or `ai`, `system`, `tool`, …); empty for all.
         kinds: Any of these kinds of entry; empty for all.
         standings: Any of these standings; empty for all.
-        exclude_synthetic: Leave out what a compaction made.
-        exclude_archived: Leave out what a compaction archived.
+        archived: Only what a compaction archived (True), only the rest (False), or both (None).
+        synthetic: Only what a compaction made (True), only what was said (False), or both (None).
         keyword: Literal text that occurs, whatever its case; blank for none.
         keywords: Several of them.
-        match: Whether one of `keywords` is enough.
+        match: Whether one of `keywords` is enough (`any`, as None), or `all` have to occur.
         pattern: A regular expression that is found in the text. For code only; no tool passes one on.
         branch: What a viewer on this branch sees (None is root); `ANY_BRANCH` for everything.
-        authors: Any of these authors; empty for all.
+        authors: Who said it: the event's author, else the message's name, or the role of a `ChatMessage` where that is
+            a name; any of these, empty for all.
+        tools: Calls of any of these tools and their results; empty for everything.
+        without_tools: Not what only calls one of these tools, nor their results.
         invocation_id: Of this run.
         after_seq: Later in the log than this position.
         before_seq: Earlier in the log than this position.
@@ -61,17 +65,19 @@ class EventFilter:
 
     since: datetime | None = None
     until: datetime | None = None
-    message_types: frozenset[str] = frozenset()
+    roles: frozenset[str] = frozenset()
     kinds: frozenset[EventKind] = frozenset()
     standings: frozenset[Standing] = frozenset()
-    exclude_synthetic: bool = False
-    exclude_archived: bool = False
+    archived: bool | None = None
+    synthetic: bool | None = None
     keyword: str | None = None
     keywords: tuple[str, ...] = ()
-    match: Literal["any", "all"] = "any"
+    match: Literal["any", "all"] | None = None
     pattern: re.Pattern[str] | None = None
     branch: str | AnyBranch | None = ANY_BRANCH
     authors: frozenset[str] = frozenset()
+    tools: frozenset[str] = frozenset()
+    without_tools: frozenset[str] = frozenset()
     invocation_id: str | None = None
     after_seq: int | None = None
     before_seq: int | None = None
@@ -86,10 +92,15 @@ class EventFilter:
             moment = getattr(self, name)
             if moment is not None:
                 check_aware(moment, name)
-        set_(self, "message_types", frozenset(_ALIASES.get(t, t) for t in _strings(self.message_types)))
-        unknown = self.message_types - _TYPES
-        require(not unknown, "message_types", f"unknown: {', '.join(sorted(unknown))}")
-        set_(self, "authors", frozenset(_strings(self.authors)))
+        for name in ("roles", "authors", "tools", "without_tools"):
+            set_(self, name, frozenset(_strings(getattr(self, name), name)))
+        unknown = self.roles - TYPES.keys()
+        require(not unknown, "roles", f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(TYPES)}")
+        set_(self, "roles", frozenset(TYPES[name] for name in self.roles))
+        for name in ("archived", "synthetic"):
+            require(getattr(self, name) in (True, False, None), name, "give True, False or None")
+        if not isinstance(self.branch, AnyBranch):
+            check_branch(self.branch)
         for name, kind in (("kinds", EventKind), ("standings", Standing)):
             chosen: frozenset[object] = frozenset(getattr(self, name))
             require(all(isinstance(each, kind) for each in chosen), name, f"give members of {kind.__name__}")
@@ -99,8 +110,8 @@ class EventFilter:
             require(word is None or isinstance(word, str), name, "give a string")
         require(self.pattern is None or isinstance(self.pattern, re.Pattern), "pattern", "give a compiled pattern")
         set_(self, "keyword", self.keyword if self.keyword is not None and self.keyword.strip() else None)
-        set_(self, "keywords", tuple(word for word in _strings(self.keywords) if word.strip()))
-        require(self.match in ("any", "all"), "match", "give 'any' or 'all'")
+        set_(self, "keywords", tuple(word for word in _strings(self.keywords, "keywords") if word.strip()))
+        require(self.match in ("any", "all", None), "match", "give 'any' or 'all'")
         self._check_window()
 
     def _check_window(self) -> None:
@@ -152,13 +163,13 @@ class EventFilter:
     @classmethod
     def real_only(cls) -> EventFilter:
         """Messages that somebody said."""
-        return cls(kinds=frozenset({EventKind.MESSAGE}), exclude_synthetic=True)
+        return cls(kinds=frozenset({EventKind.MESSAGE}), synthetic=False)
 
 
-def _strings(values: Iterable[str]) -> Iterable[str]:
+def _strings(values: Iterable[str], name: str) -> Iterable[str]:
     if isinstance(values, str):
-        raise InvalidInputError("filter", "give a collection of strings, not one string")
+        raise InvalidInputError(name, "give a collection of strings, not one string")
     strings = tuple(values)
     if not all(isinstance(value, str) for value in strings):
-        raise InvalidInputError("filter", "give a collection of strings")
+        raise InvalidInputError(name, "give a collection of strings")
     return strings

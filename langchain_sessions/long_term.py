@@ -160,7 +160,7 @@ class LongTermMemory(MemoryMode):
         session = yield from ask(sessions.get, session_id)
         owner = sessions.as_user(session.user_id) if isinstance(sessions.owner, Anyone) else sessions
         wanted = EventFilter(
-            kinds=frozenset({EventKind.MESSAGE}), standings=_STANDING, exclude_synthetic=True, page_size=_PAGE
+            kinds=frozenset({EventKind.MESSAGE}), standings=_STANDING, synthetic=False, page_size=_PAGE
         )
         total, cursor = 0, None
         while True:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from langchain_core.messages import BaseMessage, SystemMessage
 
 from langchain_sessions._core.checks import require
+from langchain_sessions._core.kinds import role_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,8 +35,6 @@ FACTS_TEMPLATE = """{instructions}
 <knowledge>
 <fact name="A summary of the conversation in this session">{summary}</fact>
 </knowledge>"""
-
-_ROLES = {"human": "USER", "ai": "ASSISTANT", "tool": "TOOL"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,7 +119,7 @@ def fill(template: Template, **slots: str) -> str:
 
 def transcript(messages: Sequence[BaseMessage]) -> str:
     """Messages as escaped lines: nothing in them can close the fence that they stand in, or pose as another's line."""
-    said = [(_ROLES.get(m.type, m.type.upper()), escape(str(m.text), quote=False).splitlines()) for m in messages]
+    said = [(role_of(m).upper(), escape(str(m.text), quote=False).splitlines()) for m in messages]
     return "\n".join(f"{role}: " + "\n  ".join(lines) for role, lines in said if lines)
 
 

@@ -1,77 +1,16 @@
-"""What a search is asked and what it answers."""
+"""What a search answers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from langchain_sessions._core.checks import require
-from langchain_sessions._core.ids import check_branch
-from langchain_sessions.filters import ANY_BRANCH, AnyBranch
 from langchain_sessions.page import Page
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from datetime import datetime
+    from collections.abc import Mapping
 
     from langchain_sessions.events import SessionEvent
-
-_ROLES = {
-    "human": 1, "user": 1, "ai": 2, "assistant": 2, "system": 3, "tool": 4, "chat": 5, "function": 6, "other": 7,
-}  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SearchFilter:
-    """Which events a search may return; each criterion that is given must be met.
-
-    Attributes:
-        roles: Message types (`human` or `user`, `ai` or `assistant`, `tool`, `system`, …); empty for all.
-        authors: Who said it: the event's author, else the message's name, or the role of a `ChatMessage` where that is
-            a name; empty for all.
-        branch: What a viewer on this branch sees (None is root); `ANY_BRANCH` for everything.
-        since: At this instant or later.
-        until: At this instant or earlier.
-        tools: Calls of these tools and their results; empty for everything.
-        without_tools: Not what only calls one of these tools, nor their results.
-        archived: Only what a compaction archived (True), only the rest (False), or both (None).
-        synthetic: Only what a compaction made (True), only what was said (False), or both (None).
-        failed: Only messages of invocations that failed (True), only the rest (False), or both (None).
-        include_rewound: Also what a rewind went back before.
-        include_superseded: Also revisions that an edit replaced.
-    """
-
-    roles: frozenset[str] = frozenset()
-    authors: frozenset[str] = frozenset()
-    branch: str | AnyBranch | None = ANY_BRANCH
-    since: datetime | None = None
-    until: datetime | None = None
-    tools: frozenset[str] = frozenset()
-    without_tools: frozenset[str] = frozenset()
-    archived: bool | None = None
-    synthetic: bool | None = None
-    failed: bool | None = None
-    include_rewound: bool = False
-    include_superseded: bool = False
-
-    def __post_init__(self) -> None:
-        """Normalise and refuse what has no meaning."""
-        for name in ("roles", "authors", "tools", "without_tools"):
-            values: Iterable[str] = getattr(self, name)
-            require(not isinstance(values, str), name, "give a collection of strings, not one string")
-            object.__setattr__(self, name, frozenset(values))
-        unknown = self.roles - _ROLES.keys()
-        require(not unknown, "roles", f"unknown: {', '.join(sorted(map(str, unknown)))}")
-        if not isinstance(self.branch, AnyBranch):
-            check_branch(self.branch)
-        for name in ("since", "until"):
-            moment: datetime | None = getattr(self, name)
-            require(moment is None or moment.tzinfo is not None, name, "give an aware datetime, for example in UTC")
-
-    @property
-    def kinds(self) -> frozenset[int]:
-        """The roles as stored; empty for all."""
-        return frozenset(_ROLES[role] for role in self.roles)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

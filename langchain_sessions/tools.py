@@ -18,11 +18,12 @@ from langchain_sessions._chat.address import address_of
 from langchain_sessions._core.checks import require
 from langchain_sessions._core.codec.privacy import CONVERSATION_SEARCH, CROSS_SESSION_SEARCH
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
+from langchain_sessions._core.kinds import role_of
 from langchain_sessions._core.rows import Anyone
 from langchain_sessions._recall.text.highlights import snippet
 from langchain_sessions.errors import InvalidInputError, SessionNotFoundError, SessionsError
 from langchain_sessions.events import Standing
-from langchain_sessions.search import SearchFilter
+from langchain_sessions.filters import EventFilter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -170,7 +171,7 @@ class _Look:
             view, session_id = self._place(config)
             if view is None:
                 return _NO_USER if self._crosses else _NO_SESSION
-            where = SearchFilter(
+            where = EventFilter(
                 roles=frozenset(roles or ()),
                 since=_moment(start_date, "start_date", end=False),
                 until=_moment(end_date, "end_date", end=True),
@@ -263,8 +264,7 @@ def _cost(sessions: SessionService, results: Sequence[dict[str, Any]]) -> int:
 
 
 def _type(event: SessionEvent) -> str:
-    kind = event.message.type if event.message is not None else "other"
-    return {"human": "user", "ai": "assistant"}.get(kind, kind)
+    return "other" if event.message is None else role_of(event.message)
 
 
 def _dump(value: object) -> str:

@@ -300,7 +300,7 @@ def _calling(keeping: Keeping, address: Address, call_id: str) -> Flow[Running |
     """The run that made a call; None where something called that is not kept."""
     sessions, session_id = address
     wanted = EventFilter(
-        message_types=frozenset({"ai"}), standings=STORED, branch=check_branch(keeping.branch), last_n=_LAST_CALLS
+        roles=frozenset({"ai"}), standings=STORED, branch=check_branch(keeping.branch), last_n=_LAST_CALLS
     )
     recent = yield from ask(sessions.events, session_id, wanted)
     asked = asking_event(call_id, as_remembered(recent))

@@ -77,7 +77,7 @@ def newest_messages(keeping: Keeping, address: Address, last_n: int) -> Flow[lis
     wanted = EventFilter(
         kinds=frozenset({EventKind.MESSAGE}),
         standings=STORED,
-        exclude_synthetic=True,
+        synthetic=False,
         branch=keeping.branch,
         last_n=last_n,
     )

@@ -17,37 +17,23 @@ from langchain_sessions._core.codec.messages import MessageCodec, digest, unread
 from langchain_sessions._core.codec.text import fold, searchable_text
 from langchain_sessions._core.codec.values import as_dict, dump_exact
 from langchain_sessions._core.ids import check_branch, check_id, check_optional_id
+from langchain_sessions._core.kinds import ENTRY_CODES, RECORDS, ROLE_CODES, only_tool_of, speaker_of, tools_of
 from langchain_sessions._core.rows import EventRow
 from langchain_sessions._core.state import dump_delta
 from langchain_sessions._core.times import check_aware, from_micros, to_micros
 from langchain_sessions.errors import CorruptRowError, InvalidInputError
-from langchain_sessions.events import EventKind, NewEvent, SessionEvent, Standing
+from langchain_sessions.events import NewEvent, SessionEvent, Standing
 from langchain_sessions.stores.values import EventQuery
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    MessageTest = Callable[[EventRow, BaseMessage], bool]
     from langchain_sessions._core.ledger import LogView
     from langchain_sessions.filters import EventFilter
     from langchain_sessions.tokens import TokenCounter
 
-KINDS = {
-    r.STATE: EventKind.STATE,
-    r.REWIND: EventKind.REWIND,
-    r.COMPACTION: EventKind.COMPACTION,
-    r.INVOCATION: EventKind.INVOCATION,
-    r.LIFECYCLE: EventKind.LIFECYCLE,
-}
-_MESSAGE_KINDS = frozenset(range(r.HUMAN, r.FIRST_RECORD))
-_TYPES = {
-    "human": r.HUMAN,
-    "ai": r.AI,
-    "system": r.SYSTEM,
-    "tool": r.TOOL,
-    "chat": r.CHAT,
-    "function": r.FUNCTION,
-    "other": r.OTHER,
-}
 _NO_KIND = -1
-_CODES = {EventKind.MESSAGE: _MESSAGE_KINDS, **{kind: frozenset({code}) for code, kind in KINDS.items()}}
 
 
 class EventEncoder:
@@ -176,7 +162,7 @@ class EventEncoder:
         if row.kind < r.FIRST_RECORD:
             fields["message"] = self.codec.decode(session_id, row)
         else:
-            fields["kind"] = KINDS[row.kind]
+            fields["kind"] = RECORDS[row.kind]
         if view is not None:
             fields["standing"] = view.standing(row)
             fields["archived_by"] = view.archived_by(row)
@@ -200,26 +186,26 @@ class EventEncoder:
 
     def query(self, wanted: EventFilter, *, idle_before: int = 0, with_total: bool = False) -> EventQuery:
         """A filter in stored form."""
-        types = {_TYPES[name] for name in wanted.message_types}
-        kinds = {code for kind in wanted.kinds for code in _CODES[kind]} or types
-        if types:
+        codes = {ROLE_CODES[name] for name in wanted.roles}
+        kinds = {code for kind in wanted.kinds for code in ENTRY_CODES[kind]} or codes
+        if codes:
             # No kind at all would mean every kind.
-            kinds = kinds & types or {_NO_KIND}
+            kinds = kinds & codes or {_NO_KIND}
         standings = wanted.standings
-        if wanted.exclude_archived:
-            standings = (standings or frozenset(Standing)) - {Standing.ARCHIVED}
+        if wanted.archived is not None:
+            chosen = {Standing.ARCHIVED} if wanted.archived else frozenset(Standing) - {Standing.ARCHIVED}
+            standings = frozenset((standings or frozenset(Standing)) & chosen)
             kinds = kinds if standings else {_NO_KIND}
-        word = None if wanted.keyword is None else fold(wanted.keyword)
-        words = tuple(fold(word) for word in wanted.keywords)
-        sealed = self.codec.encrypts
+        is_sealed = self.codec.encrypts
+        test = self.message_test(wanted)
         return EventQuery(
             kinds=frozenset(kinds),
             standings=standings,
-            exclude_synthetic=wanted.exclude_synthetic,
+            synthetic=wanted.synthetic,
             since=None if wanted.since is None else to_micros(wanted.since),
             until=None if wanted.until is None else to_micros(wanted.until),
-            keyword=None if sealed else word,
-            keywords=() if sealed else words,
+            keyword=None if is_sealed or wanted.keyword is None else fold(wanted.keyword),
+            keywords=() if is_sealed else tuple(map(fold, wanted.keywords)),
             match_all=wanted.match == "all",
             branch=wanted.branch,
             authors=wanted.authors,
@@ -230,31 +216,49 @@ class EventEncoder:
             limit=wanted.limit,
             offset=wanted.offset,
             with_total=with_total,
-            predicate=self._predicate(wanted, word if sealed else None, words if sealed else ()),
+            predicate=None if test is None else self._predicate(test),
             idle_before=idle_before,
         )
 
-    def _predicate(self, wanted: EventFilter, word: str | None, words: Sequence[str]) -> Any:
-        """What no database decides: a regular expression, and keywords in sealed bodies."""
-        pattern = wanted.pattern
-        if pattern is None and word is None and not words:
-            return None
-        enough = all if wanted.match == "all" else any
-
+    def _predicate(self, test: MessageTest) -> Callable[[EventRow], bool]:
         def holds(row: EventRow) -> bool:
-            if row.kind >= r.FIRST_RECORD:
-                return False
-            text = self.text(row)
-            if pattern is not None and pattern.search(text) is None:
-                return False
-            folded = fold(text) if word is not None or words else ""
-            return (word is None or word in folded) and (not words or enough(each in folded for each in words))
+            return row.kind < r.FIRST_RECORD and test(row, self.codec.decode("", row))
 
         return holds
+
+    def message_test(self, wanted: EventFilter) -> MessageTest | None:
+        """What of a filter only the message itself can tell, no database; None where that is nothing."""
+        tests: list[MessageTest] = []
+        if authors := wanted.authors:
+            tests.append(lambda row, message: (row.author or speaker_of(message)) in authors)
+        if tools := wanted.tools:
+            tests.append(lambda _, message: not tools.isdisjoint(tools_of(message)))
+        if without := wanted.without_tools:
+            tests.append(lambda _, message: only_tool_of(message) not in without)
+        if (pattern := wanted.pattern) is not None:
+            tests.append(lambda _, message: pattern.search(searchable_text(message)) is not None)
+        if self.codec.encrypts and (wanted.keyword is not None or wanted.keywords):
+            # Of what is sealed no database holds the words.
+            tests.append(_keyword_test(wanted))
+        if len(tests) > 1:
+            return lambda row, message: all(test(row, message) for test in tests)
+        return tests[0] if tests else None
 
     def text(self, row: EventRow) -> str:
         """The searchable text of a row."""
         return searchable_text(self.codec.decode("", row))
+
+
+def _keyword_test(wanted: EventFilter) -> MessageTest:
+    word = None if wanted.keyword is None else fold(wanted.keyword)
+    words = tuple(map(fold, wanted.keywords))
+    enough = all if wanted.match == "all" else any
+
+    def holds(_: EventRow, message: BaseMessage) -> bool:
+        folded = fold(searchable_text(message))
+        return (word is None or word in folded) and (not words or enough(each in folded for each in words))
+
+    return holds
 
 
 def as_events(

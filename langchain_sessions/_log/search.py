@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Callable
 
-    from langchain_sessions.search import SearchFilter, SearchPage
+    from langchain_sessions.filters import EventFilter
+    from langchain_sessions.search import SearchPage
 
 from langchain_sessions._log.rewind import StandingChanges
 
@@ -29,7 +30,7 @@ class Searching(StandingChanges):
         *,
         session_id: str | None = None,
         whole_app: bool = False,
-        where: SearchFilter | None = None,
+        where: EventFilter | None = None,
         mode: Literal["ranked", "literal"] = "ranked",
         order: Literal["relevance", "time"] = "relevance",
         limit: int = 10,
@@ -65,7 +66,7 @@ class Searching(StandingChanges):
         from langchain_sessions._recall.meaning.nearness import MeaningReader
         from langchain_sessions._recall.request import SearchRequest
         from langchain_sessions._recall.search import Searcher
-        from langchain_sessions.search import SearchFilter
+        from langchain_sessions.filters import EventFilter
 
         everyone = isinstance(self._owner, Anyone)
         require(session_id is not None or whole_app or not everyone, "session_id", "give one, or whole_app=True")
@@ -77,7 +78,7 @@ class Searching(StandingChanges):
             scope=LogScope(
                 app=key.app, owner=key.owner, session_id=session_id, now=now, idle_before=self.idle_before(now)
             ),
-            where=SearchFilter() if where is None else where,
+            where=EventFilter() if where is None else where,
             mode=mode,
             order=order,
             limit=limit,

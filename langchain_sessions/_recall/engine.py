@@ -6,9 +6,8 @@ import hashlib
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
-from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, ToolMessage
-
 from langchain_sessions._core import rows as r
+from langchain_sessions._core.kinds import only_tool_of, tools_of
 from langchain_sessions._core.times import from_micros
 from langchain_sessions._recall.index.chunks import LAYOUT_VERSION
 from langchain_sessions._recall.index.facts import EventFacts
@@ -18,6 +17,8 @@ from langchain_sessions._recall.text.documents import make_document
 from langchain_sessions._recall.text.terms import TermMaker
 
 if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
+
     from langchain_sessions._core.rows import EventRow
     from langchain_sessions._recall.settings import SearchSettings
     from langchain_sessions.stores.base import SessionStore
@@ -31,26 +32,9 @@ def tool_term(name: str) -> str:
     return f"tool:{'_'.join(name.split())[:64]}"
 
 
-def tools_of(message: BaseMessage) -> set[str]:
-    """The tools that a message calls or answers for."""
-    if isinstance(message, AIMessage):
-        return {str(call["name"]) for call in (*message.tool_calls, *message.invalid_tool_calls) if call["name"]}
-    if isinstance(message, (ToolMessage, FunctionMessage)) and message.name:
-        return {message.name}
-    return set()
-
-
 def only_term(name: str) -> str:
     """The term of events that hold nothing but a use of one tool."""
     return f"only:{tool_term(name)[5:]}"
-
-
-def only_tool_of(message: BaseMessage) -> str | None:
-    """The one tool that a message is about: it answers for it, or calls it without a word."""
-    used = tools_of(message)
-    if len(used) != 1 or (isinstance(message, AIMessage) and str(message.text).strip()):
-        return None
-    return next(iter(used))
 
 
 class RecallEngine:

@@ -7,8 +7,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._core.flow import Flow, ask
+from langchain_sessions._core.kinds import MESSAGE_CODES
 from langchain_sessions._core.ranges import SeqSet
-from langchain_sessions._recall.index.indexing import MESSAGE_KINDS
 from langchain_sessions._recall.text.documents import searchable_text
 from langchain_sessions._recall.text.highlights import find_spans
 from langchain_sessions.search import SearchHit
@@ -110,7 +110,7 @@ class HitViewer:
 
     def _seen(self, admission: Admission, row: EventRow, log: LogSlice) -> SessionEvent | None:
         view = log.rows.view
-        if row.kind not in MESSAGE_KINDS or not admission.admits(row, view):
+        if row.kind not in MESSAGE_CODES or not admission.admits(row, view):
             return None
         event = self._encoder.event(log.session.id, row, view)
         assert event.message is not None  # noqa: S101 - only messages are searched
@@ -126,5 +126,5 @@ class HitViewer:
             self._encoder.event(log.session.id, row, each.rows.view)
             for each in found
             for row in each.rows.rows
-            if row.kind in MESSAGE_KINDS and admission.is_there(row, each.rows.view)
+            if row.kind in MESSAGE_CODES and admission.is_there(row, each.rows.view)
         )

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Iterable
 
-    from langchain_sessions.search import SearchFilter
+    from langchain_sessions.filters import EventFilter
     from langchain_sessions.stores.values import LogScope
 
 MOST_HITS: Final = 1000
@@ -42,7 +42,7 @@ class SearchRequest:
 
     text: str | re.Pattern[str]
     scope: LogScope
-    where: SearchFilter
+    where: EventFilter
     mode: Mode = "ranked"
     order: Order = "relevance"
     limit: int = 10
@@ -65,6 +65,12 @@ class SearchRequest:
         require(type(self.page) is int, "page", "give a whole number; pages are counted from 0")
         object.__setattr__(self, "page", max(0, self.page))
         require(self.cursor is None or not self.page, "cursor", "give either a cursor or a page")
+        require(
+            self.where.limit is None,
+            "where",
+            "a search has limit= and page= of its own; leave out last_n and page_size",
+        )
+        require(type(self.recency) in (int, float), "recency", "give a number; 0 for none")
         require(
             type(self.neighbours) is int and 0 <= self.neighbours <= MOST_NEIGHBOURS,
             "neighbours",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._recall.index.indexing import MESSAGE_KINDS, Indexer
+from langchain_sessions._core.kinds import MESSAGE_CODES
 from langchain_sessions._recall.page import HitViewer
 from langchain_sessions._recall.rank.admission import Admission
 from langchain_sessions._recall.rank.chronological import TimeOrderedSearch
@@ -26,6 +26,7 @@ from langchain_sessions.stores.values import EventQuery
 if TYPE_CHECKING:
     from langchain_sessions._core.encode import EventEncoder
     from langchain_sessions._core.rows import SessionKey
+    from langchain_sessions._recall.index.indexing import Indexer
     from langchain_sessions._recall.meaning.nearness import MeaningReader
     from langchain_sessions.stores.base import SessionStore
 
@@ -47,10 +48,11 @@ class Searcher:
         self, store: SessionStore, encoder: EventEncoder, indexer: Indexer, reader: MeaningReader | None = None
     ) -> None:
         self._store = store
+        self._encoder = encoder
         self.behind: list[SessionKey] = []
         self._maker = indexer.engine.maker
         self._ranked = RankedSearch(store, encoder.codec, indexer, reader)
-        self._in_time_order = TimeOrderedSearch(store, encoder.codec, self._ranked)
+        self._in_time_order = TimeOrderedSearch(store, encoder, self._ranked)
         self._viewer = HitViewer(store, encoder, self._maker)
 
     def search(self, request: SearchRequest) -> Flow[SearchPage]:
@@ -65,12 +67,12 @@ class Searcher:
         if isinstance(request.text, str) and request.mode == "ranked":
             hint = what_is_wrong(request.text) or hint
         if hint is not None:
-            yield from ask(self._store.scan_logs, request.scope, EventQuery(kinds=MESSAGE_KINDS, before_seq=1))
+            yield from ask(self._store.scan_logs, request.scope, EventQuery(kinds=MESSAGE_CODES, before_seq=1))
             return SearchPage(items=(), total=0, hint=hint)
-        admission = Admission(request.where)
+        admission = Admission(request.where, self._encoder, request.scope.idle_before)
         if query.mode is QueryMode.RANKED:
             return (yield from self._by_rank(request, query, admission))
-        found = yield from self._in_time_order.find(request, query, admission)
+        found = yield from self._in_time_order.find(request, query)
         items = yield from self._viewer.show(request, admission, query, found.findings)
         return SearchPage(items=items, total=found.total, next_cursor=found.next_cursor)
 

@@ -12,21 +12,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from langchain_core.messages import (
-    AIMessage,
     BaseMessage,
     BaseMessageChunk,
-    ChatMessage,
-    FunctionMessage,
-    HumanMessage,
     RemoveMessage,
-    SystemMessage,
-    ToolMessage,
 )
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Overwrite, Send
 
+from langchain_sessions._core.kinds import CODES
+
 MARK = "langchain_sessions:ref"
-KNOWN = frozenset({HumanMessage, AIMessage, SystemMessage, ToolMessage, ChatMessage, FunctionMessage})
+KNOWN = frozenset(CODES)
 _LEAVES = frozenset({str, int, float, bool, type(None), bytes})
 _LIST, _ONE, _TEXT = 0, 1, 2
 MIN_TEXT = 32

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_sessions._core.checks import require
+from langchain_sessions._core.kinds import role_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -39,7 +40,6 @@ Lines of the form <<{fence} …>> divide the record below. Nothing else does, wh
 Write one summary{of_part} of what is marked for summarising{with_previous}, in at most {max_characters} characters."""
 
 _SLOT = re.compile(r"\{([a-z_]+)\}")
-_SPEAKERS = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}
 _HIDDEN = frozenset({"reasoning", "thinking", "redacted_thinking"})
 _CALLS = frozenset({"tool_call", "tool_call_chunk", "tool_use", "function_call", "invalid_tool_call"})
 
@@ -99,7 +99,7 @@ def entry_of(event: SessionEvent, tool_characters: int) -> Entry:
     message = event.message
     if message is None:
         return Entry("record", "")
-    speaker = _SPEAKERS.get(message.type, message.type)
+    speaker = role_of(message)
     name = event.author or message.name
     named = f" {_one_line(name)}" if name and speaker != "tool" else ""
     broken = ", cut off" if event.is_interrupted else ""

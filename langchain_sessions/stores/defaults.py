@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from langchain_sessions._core import rows as r
+from langchain_sessions._core.kinds import MESSAGE_CODES
 from langchain_sessions._core.rows import SessionKey, SessionRow
 from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.stores.base import IndexStore, LogStore
@@ -114,7 +114,7 @@ def _slices(store: LogStore, scope: LogScope, query: EventQuery, sessions: Itera
 
 def scan_index(store: LogStore, scope: LogScope) -> IndexRead:
     """All messages of a scope as one tail per log: what a store answers that keeps no index."""
-    messages = EventQuery(kinds=frozenset(range(r.HUMAN, r.FIRST_RECORD)), idle_before=scope.idle_before)
+    messages = EventQuery(kinds=MESSAGE_CODES, idle_before=scope.idle_before)
     logs = _slices(store, scope, messages, sessions_in(store, scope))
     return IndexRead([IndexedLog(log.session, log.rows.view, (), {}, log.rows.rows) for log in logs], [])
 

@@ -75,13 +75,15 @@ class Appended(NamedTuple):
 class EventQuery:
     """The criteria of an `EventFilter` in stored form, and a window.
 
+    An event that names no author may be anybody's: it meets `authors`, and `predicate` asks its message.
+
     Rows come back oldest first. `newest` counts the window from the end. `predicate` is asked for each row that
     meets everything else, before the window; it is for what no database compares alike.
     """
 
     kinds: frozenset[int] = frozenset()
     standings: frozenset[Standing] = frozenset()
-    exclude_synthetic: bool = False
+    synthetic: bool | None = None
     since: int | None = None
     until: int | None = None
     keyword: str | None = None

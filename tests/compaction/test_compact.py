@@ -307,7 +307,7 @@ async def test_facts_survive_five_compactions(ada: Faced) -> None:
             await ada.append("s1", [HumanMessage(f"fact-{fact:03d} holds"), AIMessage("noted")])
         assert (await ada.compact("s1", compaction)).is_compacted
     for fact in range(30):
-        assert len(await all_events(ada, keyword=f"fact-{fact:03d}", exclude_synthetic=True)) == 1
+        assert len(await all_events(ada, keyword=f"fact-{fact:03d}", synthetic=False)) == 1
     archived = [
         event for event in await all_events(ada) if event.standing is Standing.ARCHIVED and not event.is_synthetic
     ]

@@ -48,7 +48,7 @@ def test_a_killed_compactor_loses_nothing(tmp_path: Path) -> None:
                 acknowledged += run.stdout.read().split()
             assert service.verify("s1") == []
             messages = frozenset({EventKind.MESSAGE})
-            events = service.events("s1", EventFilter(kinds=messages, exclude_synthetic=True)).items
+            events = service.events("s1", EventFilter(kinds=messages, synthetic=False)).items
             said = [event.message.text for event in events if event.message is not None]
             assert {f"question {n}" for n in acknowledged} <= set(said)
             assert len(said) == len(set(said))

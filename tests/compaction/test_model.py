@@ -104,7 +104,7 @@ def test_the_database_does_what_memory_does(steps: list[tuple[Any, ...]]) -> Non
         for player in players:
             assert player.service.verify("s1") == []
             kinds = frozenset({EventKind.MESSAGE})
-            log = player.service.events("s1", EventFilter(kinds=kinds, exclude_synthetic=True)).items
+            log = player.service.events("s1", EventFilter(kinds=kinds, synthetic=False)).items
             texts = {event.message.text for event in log if event.message is not None}
             assert set(player.said) <= texts
             for branch in (None, "orch.writer"):

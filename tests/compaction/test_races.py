@@ -132,7 +132,7 @@ async def test_compactions_get_through_beside_four_writers(ada: Faced, operator:
         outcomes = [result.outcome for result in compactor.result()]
     assert Outcome.COMPACTED in outcomes
     assert set(outcomes) <= {Outcome.COMPACTED, Outcome.NOT_TRIGGERED}
-    events = (await ada.events("s1", EventFilter(kinds=frozenset({EventKind.MESSAGE}), exclude_synthetic=True))).items
+    events = (await ada.events("s1", EventFilter(kinds=frozenset({EventKind.MESSAGE}), synthetic=False))).items
     assert len(events) == 10 + 4 * 40 * 2
     texts = {event.message.text for event in events}
     assert all(f"w{writer}-{n}" in texts for writer in range(4) for n in range(40))

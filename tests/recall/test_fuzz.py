@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_sessions import SearchFilter
+from langchain_sessions import EventFilter
 
 if TYPE_CHECKING:
     from langchain_sessions import SessionService
@@ -31,8 +31,8 @@ OPTIONS: list[dict[str, Any]] = [
     {"order": "time"},
     {"limit": 1, "page": 2},
     {"limit": 100, "neighbours": 3},
-    {"where": SearchFilter(roles=frozenset({"user"}), branch=None)},
-    {"where": SearchFilter(tools=frozenset({"find"}), synthetic=False, archived=False)},
+    {"where": EventFilter(roles=frozenset({"user"}), branch=None)},
+    {"where": EventFilter(tools=frozenset({"find"}), synthetic=False, archived=False)},
     {"recency": 1.0, "session_id": "s1"},
 ]
 

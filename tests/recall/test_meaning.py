@@ -20,9 +20,9 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from langchain_sessions import (
+    EventFilter,
     InvalidInputError,
     MemoryStore,
-    SearchFilter,
     SearchSettings,
     SessionNotFoundError,
     SessionService,
@@ -142,7 +142,7 @@ def test_what_shares_no_word_with_the_query_is_found_by_its_meaning(make: Maker)
     assert view.search('"automobile"', session_id="s1").items == ()
     assert view.search("automobile AND car", session_id="s1").items == ()
     assert view.search("-automobile", session_id="s1").semantic is None
-    only = SearchFilter(roles=frozenset({"ai"}))
+    only = EventFilter(roles=frozenset({"ai"}))
     assert view.search("automobile", session_id="s1", where=only).items == ()
     view.append("s1", AIMessage("which vehicle is it"))
     view.embed_pending()
@@ -237,7 +237,7 @@ def test_filters_and_what_is_hidden_count_as_for_words(make: Maker) -> None:
     view.append("s1", AIMessage("the cat again on the sofa"))
     view.append("s1", HumanMessage("a feline is a cat is a kitten"))
     view.embed_pending()
-    page = view.search("feline cat", session_id="s1", where=SearchFilter(roles=frozenset({"ai"})))
+    page = view.search("feline cat", session_id="s1", where=EventFilter(roles=frozenset({"ai"})))
     assert texts(page) == ["the cat again on the sofa"]
     assert texts(view.search("feline cat", session_id="s1"))[0] == "a feline is a cat is a kitten"
     view.rewind("s1", to_seq=6)

@@ -10,9 +10,9 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_sessions import (
+    EventFilter,
     MemoryStore,
     NewEvent,
-    SearchFilter,
     SearchSettings,
     SessionService,
     create_conversation_search_tool,
@@ -69,14 +69,14 @@ def paged(view: SessionService, query: str, **options: Any) -> list[list[tuple[s
 @pytest.mark.parametrize(
     ("query", "where"),
     [
-        ("kettle", SearchFilter()),
-        ("kettle -red", SearchFilter()),
-        ("kettle red pan", SearchFilter(authors=frozenset({"Grace"}))),
-        ("kettle OR pan rain", SearchFilter(branch="orch")),
-        ('"red kettle" pan', SearchFilter()),
+        ("kettle", EventFilter()),
+        ("kettle -red", EventFilter()),
+        ("kettle red pan", EventFilter(authors=frozenset({"Grace"}))),
+        ("kettle OR pan rain", EventFilter(branch="orch")),
+        ('"red kettle" pan', EventFilter()),
     ],
 )
-def test_pages_by_cursor_and_by_number_are_the_same(few: SessionService, query: str, where: SearchFilter) -> None:
+def test_pages_by_cursor_and_by_number_are_the_same(few: SessionService, query: str, where: EventFilter) -> None:
     ada = few.as_user("ada")
     for number in range(3):
         ada.open(f"s{number}")
@@ -103,14 +103,14 @@ def test_what_a_filter_refuses_beside_a_phrase_costs_no_hit(few: SessionService)
     ada.append("s1", [NewEvent(message=HumanMessage("blue and a drawer"), author="Lin") for _ in range(200)])
     ada.append("s1", NewEvent(message=HumanMessage("the blue drawer"), author="Grace"))
     ada.append("s1", [NewEvent(message=HumanMessage("drawer, not blue"), author="Grace") for _ in range(200)])
-    where = SearchFilter(authors=frozenset({"Grace"}))
+    where = EventFilter(authors=frozenset({"Grace"}))
     assert [hit.event.seq for hit in ada.search('"blue drawer"', session_id="s1", where=where)] == [201]
 
 
 @pytest.mark.parametrize("branch", [None, "orch"])
 def test_what_is_indexed_ranks_as_what_is_not(ada: SessionService, branch: str | None) -> None:
     ada.append("s1", talk(7))
-    where = SearchFilter(branch=branch)
+    where = EventFilter(branch=branch)
     queries = ("kettle", "red pan rain", "Grace kettle")
     before = [[(hit.event.seq, hit.score) for hit in ada.search(query, where=where, limit=60)] for query in queries]
     ada.reindex()
@@ -124,7 +124,7 @@ def test_what_another_branch_says_makes_no_hit_of_what_stands_beside_it(ada: Ses
     ada.append("s1", [NewEvent(message=HumanMessage(text), branch=branch) for branch, text in said])
     if indexed:
         ada.reindex()
-    assert len(ada.search("zzsecret", session_id="s1", where=SearchFilter(branch=None))) == 0
+    assert len(ada.search("zzsecret", session_id="s1", where=EventFilter(branch=None))) == 0
     assert len(ada.search("zzsecret", session_id="s1")) == 4
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_sessions import NewEvent, SearchFilter
+from langchain_sessions import EventFilter, NewEvent
 from langchain_sessions.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def compact(ada: SessionService) -> None:
 def search(ada: SessionService) -> None:
     assert ada.search("kettle topic", session_id="s1").total is not None
     assert ada.search("of topic 3", mode="literal").total is not None
-    assert ada.search("kettle", where=SearchFilter(archived=True), order="time").total is not None
+    assert ada.search("kettle", where=EventFilter(archived=True), order="time").total is not None
 
 
 def search_all(ada: SessionService) -> None:

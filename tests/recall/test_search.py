@@ -13,15 +13,16 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from langchain_sessions import (
+    EventFilter,
     InvalidInputError,
     MemoryStore,
     NewEvent,
     SealedEventError,
     SessionNotFoundError,
     SessionService,
+    Standing,
 )
 from langchain_sessions._recall.settings import SearchSettings
-from langchain_sessions.search import SearchFilter
 
 if TYPE_CHECKING:
     from langchain_sessions.search import SearchPage
@@ -120,27 +121,27 @@ def test_every_filter(ada: SessionService, before: int) -> None:
         NewEvent(message=AIMessage("kettle seven", name="cleo"), timestamp=MAY + timedelta(days=6, microseconds=1)),
     ]
     ada.append("s1", events)
-    expected: dict[SearchFilter, set[str]] = {
-        SearchFilter(roles=frozenset({"human"})): {"one", "five"},
-        SearchFilter(roles=frozenset({"user", "system"})): {"one", "five", "six"},
-        SearchFilter(roles=frozenset({"tool"})): {"four"},
-        SearchFilter(authors=frozenset({"bot"})): {"two"},
-        SearchFilter(authors=frozenset({"ada", "cleo"})): {"one", "seven"},
-        SearchFilter(branch=None): {"one", "call", "four", "five", "six", "seven"},
-        SearchFilter(branch="orch"): {"one", "two", "call", "four", "five", "six", "seven"},
-        SearchFilter(branch="orchestra"): {"one", "call", "four", "five", "six", "seven"},
-        SearchFilter(branch="orch.sub"): {"one", "two", "three", "call", "four", "five", "six", "seven"},
-        SearchFilter(since=MAY + timedelta(days=5)): {"six", "seven"},
-        SearchFilter(since=MAY + timedelta(days=1), until=MAY + timedelta(days=2)): {"two", "three"},
-        SearchFilter(until=MAY): {"one", "four"},
-        SearchFilter(since=MAY + timedelta(days=6, microseconds=1)): {"seven"},
-        SearchFilter(since=MAY + timedelta(days=6, microseconds=2)): set(),
-        SearchFilter(tools=frozenset({"find_flight"})): {"call", "four"},
-        SearchFilter(tools=frozenset({"find"})): set(),
-        SearchFilter(synthetic=True): {"five"},
-        SearchFilter(synthetic=False): {"one", "two", "three", "call", "four", "six", "seven"},
-        SearchFilter(archived=True): set(),
-        SearchFilter(failed=True): set(),
+    expected: dict[EventFilter, set[str]] = {
+        EventFilter(roles=frozenset({"human"})): {"one", "five"},
+        EventFilter(roles=frozenset({"user", "system"})): {"one", "five", "six"},
+        EventFilter(roles=frozenset({"tool"})): {"four"},
+        EventFilter(authors=frozenset({"bot"})): {"two"},
+        EventFilter(authors=frozenset({"ada", "cleo"})): {"one", "seven"},
+        EventFilter(branch=None): {"one", "call", "four", "five", "six", "seven"},
+        EventFilter(branch="orch"): {"one", "two", "call", "four", "five", "six", "seven"},
+        EventFilter(branch="orchestra"): {"one", "call", "four", "five", "six", "seven"},
+        EventFilter(branch="orch.sub"): {"one", "two", "three", "call", "four", "five", "six", "seven"},
+        EventFilter(since=MAY + timedelta(days=5)): {"six", "seven"},
+        EventFilter(since=MAY + timedelta(days=1), until=MAY + timedelta(days=2)): {"two", "three"},
+        EventFilter(until=MAY): {"one", "four"},
+        EventFilter(since=MAY + timedelta(days=6, microseconds=1)): {"seven"},
+        EventFilter(since=MAY + timedelta(days=6, microseconds=2)): set(),
+        EventFilter(tools=frozenset({"find_flight"})): {"call", "four"},
+        EventFilter(tools=frozenset({"find"})): set(),
+        EventFilter(synthetic=True): {"five"},
+        EventFilter(synthetic=False): {"one", "two", "three", "call", "four", "six", "seven"},
+        EventFilter(archived=True): set(),
+        EventFilter(standings=frozenset({Standing.FAILED})): set(),
     }
     for where, words in expected.items():
         for options in ({}, {"mode": "literal"}):
@@ -157,7 +158,7 @@ def test_a_rewound_event_is_found_only_when_asked_for(ada: SessionService) -> No
     ada.search("kettle")
     ada.rewind("s1", to_seq=150)
     assert found(ada, "kettle") == found(ada, "kettle", mode="literal") == []
-    asked = SearchFilter(include_rewound=True)
+    asked = EventFilter(standings=frozenset(Standing))
     assert found(ada, "kettle", where=asked) == found(ada, "kettle", mode="literal", where=asked)
     assert found(ada, "kettle", where=asked) == ["the kettle is broken"]
     ada.undo_rewind("s1")
@@ -170,7 +171,7 @@ def test_the_newest_revision_alone_is_found(ada: SessionService) -> None:
     ada.search("kettle")
     ada.edit("s1", HumanMessage("the kettle is blue", id="m1"))
     assert found(ada, "kettle") == found(ada, "kettle", mode="literal") == ["the kettle is blue"]
-    everything = found(ada, "kettle", where=SearchFilter(include_superseded=True))
+    everything = found(ada, "kettle", where=EventFilter(standings=frozenset(Standing)))
     assert everything == ["the kettle is blue", "the kettle is red"]
 
 
@@ -185,8 +186,10 @@ def test_a_failed_invocation_can_be_told_apart(ada: SessionService) -> None:
     ada.append("s1", HumanMessage("the kettle is fine"))
     talk(ada, 150)
     assert found(ada, "kettle") == ["the kettle exploded", "the kettle is fine"]
-    assert found(ada, "kettle", where=SearchFilter(failed=True)) == ["the kettle exploded"]
-    assert found(ada, "kettle", where=SearchFilter(failed=False)) == ["the kettle is fine"]
+    assert found(ada, "kettle", where=EventFilter(standings=frozenset({Standing.FAILED}))) == ["the kettle exploded"]
+    assert found(ada, "kettle", where=EventFilter(standings=frozenset(Standing) - {Standing.FAILED})) == [
+        "the kettle is fine"
+    ]
 
 
 @pytest.mark.parametrize("before", [0, 300])
@@ -198,9 +201,9 @@ def test_what_was_compacted_is_found_until_it_is_deleted(ada: SessionService, be
     assert ada.archive("s1", [event.seq for event in context.events], base=context, summary=[summary]) is not None
     assert "my secret is xyzzy" not in [str(message.text) for message in ada.messages("s1")]
     assert found(ada, "xyzzy") == ["my secret is xyzzy"]
-    assert found(ada, "xyzzy", where=SearchFilter(archived=True)) == ["my secret is xyzzy"]
-    assert found(ada, "xyzzy", where=SearchFilter(archived=False)) == []
-    assert found(ada, "secret", where=SearchFilter(synthetic=True)) == ["Summary: there is a secret."]
+    assert found(ada, "xyzzy", where=EventFilter(archived=True)) == ["my secret is xyzzy"]
+    assert found(ada, "xyzzy", where=EventFilter(archived=False)) == []
+    assert found(ada, "secret", where=EventFilter(synthetic=True)) == ["Summary: there is a secret."]
     hit = next(hit for hit in ada.search("summary secret") if hit.event.is_synthetic)
     assert "my secret is xyzzy" in [str(event.message.text) for event in hit.covered if event.message]
     assert ada.delete("s1")
@@ -426,7 +429,7 @@ def test_what_cannot_be_asked_is_refused_by_name(ada: SessionService) -> None:
     refused: list[dict[str, Any]] = [{"roles": {"robot"}}, {"since": datetime(2024, 1, 1)}, {"tools": "one"}]  # noqa: DTZ001
     for wrong in refused:
         with pytest.raises(InvalidInputError, match=next(iter(wrong))):
-            SearchFilter(**wrong)
+            EventFilter(**wrong)
 
 
 HOSTILE = [
@@ -453,9 +456,9 @@ def test_no_query_is_an_error(ada: SessionService, query: str) -> None:
 
 def test_what_a_filter_leaves_out_is_no_neighbour_either(ada: SessionService) -> None:
     ada.append("s1", [HumanMessage("before"), AIMessage("hidden one"), HumanMessage("the kettle"), AIMessage("hidden")])
-    (hit, *_) = ada.search("kettle", where=SearchFilter(roles=frozenset({"user"})), neighbours=2)
+    (hit, *_) = ada.search("kettle", where=EventFilter(roles=frozenset({"user"})), neighbours=2)
     assert [event.seq for event in (*hit.before, *hit.after)] == [1]
-    (hit,) = ada.search("kettle", where=SearchFilter(roles=frozenset({"user"})), neighbours=2, mode="literal")
+    (hit,) = ada.search("kettle", where=EventFilter(roles=frozenset({"user"})), neighbours=2, mode="literal")
     assert [event.seq for event in (*hit.before, *hit.after)] == [1]
 
 
@@ -498,6 +501,6 @@ def test_similar_words_are_those_in_sight(ada: SessionService, before: int) -> N
     ada.append("s1", HumanMessage("a passage"), invocation_id="i1")
     ada.reindex()
     assert set(ada.search("passpart").nearest) >= {"passport", "passag"}
-    assert "passport" not in ada.search("passpart", where=SearchFilter(branch="other")).nearest
+    assert "passport" not in ada.search("passpart", where=EventFilter(branch="other")).nearest
     ada.rewind("s1", before_invocation="i1")
     assert "passag" not in ada.search("passpart").nearest

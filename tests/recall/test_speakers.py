@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage
 
-from langchain_sessions import NewEvent, SearchFilter
-from langchain_sessions._recall.text.speakers import label_of, speaker_of
+from langchain_sessions import EventFilter, NewEvent
+from langchain_sessions._core.kinds import speaker_of
+from langchain_sessions._recall.text.speakers import label_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +66,7 @@ def test_filters_go_by_who_is_known_not_by_labels(ada: SessionService, *, indexe
     ada.append("s1", [FORMS[form]("Grace", "the shelter") for form in FORMS])
     if indexed:
         ada.reindex()
-    page = ada.search("shelter", session_id="s1", where=SearchFilter(authors=frozenset({"Grace"})))
+    page = ada.search("shelter", session_id="s1", where=EventFilter(authors=frozenset({"Grace"})))
     assert len(page) == 3
 
 

@@ -12,7 +12,7 @@ from langgraph.graph import MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Send
 
-from langchain_sessions import NewEvent, SearchFilter, SessionCheckpointSaver, create_conversation_search_tool
+from langchain_sessions import EventFilter, NewEvent, SessionCheckpointSaver, create_conversation_search_tool
 from langchain_sessions.events import Standing
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def test_an_edit_in_a_graph_hides_what_it_replaced(service: SessionService) -> N
     graph.invoke({"messages": [HumanMessage("the kettle is red", id="h1")]}, CONFIG)
     graph.update_state(CONFIG, {"messages": [HumanMessage("the kettle is green", id="h1")]})
     assert set(standings(service, "kettle")) == {"the kettle is green", "noted: the kettle is red"}
-    every = SearchFilter(include_superseded=True)
+    every = EventFilter(standings=frozenset(Standing))
     assert standings(service, "kettle", where=every)["the kettle is red"] is Standing.SUPERSEDED
 
 
@@ -79,7 +79,7 @@ def test_what_was_compacted_beside_a_graph_is_found(service: SessionService) -> 
     found = standings(service, "kettle")
     assert found["the kettle is red"] is Standing.ARCHIVED
     assert found["They spoke of a kettle."] is Standing.LIVE
-    assert set(standings(service, "kettle", where=SearchFilter(archived=True))) == {
+    assert set(standings(service, "kettle", where=EventFilter(archived=True))) == {
         "the kettle is red",
         "noted: the kettle is red",
     }

@@ -13,14 +13,9 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from langchain_core.messages import (
-    AIMessage,
     BaseMessage,
     BaseMessageChunk,
     ChatMessage,
-    FunctionMessage,
-    HumanMessage,
-    SystemMessage,
-    ToolMessage,
     message_chunk_to_message,
 )
 from pydantic import BaseModel
@@ -30,6 +25,7 @@ from langchain_sessions._core.checks import UNREADABLE
 from langchain_sessions._core.codec.privacy import without_private
 from langchain_sessions._core.codec.text import REASONING_FIELDS, folded_column, is_storable, searchable_text
 from langchain_sessions._core.codec.values import dump_json, dump_readably, load_json, pack, unpack
+from langchain_sessions._core.kinds import CLASSES, CODES
 from langchain_sessions.errors import CorruptRowError, SealedEventError
 
 if TYPE_CHECKING:
@@ -39,15 +35,6 @@ if TYPE_CHECKING:
 
     from langchain_sessions._core.rows import EventRow
 
-_KINDS: dict[type[BaseMessage], int] = {
-    HumanMessage: r.HUMAN,
-    AIMessage: r.AI,
-    SystemMessage: r.SYSTEM,
-    ToolMessage: r.TOOL,
-    ChatMessage: r.CHAT,
-    FunctionMessage: r.FUNCTION,
-}
-_CLASSES = {kind: cls for cls, kind in _KINDS.items()}
 _MAX_ID = 255
 _CLASS = "$class"
 _EXTRA = "$extra"
@@ -146,7 +133,7 @@ class MessageCodec:
         """See the class."""
         self.serde = serde
         self.encrypts = encrypts
-        self._templates = {cls: _template(cls) for cls in _KINDS}
+        self._templates = {cls: _template(cls) for cls in CODES}
 
     def encode(self, message: BaseMessage) -> EncodedMessage:
         """The columns of a message. Never refuses one for its content; chunks become whole messages."""
@@ -155,7 +142,7 @@ class MessageCodec:
         if message.type == "ai":
             message = without_private(message)
         cls = type(message)
-        kind = _KINDS.get(cls, 0)
+        kind = CODES.get(cls, 0)
         if not kind:
             return self._encode_other(message)
         fields = message.__dict__
@@ -200,7 +187,7 @@ class MessageCodec:
         if message.__pydantic_extra__:
             rest[_EXTRA] = message.__pydantic_extra__
         rest[_CLASS] = [cls.__module__, cls.__qualname__]
-        kind = next((code for known, code in _KINDS.items() if isinstance(message, known)), r.OTHER)
+        kind = next((code for known, code in CODES.items() if isinstance(message, known)), r.OTHER)
         return self._columns(message, kind, flags, ident, rest)
 
     def decode(self, session_id: str, row: StoredMessage) -> BaseMessage:
@@ -210,7 +197,7 @@ class MessageCodec:
             SealedEventError: It was encrypted and this codec has no key for it.
             CorruptRowError: The row cannot be read.
         """
-        cls = _CLASSES.get(row.kind)
+        cls = CLASSES.get(row.kind)
         if row.body is None and row.text is not None and cls is not None:
             return self._build(cls, row, {})
         try:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from langchain_sessions._core import rows as r
 from langchain_sessions._core.flow import Flow, ask
+from langchain_sessions._core.kinds import MESSAGE_CODES
 from langchain_sessions._core.rows import EventRow, SessionKey
 from langchain_sessions._recall.index.buckets import pack_buckets
 from langchain_sessions._recall.index.chunks import LARGEST_CHUNK, ChunkSize, OpenChunk, PackedPart, chunks_to_merge
@@ -28,7 +28,6 @@ BATCH: Final = 512
 
 
 _LOST: Final = 5
-MESSAGE_KINDS: Final = frozenset(range(r.HUMAN, r.FIRST_RECORD))
 
 
 class Indexer:
@@ -66,7 +65,7 @@ class Indexer:
                 break
             # Far behind, nobody gains by small steps, and whole chunks are never merged again.
             size = LARGEST_CHUNK if place.last_seq - place.indexed_to >= LARGEST_CHUNK else BATCH
-            query = EventQuery(kinds=MESSAGE_KINDS, after_seq=place.indexed_to, limit=size)
+            query = EventQuery(kinds=MESSAGE_CODES, after_seq=place.indexed_to, limit=size)
             found = yield from ask(self.store.find_events, key, query, self.now())
             full = len(found.rows) == size
             upto = found.rows[-1].seq if full else found.view.last_seq
@@ -149,12 +148,12 @@ class Indexer:
             if loaded is None:
                 return None
             for stored, buckets in loaded:
-                query = EventQuery(kinds=MESSAGE_KINDS, after_seq=after, before_seq=stored.last_seq + 1)
+                query = EventQuery(kinds=MESSAGE_CODES, after_seq=after, before_seq=stored.last_seq + 1)
                 rows = (yield from ask(self.store.find_events, key, query, self.now())).rows
                 after = stored.last_seq
                 if _contents(stored, buckets) != self._expected(key.id, rows, stored):
                     found.append(f"chunk {number} of the index differs from the log")
-        query = EventQuery(kinds=MESSAGE_KINDS, after_seq=after, before_seq=place.indexed_to + 1, limit=1)
+        query = EventQuery(kinds=MESSAGE_CODES, after_seq=after, before_seq=place.indexed_to + 1, limit=1)
         if place.chunks and (yield from ask(self.store.find_events, key, query, self.now())).rows:
             found.append("the index leaves out events that it claims to hold")
         return found

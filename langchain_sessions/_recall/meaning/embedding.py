@@ -6,8 +6,8 @@ import uuid
 from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._core.flow import Flow, ask
+from langchain_sessions._core.kinds import MESSAGE_CODES
 from langchain_sessions._core.rows import SessionKey
-from langchain_sessions._recall.index.indexing import MESSAGE_KINDS
 from langchain_sessions._recall.meaning.embedder import BATCH_TIMEOUT, LONGEST_TEXT
 from langchain_sessions._recall.meaning.vectors import VectorFormat
 from langchain_sessions._recall.text.documents import searchable_text
@@ -108,7 +108,7 @@ class VectorBuilder:
     def _plan(
         self, key: SessionKey, place: VectorPlace, after: int, fingerprint: str, *, anew: bool
     ) -> Flow[VectorChange]:
-        query = EventQuery(kinds=MESSAGE_KINDS, after_seq=after, limit=EMBED_BATCH)
+        query = EventQuery(kinds=MESSAGE_CODES, after_seq=after, limit=EMBED_BATCH)
         found = yield from ask(self._store.find_events, key, query, self._now())
         upto = found.rows[-1].seq if len(found.rows) == EMBED_BATCH else found.view.last_seq
         vectors = yield from self._vectors(key.id, found.rows)

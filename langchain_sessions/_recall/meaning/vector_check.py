@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._core.flow import Flow, ask
+from langchain_sessions._core.kinds import MESSAGE_CODES
 from langchain_sessions._core.ranges import SeqSet
-from langchain_sessions._recall.index.indexing import MESSAGE_KINDS
 from langchain_sessions._recall.meaning.embedding import embed_texts
 from langchain_sessions._recall.meaning.vectors import QueryVector, VectorFormat
 from langchain_sessions._recall.text.documents import searchable_text
@@ -72,7 +72,7 @@ class VectorChecker:
         stored: dict[int, bytes] = {}
         after = 0
         while after < place.embedded_to:
-            query = EventQuery(kinds=MESSAGE_KINDS, after_seq=after, before_seq=place.embedded_to + 1, limit=_BATCH)
+            query = EventQuery(kinds=MESSAGE_CODES, after_seq=after, before_seq=place.embedded_to + 1, limit=_BATCH)
             rows = (yield from ask(self._store.find_events, key, query, self._now)).rows
             upto = rows[-1].seq if len(rows) == _BATCH else place.embedded_to
             for row in rows:

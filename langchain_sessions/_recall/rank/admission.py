@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._core import rows as r
+from langchain_sessions._core.kinds import MESSAGE_CODES
 from langchain_sessions._core.ledger import visible_scopes
-from langchain_sessions._core.times import to_micros
-from langchain_sessions._recall.engine import SUMMARY, SYNTHETIC, only_term, only_tool_of, tool_term, tools_of
+from langchain_sessions._core.matching import matches
+from langchain_sessions._recall.engine import SUMMARY, SYNTHETIC, only_term, tool_term
 from langchain_sessions._recall.index.parts import LABELLED
-from langchain_sessions._recall.text.speakers import speaker_of
 from langchain_sessions.events import Standing
 from langchain_sessions.filters import AnyBranch
 
@@ -19,35 +20,36 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
+    from langchain_sessions._core.encode import EventEncoder
     from langchain_sessions._core.ledger import LogView
     from langchain_sessions._core.rows import EventRow
     from langchain_sessions._recall.index.chunks import PackedPart
-    from langchain_sessions.search import SearchFilter
+    from langchain_sessions.filters import EventFilter
 
 _SECOND = 1_000_000
+TAKEN_BACK: Final = frozenset({Standing.REWOUND, Standing.SUPERSEDED})
+"""What nobody says any more: a search finds it where its filter asks for such standings."""
+SEARCHED: Final = frozenset(Standing) - TAKEN_BACK
 
 
 class Admission:
-    """A search filter, applied.
+    """A filter, applied to what a search finds.
 
     Args:
         where: The filter.
+        encoder: Knows its stored form, and what only a message can tell.
+        idle_before: Open invocations not touched since count as failed.
     """
 
-    def __init__(self, where: SearchFilter) -> None:
+    def __init__(self, where: EventFilter, encoder: EventEncoder, idle_before: int = 0) -> None:
         self.where = where
-        self.kinds = where.kinds
-        self._since = None if where.since is None else to_micros(where.since)
-        self._until = None if where.until is None else to_micros(where.until)
+        stored = encoder.query(replace(where, standings=where.standings or SEARCHED), idle_before=idle_before)
+        self.query = replace(stored, kinds=stored.kinds & MESSAGE_CODES if stored.kinds else MESSAGE_CODES)
+        self.kinds = self.query.kinds if stored.kinds else frozenset[int]()
+        self._of_rows = replace(self.query, predicate=None)
+        self._of_messages = encoder.message_test(where)
         self._scopes = None if isinstance(where.branch, AnyBranch) else visible_scopes(where.branch)
-        self._gone = frozenset(
-            standing
-            for standing, included in (
-                (Standing.REWOUND, where.include_rewound),
-                (Standing.SUPERSEDED, where.include_superseded),
-            )
-            if not included
-        )
+        self._gone = TAKEN_BACK - where.standings
 
     # -- for certain ---------------------------------------------------------------------------------------
 
@@ -65,40 +67,30 @@ class Admission:
 
     def admits(self, row: EventRow, view: LogView) -> bool:
         """Whether everything but the message itself meets the filter."""
-        where = self.where
-        standing = view.standing(row)
-        return (
-            self.is_there(row, view)
-            and (not self.kinds or row.kind in self.kinds)
-            and (self._since is None or row.at >= self._since)
-            and (self._until is None or row.at <= self._until)
-            and (where.synthetic is None or bool(row.flags & r.SYNTHETIC) is where.synthetic)
-            and (where.archived is None or (view.archived_by(row) is not None) is where.archived)
-            and (where.failed is None or (standing is Standing.FAILED) is where.failed)
-        )
+        return matches(row, self._of_rows, view)
 
     def admits_message(self, row: EventRow, message: BaseMessage) -> bool:
         """Whether the message meets the rest of the filter."""
-        where = self.where
-        return (
-            (not where.authors or (row.author or speaker_of(message)) in where.authors)
-            and (not where.tools or not where.tools.isdisjoint(tools_of(message)))
-            and (not where.without_tools or only_tool_of(message) not in where.without_tools)
-        )
+        return self._of_messages is None or self._of_messages(row, message)
 
     @property
     def needs_message(self) -> bool:
-        """Whether `admits_message` looks at anything."""
-        return bool(self.where.authors or self.where.tools or self.where.without_tools)
+        """Whether the index cannot tell what only the message can: its chunks know authors and tools, no more."""
+        where = self.where
+        return self._of_messages is not None and bool(where.pattern or where.keyword or where.keywords)
 
     def needs_row(self, view: LogView) -> bool:
         """Whether the index cannot decide for a log: something changed where its events stand, or it is too coarse."""
-        where, ledger = self.where, view.ledger
+        query, ledger = self._of_rows, view.ledger
         return bool(
-            self._since is not None
-            or self._until is not None
-            or where.archived is not None
-            or where.failed is not None
+            query.since is not None
+            or query.until is not None
+            or query.keyword is not None
+            or query.keywords
+            or query.invocation_id is not None
+            or query.after_seq is not None
+            or query.before_seq is not None
+            or query.standings != SEARCHED
             or ledger.hidden
             or ledger.edits
             or (self._scopes is not None and view.head is not None)
@@ -111,10 +103,10 @@ class Admission:
         """Tell a chunk which of its events do not count, neither as hits nor as neighbours."""
         facts = part.facts
         first, seqs = facts.first_seq, facts.seqs
-        if not self.where.include_rewound:
+        if Standing.REWOUND in self._gone:
             for low, high in view.ledger.hidden.runs:
                 part.hidden.update(range(bisect_left(seqs, low - first), bisect_right(seqs, high - first)))
-        if not self.where.include_superseded:
+        if Standing.SUPERSEDED in self._gone:
             for edit in view.ledger.edits:
                 at = bisect_left(seqs, edit.replaces - first)
                 if not edit.rooted and at < len(seqs) and seqs[at] == edit.replaces - first:
@@ -145,7 +137,7 @@ class Admission:
             places = facts.branch_numbers
             seen = {number for number, name in enumerate(facts.branches) if name in self._scopes}
             yield lambda index: places[index] in seen
-        if self._since is not None or self._until is not None:
+        if self.query.since is not None or self.query.until is not None:
             yield self._in_time(part)
         if self.where.synthetic is not None:
             flags, asked = facts.flags, self.where.synthetic
@@ -161,8 +153,8 @@ class Admission:
 
     def _in_time(self, part: PackedPart) -> Callable[[int], bool]:
         facts = part.facts
-        low = -1 if self._since is None else self._since // _SECOND - facts.first_second
-        high = float("inf") if self._until is None else self._until // _SECOND - facts.first_second
+        low = -1 if self.query.since is None else self.query.since // _SECOND - facts.first_second
+        high = float("inf") if self.query.until is None else self.query.until // _SECOND - facts.first_second
         seconds = facts.seconds
         return lambda index: low <= seconds[index] <= high
 

@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.codec.text import fold
+from langchain_sessions._core.checks import require
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._recall.findings import Finding
-from langchain_sessions._recall.index.indexing import MESSAGE_KINDS
-from langchain_sessions._recall.text.documents import searchable_text
-from langchain_sessions._recall.text.grammar import Query, QueryMatcher, QueryMode
+from langchain_sessions._recall.rank.admission import Admission
+from langchain_sessions._recall.text.grammar import Query, QueryMode
 from langchain_sessions.errors import InvalidInputError, SealedEventError
 from langchain_sessions.page import decode_cursor, encode_cursor
-from langchain_sessions.stores.values import EventQuery
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from langchain_sessions._core.codec.messages import MessageCodec
+    from langchain_sessions._core.encode import EventEncoder
     from langchain_sessions._core.ledger import LogView
-    from langchain_sessions._core.rows import EventRow, SessionRow
-    from langchain_sessions._recall.rank.admission import Admission
+    from langchain_sessions._core.rows import SessionRow
     from langchain_sessions._recall.rank.ranked import RankedSearch
     from langchain_sessions._recall.request import SearchRequest
+    from langchain_sessions.filters import EventFilter
     from langchain_sessions.stores.base import SessionStore
-    from langchain_sessions.stores.values import LogSlice
 
 _Place = tuple[int, int, int]
 
@@ -53,26 +48,21 @@ class TimeOrderedSearch:
 
     Args:
         store: Where the logs lie.
-        codec: Reads messages.
+        encoder: Knows the stored form of a filter.
         ranked: Reads what comes after the index.
     """
 
-    def __init__(self, store: SessionStore, codec: MessageCodec, ranked: RankedSearch) -> None:
+    def __init__(self, store: SessionStore, encoder: EventEncoder, ranked: RankedSearch) -> None:
         self._store = store
-        self._codec = codec
+        self._encoder = encoder
         self._ranked = ranked
 
-    def find(self, request: SearchRequest, query: Query, admission: Admission) -> Flow[Stretch]:
+    def find(self, request: SearchRequest, query: Query) -> Flow[Stretch]:
         """The events of a page. Bodies are held for one stretch of log at a time, places for one page."""
-        matcher = QueryMatcher(query, self._ranked.maker)
-        literal = query.mode is QueryMode.LITERAL
-        # What is stored for keywords is folded text; sealed bodies have none and are read here.
-        keywords = (fold(query.text),) if literal and not self._codec.encrypts else ()
-        if keywords:
+        asked = self._asked(request, query)
+        if asked.pattern is None and not self._encoder.codec.encrypts:
             yield from self._require_readable(request, query)
-        wanted = EventQuery(
-            kinds=admission.kinds or MESSAGE_KINDS, keywords=keywords, idle_before=request.scope.idle_before
-        )
+        wanted = Admission(asked, self._encoder, request.scope.idle_before).query
         shown = None if request.cursor is None else _place(request.cursor)
         needed = (request.page + 1) * request.limit + 1
         best: list[_Place] = []
@@ -86,10 +76,7 @@ class TimeOrderedSearch:
                 owners[log.session.skey] = (log.session, log.rows.view)
                 in_time = request.scope.session_id is None
                 # Within one log its order decides, between logs the clock.
-                places += [
-                    (row.at if in_time else 0, log.session.skey, row.seq)
-                    for row in self._fitting(log, admission, matcher, checked=bool(keywords))
-                ]
+                places += [(row.at if in_time else 0, log.session.skey, row.seq) for row in log.rows.rows]
             total += len(places)
             new = places if shown is None else [place for place in places if place > shown]
             best = heapq.nsmallest(needed, chain(best, new))
@@ -108,18 +95,19 @@ class TimeOrderedSearch:
             if sealed is not None:
                 raise SealedEventError(log.session.id, sealed.seq)
 
-    def _fitting(
-        self, log: LogSlice, admission: Admission, matcher: QueryMatcher, *, checked: bool
-    ) -> Iterator[EventRow]:
-        for row in log.rows.rows:
-            if not admission.admits(row, log.rows.view):
-                continue
-            if checked and not admission.needs_message:
-                yield row
-                continue
-            message = self._codec.decode(log.session.id, row)
-            if admission.admits_message(row, message) and (checked or matcher.accepts(searchable_text(message))):
-                yield row
+    @staticmethod
+    def _asked(request: SearchRequest, query: Query) -> EventFilter:
+        """The filter with what the query asks: a text beside its keywords, or an expression."""
+        where = request.where
+        if query.mode is QueryMode.PATTERN:
+            require(
+                where.pattern is None, "where", "the query is an expression already; leave out the filter's pattern"
+            )
+            return replace(where, pattern=query.pattern)
+        if where.keyword is None:
+            return replace(where, keyword=query.text)
+        require(where.match != "any" or not where.keywords, "where", "give the filter keywords with match='all'")
+        return replace(where, keywords=(*where.keywords, query.text), match="all")
 
 
 def _place(cursor: str) -> _Place:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._core.flow import Flow, ask
+from langchain_sessions._core.kinds import MESSAGE_CODES
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._recall.findings import Finding, KnownFacts, ReadLogs, index_query
-from langchain_sessions._recall.index.indexing import MESSAGE_KINDS, Indexer
 from langchain_sessions._recall.meaning.nearness import SCANNED, asked_text, nearest
 from langchain_sessions._recall.rank.corpus import shortlist_logs
 from langchain_sessions._recall.rank.ranking import COMPARED
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from langchain_sessions._recall.engine import RecallEngine
     from langchain_sessions._recall.index.facts import ChunkFacts
     from langchain_sessions._recall.index.facts_cache import Place
+    from langchain_sessions._recall.index.indexing import Indexer
     from langchain_sessions._recall.meaning.nearness import Meaning, MeaningReader, Semantic
     from langchain_sessions._recall.rank.admission import Admission
     from langchain_sessions._recall.request import SearchRequest
@@ -176,7 +177,7 @@ class RankedSearch:
     def _read_sealed(self, scope: LogScope) -> Flow[IndexRead]:
         """What no index holds: all messages of the logs."""
         logs: dict[int, IndexedLog] = {}
-        query = EventQuery(kinds=MESSAGE_KINDS, idle_before=scope.idle_before)
+        query = EventQuery(kinds=MESSAGE_CODES, idle_before=scope.idle_before)
         after: tuple[int, int] | None = (0, 0)
         while after is not None:
             slices, after = yield from ask(self._store.scan_logs, scope, query, after)
@@ -189,7 +190,7 @@ class RankedSearch:
         self, scope: LogScope, admission: Admission, matcher: QueryMatcher, hits: list[Finding]
     ) -> Flow[list[Finding]]:
         """The hits that the log confirms; the log is asked where the index cannot tell."""
-        by_message = matcher.needs_text
+        by_message = matcher.needs_text or admission.needs_message
         unsure = [hit for hit in hits if hit.row is None and (by_message or admission.needs_row(hit.view))]
         if unsure:
             yield from self._fill(scope, unsure)
@@ -202,7 +203,7 @@ class RankedSearch:
                 continue
             if by_message:
                 message = self._codec.decode(hit.session.id, hit.row)
-                if not matcher.accepts(searchable_text(message)):
+                if not admission.admits_message(hit.row, message) or not matcher.accepts(searchable_text(message)):
                     continue
             kept.append(hit)
         return kept

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from langchain_sessions._core.kinds import speaker_of
 from langchain_sessions._recall.text.questions import is_question
-from langchain_sessions._recall.text.speakers import speaker_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

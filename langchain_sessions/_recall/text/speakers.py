@@ -11,8 +11,6 @@ from collections import Counter
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from langchain_core.messages import BaseMessage, ChatMessage
-
 from langchain_sessions._recall.text.terms import TOKEN
 
 if TYPE_CHECKING:
@@ -21,9 +19,6 @@ if TYPE_CHECKING:
     from langchain_sessions._recall.index.parts import Group, Part
     from langchain_sessions._recall.text.terms import TermMaker
 
-_ROLES: Final = frozenset(
-    ("user", "human", "assistant", "ai", "bot", "model", "system", "developer", "tool", "function"),
-)
 _LONGEST_HEAD: Final = 120
 _RECURS: Final = 2
 
@@ -34,15 +29,6 @@ _LABEL: Final = re.compile(
     r"(?:\*\*|<)?(?P<name>[^\W\d_][\w.'\u2019-]{0,24}(?: [\w.'\u2019-]{1,24}){0,2}?)(?:\*\*|>)?"
     r"(?:\s?[:\uff1a](?:\*\*)?(?![0-9/])| said[,:] )\s*(?=\S)"
 )
-
-
-def speaker_of(message: BaseMessage) -> str | None:
-    """Whom a message names as the one who says it; a role is nobody."""
-    if message.name:
-        return message.name
-    if isinstance(message, ChatMessage) and message.role.strip() and message.role.lower() not in _ROLES:
-        return message.role
-    return None
 
 
 def label_of(text: str) -> str | None:

@@ -54,9 +54,11 @@ def criteria_of(query: EventQuery, view: LogView, tables: Tables, flavour: str) 
     if query.kinds:
         found.append(_any_of("kind", e.kind, sorted(query.kinds)))
     if query.authors:
-        found.append(_any_of("author", e.author, sorted(query.authors)))
-    if query.exclude_synthetic:
-        found.append(Criterion("real", lambda: ~flagged(tables, r.SYNTHETIC), {}))
+        named = _any_of("author", e.author, sorted(query.authors))
+        found.append(named._replace(build=lambda: or_(e.author.is_(None), named.build())))
+    if query.synthetic is not None:
+        made = flagged(tables, r.SYNTHETIC)
+        found.append(Criterion(("synthetic", query.synthetic), lambda: made if query.synthetic else ~made, {}))
     if not isinstance(query.branch, AnyBranch):
         found.append(visible(query.branch, tables))
     if query.keyword is not None:

@@ -55,7 +55,7 @@ class ArchiveSuite(StoreSuite):
         """S1, X12: recall of what was archived, until deleted."""
         self.archived(long, 1, 4)
         assert texts(long.events("s1", EventFilter(keyword="M2"))) == ["m2"]
-        assert texts(long.events("s1", EventFilter(keyword="m2", exclude_archived=True))) == []
+        assert texts(long.events("s1", EventFilter(keyword="m2", archived=False))) == []
         assert texts(long.events("s1", EventFilter(standings=frozenset({Standing.ARCHIVED})))) == [
             "m1",
             "m2",

@@ -39,16 +39,13 @@ class FilterSuite(StoreSuite):
     def test_types_and_kinds(self, ada: SessionService) -> None:
         ada.append("s1", [SystemMessage("s"), human("h"), asks("c"), ToolMessage("t", tool_call_id="c"), ai("a")])
         ada.append("s1", [], state_delta={"a": 1})
-        assert self.found(ada, message_types={"human", "tool"}) == ["h", "t"]
-        assert self.found(ada, message_types={"user"}) == ["h"]
-        assert self.found(ada, message_types=frozenset()) == ["s", "h", "", "t", "a"]
+        assert self.found(ada, roles={"human", "tool"}) == ["h", "t"]
+        assert self.found(ada, roles={"user"}) == ["h"]
+        assert self.found(ada, roles=frozenset()) == ["s", "h", "", "t", "a"]
         state = ada.events("s1", EventFilter(kinds=frozenset({EventKind.STATE})))
         assert seqs(state) == [6]
-        assert self.found(ada, kinds={EventKind.MESSAGE}, message_types={"ai"}) == ["", "a"]
-        assert (
-            seqs(ada.events("s1", EventFilter(kinds=frozenset({EventKind.STATE}), message_types=frozenset({"ai"}))))
-            == []
-        )
+        assert self.found(ada, kinds={EventKind.MESSAGE}, roles={"ai"}) == ["", "a"]
+        assert seqs(ada.events("s1", EventFilter(kinds=frozenset({EventKind.STATE}), roles=frozenset({"ai"})))) == []
 
     def test_authors_and_runs(self, ada: SessionService) -> None:
         ada.append("s1", human("a"), author="Ada", invocation_id="r1")
@@ -137,8 +134,8 @@ class FilterSuite(StoreSuite):
         assert self.found(ada, standings={Standing.REWOUND}) == ["m6"]
         assert self.found(ada, standings={Standing.ARCHIVED}) == ["m2"]
         assert self.found(ada, standings={Standing.LIVE}) == ["m3", "m4", "new", "bad", "sum"]
-        assert self.found(ada, exclude_synthetic=True, standings={Standing.LIVE}) == ["m3", "m4", "new", "bad"]
-        assert self.found(ada, exclude_archived=True) == ["m1", "m3", "m4", "new", "m6", "bad", "sum"]
+        assert self.found(ada, synthetic=False, standings={Standing.LIVE}) == ["m3", "m4", "new", "bad"]
+        assert self.found(ada, archived=False) == ["m1", "m3", "m4", "new", "m6", "bad", "sum"]
         assert texts(ada.events("s1", EventFilter.active())) == ["m3", "m4", "new", "bad", "sum"]
         assert "sum" not in texts(ada.events("s1", EventFilter.real_only()))
 
@@ -164,7 +161,7 @@ class FilterSuite(StoreSuite):
             ("page", -1),
             ("page", 1),
             ("after_seq", "1"),
-            ("message_types", {"robot"}),
+            ("roles", {"robot"}),
             ("match", "some"),
             ("since", SettableClock().moment.replace(tzinfo=None)),
         ],
@@ -259,14 +256,16 @@ class PagingSuite(StoreSuite):
 
     def test_merged_filters(self) -> None:
         """S32: the request wins, exclusions add up, and no combination raises."""
-        own = EventFilter(last_n=5, branch="orch", exclude_archived=True, keyword="a")
-        merged = own.merge(EventFilter(page=1, page_size=3, exclude_synthetic=True))
+        own = EventFilter(last_n=5, branch="orch", archived=False, keyword="a")
+        merged = own.merge(EventFilter(page=1, page_size=3, synthetic=False))
         assert (merged.last_n, merged.page, merged.page_size) == (None, 1, 3)
-        assert (merged.branch, merged.exclude_archived, merged.exclude_synthetic, merged.keyword) == (
+        assert (merged.branch, merged.archived, merged.synthetic, merged.keyword) == (
             "orch",
-            True,
-            True,
+            False,
+            False,
             "a",
         )
         assert merged.merge(EventFilter(last_n=2)).limit == 2
         assert own.merge(EventFilter()) == own
+        assert EventFilter(match="all").merge(EventFilter(match="any")).match == "any"
+        assert EventFilter(match="all").merge(EventFilter()).match == "all"

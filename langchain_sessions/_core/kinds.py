@@ -1,0 +1,104 @@
+"""The kinds of entries of a log: one table of message types, the records beside them, what messages say of themselves.
+
+A new message type is a row here, and what is special about its fields in `codec/messages.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+
+from langchain_sessions._core import rows as r
+from langchain_sessions.events import EventKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class MessageKind(NamedTuple):
+    """One type of message.
+
+    Attributes:
+        code: What is stored.
+        name: What LangChain calls it.
+        role: What models and transcripts call it.
+        cls: Its class; None where messages of any other class are meant.
+    """
+
+    code: int
+    name: str
+    role: str
+    cls: type[BaseMessage] | None
+
+
+MESSAGES: Final = (
+    MessageKind(r.HUMAN, "human", "user", HumanMessage),
+    MessageKind(r.AI, "ai", "assistant", AIMessage),
+    MessageKind(r.SYSTEM, "system", "system", SystemMessage),
+    MessageKind(r.TOOL, "tool", "tool", ToolMessage),
+    MessageKind(r.CHAT, "chat", "chat", ChatMessage),
+    MessageKind(r.FUNCTION, "function", "function", FunctionMessage),
+    MessageKind(r.OTHER, "other", "other", None),
+)
+MESSAGE_CODES: Final = frozenset(range(r.HUMAN, r.FIRST_RECORD))
+"""What is stored of messages, with the codes that later releases may give to types of theirs."""
+CLASSES: Final[Mapping[int, type[BaseMessage]]] = {kind.code: kind.cls for kind in MESSAGES if kind.cls is not None}
+CODES: Final[Mapping[type[BaseMessage], int]] = {cls: code for code, cls in CLASSES.items()}
+ROLE_CODES: Final[Mapping[str, int]] = {name: kind.code for kind in MESSAGES for name in (kind.name, kind.role)}
+"""What is stored by each name that a filter may give."""
+TYPES: Final[Mapping[str, str]] = {name: kind.name for kind in MESSAGES for name in (kind.name, kind.role)}
+"""LangChain's name by each of these names."""
+RECORDS: Final[Mapping[int, EventKind]] = {
+    r.STATE: EventKind.STATE,
+    r.REWIND: EventKind.REWIND,
+    r.COMPACTION: EventKind.COMPACTION,
+    r.INVOCATION: EventKind.INVOCATION,
+    r.LIFECYCLE: EventKind.LIFECYCLE,
+}
+ENTRY_CODES: Final[Mapping[EventKind, frozenset[int]]] = {
+    EventKind.MESSAGE: MESSAGE_CODES,
+    **{kind: frozenset({code}) for code, kind in RECORDS.items()},
+}
+_ROLES: Final[Mapping[str, str]] = {kind.name: kind.role for kind in MESSAGES}
+# What stands where a name would, and names nobody: roles as other systems write them.
+_NOBODY: Final = frozenset({*ROLE_CODES, "bot", "model", "developer"})
+
+
+def role_of(message: BaseMessage) -> str:
+    """What models and transcripts call the one who says a message."""
+    return _ROLES.get(message.type, message.type)
+
+
+def speaker_of(message: BaseMessage) -> str | None:
+    """Whom a message names as the one who says it; a role is nobody."""
+    if message.name:
+        return message.name
+    if isinstance(message, ChatMessage) and message.role.strip() and message.role.lower() not in _NOBODY:
+        return message.role
+    return None
+
+
+def tools_of(message: BaseMessage) -> set[str]:
+    """The tools that a message calls or answers for."""
+    if isinstance(message, AIMessage):
+        return {str(call["name"]) for call in (*message.tool_calls, *message.invalid_tool_calls) if call["name"]}
+    if isinstance(message, (ToolMessage, FunctionMessage)) and message.name:
+        return {message.name}
+    return set()
+
+
+def only_tool_of(message: BaseMessage) -> str | None:
+    """The one tool that a message is about: it answers for it, or calls it without a word."""
+    used = tools_of(message)
+    if len(used) != 1 or (isinstance(message, AIMessage) and str(message.text).strip()):
+        return None
+    return next(iter(used))
