@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         all_of,
         any_of,
     )
-    from langchain_sessions.compaction.windows import Interval, SlidingWindow, TokenWindow, TurnWindow
+    from langchain_sessions.compaction.windows import Interval, SlidingWindow, TimeWindow, TokenWindow, TurnWindow
     from langchain_sessions.errors import (
         BareAdvisorError,
         CorruptRowError,
@@ -123,7 +123,7 @@ _HOMES = {
     "compaction.summarize": ("Summarize",),
     "compaction.summarizer": ("Summarizer", "Summary", "SummaryLimits", "SummaryTask"),
     "compaction.triggers": ("ContextUsage", "Elapsed", "EventCount", "TokenCount", "TurnCount", "all_of", "any_of"),
-    "compaction.windows": ("Interval", "SlidingWindow", "TokenWindow", "TurnWindow"),
+    "compaction.windows": ("Interval", "SlidingWindow", "TimeWindow", "TokenWindow", "TurnWindow"),
     "errors": (
         "BareAdvisorError",
         "CorruptRowError",
@@ -247,6 +247,7 @@ __all__ = [
     "SyncNotAvailableError",
     "SystemPromptMemory",
     "TiktokenCounter",
+    "TimeWindow",
     "TokenCount",
     "TokenCounter",
     "TokenWindow",
