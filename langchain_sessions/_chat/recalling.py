@@ -10,7 +10,6 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_sessions._chat import prompt as prompts
 from langchain_sessions._chat.news import Remembered
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.ledger import together
 from langchain_sessions._core.rows import SYNTHETIC
 from langchain_sessions._core.view import pair_tool_calls
 from langchain_sessions.errors import InvalidInputError, SessionNotFoundError
@@ -62,7 +61,7 @@ def load_context(keeping: Keeping, address: Address, invocation_id: str | None) 
         now,
         sessions.idle_before(now),
     )
-    rows = together(found.rows)
+    rows = found.rows
     messages = sessions.codec.decode_all(session_id, rows)
     live = Standing.LIVE
     context = [

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from operator import ne
 from typing import TYPE_CHECKING
 
 from langchain_sessions._core import rows as r
@@ -257,23 +256,6 @@ def _interleave(listed: list[EventRow], beside: list[EventRow]) -> list[EventRow
         merged.append(row)
         merged.extend(after)
     return merged
-
-
-def together(rows: list[EventRow]) -> list[EventRow]:
-    """The rows of a context with those of each run side by side, where the run began.
-
-    The log and its views keep the order in which things happened. Two tabs that talk at once are logged in between
-    each other, though, and a prompt in which two questions come before two answers is refused by strict providers and
-    misread by others; so prompts, and what decides which turns a compaction may take, are read in this order.
-    """
-    named = [row.invocation_id for row in rows]
-    distinct = set(named)
-    if None not in distinct and len(distinct) == 1 + sum(map(ne, named, named[1:])):
-        return rows  # nearly always
-    groups: dict[str, list[EventRow]] = {}
-    for row in rows:
-        groups.setdefault(row.run or row.ident, []).append(row)
-    return [row for group in groups.values() for row in group]
 
 
 def visible_scopes(viewer: str | None) -> tuple[str | None, ...]:

@@ -1,20 +1,27 @@
 """The one view that prompts, token counts and compaction share.
 
-The order of the steps is fixed: rewinds, edits, compactions, branch visibility, tool pairing. A store does all but
-the last, by position; here whole messages are looked at.
+The order of the steps is fixed: rewinds, edits, compactions, branch visibility, runs, window, tool pairing. All but
+the last are about rows: `context_rows`, which every store ends its `load_context` with. The last looks at whole
+messages: `pair_tool_calls`.
 """
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from operator import ne
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from langchain_sessions._core.matching import sees
+from langchain_sessions._core.rows import FIRST_RECORD
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from langchain_sessions._core.ledger import LogView
+    from langchain_sessions._core.rows import EventRow
     from langchain_sessions.events import SessionEvent
 
 _log = logging.getLogger(__name__)
@@ -51,6 +58,43 @@ class Context:
     def __len__(self) -> int:
         """How many messages."""
         return len(self.messages)
+
+
+def context_rows(
+    rows: Iterable[EventRow], view: LogView, viewer: str | None, invocation_id: str | None, last_n: int | None
+) -> list[EventRow]:
+    """Of a log's rows the messages that stand in a viewer's context, in the order of a prompt.
+
+    Args:
+        rows: At least those that may stand there; what does not is left out.
+        view: Where they stand.
+        viewer: The branch that looks: it sees root, its ancestors and itself.
+        invocation_id: The running invocation, whose own messages are seen.
+        last_n: At most the newest so many.
+    """
+    shown = view.ordered(
+        row for row in rows if row.kind < FIRST_RECORD and sees(viewer, row) and view.in_context(row, invocation_id)
+    )
+    # The window is cut before runs are put together: a database reads the newest rows and knows no others.
+    return _runs_together(shown if last_n is None else shown[-last_n:])
+
+
+def _runs_together(rows: list[EventRow]) -> list[EventRow]:
+    """The rows of a context with those of each run side by side, where the run began.
+
+    Two tabs that talk at once are logged in between each other. A prompt in which two questions come before two
+    answers is refused by strict providers and misread by others, so the log keeps the order in which things
+    happened, and every view of it keeps the turns whole.
+    """
+    named = [row.invocation_id for row in rows]
+    distinct = set(named)
+    # Nearly always: without a name each row is a run of its own, and named runs seldom cross.
+    if len(distinct) <= 1 or (None not in distinct and len(distinct) == 1 + sum(map(ne, named, named[1:]))):
+        return rows
+    groups: dict[str, list[EventRow]] = {}
+    for row in rows:
+        groups.setdefault(row.run or row.ident, []).append(row)
+    return [row for group in groups.values() for row in group]
 
 
 class Paired(NamedTuple):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ids import check_branch
-from langchain_sessions._core.ledger import Cover, Ledger, together
+from langchain_sessions._core.ledger import Cover, Ledger
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.times import from_micros
 from langchain_sessions.compaction.loaded import Loaded, plan_tokens
@@ -207,7 +207,7 @@ class _Run:
             now,
             self.log.idle_before(now),
         )
-        rows = [row for row in together(found.rows) if row.scope == self.scope]
+        rows = [row for row in found.rows if row.scope == self.scope]
         events = tuple(self.log.encoder.event(self.session_id, row, found.view) for row in rows)
         return Loaded(replace(request, events=events), found.view, found.view.ledger.covers.get(self.scope))
 

@@ -229,9 +229,9 @@ class LogStore(Store):
         now: int,
         idle_before: int,
     ) -> ContextSlice:
-        """The message rows that stand in a viewer's context, in context order; the newest `last_n` of them.
+        """The message rows that stand in a viewer's context, the newest `last_n` of them, as `context_rows` makes them.
 
-        Loads the live part only: what is archived costs nothing.
+        Loads the live part only: what is archived costs nothing, nor does what is older than a window.
 
         Raises:
             SessionNotFoundError: There is none for this key.

@@ -12,9 +12,10 @@ from sqlalchemy import ColumnElement, Select, func, literal_column, or_, select
 
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.ledger import LogView, visible_scopes
-from langchain_sessions._core.matching import cut_window, sees
+from langchain_sessions._core.matching import cut_window
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import EventRow, SessionKey, SessionRow
+from langchain_sessions._core.view import context_rows
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction, param
 from langchain_sessions._sql.log.criteria import Criterion, criteria_of, flagged, in_ranges, visible
 from langchain_sessions._sql.log.lookup import event_columns, load_view, require_session
@@ -133,8 +134,7 @@ def load_context(
     if beside:
         clause = in_ranges("beside", tx.tables.events.c.seq, beside)
         rows += _select(tx, session, [_messages(tx), visible(viewer, tx.tables), clause], newest=False, limit=None)
-    shown = view.ordered(row for row in rows if sees(viewer, row) and view.in_context(row, invocation_id))
-    return ContextSlice(session, shown if last_n is None else shown[-last_n:], view)
+    return ContextSlice(session, context_rows(rows, view, viewer, invocation_id, last_n), view)
 
 
 def _messages(tx: Transaction) -> Criterion:

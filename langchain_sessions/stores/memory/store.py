@@ -7,11 +7,11 @@ from functools import wraps
 from itertools import count
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from langchain_sessions._core import rows as r
 from langchain_sessions._core.drafts import merged_changes, new_session_row
-from langchain_sessions._core.matching import cut_window, matches, sees
+from langchain_sessions._core.matching import cut_window, matches
 from langchain_sessions._core.rows import Counters, EventRow, InvocationRow, Owner, SessionKey, SessionRow
 from langchain_sessions._core.state import merge_scoped, require_owner, split_delta
+from langchain_sessions._core.view import context_rows
 from langchain_sessions.errors import EventNotFoundError, SessionExistsError, SessionNotFoundError
 from langchain_sessions.stores.base import SessionStore
 from langchain_sessions.stores.defaults import ScannedIndex
@@ -218,12 +218,7 @@ class MemoryStore(ScannedIndex, SessionStore):
     ) -> ContextSlice:
         log = self._get(key, now)
         view = log.view(idle_before)
-        rows = view.ordered(
-            row
-            for row in log.events
-            if row.kind < r.FIRST_RECORD and sees(viewer, row) and view.in_context(row, invocation_id)
-        )
-        return ContextSlice(log.counted, rows if last_n is None else rows[-last_n:], view)
+        return ContextSlice(log.counted, context_rows(log.events, view, viewer, invocation_id, last_n), view)
 
     @_locked
     def rewind_events(self, key: SessionKey, plan: RewindPlan) -> Rewound:

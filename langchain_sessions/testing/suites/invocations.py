@@ -41,6 +41,22 @@ class InvocationSuite(StoreSuite):
         # Once both are done, views keep the order of the log.
         assert texts(ada.events("s1")) == texts(ada.messages("s1")) == ["one", "two", "answer one"]
 
+    def test_two_tabs_at_once_read_one_after_the_other(self, ada: SessionService) -> None:
+        """The log keeps the order of what happened, every view of it whole turns, where each began."""
+        ada.append("s1", human("zero"))
+        with ada.invocation("s1") as one, ada.invocation("s1") as two:
+            one.append(human("one"))
+            two.append(human("two"))
+            one.append(ai("one!"))
+            two.append(ai("two!"))
+        told = ["zero", "one", "one!", "two", "two!"]
+        context = ada.context("s1")
+        assert texts(ada.messages("s1")) == texts(context.messages) == texts(context.events) == told
+        assert [len(turn.events) for turn in ada.turns("s1")] == [1, 2, 2]
+        assert texts(ada.events("s1", EventFilter.active())) == ["zero", "one", "two", "one!", "two!"]
+        # A window is made of the newest, whatever run they belong to.
+        assert texts(ada.messages("s1", last_n=3)) == ["two", "two!", "one!"]
+
     def test_a_failed_run_stays_out(self, ada: SessionService) -> None:
         """S34: the failed turn is marked and not replayed as unanswered."""
         with pytest.raises(RuntimeError), ada.invocation("s1") as run:  # noqa: PT012 - the block is the run
