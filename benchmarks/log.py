@@ -20,6 +20,7 @@ from sqlalchemy import make_url
 
 from benchmarks.measure import CountingProxy, count_fsyncs, interleaved, memory_directory, show
 from langchain_sessions import SessionService
+from langchain_sessions._log.log import log_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +73,7 @@ def sqlite_appends(directory: Path) -> list[Row]:
     path = directory / "append.db"
     with SessionService(f"sqlite:///{path}") as service:
         indexed = service.as_user("ada")
-        ada = SessionService(service.store, search=False).as_user("ada")
+        ada = SessionService(log_of(service).store, search=False).as_user("ada")
         for name in ("one", "floor", "four", "state", "indexed"):
             ada.create(name)
         equal_work, naked = sqlite_floor(path)

@@ -19,6 +19,7 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_sessions import SessionMemoryAdvisor, SessionService
+from langchain_sessions.testing.archiving import archive
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +58,7 @@ def prepared(sessions: SessionService, session_id: str, events: int) -> None:
         ada.append(session_id, written[at : at + 500])
     if events > CONTEXT:
         base = ada.context(session_id)
-        ada.archive(session_id, range(1, events - CONTEXT + 1), base=base)
+        archive(ada, session_id, range(1, events - CONTEXT + 1), base=base)
 
 
 def overhead(sessions: SessionService, session_ids: list[str], calls: int) -> float:

@@ -11,6 +11,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langchain_sessions._core.codec.messages import MessageCodec
 from langchain_sessions._core.encode import EventEncoder
+from langchain_sessions._log.log import log_of
 from langchain_sessions._threads.cache import MessageCache
 from langchain_sessions._threads.load import ThreadReads
 from langchain_sessions._threads.prune import Pruning
@@ -70,17 +71,18 @@ class SessionCheckpointSaver(ThreadReads, ThreadWrites, Pruning, Upkeep, BaseChe
         cache_bytes: int = CACHE_BYTES,
     ) -> None:
         """See the class. Nothing is opened before first use."""
-        if not isinstance(sessions.store, ThreadStore):
+        log = log_of(sessions)
+        if not isinstance(log.store, ThreadStore):
             raise InvalidInputError("sessions", "its store keeps no threads")
         self.sessions = sessions
         self.strict_head = strict_head
         self.durable_writes = durable_writes
-        self._store = sessions.store
-        self._queue = CommitQueue(sessions.store)
+        self._store = log.store
+        self._queue = CommitQueue(log.store)
         self._pending = {}
         self._cache_bytes = cache_bytes
         self._encrypted = encrypted
-        super().__init__(serde=serde or sessions.codec.serde or JsonPlusSerializer(allowed_msgpack_modules=None))
+        super().__init__(serde=serde or log.codec.serde or JsonPlusSerializer(allowed_msgpack_modules=None))
 
     @property
     def serde(self) -> SerializerProtocol:  # pyright: ignore[reportIncompatibleVariableOverride] - may be set, too

@@ -127,6 +127,14 @@ class SealedEventError(SessionsError):
         )
 
 
+class ServiceClosedError(SessionsError, RuntimeError):
+    """The service was closed; nothing was read or written."""
+
+    def __init__(self) -> None:
+        """Say what to do."""
+        super().__init__("This SessionService was closed. Make another one, or close it when its last call is over.")
+
+
 class StoreError(SessionsError):
     """The storage engine failed; its own exception is the cause."""
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from langchain_sessions._core.flow import Flow, adrive, drive, faces
+from langchain_sessions._core.flow import Flow, adrive, drive
 from langchain_sessions._core.state import TEMP
+from langchain_sessions._log.append import append_events
+from langchain_sessions._log.read import load_context
 from langchain_sessions.events import InvocationStatus, NewEvent, SessionEvent
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from langchain_sessions._core.view import Context
-    from langchain_sessions.service import SessionService
+    from langchain_sessions._log.log import Log
 
 
 class Invocation:
@@ -32,27 +34,27 @@ class Invocation:
     """
 
     def __init__(
-        self, service: SessionService, session_id: str, invocation_id: str, *, branch: str | None, author: str | None
+        self, log: Log, session_id: str, invocation_id: str, *, branch: str | None, author: str | None
     ) -> None:
         """Made by `SessionService.invocation`."""
         self.session_id = session_id
         self.id = invocation_id
         self.state: dict[str, Any] = {}
-        self._service = service
+        self._log = log
         self._branch = branch
         self._author = author
         self._stored: dict[str, Any] = {}
         self._count = 0
         self._is_open = False
 
-    def _append(
+    def append(
         self,
         messages: BaseMessage | NewEvent | Sequence[BaseMessage | NewEvent] = (),
         *,
         state_delta: Mapping[str, Any] | None = None,
         metadata: Mapping[str, Any] | None = None,
         status: InvocationStatus | None = None,
-    ) -> Flow[list[SessionEvent]]:
+    ) -> list[SessionEvent]:
         """Append to the session as part of this run, with the state that was changed since the last append.
 
         Args:
@@ -64,13 +66,34 @@ class Invocation:
         Raises:
             SessionNotFoundError: There is no such session.
         """
+        return drive(self._append(messages, state_delta, metadata, status))
+
+    async def aappend(
+        self,
+        messages: BaseMessage | NewEvent | Sequence[BaseMessage | NewEvent] = (),
+        *,
+        state_delta: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        status: InvocationStatus | None = None,
+    ) -> list[SessionEvent]:
+        """Async `append`."""
+        return await adrive(self._append(messages, state_delta, metadata, status))
+
+    def _append(
+        self,
+        messages: BaseMessage | NewEvent | Sequence[BaseMessage | NewEvent],
+        state_delta: Mapping[str, Any] | None,
+        metadata: Mapping[str, Any] | None,
+        status: InvocationStatus | None,
+    ) -> Flow[list[SessionEvent]]:
         changed = {
             key: value for key, value in self.state.items() if key not in self._stored or self._stored[key] != value
         }
         removed = {key: None for key in self._stored if key not in self.state}
         delta = {**changed, **removed, **(state_delta or {})}
         delta = {key: value for key, value in delta.items() if not key.startswith(TEMP)}
-        events = yield from self._service._append(
+        events = yield from append_events(
+            self._log,
             self.session_id,
             messages,
             branch=self._branch,
@@ -86,28 +109,27 @@ class Invocation:
         self._count += len(events)
         return events
 
-    append, aappend = faces(_append)
-
-    def _context(self, *, last_n: int | None = None) -> Flow[Context]:
+    def context(self, *, last_n: int | None = None) -> Context:
         """The context as this run sees it, its own messages included.
 
         Raises:
             SessionNotFoundError: There is no such session.
         """
-        return (
-            yield from self._service._context(
-                self.session_id, branch=self._branch, last_n=last_n, invocation_id=self.id
-            )
-        )
+        return drive(self._context(last_n))
 
-    context, acontext = faces(_context)
+    async def acontext(self, *, last_n: int | None = None) -> Context:
+        """Async `context`."""
+        return await adrive(self._context(last_n))
+
+    def _context(self, last_n: int | None) -> Flow[Context]:
+        return load_context(self._log, self.session_id, branch=self._branch, last_n=last_n, invocation_id=self.id)
 
     def _finish(self, error: BaseException | None) -> Flow[None]:
         status = InvocationStatus.DONE
         if error is not None:
             status = InvocationStatus.FAILED if isinstance(error, Exception) else InvocationStatus.INTERRUPTED
         self._is_open = True
-        yield from self._append(status=status)
+        yield from self._append((), None, None, status)
 
     def __enter__(self) -> Self:
         """Begin the run; it shows in the log with its first append."""

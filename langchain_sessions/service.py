@@ -2,22 +2,48 @@
 
 from __future__ import annotations
 
+import copy
 import uuid
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Literal
 
-from langchain_sessions._core.ids import check_branch, check_id
-from langchain_sessions._log.search import Searching
+from langchain_sessions._core.checks import require
+from langchain_sessions._core.flow import Flow, adrive, ask, drive
+from langchain_sessions._core.ids import check_branch, check_id, check_optional_id
+from langchain_sessions._core.times import utc_now
+from langchain_sessions._log.event_methods import EventMethods
+from langchain_sessions._log.opening import open_log
+from langchain_sessions._log.search_methods import SearchMethods
+from langchain_sessions._log.session_methods import SessionMethods
+from langchain_sessions._log.values import DEFAULT_TIME_TO_LIVE
 from langchain_sessions.invocation import Invocation
+from langchain_sessions.stores.base import SessionStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from langgraph.checkpoint.serde.base import SerializerProtocol
+    from sqlalchemy import Engine
+    from sqlalchemy.engine import URL
+    from sqlalchemy.ext.asyncio import AsyncEngine
+    from typing_extensions import Self
+
+    from langchain_sessions._core.rows import Owner
+    from langchain_sessions._recall.settings import SearchSettings
+    from langchain_sessions.tokens import TokenCounter
 
 
-class SessionService(Searching):
+class SessionService(SessionMethods, EventMethods, SearchMethods):
     """Conversations as append-only logs.
 
     Every method `x` that does I/O has a twin `ax`. The service itself is the operator's: it reaches every session
     of its app. `as_user` gives the view that applications use: it reaches one user's sessions and nothing else.
 
     Args:
-        database: A URL such as `sqlite:///chat.db`, a SQLAlchemy `Engine` or `AsyncEngine`, or a store. Engines
-            and stores that are given are never closed.
+        database: A URL such as `sqlite:///chat.db`, a SQLAlchemy `Engine` or `AsyncEngine`, or a store, such as
+            `InMemoryStore()` for what may be forgotten. Engines and stores that are given are never closed.
         app: The application; sessions of another app do not exist here.
         codec: A LangGraph serializer for what JSON cannot hold; an encrypting one seals whole messages.
         encrypted: Whether `codec` encrypts. By default asked of LangGraph's own `EncryptedSerializer`.
@@ -35,6 +61,76 @@ class SessionService(Searching):
         clock: The present, aware; for tests.
     """
 
+    def __init__(
+        self,
+        database: str | URL | Engine | AsyncEngine | SessionStore,
+        *,
+        app: str = "default",
+        codec: SerializerProtocol | None = None,
+        encrypted: bool | None = None,
+        table_prefix: str = "",
+        create_schema: bool | None = None,
+        tokens: TokenCounter | None = None,
+        time_to_live: timedelta | None = DEFAULT_TIME_TO_LIVE,
+        adapter_time_to_live: timedelta | None = None,
+        expiry: Literal["fixed", "sliding"] = "fixed",
+        invocation_timeout: timedelta = timedelta(minutes=15),
+        require_user: bool = False,
+        synchronous: str = "FULL",
+        search: bool | SearchSettings = True,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        """See the class. Nothing is opened before first use."""
+        self._log = open_log(
+            database,
+            app=app,
+            codec=codec,
+            encrypted=encrypted,
+            table_prefix=table_prefix,
+            create_schema=create_schema,
+            tokens=tokens,
+            time_to_live=time_to_live,
+            adapter_time_to_live=adapter_time_to_live,
+            expiry=expiry,
+            invocation_timeout=invocation_timeout,
+            require_user=require_user,
+            synchronous=synchronous,
+            search=search,
+            clock=clock,
+        )
+        self._owns_store = not isinstance(database, SessionStore)
+        self._is_view = False
+
+    @property
+    def app(self) -> str:
+        """The application whose sessions it reaches."""
+        return self._log.app
+
+    @property
+    def owner(self) -> Owner:
+        """Whose sessions this view reaches: a user's, those of nobody (None), or `ANYONE`'s."""
+        return self._log.owner
+
+    @property
+    def tokens(self) -> TokenCounter:
+        """What counts tokens."""
+        return self._log.tokens
+
+    def as_user(self, user_id: str | None) -> Self:
+        """The same service bound to one owner: every call enforces it.
+
+        Args:
+            user_id: The user; None for the sessions that nobody owns.
+
+        Raises:
+            InvalidInputError: The id is blank, or None where a user is required.
+        """
+        require(user_id is not None or not self._log.require_user, "user_id", "this service requires a user")
+        bound = copy.copy(self)
+        bound._log = replace(self._log, owner=check_optional_id(user_id, "user_id"))
+        bound._is_view = True
+        return bound
+
     def invocation(
         self, session_id: str, invocation_id: str | None = None, *, branch: str | None = None, author: str | None = None
     ) -> Invocation:
@@ -48,6 +144,55 @@ class SessionService(Searching):
             branch: The branch that it appends to.
             author: Who speaks in it.
         """
-        self.key(session_id)
+        check_id(session_id, "session_id")
         name = uuid.uuid4().hex if invocation_id is None else check_id(invocation_id, "invocation_id")
-        return Invocation(self, session_id, name, branch=check_branch(branch), author=author)
+        return Invocation(self._log, session_id, name, branch=check_branch(branch), author=author)
+
+    def create_schema(self) -> None:
+        """Create or upgrade the tables. Idempotent; safe when many processes do it at once."""
+        drive(self._create_schema())
+
+    async def acreate_schema(self) -> None:
+        """Async `create_schema`."""
+        await adrive(self._create_schema())
+
+    def _create_schema(self) -> Flow[None]:
+        self._log.check_open()
+        yield from ask(self._log.store.create_schema)
+
+    def close(self) -> None:
+        """Finish what runs in the background and close what the service opened; then it refuses every call.
+
+        A view closes nothing.
+        """
+        drive(self._close())
+
+    async def aclose(self) -> None:
+        """Async `close`."""
+        await adrive(self._close())
+
+    def _close(self) -> Flow[None]:
+        if self._is_view:
+            return
+        yield from ask(self._log.background.drain, close=True)
+        self._log.shared.is_closed = True
+        if self._owns_store:
+            yield from ask(self._log.store.close)
+
+    def __enter__(self) -> Self:
+        """Use the service as a context manager; it is closed at the end."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Close the service."""
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        """Use the service as an async context manager; it is closed at the end."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        """Close the service."""
+        await self.aclose()

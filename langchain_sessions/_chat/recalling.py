@@ -12,6 +12,7 @@ from langchain_sessions._chat.news import Remembered
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.rows import SYNTHETIC
 from langchain_sessions._core.view import pair_tool_calls
+from langchain_sessions._log.log import log_of
 from langchain_sessions.errors import InvalidInputError, SessionNotFoundError
 from langchain_sessions.events import EventKind, SessionEvent, Standing
 from langchain_sessions.filters import EventFilter
@@ -51,18 +52,19 @@ def open_context(keeping: Keeping, address: Address) -> Flow[Loaded]:
 def load_context(keeping: Keeping, address: Address, invocation_id: str | None) -> Flow[Loaded]:
     """What stands in the context, without what only an audit asks for: this runs with every call."""
     sessions, session_id = address
-    now = sessions.now()
+    log = log_of(sessions)
+    now = log.now()
     found = yield from ask(
-        sessions.store.load_context,
-        sessions.key(session_id),
+        log.store.load_context,
+        log.key(session_id),
         keeping.branch,
         invocation_id,
         None,
         now,
-        sessions.idle_before(now),
+        log.idle_before(now),
     )
     rows = found.rows
-    messages = sessions.codec.decode_all(session_id, rows)
+    messages = log.codec.decode_all(session_id, rows)
     live = Standing.LIVE
     context = [
         Remembered(row.id, row.seq, row.place, message, live, row.invocation_id, row.flags & SYNTHETIC != 0)

@@ -261,6 +261,12 @@ def _keyword_test(wanted: EventFilter) -> MessageTest:
     return holds
 
 
+def new_record(kind: int, now: int) -> EventRow:
+    """A record of something that happens to a log."""
+    name = uuid.uuid4().hex
+    return EventRow(0, name, 0, None, None, kind, 0, now, 0, None, None, None, None, None, None, None, None)
+
+
 def as_events(
     messages: BaseMessage | NewEvent | Sequence[BaseMessage | NewEvent], shared: NewEvent | None
 ) -> list[BaseMessage | NewEvent]:

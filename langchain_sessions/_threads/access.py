@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._chat.address import Address, require_address
+from langchain_sessions._log.log import log_of
 from langchain_sessions._threads.versions import namespace_digest
 from langchain_sessions.stores.threads import CheckpointQuery
 
@@ -51,7 +52,7 @@ class ThreadAccess:
         return CheckpointQuery(
             app=sessions.app,
             owner=sessions.owner,
-            now=sessions.now(),
+            now=log_of(sessions).now(),
             session_id=address.session_id,
             ns=None if namespace is None else namespace_digest(namespace),
             ns_name=namespace or "",

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
+from langchain_sessions._log.log import log_of
 from langchain_sessions._threads.access import ThreadAccess, checkpoint_id, configurable
 from langchain_sessions._threads.cache import Needs
 from langchain_sessions._threads.record import decode_metadata
@@ -102,7 +103,7 @@ class ThreadReads(ThreadAccess):
         accept = self._acceptance(wanted)
         last = checkpoint_id(before)
         if config is None:
-            owner, now = self.sessions.owner, self.sessions.now()
+            owner, now = self.sessions.owner, log_of(self.sessions).now()
             query = CheckpointQuery(
                 app=self.sessions.app, owner=owner, now=now, before=last, limit=limit, accept=accept
             )

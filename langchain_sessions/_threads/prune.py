@@ -8,6 +8,7 @@ from langchain_sessions._core.checkpoints import ROOT, CheckpointRow
 from langchain_sessions._core.checks import require
 from langchain_sessions._core.flow import Flow, ask, async_face, sync_face
 from langchain_sessions._core.times import check_duration, from_micros
+from langchain_sessions._log.log import log_of
 from langchain_sessions._threads.access import ThreadAccess
 from langchain_sessions._threads.record import Record, decode_metadata, decode_record
 
@@ -82,7 +83,7 @@ class Pruning(ThreadAccess):
         require(keep is None or (type(keep) is int and keep >= 1), "keep", "give a number above zero")
         cutoff = None
         if older_than is not None:
-            cutoff = from_micros(self.sessions.now() - check_duration(older_than, "older_than")).isoformat()
+            cutoff = from_micros(log_of(self.sessions).now() - check_duration(older_than, "older_than")).isoformat()
         return (yield from self._prune_all(thread_ids, self._latest(keep or 1, cutoff)))
 
     trim = sync_face(_trim)
@@ -91,8 +92,8 @@ class Pruning(ThreadAccess):
     def _prune_all(self, thread_ids: Sequence[str], choose: Keep) -> Flow[int]:
         total = 0
         for thread_id in _many(thread_ids, "thread_ids"):
-            key = self.sessions.key(str(thread_id))
-            total += yield from ask(self._store.prune_checkpoints, key, self.sessions.now(), choose)
+            key = log_of(self.sessions).key(str(thread_id))
+            total += yield from ask(self._store.prune_checkpoints, key, log_of(self.sessions).now(), choose)
             # Records of what is gone must not be inherited from.
             self._cache.forget(self.sessions.app, str(thread_id))
         return total

@@ -19,6 +19,9 @@ from langchain_sessions._core.flow import Flow, adrive, ask, drive
 from langchain_sessions._core.ids import check_id
 from langchain_sessions._core.ranges import encode_runs
 from langchain_sessions._core.rows import ROOTED
+from langchain_sessions._log.indexing import after_append
+from langchain_sessions._log.lifecycle import adapter_draft
+from langchain_sessions._log.log import log_of
 from langchain_sessions._threads.access import ThreadAccess, checkpoint_id
 from langchain_sessions._threads.cache import Needs, ThreadCache
 from langchain_sessions._threads.plan import START, PendingWrite, Preparation
@@ -78,7 +81,9 @@ class ThreadWrites(ThreadAccess):
                 thread = None
             else:
                 sessions, added = address.sessions, len(done.decision.fresh)
-                yield from sessions.after_append(sessions.key(address.session_id), done.session.last_seq, added)
+                yield from after_append(
+                    log_of(sessions), log_of(sessions).key(address.session_id), done.session.last_seq, added
+                )
                 return config_of(done.session, namespace, record.cid)
 
     def put(
@@ -129,18 +134,18 @@ class ThreadWrites(ThreadAccess):
             parent=thread.records.get(place) if thread else None,
             pending=self._pending.get((address.session_id, namespace, record.parent or ""), ()),
             parent_start=thread.starts.get(place) if thread else None,
-            now=address.sessions.now(),
+            now=log_of(address.sessions).now(),
         )
 
     def _plan(self, address: Address, prepared: Preparation, metadata: CheckpointMetadata) -> PutPlan:
         sessions, record = address.sessions, prepared.record
         shape, names = record.shape
         thread = prepared.thread
-        draft = sessions.adapter_draft(address.session_id)
+        draft = adapter_draft(log_of(sessions), address.session_id)
         is_fresh = record.ns == ROOT and record.parent is None
         is_named = thread is not None and {shape, record.ns} <= thread.named
         return PutPlan(
-            key=sessions.key(address.session_id),
+            key=log_of(sessions).key(address.session_id),
             draft=replace(draft, anew=is_fresh),
             ns=record.ns,
             ns_name=prepared.namespace,
@@ -249,8 +254,8 @@ class ThreadWrites(ThreadAccess):
             return [write.row for write in pending]
 
         return WritesPlan(
-            key=sessions.key(address.session_id),
-            draft=replace(sessions.adapter_draft(address.session_id), anew=False),
+            key=log_of(sessions).key(address.session_id),
+            draft=replace(adapter_draft(log_of(sessions), address.session_id), anew=False),
             ns=ns,
             ns_name=namespace,
             cid=cid,

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core.flow import Flow, ask, async_face, sync_face
 from langchain_sessions._core.ids import check_id
+from langchain_sessions._log.lifecycle import adapter_draft
+from langchain_sessions._log.log import log_of
 from langchain_sessions._threads.access import ThreadAccess, checkpoint_id
 from langchain_sessions._threads.cache import Needs
 from langchain_sessions._threads.record import EMPTY, decode_metadata, decode_record
@@ -57,11 +59,11 @@ class Upkeep(ThreadAccess):
             SessionNotFoundError: There is no such source.
             SessionExistsError: The target is taken.
         """
-        key = self.sessions.key(check_id(str(source_thread_id), "source_thread_id"))
+        key = log_of(self.sessions).key(check_id(str(source_thread_id), "source_thread_id"))
         source = yield from ask(self.sessions.get, key.id)
-        draft = self.sessions.adapter_draft(str(target_thread_id))
+        draft = adapter_draft(log_of(self.sessions), str(target_thread_id))
         draft = replace(draft, user_id=source.user_id, title=source.title)
-        yield from ask(self.sessions.store.fork_session, key, draft, None)
+        yield from ask(log_of(self.sessions).store.fork_session, key, draft, None)
 
     copy_thread = sync_face(_copy_thread)
     acopy_thread = async_face(_copy_thread)
@@ -110,8 +112,8 @@ class Upkeep(ThreadAccess):
         Raises:
             SessionNotFoundError: There is no such thread in reach.
         """
-        key = self.sessions.key(str(thread_id))
-        rows = yield from ask(self._store.list_root_checkpoints, key, self.sessions.now())
+        key = log_of(self.sessions).key(str(thread_id))
+        rows = yield from ask(self._store.list_root_checkpoints, key, log_of(self.sessions).now())
         return self._conflicts(key.id, rows)
 
     head_conflicts = sync_face(_head_conflicts)

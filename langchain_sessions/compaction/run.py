@@ -12,7 +12,7 @@ import time
 import uuid
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ids import check_branch
@@ -39,11 +39,9 @@ from langchain_sessions.stores.values import ArchivePlan
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from langchain_sessions._core.encode import EventEncoder
-    from langchain_sessions._core.rows import EventRow, SessionKey, SessionRow
+    from langchain_sessions._core.rows import EventRow, SessionKey
+    from langchain_sessions._log.log import Log
     from langchain_sessions.session import Session
-    from langchain_sessions.stores.base import SessionStore
-    from langchain_sessions.tokens import TokenCounter
 
 _log = logging.getLogger(__name__)
 
@@ -52,32 +50,8 @@ _ATTEMPTS = 3
 _PAID_IN_VAIN = (Outcome.SUMMARY_BLANK, Outcome.SUMMARY_FAILED, Outcome.NOT_WORTH_IT)
 
 
-class SessionLog(Protocol):
-    """What a run needs of the service."""
-
-    store: SessionStore
-    encoder: EventEncoder
-    tokens: TokenCounter
-
-    def key(self, session_id: str) -> SessionKey:
-        """The key of a session for this view."""
-        ...
-
-    def now(self) -> int:
-        """The present in microseconds."""
-        ...
-
-    def idle_before(self, now: int) -> int:
-        """Open invocations that were not touched since then count as failed."""
-        ...
-
-    def session_of(self, row: SessionRow) -> Session:
-        """The public value of a session row."""
-        ...
-
-
 def compact_session(
-    log: SessionLog,
+    log: Log,
     session_id: str,
     compaction: Compaction,
     *,
@@ -123,7 +97,7 @@ def _tell(listener: Callable[[CompactionResult], None], result: CompactionResult
 class _Run:
     """One run and what is known of it so far."""
 
-    log: SessionLog
+    log: Log
     session_id: str
     compaction: Compaction
     scope: str | None

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta, timezone
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
+from langchain_sessions._core.flow import Flow, adrive, drive
 from langchain_sessions.invocation import Invocation
 from langchain_sessions.service import SessionService
 from langchain_sessions.stores.base import SessionStore
@@ -77,6 +78,10 @@ class _AsyncFace:
 
         return call
 
+    def run_flow(self, flow: Flow[T]) -> T:
+        """The result of a workflow, run asynchronously."""
+        return self._loop.run(adrive(flow))
+
     def __enter__(self) -> Any:
         self._loop.run(self._target.__aenter__())
         return self
@@ -97,6 +102,11 @@ def faced(target: T, face: Face, loop: PrivateLoop) -> T:
         Something that is used like the object. Views and invocations that it makes have the same face.
     """
     return target if face == "sync" else cast("T", _AsyncFace(target, loop))
+
+
+def run_flow(target: object, flow: Flow[T]) -> T:
+    """Run a workflow on the face of an object that `faced` returned."""
+    return target.run_flow(flow) if isinstance(target, _AsyncFace) else drive(flow)
 
 
 class SettableClock:

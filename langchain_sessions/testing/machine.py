@@ -28,6 +28,7 @@ from langchain_sessions.errors import (
 from langchain_sessions.events import InvocationStatus, NewEvent
 from langchain_sessions.service import SessionService
 from langchain_sessions.stores.base import SessionStore
+from langchain_sessions.testing.archiving import archive
 from langchain_sessions.testing.comparing import compare_session
 from langchain_sessions.testing.faces import Face, PrivateLoop, SettableClock, faced
 from langchain_sessions.testing.models import ConflictInModelError, ListModel, Said
@@ -334,7 +335,7 @@ class SessionMachine(RuleBasedStateMachine):
             self.plans.remove(plan)
         name, base, covered = plan
         summary = [] if text is None else [NewEvent(message=AIMessage(text))]
-        done = self.writers[1].archive(name, covered, base=base, summary=summary)
+        done = archive(self.writers[1], name, covered, base=base, summary=summary)
         expected = self.models[name].archive(base.branch, covered, base.compaction, text, self.now)
         assert (done is not None) is expected
         self.compare(name)

@@ -10,6 +10,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.graph import START, MessagesState, StateGraph
 from sqlalchemy import update
 
+from langchain_sessions._log.log import log_of
 from langchain_sessions._sql.driver.modes import Mode
 from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.errors import CorruptRowError, InvalidInputError
@@ -35,7 +36,7 @@ def say(graph: Any, text: str, config: Any = CONFIG) -> None:
 
 def spoil(service: SessionService, name: str, **values: Any) -> None:
     """Overwrite a column of all rows of a table of threads."""
-    store: Any = service.store
+    store: Any = log_of(service).store
     table = getattr(store.tables.threads, name)
     store.run(Mode.WRITE, lambda tx: tx.change(update(table).values(**values)))
 

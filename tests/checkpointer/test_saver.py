@@ -19,6 +19,7 @@ from langgraph.types import interrupt
 from sqlalchemy import delete, update
 from typing_extensions import TypedDict
 
+from langchain_sessions._log.log import log_of
 from langchain_sessions._sql.driver.modes import Mode
 from langchain_sessions._threads.versions import branch_of, next_version
 from langchain_sessions.checkpointer import SessionCheckpointSaver, checkpointer_factory
@@ -141,7 +142,7 @@ def test_a_row_that_cannot_be_read_leaves_the_others(service: SessionService) ->
     talk(graph, "one")
     last = graph.get_state(CONFIG).config
     previous = list(graph.get_state_history(CONFIG))[1].config
-    store: Any = service.store
+    store: Any = log_of(service).store
     table = store.tables.threads.checkpoints
     bad = update(table).where(table.c.cid == last["configurable"]["checkpoint_id"])
     for body in (b"\x98\x07", b"\xff\x00garbage"):
@@ -154,7 +155,7 @@ def test_a_row_that_cannot_be_read_leaves_the_others(service: SessionService) ->
 
 def test_a_missing_event_is_named(service: SessionService) -> None:
     talk(graph_over(SessionCheckpointSaver(service)), "one")
-    store: Any = service.store
+    store: Any = log_of(service).store
     store.run(Mode.WRITE, lambda tx: tx.change(delete(store.tables.events).where(store.tables.events.c.seq == 1)))
     with pytest.raises(CorruptRowError, match="'t'"):
         SessionCheckpointSaver(service).get_tuple(CONFIG)
@@ -323,7 +324,7 @@ def test_large_values_are_stored_once(service: SessionService) -> None:
     graph = builder.compile(checkpointer=saver)
     graph.invoke({"messages": [HumanMessage("q")], "blob": "b" * 5000}, CONFIG)
     talk(graph, "two", "three")
-    store: Any = service.store
+    store: Any = log_of(service).store
     values = store.tables.threads.stored_values
     assert store.run(Mode.READ, lambda tx: len(tx.once(values.select()))) == 1
     fresh = builder.compile(checkpointer=SessionCheckpointSaver(service))

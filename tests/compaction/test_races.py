@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_sessions import EventFilter, EventKind, Standing
+from langchain_sessions._log.log import log_of
 from langchain_sessions.compaction import (
     Compaction,
     CompactionPlan,
@@ -161,7 +162,7 @@ async def test_one_background_run_of_a_scope_at_a_time(ada: Faced, operator: Ses
     assert not await ada.compact_later("s1", compaction)
     assert len(await ada.texts("s1")) == 10  # nobody waits for it
     leave.set()
-    assert await ada.service.background.adrain(timedelta(seconds=10).total_seconds())
+    assert await log_of(ada.service).background.adrain(timedelta(seconds=10).total_seconds())
     assert [result.outcome for result in heard] == [Outcome.COMPACTED]
     assert len(await ada.texts("s1")) == 4
 
@@ -169,19 +170,19 @@ async def test_one_background_run_of_a_scope_at_a_time(ada: Faced, operator: Ses
 async def test_two_processes_do_not_pay_for_the_same_summary(ada: Faced, operator: SessionService) -> None:
     """Another service over the same store stands for another process."""
     await ada.talk("s1", 5)
-    store = operator.store
-    now = operator.now()
-    assert store.lease_scope(ada.service.key("s1"), None, "elsewhere", now, now + 60_000_000)
+    store = log_of(operator).store
+    now = log_of(operator).now()
+    assert store.lease_scope(log_of(ada.service).key("s1"), None, "elsewhere", now, now + 60_000_000)
     model = ScriptedModel()
     heard: list[CompactionResult] = []
     compaction = Compaction(None, Summarize(model, keep_events=2), where="background", on_result=heard.append)
     await ada.compact_later("s1", compaction)
-    await ada.service.background.adrain(10)
+    await log_of(ada.service).background.adrain(10)
     assert [result.outcome for result in heard] == [Outcome.LOST_RACE]
     assert model.prompts == []
-    store.lease_scope(ada.service.key("s1"), None, "elsewhere", now, now)  # given back
+    store.lease_scope(log_of(ada.service).key("s1"), None, "elsewhere", now, now)  # given back
     await ada.compact_later("s1", compaction)
-    await ada.service.background.adrain(10)
+    await log_of(ada.service).background.adrain(10)
     assert heard[-1].is_compacted
 
 
@@ -204,7 +205,7 @@ async def test_whoever_gets_the_lease_late_looks_again_before_paying(ada: Faced,
 
 
 async def test_a_lease_ends_by_itself(ada: Faced, operator: SessionService) -> None:
-    store, key, now = operator.store, ada.service.key("s1"), operator.now()
+    store, key, now = log_of(operator).store, log_of(ada.service).key("s1"), log_of(operator).now()
     assert store.lease_scope(key, None, "one", now, now + 10)
     assert not store.lease_scope(key, None, "two", now + 9, now + 20)
     assert store.lease_scope(key, "orch", "two", now, now + 20)
@@ -226,7 +227,7 @@ async def test_closing_waits_for_what_runs(ada: Faced, operator: SessionService)
     if ada.face == "async":
         await operator.aclose()
     else:
-        await asyncio.to_thread(operator.background.drain, close=True)
+        await asyncio.to_thread(log_of(operator).background.drain, close=True)
     assert [result.outcome for result in heard] == [Outcome.COMPACTED]
     assert not await ada.compact_later("s1", compaction)
 

@@ -9,6 +9,8 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_sessions import EventConflictError, NewEvent, SessionService
+from langchain_sessions._log.log import log_of
+from langchain_sessions.testing.archiving import archive
 from tests.conftest import MEMORY_URL
 from tests.faults.drills import archive_some, assert_whole, checked_out, in_threads, make_service, message, texts
 
@@ -110,11 +112,11 @@ def test_one_of_several_compactions_of_a_version_commits(service: SessionService
         service.append("s", message(f"m{number}"))
     base = service.context("s")
 
-    def archive() -> bool:
+    def commit() -> bool:
         summary = [NewEvent(message=AIMessage("so far"))]
-        return service.archive("s", range(1, 7), base=base, summary=summary) is not None
+        return archive(service, "s", range(1, 7), base=base, summary=summary) is not None
 
-    assert sorted(in_threads([archive] * 8)) == [False] * 7 + [True]
+    assert sorted(in_threads([commit] * 8)) == [False] * 7 + [True]
     assert texts(service, "s") == ["so far", "m6", "m7"]
     assert_whole(service, "s")
 
@@ -157,7 +159,7 @@ def test_what_one_connection_appended_another_reads(
     backend: str, database_url: str, table_prefix: str, service: SessionService
 ) -> None:
     """C07."""
-    other = SessionService(service.store)
+    other = SessionService(log_of(service).store)
     if backend != "memory":
         other = make_service(database_url, table_prefix=table_prefix)
     service.open("s")

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_sessions import MemoryStore, SessionNotFoundError, SessionService
+from langchain_sessions._log.log import log_of
 from langchain_sessions._sql.store import SqlStore
+from langchain_sessions.testing.archiving import archive
 from tests.conftest import MEMORY_URL
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ def make_service(url: str, **options: Any) -> SessionService:
 
 def engines_of(service: SessionService) -> list[Engine]:
     """The synchronous cores of a service's engines."""
-    store = service.store
+    store = log_of(service).store
     if not isinstance(store, SqlStore):
         return []
     both = (store._engines.sync, store._engines.async_ and store._engines.async_.sync_engine)
@@ -127,7 +129,7 @@ def archive_some(service: SessionService, session_id: str, keep: int = 2) -> boo
     from langchain_sessions import NewEvent  # noqa: PLC0415 - keeps the imports above to what every drill needs
 
     summary = [NewEvent(message=AIMessage(f"summary up to {covered[-1]}"))]
-    return service.archive(session_id, covered, base=base, summary=summary) is not None
+    return archive(service, session_id, covered, base=base, summary=summary) is not None
 
 
 @contextmanager

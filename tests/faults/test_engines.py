@@ -14,6 +14,7 @@ from sqlalchemy import NullPool, QueuePool, SingletonThreadPool, StaticPool, cre
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from langchain_sessions import InvalidInputError, SessionService, StoreError
+from langchain_sessions._log.log import log_of
 from langchain_sessions._sql.driver import engines
 from langchain_sessions.errors import MissingDependencyError, SyncNotAvailableError, UnsupportedDatabaseError
 from tests.faults.drills import FACES, Face, assert_whole, checked_out, in_threads, make_service, message
@@ -110,7 +111,7 @@ def test_async_methods_of_a_sync_engine_run_in_a_thread(
     absent = {"asyncmy", "greenlet"}
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name in absent else find(name, *rest))
     service, call = make_service(database_url, table_prefix=table_prefix), Face("async")
-    assert service.store._engines.async_ is None  # type: ignore[attr-defined]
+    assert log_of(service).store._engines.async_ is None  # type: ignore[attr-defined]
     call(service, "open", "s")
     call(service, "append", "s", message("m"))
     assert [found.id for found in call(service, "messages", "s")] == ["m"]

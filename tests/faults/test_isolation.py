@@ -11,6 +11,7 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from langchain_sessions import EventFilter, NewEvent, SessionNotFoundError, SessionService
 from langchain_sessions.stores.memory.store import MemoryStore
+from langchain_sessions.testing.archiving import archive
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +26,7 @@ def test_deleted_text_leaves_the_file(tmp_path: Path) -> None:
         ada.create("s1", title=SECRET, metadata={SECRET: 1}, state={SECRET: 2})
         ada.append("s1", [HumanMessage(SECRET, id=SECRET), AIMessage(f"noted {SECRET}")], metadata={"m": SECRET})
         ada.edit("s1", HumanMessage(f"{SECRET}!", id=SECRET))
-        ada.archive("s1", [2], base=ada.context("s1"), summary=[NewEvent(message=AIMessage(f"sum {SECRET}"))])
+        archive(ada, "s1", [2], base=ada.context("s1"), summary=[NewEvent(message=AIMessage(f"sum {SECRET}"))])
         assert any(SECRET.encode() in path.read_bytes() for path in tmp_path.iterdir())
         assert ada.delete("s1")
         for path in tmp_path.iterdir():

@@ -16,6 +16,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_sessions import NewEvent, SessionService
 from langchain_sessions._sql.tables.schema import SCHEMA_VERSION
+from langchain_sessions.testing.archiving import archive
 
 HERE = Path(__file__).parent / "frozen"
 AT = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=timezone.utc)
@@ -69,7 +70,7 @@ def write(path: Path) -> dict[str, Any]:
     ada.edit("talk", HumanMessage("hello again", id="m1"))
     base = ada.context("talk")
     summary = [NewEvent(id="s1", message=HumanMessage("so far?", id="s1")), NewEvent(id="s2", message=AIMessage("all"))]
-    ada.archive("talk", [event.seq for event in base.events][:4], base=base, summary=summary)
+    archive(ada, "talk", [event.seq for event in base.events][:4], base=base, summary=summary)
     ada.append("talk", HumanMessage("regretted", id="r1"), branch="writer.a")
     ada.rewind("talk", to_seq=ada.get("talk").version - 1)
     nobody.open("thread")

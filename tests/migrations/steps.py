@@ -6,6 +6,7 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
+from langchain_sessions._log.log import log_of
 from langchain_sessions._sql.driver.modes import Mode
 from langchain_sessions._sql.store import SqlStore
 from langchain_sessions._sql.tables import migrations
@@ -58,7 +59,7 @@ class Killer(Injector):
 
 def upgrade(service: SessionService) -> None:
     """Bring the database to the newest of the versions that only these tests know."""
-    store = service.store
+    store = log_of(service).store
     assert isinstance(store, SqlStore)
     flavour = {"mysql": "mariadb"}.get(store._runner.flavour, store._runner.flavour)
     while store._runner.run(Mode.WRITE, migrations.migrate, flavour, NEWEST, STEPS):

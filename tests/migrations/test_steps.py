@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import make_url, text
 
 from langchain_sessions import SessionService
+from langchain_sessions._log.log import log_of
 from langchain_sessions._sql.driver.modes import Mode
 from langchain_sessions._sql.tables import migrations
 from langchain_sessions._sql.tables.schema import SCHEMA_VERSION
@@ -88,7 +89,7 @@ def _downgrade(url: str, prefix: str) -> None:
 def _ids(url: str, prefix: str) -> list[str]:
     """The log, read by a service that knows the newer version."""
     with opened(make_service(url, table_prefix=prefix)) as (service,):
-        service.store._is_checked = True  # type: ignore[attr-defined]
+        log_of(service).store._is_checked = True  # type: ignore[attr-defined]
         return assert_whole(service, "s")
 
 
@@ -137,7 +138,7 @@ def test_a_newer_database_is_refused_and_left_alone(place: tuple[str, str], crea
 def test_an_older_database_is_upgraded_only_where_that_was_asked_for(place: tuple[str, str]) -> None:
     url, prefix = place
     with opened(make_service(url, table_prefix=prefix)) as (service,):
-        runner = service.store._runner  # type: ignore[attr-defined]
+        runner = log_of(service).store._runner  # type: ignore[attr-defined]
         with pytest.raises(SchemaError, match=rf"version {SCHEMA_VERSION}.*{NEWEST}.*create_schema"):
             runner.run(Mode.READ, migrations.check_version, NEWEST)
 

@@ -17,6 +17,7 @@ from langchain_sessions import ANY_BRANCH, EventFilter, EventKind, InvocationSta
 from langchain_sessions._sql.store import SqlStore
 from langchain_sessions.stores.memory.store import MemoryStore
 from langchain_sessions.testing import SettableClock
+from langchain_sessions.testing.archiving import archive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,12 +52,12 @@ def _fill(service: SessionService) -> None:
     service.append("s1", [], state_delta={"k": 1})
     base = service.context("s1")
     mine = [event.seq for event in base.events if event.branch is None][:2]
-    service.archive("s1", mine, base=base, summary=[NewEvent(message=AIMessage("sum Aa"))])
+    archive(service, "s1", mine, base=base, summary=[NewEvent(message=AIMessage("sum Aa"))])
     service.append("s1", [HumanMessage("gone b"), AIMessage("gone a", id="g")])
     service.rewind("s1", to_seq=service.get("s1").version - 1)
     service.append("s1", [AIMessage("after _%", id="g"), HumanMessage("last ß")])
     base = service.context("s1", branch="a")
-    service.archive("s1", [event.seq for event in base.events if event.branch == "a"][:1], base=base)
+    archive(service, "s1", [event.seq for event in base.events if event.branch == "a"][:1], base=base)
     service.end("s1")
 
 

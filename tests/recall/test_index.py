@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
 from langchain_sessions import SessionService
+from langchain_sessions._log.indexing import indexer_of
+from langchain_sessions._log.log import log_of
 from langchain_sessions._recall.index.buckets import Bucket, bucket_of, pack_buckets, pack_postings, unpack_postings
 from langchain_sessions._recall.index.chunks import LARGEST_CHUNK, ChunkSize, OpenChunk, PackedPart, chunks_to_merge
 from langchain_sessions._recall.index.facts import ChunkFacts, EventFacts
@@ -134,7 +136,7 @@ def test_after_delete_no_byte_is_left(scratch_directory: Path, *, search: bool) 
 def test_nothing_of_a_deleted_session_stays_in_any_table(ada: SessionService) -> None:
     ada.append("s1", [HumanMessage(f"word{n} again") for n in range(600)])
     ada.search("word5")
-    store: Any = ada.store
+    store: Any = log_of(ada).store
     tables = store.tables.of_session
     assert ada.delete("s1")
     left = store.run(Mode.READ, lambda tx: [len(tx.once(table.select())) for table in tables])
@@ -167,8 +169,8 @@ def test_writers_and_searchers_share_one_index(ada: SessionService) -> None:
 @pytest.mark.backends("sqlite")
 def test_a_catch_up_that_meets_a_delete_leaves_nothing(ada: SessionService) -> None:
     ada.append("s1", [HumanMessage(f"word{n}") for n in range(300)])
-    indexer = ada._indexer()
-    store: Any = ada.store
+    indexer = indexer_of(log_of(ada))
+    store: Any = log_of(ada).store
     change: list[Any] = []
     original = store.write_index
 
@@ -184,13 +186,13 @@ def test_a_catch_up_that_meets_a_delete_leaves_nothing(ada: SessionService) -> N
     finally:
         del store.write_index
     assert change
-    place = store.find_index(ada.key("s1"), indexer.engine.fingerprint, ada.now())
+    place = store.find_index(log_of(ada).key("s1"), indexer.engine.fingerprint, log_of(ada).now())
     assert (place.indexed_to, place.chunks) == (0, ())
 
 
 @pytest.mark.backends("sqlite")
 def test_appends_run_no_statement_for_the_index(ada: SessionService) -> None:
-    store: Any = ada.store
+    store: Any = log_of(ada).store
     seen: Counter[str] = Counter()
     original = store.write_index
     store.write_index = lambda *arguments: seen.update(["write"]) or original(*arguments)

@@ -29,6 +29,7 @@ from langchain_sessions import (
 )
 from langchain_sessions._core.codec.messages import MessageCodec
 from langchain_sessions._core.ranges import SeqSet
+from langchain_sessions._log.log import log_of
 from langchain_sessions._recall.meaning.embedder import LONGEST_TEXT, Embedder
 from langchain_sessions._recall.meaning.embedding import EMBED_BATCH
 from langchain_sessions._recall.meaning.vectors import QueryVector, VectorFormat, signature_of
@@ -111,8 +112,8 @@ def by_words(query: str, said: list[str] = TALK) -> list[str]:
 
 def vectors_of(service: SessionService, session_id: str = "s1") -> dict[int, bytes]:
     """What is stored for a session."""
-    store = service.store
-    now = service.now()
+    store = log_of(service).store
+    now = log_of(service).now()
     scope = LogScope(app=service.app, owner=service.owner, session_id=session_id, now=now)
     (place,) = store.list_vectors(scope)
     return {seq: data for (_, seq), data in store.load_vectors({place: SeqSet.between(1, place.last_seq)}).items()}
@@ -186,7 +187,7 @@ def test_events_that_are_not_embedded_yet_are_found_by_words(make: Maker) -> Non
     page = view.search("attic", session_id="s1")
     assert texts(page)[0] == "the sofa went to the attic"
     assert page.semantic == "partial"
-    view.background.drain()
+    log_of(view).background.drain()
     assert view.search("attic", session_id="s1").semantic == "full"
 
 
@@ -276,7 +277,7 @@ def test_pages_neither_repeat_nor_skip_while_vectors_appear(make: Maker) -> None
 def test_appends_have_it_done_in_the_background(make: Maker) -> None:
     words = Words()
     view = fill(make(words), [f"message {number} about the sofa" for number in range(3 * EMBED_BATCH)])
-    view.background.drain()
+    log_of(view).background.drain()
     assert len(vectors_of(view)) == 3 * EMBED_BATCH
     assert len([text for text in words.texts if "message" in text]) == 3 * EMBED_BATCH
 
@@ -339,11 +340,11 @@ def test_in_the_background_one_process_at_a_time_pays(make: Maker) -> None:
     slow.search("message", session_id="s1")
     first.open.clear()
     other = make(second).as_user("ada")
-    slow.background.drain(0.2)
+    log_of(slow).background.drain(0.2)
     other.search("message", session_id="s1")
-    other.background.drain()
+    log_of(other).background.drain()
     first.open.set()
-    slow.background.drain()
+    log_of(slow).background.drain()
     assert len(vectors_of(view)) == 2 * EMBED_BATCH
     asked = [text for text in first.texts + second.texts if text.startswith("message")]
     assert len(asked) == 2 * EMBED_BATCH
@@ -356,7 +357,7 @@ def test_another_model_makes_them_anew(make: Maker) -> None:
     page = changed.search("feline sofa", session_id="s1")
     assert page.semantic == "partial"
     assert all("meaning" not in hit.parts for hit in page)
-    changed.background.drain()
+    log_of(changed).background.drain()
     new = vectors_of(view)
     assert new.keys() == old.keys()
     assert new != old
@@ -372,7 +373,7 @@ def test_close_leaves_the_rest_for_another_time(make: Maker) -> None:
     assert stored % EMBED_BATCH == 0
     again = make(words).as_user("ada")
     assert again.embed_pending() == 20 * EMBED_BATCH - stored
-    assert view.background.is_closed
+    assert log_of(view).background.is_closed
 
 
 _BUILDER = """
@@ -418,7 +419,7 @@ async def test_asynchronous_appends_have_it_done_by_a_task(make: Maker) -> None:
         view = service.as_user("ada")
         await view.aopen("s1")
         await view.aappend("s1", [HumanMessage(f"message {number}") for number in range(2 * EMBED_BATCH)])
-        await view.background.adrain()
+        await log_of(view).background.adrain()
         assert (await view.asearch("message", session_id="s1")).semantic == "full"
 
 
@@ -426,10 +427,10 @@ def test_a_failure_is_made_good_by_the_next_search(make: Maker) -> None:
     words = Words()
     words.fails = True
     view = fill(make(words), [f"message {number}" for number in range(EMBED_BATCH)])
-    view.background.drain()
+    log_of(view).background.drain()
     words.fails = False
     assert view.search("message", session_id="s1").semantic == "partial"
-    view.background.drain()
+    log_of(view).background.drain()
     assert view.search("message", session_id="s1").semantic == "full"
 
 
@@ -468,7 +469,7 @@ def test_an_embedder_that_raises_costs_no_append(make: Maker) -> None:
     words = Words()
     words.fails = True
     view = fill(make(words), [f"message {number}" for number in range(2 * EMBED_BATCH)])
-    view.background.drain()
+    log_of(view).background.drain()
     assert view.get("s1").version == 2 * EMBED_BATCH
     assert vectors_of(view) == {}
 
@@ -576,8 +577,8 @@ def test_vectors_go_with_their_session(make: Maker) -> None:
     view = filled(make, Words())
     fill(service, ["another cat"], "s2").embed_pending()
     view.delete("s1")
-    store = service.store
-    scope = LogScope(app=service.app, owner=service.owner, session_id=None, now=service.now())
+    store = log_of(service).store
+    scope = LogScope(app=service.app, owner=service.owner, session_id=None, now=log_of(service).now())
     assert [place.session_id for place in store.list_vectors(scope)] == ["s2"]
     fill(service, ["a new cat"])
     assert vectors_of(service.as_user("ada")) == {}
@@ -615,7 +616,7 @@ def test_an_encrypting_codec_seals_vectors_too(make: Maker) -> None:
     assert all(plain[4:] not in data for data in stored.values())
     # A service without the key neither reads them nor spoils them.
     blind = make(Words()).as_user("ada")
-    blind.background.drain()
+    log_of(blind).background.drain()
     assert vectors_of(sealed) == stored
 
 
@@ -707,7 +708,7 @@ def test_verify_sees_vectors_that_differ_from_the_texts(make: Maker) -> None:
     from langchain_sessions._sql.driver.modes import Mode  # noqa: PLC0415
 
     view = filled(make, Words())
-    store: Any = view.store
+    store: Any = log_of(view).store
     vectors = store.tables.recall.vectors
     other = VectorFormat(MessageCodec()).pack(vector_of("something else entirely"))
     store.run(Mode.WRITE, lambda tx: tx.change(vectors.delete().where(vectors.c.seq == 2)))
@@ -722,7 +723,7 @@ def test_verify_sees_vectors_of_an_older_set(make: Maker) -> None:
     from langchain_sessions._sql.driver.modes import Mode  # noqa: PLC0415
 
     view = filled(make, Words())
-    store: Any = view.store
+    store: Any = log_of(view).store
     vectors = store.tables.recall.vectors
     store.run(Mode.WRITE, lambda tx: tx.change(vectors.update().where(vectors.c.seq == 1).values(generation=7)))
     assert view.verify("s1")[0] == "1 vectors belong to nothing that is embedded"

@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_sessions import EventFilter, NewEvent
 from langchain_sessions.errors import StoreUnavailableError
+from langchain_sessions.testing.archiving import archive
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +40,7 @@ def compact(ada: SessionService) -> None:
     context = ada.context("s1")
     turns = [event.seq for event in context.events if not event.is_synthetic][:-4]
     if turns:
-        ada.archive("s1", turns, base=context, summary=[NewEvent(message=AIMessage("A summary of kettles."))])
+        archive(ada, "s1", turns, base=context, summary=[NewEvent(message=AIMessage("A summary of kettles."))])
 
 
 def search(ada: SessionService) -> None:

@@ -22,7 +22,10 @@ from langchain_sessions import (
     SessionService,
     Standing,
 )
+from langchain_sessions._log.indexing import indexer_of
+from langchain_sessions._log.log import log_of
 from langchain_sessions._recall.settings import SearchSettings
+from langchain_sessions.testing.archiving import archive
 
 if TYPE_CHECKING:
     from langchain_sessions.search import SearchPage
@@ -198,7 +201,7 @@ def test_what_was_compacted_is_found_until_it_is_deleted(ada: SessionService, be
     talk(ada, before)
     context = ada.context("s1")
     summary = NewEvent(message=AIMessage("Summary: there is a secret."))
-    assert ada.archive("s1", [event.seq for event in context.events], base=context, summary=[summary]) is not None
+    assert archive(ada, "s1", [event.seq for event in context.events], base=context, summary=[summary]) is not None
     assert "my secret is xyzzy" not in [str(message.text) for message in ada.messages("s1")]
     assert found(ada, "xyzzy") == ["my secret is xyzzy"]
     assert found(ada, "xyzzy", where=EventFilter(archived=True)) == ["my secret is xyzzy"]
@@ -342,7 +345,9 @@ def test_long_logs_are_indexed_on_the_way_and_compare_with_the_log(ada: SessionS
     for start in range(0, 1400, 100):
         talk(ada, 100)
         ada.append("s1", NewEvent(state_delta={"n": start}))
-    place = ada.store.find_index(ada.key("s1"), ada._indexer().engine.fingerprint, ada.now())
+    place = log_of(ada).store.find_index(
+        log_of(ada).key("s1"), indexer_of(log_of(ada)).engine.fingerprint, log_of(ada).now()
+    )
     if backend != "memory":
         assert 1024 <= place.indexed_to <= place.last_seq
     ada.append("s1", HumanMessage("one kettle"))
@@ -354,7 +359,7 @@ def test_long_logs_are_indexed_on_the_way_and_compare_with_the_log(ada: SessionS
 def test_verify_sees_an_index_that_differs(ada: SessionService) -> None:
     talk(ada, 300)
     ada.reindex()
-    store: Any = ada.store
+    store: Any = log_of(ada).store
     tables = store.tables.recall
     from langchain_sessions._sql.driver.modes import Mode  # noqa: PLC0415
 

@@ -22,6 +22,7 @@ from langchain_sessions import (
     create_conversation_search_tool,
     create_cross_session_search_tool,
 )
+from langchain_sessions.testing.archiving import archive
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -270,8 +271,8 @@ class _Model(GenericFakeChatModel):
 def test_an_agent_answers_from_what_was_compacted_away(sessions: SessionService) -> None:
     ada = sessions.as_user("ada")
     context = ada.context("s1")
-    ada.archive(
-        "s1", [e.seq for e in context.events], base=context, summary=[NewEvent(message=AIMessage("Small talk."))]
+    archive(
+        ada, "s1", [e.seq for e in context.events], base=context, summary=[NewEvent(message=AIMessage("Small talk."))]
     )
     assert "drawer" not in str(ada.messages("s1"))
     model = _Model(messages=iter([_call("passport drawer"), AIMessage("It is in the blue drawer.")]))

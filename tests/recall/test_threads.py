@@ -14,6 +14,7 @@ from langgraph.types import Send
 
 from langchain_sessions import EventFilter, NewEvent, SessionCheckpointSaver, create_conversation_search_tool
 from langchain_sessions.events import Standing
+from langchain_sessions.testing.archiving import archive
 
 if TYPE_CHECKING:
     from langgraph.graph.state import CompiledStateGraph
@@ -75,7 +76,7 @@ def test_what_was_compacted_beside_a_graph_is_found(service: SessionService) -> 
     ada = service.as_user("ada")
     context = ada.context("t1")
     first = [event.seq for event in context.events][:2]
-    ada.archive("t1", first, base=context, summary=[NewEvent(message=AIMessage("They spoke of a kettle."))])
+    archive(ada, "t1", first, base=context, summary=[NewEvent(message=AIMessage("They spoke of a kettle."))])
     found = standings(service, "kettle")
     assert found["the kettle is red"] is Standing.ARCHIVED
     assert found["They spoke of a kettle."] is Standing.LIVE

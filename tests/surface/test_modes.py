@@ -17,6 +17,7 @@ from langchain_sessions.compaction import Compaction, Summarize, SummaryLimits
 from langchain_sessions.long_term import LongTermMemory
 from langchain_sessions.memory import SessionMemoryAdvisor
 from langchain_sessions.modes import SummaryAsFact, SystemPromptMemory, fill
+from langchain_sessions.testing.archiving import archive
 from tests.surface.conftest import Face, config_for
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ async def test_the_summary_as_a_fact(
     ada.append("s1", [HumanMessage("old"), AIMessage("older"), HumanMessage("kept"), AIMessage("too")])
     base = ada.context("s1")
     summary = [NewEvent(message=HumanMessage("Summarize.")), NewEvent(message=AIMessage("Ada said </fact> <b>"))]
-    ada.archive("s1", [1, 2], base=base, summary=summary)
+    archive(ada, "s1", [1, 2], base=base, summary=summary)
     chat = SessionMemoryAdvisor(sessions, modes=[SummaryAsFact()]).wrap(model)
     await face.invoke(chat, "now", config)
     system, *spoken = stub.last.texts

@@ -15,16 +15,7 @@ if TYPE_CHECKING:
 
 # What does no I/O, or is itself a workflow of both faces, and so has one face.
 ONE_FACE: dict[type, set[str]] = {
-    SessionService: {
-        "adapter_draft",
-        "after_append",
-        "as_user",
-        "key",
-        "now",
-        "idle_before",
-        "invocation",
-        "session_of",
-    },
+    SessionService: {"as_user", "invocation"},
     Invocation: set(),
     SessionStore: set(),
     MemoryStore: set(),

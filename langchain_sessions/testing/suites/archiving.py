@@ -8,6 +8,7 @@ import pytest
 
 from langchain_sessions.events import EventKind, NewEvent, SessionEvent, Standing
 from langchain_sessions.filters import EventFilter
+from langchain_sessions.testing.archiving import archive
 from langchain_sessions.testing.suites.base import StoreSuite, ai, human, numbered, standings, texts
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class ArchiveSuite(StoreSuite):
         """Archive what stands between two positions under a summary."""
         base = service.context("s1")
         covered = [event.seq for event in base.events if first <= event.seq <= last and not event.is_synthetic]
-        done = service.archive("s1", covered, base=base, summary=summary(text))
+        done = archive(service, "s1", covered, base=base, summary=summary(text))
         assert done is not None
         return done
 
@@ -86,14 +87,14 @@ class ArchiveSuite(StoreSuite):
         """S13, A28: they are live and behind the summary."""
         base = long.context("s1")
         long.append("s1", numbered(2, 7))
-        assert long.archive("s1", [1, 2, 3, 4], base=base, summary=summary("sum")) is not None
+        assert archive(long, "s1", [1, 2, 3, 4], base=base, summary=summary("sum")) is not None
         assert texts(long.messages("s1")) == ["so far?", "sum", "m5", "m6", "m7", "m8"]
         assert long.verify("s1") == []
 
     def test_of_two_archivers_one_gets_through(self, long: SessionService) -> None:
         """S14, C06."""
         base = long.context("s1")
-        outcomes = [long.archive("s1", [1, 2], base=base, summary=summary(f"{n}")) for n in range(8)]
+        outcomes = [archive(long, "s1", [1, 2], base=base, summary=summary(f"{n}")) for n in range(8)]
         assert [outcome is not None for outcome in outcomes] == [True] + [False] * 7
         assert texts(long.messages("s1"))[:2] == ["so far?", "0"]
 
@@ -113,13 +114,13 @@ class ArchiveSuite(StoreSuite):
         base = ada.context("s1")
         meanwhile(ada)
         version, shown = ada.get("s1").version, texts(ada.messages("s1"))
-        assert ada.archive("s1", [1, 2, 3, 4], base=base, summary=summary("sum")) is None
+        assert archive(ada, "s1", [1, 2, 3, 4], base=base, summary=summary("sum")) is None
         assert (ada.get("s1").version, texts(ada.messages("s1"))) == (version, shown)
 
     def test_a_rewind_beyond_the_range_does_not_matter(self, long: SessionService) -> None:
         base = long.context("s1")
         long.rewind("s1", to_seq=5)
-        assert long.archive("s1", [1, 2, 3, 4], base=base, summary=summary("sum")) is not None
+        assert archive(long, "s1", [1, 2, 3, 4], base=base, summary=summary("sum")) is not None
         assert texts(long.messages("s1")) == ["so far?", "sum", "m5"]
 
     def test_a_rewind_into_the_range_restores_it(self, long: SessionService) -> None:
@@ -152,19 +153,19 @@ class ArchiveSuite(StoreSuite):
 
     def test_without_a_summary(self, long: SessionService) -> None:
         """A window strategy archives and says nothing; a summary in force stays."""
-        assert long.archive("s1", [1, 2], base=long.context("s1")) is not None
+        assert archive(long, "s1", [1, 2], base=long.context("s1")) is not None
         assert texts(long.messages("s1")) == ["m3", "m4", "m5", "m6"]
         self.archived(long, 3, 4)
-        assert long.archive("s1", [5], base=long.context("s1")) is not None
+        assert archive(long, "s1", [5], base=long.context("s1")) is not None
         assert texts(long.messages("s1")) == ["so far?", "sum", "m6"]
         assert long.verify("s1") == []
 
     def test_holes_stay_in_place(self, long: SessionService) -> None:
         """What is not covered stays where it stood, between summary and window."""
         base = long.context("s1")
-        assert long.archive("s1", [1, 2, 5], base=base, summary=summary("sum")) is not None
+        assert archive(long, "s1", [1, 2, 5], base=base, summary=summary("sum")) is not None
         assert texts(long.messages("s1")) == ["so far?", "sum", "m3", "m4", "m6"]
-        assert long.archive("s1", [3], base=long.context("s1"), summary=summary("more")) is not None
+        assert archive(long, "s1", [3], base=long.context("s1"), summary=summary("more")) is not None
         assert texts(long.messages("s1")) == ["so far?", "more", "m4", "m6"]
         assert long.count("s1").events == 4
         assert long.verify("s1") == []
@@ -182,7 +183,7 @@ class ArchiveSuite(StoreSuite):
         ada.edit("s1", human("new", "1"))
         base = ada.context("s1")
         assert texts(base.messages) == ["new", "m2", "m3", "m4"]
-        assert ada.archive("s1", [5, 2], base=base, summary=summary("sum")) is not None
+        assert archive(ada, "s1", [5, 2], base=base, summary=summary("sum")) is not None
         assert texts(ada.messages("s1")) == ["so far?", "sum", "m3", "m4"]
         ada.append("s1", human("m5"))
         assert texts(ada.messages("s1")) == ["so far?", "sum", "m3", "m4", "m5"]
@@ -191,7 +192,7 @@ class ArchiveSuite(StoreSuite):
     def test_what_was_left_out_stays_left_out(self, ada: SessionService) -> None:
         """An edit of a hole is live, and so is its original when the edit is rewound."""
         ada.append("s1", [human("m1", "1"), ai("m2"), human("m3")])
-        assert ada.archive("s1", [2], base=ada.context("s1"), summary=[NewEvent(message=ai("sum"))]) is not None
+        assert archive(ada, "s1", [2], base=ada.context("s1"), summary=[NewEvent(message=ai("sum"))]) is not None
         ada.edit("s1", human("new", "1"))
         assert texts(ada.messages("s1")) == ["new", "sum", "m3"]
         assert texts(ada.events("s1", EventFilter(standings=frozenset({Standing.ARCHIVED})))) == ["m2"]
@@ -201,7 +202,7 @@ class ArchiveSuite(StoreSuite):
     def test_the_original_of_a_hole_comes_back(self, ada: SessionService) -> None:
         ada.append("s1", [human("m1", "1"), ai("m2")])
         ada.edit("s1", human("new", "1"))
-        assert ada.archive("s1", [2], base=ada.context("s1"), summary=[NewEvent(message=ai("sum"))]) is not None
+        assert archive(ada, "s1", [2], base=ada.context("s1"), summary=[NewEvent(message=ai("sum"))]) is not None
         assert texts(ada.messages("s1")) == ["new", "sum"]
         ada.rewind("s1", to_seq=2)
         assert texts(ada.messages("s1")) == ["m1", "sum"]
@@ -210,7 +211,7 @@ class ArchiveSuite(StoreSuite):
 
     def test_records_say_what_happened(self, long: SessionService) -> None:
         base = long.context("s1")
-        done = long.archive("s1", [1, 2], base=base, summary=summary("sum"), details={"strategy": "test", "saved": 9})
+        done = archive(long, "s1", [1, 2], base=base, summary=summary("sum"), details={"strategy": "test", "saved": 9})
         assert done is not None
         assert dict(done[0].metadata) == {"strategy": "test", "saved": 9}
 
@@ -220,13 +221,13 @@ class ArchiveSuite(StoreSuite):
         ada.append("s1", [human("b1"), ai("b2")], branch="orch")
         ada.append("s1", [human("w1"), ai("w2")], branch="orch.writer")
         base = ada.context("s1", branch="orch")
-        assert ada.archive("s1", [3, 4], base=base, summary=summary("of orch")) is not None
+        assert archive(ada, "s1", [3, 4], base=base, summary=summary("of orch")) is not None
         assert texts(ada.messages("s1")) == ["m1", "m2"]
         assert texts(ada.messages("s1", branch="orch")) == ["m1", "m2", "so far?", "of orch"]
         assert texts(ada.messages("s1", branch="orch.writer")) == ["m1", "m2", "so far?", "of orch", "w1", "w2"]
         assert ada.count("s1").events == 2
         assert ada.count("s1", branch="orch").events == 2
-        assert ada.archive("s1", [1, 2], base=ada.context("s1"), summary=summary("of root")) is not None
+        assert archive(ada, "s1", [1, 2], base=ada.context("s1"), summary=summary("of root")) is not None
         assert texts(ada.messages("s1", branch="orch")) == ["so far?", "of root", "so far?", "of orch"]
         assert ada.verify("s1") == []
 
@@ -236,5 +237,5 @@ class ArchiveSuite(StoreSuite):
         ada.append("s1", [], state_delta={"a": 1})
         base = ada.context("s1", branch="orch")
         for covered in ([1], [3, 4], [99], []):
-            assert ada.archive("s1", covered, base=base) is None
+            assert archive(ada, "s1", covered, base=base) is None
         assert ada.get("s1").version == 4

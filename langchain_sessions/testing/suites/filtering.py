@@ -12,6 +12,7 @@ from langchain_core.messages import SystemMessage, ToolMessage
 from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.events import EventKind, NewEvent, Standing
 from langchain_sessions.filters import EventFilter
+from langchain_sessions.testing.archiving import archive
 from langchain_sessions.testing.faces import SettableClock
 from langchain_sessions.testing.suites.base import StoreSuite, ai, asks, human, numbered, seqs, texts
 
@@ -129,7 +130,7 @@ class FilterSuite(StoreSuite):
         ada.append("s1", human("m6"))
         ada.rewind("s1", to_seq=5)
         ada.append("s1", human("bad"), invocation_id="run")
-        ada.archive("s1", [2], base=ada.context("s1"), summary=[NewEvent(message=ai("sum"))])
+        archive(ada, "s1", [2], base=ada.context("s1"), summary=[NewEvent(message=ai("sum"))])
         assert self.found(ada, standings={Standing.SUPERSEDED}) == ["m1"]
         assert self.found(ada, standings={Standing.REWOUND}) == ["m6"]
         assert self.found(ada, standings={Standing.ARCHIVED}) == ["m2"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langchain_sessions.errors import InvalidInputError, SessionEndedError, SessionExistsError, SessionNotFoundError
+from langchain_sessions.testing.archiving import archive
 from langchain_sessions.testing.suites.base import MakeService, StoreSuite, human, numbered, texts
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ class DeletionSuite(StoreSuite):
         """A5."""
         ada.append("s1", [human("m1", "1"), *numbered(3, 2)], state_delta={"a": 1}, branch="orch")
         ada.append("s1", numbered(4, 5), invocation_id="run")
-        ada.archive("s1", [5, 6], base=ada.context("s1"))
+        archive(ada, "s1", [5, 6], base=ada.context("s1"))
         ada.rewind("s1", to_seq=6)
         assert ada.delete("s1") is True
         assert ada.delete("s1") is False

@@ -11,6 +11,7 @@ import pytest
 from langchain_sessions.errors import InvalidInputError, SessionsError
 from langchain_sessions.events import NewEvent
 from langchain_sessions.filters import EventFilter
+from langchain_sessions.testing.archiving import archive
 from langchain_sessions.testing.suites.base import StoreSuite, ai, human, numbered, snapshot, texts
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class RefusalSuite(StoreSuite):
             "state_delta": lambda: ada.append("s1", human("x"), state_delta=value),
             "state": lambda: ada.create("s2", state=value),
             "grounding": lambda: ada.append("s1", NewEvent(message=human("x"), grounding=value)),
-            "details": lambda: ada.archive("s1", [1], base=ada.context("s1"), details=value),
+            "details": lambda: archive(ada, "s1", [1], base=ada.context("s1"), details=value),
         }
         for field, call in refused.items():
             with pytest.raises(InvalidInputError, match=field.strip()):

@@ -9,6 +9,7 @@ from langchain_core.messages import ToolMessage
 
 from langchain_sessions.errors import EventNotFoundError, InvalidInputError
 from langchain_sessions.events import EventKind, NewEvent, Standing
+from langchain_sessions.testing.archiving import archive
 from langchain_sessions.testing.suites.base import StoreSuite, ai, asks, human, numbered, seqs, standings, texts
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ class ForkSuite(StoreSuite):
         ada.edit("s1", human("new", "1"))
         ada.rewind("s1", to_seq=3)
         base = ada.context("s1")
-        ada.archive("s1", [1, 2], base=base, summary=[NewEvent(message=ai("sum"))])
+        archive(ada, "s1", [1, 2], base=base, summary=[NewEvent(message=ai("sum"))])
         ada.append("s1", human("tail"), branch="orch")
         wanted = {4: ["m1", "m2", "m3", "m4"], 5: ["new", "m2", "m3", "m4"], 6: ["m1", "m2", "m3"]}
         for at, expected in {**wanted, 8: ["sum", "m3"]}.items():
