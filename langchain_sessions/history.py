@@ -10,16 +10,26 @@ from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from langchain_core.chat_history import BaseChatMessageHistory
-from langchain_core.messages import BaseMessage, BaseMessageChunk, HumanMessage, SystemMessage, message_chunk_to_message
+from langchain_core.messages import (
+    BaseMessage,
+    BaseMessageChunk,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    message_chunk_to_message,
+)
 from langchain_core.runnables import ConfigurableFieldSpec
 from typing_extensions import override
 
 from langchain_sessions._chat.address import Address
+from langchain_sessions._chat.call_ids import rename_calls
+from langchain_sessions._chat.outbound import mended
 from langchain_sessions._chat.storing import append_all
 from langchain_sessions._core.checks import require
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
 from langchain_sessions._core.ids import check_branch, check_id
 from langchain_sessions._core.rows import Anyone
+from langchain_sessions._core.view import call_ids
 from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.events import NewEvent
 from langchain_sessions.selectors import Selector, not_empty
@@ -117,7 +127,7 @@ class SessionChatMessageHistory(BaseChatMessageHistory):
         if self._last_n is not None and len(found) >= self._last_n:
             first = next((at for at, message in enumerate(spoken) if isinstance(message, HumanMessage)), 0)
             spoken = spoken[first:]
-        return [*system, *(spoken if self._select is None else self._select(spoken))]
+        return [*map(mended, system), *_sendable(spoken if self._select is None else self._select(spoken))]
 
     # -- writing -------------------------------------------------------------------------------------------
 
@@ -201,3 +211,16 @@ class SessionChatMessageHistory(BaseChatMessageHistory):
             ConfigurableFieldSpec(id=user_key, annotation=str, name="User", is_shared=True),
             ConfigurableFieldSpec(id=session_key, annotation=str, name="Session", is_shared=True),
         ]
+
+
+def _sendable(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Messages with whole texts and, in turns that are over, ids of calls that no other has.
+
+    What is still going on keeps its ids: whoever executes its calls adds results under what was read here.
+    """
+    last = messages[-1] if messages else None
+    cut = len(messages)
+    if last is not None and (isinstance(last, ToolMessage) or call_ids(last)):
+        cut = next((at for at in range(cut - 1, -1, -1) if isinstance(messages[at], HumanMessage)), 0)
+    asked = [call for message in messages[cut:] for call in call_ids(message)]
+    return [mended(message) for message in (*rename_calls(messages[:cut], asked), *messages[cut:])]

@@ -20,6 +20,7 @@ from langchain_sessions._core.codec.privacy import CONVERSATION_SEARCH, CROSS_SE
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
 from langchain_sessions._core.kinds import role_of
 from langchain_sessions._core.rows import Anyone
+from langchain_sessions._core.whole import whole_text
 from langchain_sessions._recall.text.highlights import snippet
 from langchain_sessions.errors import InvalidInputError, SessionNotFoundError, SessionsError
 from langchain_sessions.events import Standing
@@ -118,10 +119,10 @@ def create_cross_session_search_tool(
 
 def _tool(look: _Look, name: str, description: str) -> StructuredTool:
     def search(config: RunnableConfig, query: str, page: int = 0, **rest: Any) -> str:
-        return drive(look.up(config, query, page, **rest))
+        return whole_text(drive(look.up(config, query, page, **rest)))
 
     async def asearch(config: RunnableConfig, query: str, page: int = 0, **rest: Any) -> str:
-        return await adrive(look.up(config, query, page, **rest))
+        return whole_text(await adrive(look.up(config, query, page, **rest)))
 
     return StructuredTool.from_function(
         func=search,

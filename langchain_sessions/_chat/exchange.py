@@ -10,8 +10,9 @@ from langchain_core.runnables.config import RunnableConfig, merge_configs
 
 from langchain_sessions._chat import keeping as k
 from langchain_sessions._chat.news import sort_request
+from langchain_sessions._chat.outbound import settle
 from langchain_sessions._chat.overflow import is_cut_by_window
-from langchain_sessions._chat.prompt import merge_system, settle
+from langchain_sessions._chat.prompt import merge_system
 from langchain_sessions._chat.recalling import build, recall
 from langchain_sessions._chat.replies import Delivered, ReplyRecorder, consumed_calls
 from langchain_sessions._chat.wrapped import Wrapped, model_behind
@@ -78,7 +79,9 @@ class Exchange:
         keys = self._wrapped
         if keys.history_key is not None:
             draft = yield from recall(self._keeping, self._running)
-            filled = {**self._value, keys.history_key: settle([event.message for event in draft.history])}
+            said = [call for message in self._running.news.tail for call in call_ids(message)]
+            history = settle([event.message for event in draft.history], taken=said)
+            filled = {**self._value, keys.history_key: history}
             return filled if keys.system_key is None else {**filled, keys.system_key: draft.instructions}
         prompt = yield from build(self._keeping, self._running)
         self.delivered.given = prompt

@@ -22,6 +22,7 @@ from langchain_sessions._chat.news import (
     says_one_thing,
     window_for,
 )
+from langchain_sessions._chat.outbound import acknowledgement
 from langchain_sessions._chat.recalling import STORED, Loaded, as_remembered, newest_messages, open_context
 from langchain_sessions._chat.running import Keeping, Running
 from langchain_sessions._chat.storing import append, mark
@@ -196,7 +197,7 @@ def finish(
     awaits = not (consumed or ended) and any(call not in answered for message in said for call in call_ids(message))
     kept: list[BaseMessage] = list(keeping.store(said)) if said else []
     if kept:
-        kept += [prompts.acknowledgement(call) for call in consumed]
+        kept += [acknowledgement(call) for call in consumed]
     status = InvocationStatus.OPEN if awaits and kept else InvocationStatus.DONE
     if said and not not_empty(said) and not any(isinstance(message, AIMessage) for message in running.news.tail):
         status = InvocationStatus.FAILED  # an answer without a word leaves the question unanswered

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from langchain_sessions._chat import prompt as prompts
+from langchain_sessions._chat.call_ids import rename_calls
 from langchain_sessions._chat.news import Remembered
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.rows import SYNTHETIC
@@ -125,7 +126,7 @@ def recall(keeping: Keeping, running: Running) -> Flow[PromptDraft]:
     spoken = (event for event in shown if not isinstance(event.message, SystemMessage))
     history = [event for event in spoken if not_empty.accepts(event.message)]
     if keeping.show is not None or keeping.modes:
-        paired = pair_tool_calls([event.message for event in history])
+        paired = pair_tool_calls(rename_calls([event.message for event in history]))
         history = [history[at]._replace(message=message) for at, message in paired]
     if keeping.show is not None:
         history = _chosen(history, keeping.show([event.message for event in history]))

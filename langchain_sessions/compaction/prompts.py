@@ -16,6 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from langchain_sessions._core.checks import require
 from langchain_sessions._core.kinds import role_of
+from langchain_sessions._core.whole import whole_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -190,4 +191,4 @@ def messages_for(
         "with_previous": " and of the summary before it, as one text that replaces both" if previous else "",
         "max_characters": str(max_characters),
     }
-    return [SystemMessage(prompts.system), HumanMessage(fill(prompts.request, values))]
+    return [SystemMessage(prompts.system), HumanMessage(whole_text(fill(prompts.request, values)))]

@@ -1,0 +1,258 @@
+"""The one gate that every prompt leaves through: valid for the strictest provider, whatever the log holds.
+
+Nothing of the log changes; what has to be said differently is said differently in a copy. A prompt that is valid goes
+out as it is, its messages the same objects, after one look at each.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+
+from langchain_sessions._chat.call_ids import is_taken_by_all, rename_calls
+from langchain_sessions._core.view import call_ids, pair_tool_calls, without_calls
+from langchain_sessions._core.whole import whole_text, whole_value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+STRUCTURED = "structured_output"
+"""Names, in the metadata of a tool message, the call that a structured output was made from."""
+EMPTY = "(empty)"
+"""What stands for a question or a result without a word."""
+BEGINNING = "(The conversation begins.)"
+"""What the assistant answers where it spoke first."""
+
+_MEDIA = frozenset(
+    {"image", "image_url", "input_image", "audio", "input_audio", "video", "file", "input_file", "document", "media"}
+)
+_KINDS = (HumanMessage, AIMessage, ToolMessage, SystemMessage)
+_CARRIERS = (
+    "url", "base64", "data", "file_id", "file_uri", "fileId", "id", "source", "image_url", "input_audio", "file",
+    "file_data", "file_url", "text", "content", "bytes", "s3Location", "cachePoint",
+)  # fmt: skip
+_NOT_FETCHED = ("blob:", "file:", "sandbox:", "attachment:", "cid:")
+
+
+def settle(messages: Sequence[BaseMessage], over: int | None = None, *, taken: Iterable[str] = ()) -> list[BaseMessage]:
+    """The messages as every provider takes them.
+
+    Calls have ids of their own and results directly behind them; there is no call that nobody answered, no message
+    without a word, no text that cannot be encoded and no media that nobody can fetch. A call whose structured output
+    was taken from it is shown as that output. Some providers refuse a question behind a result: a turn that ended
+    with results, because a tool answers directly or an agent made a structured output, is shown as the words that it
+    amounts to.
+
+    Args:
+        messages: What is remembered and what is being said.
+        over: How many of them belong to turns that are over; all of them where nothing is said.
+        taken: Ids of calls that stand elsewhere in the prompt.
+    """
+    over = len(messages) if over is None else over
+    if is_valid(messages, over, taken):
+        return list(messages)
+    settled: list[BaseMessage] = []
+    paired = pair_tool_calls(rename_calls(messages, taken))
+    spoken = [message for _, message in paired]
+    for at, (_, message) in enumerate(paired):
+        if isinstance(message, ToolMessage):
+            continue  # stands with its call
+        calls = call_ids(message)
+        if not calls or not isinstance(message, AIMessage):
+            settled.append(message)
+            continue
+        results = _results_after(spoken, at)
+        if any(STRUCTURED in result.additional_kwargs for result in results):
+            settled.append(as_text(message))
+            continue
+        behind = spoken[at + 1 + len(results) :][:1]
+        ends_turn = isinstance(behind[0], HumanMessage) if behind else over == len(messages)
+        if results and ends_turn:
+            settled.append(_as_answer(message, results))
+            continue
+        answered = {result.tool_call_id for result in results}
+        dead = [call for call in calls if call not in answered]
+        kept = without_calls(message, dead) if dead else message
+        settled += [message for message in (kept, *results) if message is not None]
+    return finished(settled)
+
+
+def _results_after(messages: Sequence[BaseMessage], at: int) -> list[ToolMessage]:
+    found: list[ToolMessage] = []
+    for message in messages[at + 1 :]:
+        if not isinstance(message, ToolMessage):
+            break
+        found.append(message)
+    return found
+
+
+def _as_answer(message: AIMessage, results: Sequence[ToolMessage]) -> AIMessage:
+    """Calls and their results as what was said by them."""
+    texts = [str(said.text) for said in (message, *results)]
+    text = "\n".join(text for text in texts if text.strip())
+    return AIMessage(text or EMPTY, id=message.id, name=message.name)
+
+
+def as_text(message: AIMessage) -> AIMessage:
+    """A structured output as the words that it amounts to."""
+    values = [call["args"] for call in message.tool_calls]
+    shown = json.dumps(values[0] if len(values) == 1 else values, ensure_ascii=False, default=str)
+    text = str(message.text)
+    return AIMessage(f"{text}\n{shown}" if text else shown, id=message.id, name=message.name)
+
+
+def acknowledgement(call_id: str) -> ToolMessage:
+    """The result of a call that was no tool's: the application took a structured output from it."""
+    return ToolMessage("Structured output taken.", tool_call_id=call_id, additional_kwargs={STRUCTURED: True})
+
+
+def is_valid(messages: Sequence[BaseMessage], over: int, taken: Iterable[str] = ()) -> bool:
+    """Whether messages can go out as they are; the arguments are those of `settle`."""
+    named: set[str] = set(taken)
+    awaited: set[str] = set()
+    before: type[BaseMessage] | None = None
+    for message in messages:
+        kind = _kind(message)
+        if kind is SystemMessage and before is None:
+            continue
+        if not (_follows(kind, before) and _says_something_whole(message)):
+            return False
+        if isinstance(message, ToolMessage):
+            if message.tool_call_id not in awaited or STRUCTURED in message.additional_kwargs:
+                return False
+            awaited.discard(message.tool_call_id)
+        elif awaited:
+            return False
+        elif isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls):
+            asked = [call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls)]
+            awaited = {call for call in asked if call is not None}
+            if len(awaited) < len(asked) or not named.isdisjoint(awaited) or not all(map(is_taken_by_all, awaited)):
+                return False
+            named |= awaited
+        before = kind
+    return not awaited and not (before is ToolMessage and over == len(messages))
+
+
+def _kind(message: BaseMessage) -> type[BaseMessage]:
+    own = type(message)
+    if own in _KINDS:
+        return own
+    return next((kind for kind in _KINDS if isinstance(message, kind)), BaseMessage)
+
+
+def _is_bare(message: AIMessage) -> bool:
+    return not (message.tool_calls or message.invalid_tool_calls or message.additional_kwargs)
+
+
+def _says_something_whole(message: BaseMessage) -> bool:
+    text = message.content
+    # Most messages are plain words, and this runs with every call.
+    is_plain = type(text) is str and bool(text) and text.isascii() and not text.isspace()
+    if is_plain and message.name is None and (not isinstance(message, AIMessage) or _is_bare(message)):
+        return True
+    return mended(message) is message and not _is_empty(message)
+
+
+def _follows(kind: type[BaseMessage], before: type[BaseMessage] | None) -> bool:
+    """Whether every provider takes a message of a kind behind one of another."""
+    if kind is AIMessage:
+        return before not in (None, AIMessage)
+    return kind is not HumanMessage or before is not ToolMessage
+
+
+def finished(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Whole messages whose calls are paired, none of them empty, the assistant never twice in a row nor first."""
+    made: list[BaseMessage] = []
+    for given in messages:
+        message = mended(given)
+        if _is_empty(message):
+            if not isinstance(message, (HumanMessage, ToolMessage)):
+                continue
+            message = message.model_copy(update={"content": EMPTY})
+        if isinstance(message, AIMessage):
+            before = made[-1] if made else None
+            if before is None or isinstance(before, SystemMessage):
+                made.append(HumanMessage(BEGINNING))
+            elif isinstance(before, AIMessage):
+                made[-1] = _joined(before, message)
+                continue
+        made.append(message)
+    return made
+
+
+def _joined(first: AIMessage, second: AIMessage) -> AIMessage:
+    """What an assistant said in two messages, the first of them without calls, as one."""
+    contents = (first.content, second.content)
+    if all(isinstance(content, str) for content in contents):
+        joined: Any = "\n\n".join(str(content) for content in contents if content)
+    else:
+        joined = [block for content in contents for block in _as_blocks(content)]
+    return second.model_copy(update={"content": joined})
+
+
+def _as_blocks(content: str | list[Any]) -> list[Any]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content.strip() else []
+    return content
+
+
+def mended(message: BaseMessage) -> BaseMessage:
+    """A message with whole texts, no empty blocks and no media that nobody can fetch; itself where it has that."""
+    changes: dict[str, Any] = {}
+    content = message.content
+    whole: Any = _whole_words(content) if isinstance(content, str) else _whole_blocks(content)
+    if whole is not content:
+        changes["content"] = whole
+    if message.name is not None and whole_text(message.name) is not message.name:
+        changes["name"] = whole_text(message.name)
+    if isinstance(message, AIMessage):
+        for name in ("tool_calls", "invalid_tool_calls", "additional_kwargs"):
+            given: Any = getattr(message, name)
+            if given and (made := whole_value(given)) is not given:
+                changes[name] = made
+    return message.model_copy(update=changes) if changes else message
+
+
+def _whole_words(text: str) -> str:
+    """Beside calls nothing may be said, but no blanks."""
+    return "" if text.isspace() else whole_text(text)
+
+
+def _whole_blocks(content: list[Any]) -> list[Any]:
+    made = [_whole_block(block) for block in content]
+    kept = [block for block in made if block is not None]
+    same = len(kept) == len(content) and all(a is b for a, b in zip(content, kept, strict=True))
+    return content if same else kept
+
+
+def _whole_block(block: str | dict[Any, Any]) -> str | dict[Any, Any] | None:
+    """A block that says something; None where it does not."""
+    if isinstance(block, str):
+        return whole_text(block) if block.strip() else None
+    known = whole_value(block)
+    kind = known.get("type")
+    if kind == "text" and not str(known.get("text") or "").strip():
+        return None
+    if kind in _MEDIA and _is_dangling(known):
+        return {"type": "text", "text": f"[{str(kind).removeprefix('input_').removesuffix('_url')} left out]"}
+    return known
+
+
+def _is_dangling(block: dict[str, Any]) -> bool:
+    """Whether a block of media has nothing behind it, or something that only the one who wrote it can reach."""
+    found = [block[key] for key in _CARRIERS if block.get(key)]
+    inner: list[Any] = [value.get(key) for value in found if isinstance(value, dict) for key in _CARRIERS]
+    texts = [value for value in (*found, *inner) if isinstance(value, (str, bytes)) and value]
+    if not texts:
+        return not any(isinstance(value, list) for value in found)
+    return any(isinstance(text, str) and text.startswith(_NOT_FETCHED) for text in texts)
+
+
+def _is_empty(message: BaseMessage) -> bool:
+    """Whether a message says nothing, and calls nothing."""
+    if isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls):
+        return False
+    content = message.content
+    return (not content or content.isspace()) if isinstance(content, str) else not content

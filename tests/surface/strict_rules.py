@@ -1,0 +1,214 @@
+"""What five providers demand of a prompt, by their published rules and their clients' ways; and a model that insists.
+
+Anthropic's and Bedrock's clients for LangChain join messages of one role in a row and put results into a user's turn,
+so their rules are applied to that; the others send each message as it is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from langchain_core.messages import ToolCall
+
+Messages = "Sequence[BaseMessage]"
+ROLES = {HumanMessage: "user", AIMessage: "assistant", ToolMessage: "tool"}
+
+
+def role(message: BaseMessage) -> str:
+    return next((name for kind, name in ROLES.items() if isinstance(message, kind)), message.type)
+
+
+def calls(message: BaseMessage) -> list[ToolCall]:
+    """What a client sends as calls; malformed ones go out too."""
+    if not isinstance(message, AIMessage):
+        return []
+    broken: list[Any] = [{**call, "args": {}} for call in message.invalid_tool_calls]
+    return [*message.tool_calls, *broken]
+
+
+def blocks(message: BaseMessage) -> list[Any]:
+    content = message.content
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return list(content)
+
+
+def text_of(block: Any) -> str | None:
+    if isinstance(block, str):
+        return block
+    return str(block.get("text", "")) if block.get("type") == "text" else None
+
+
+# -- what all demand -------------------------------------------------------------------------------------------
+
+
+def _whole(messages: Sequence[BaseMessage]) -> Iterator[str]:
+    """HTTP clients encode what they send."""
+    for at, message in enumerate(messages):
+        sent = [message.content, message.name, calls(message), getattr(message, "tool_call_id", None)]
+        if re.search("[\ud800-\udfff]", json.dumps(sent, ensure_ascii=False)):
+            yield f"message {at} cannot be encoded"
+
+
+def _media(messages: Sequence[BaseMessage]) -> Iterator[str]:
+    for at, message in enumerate(messages):
+        for block in blocks(message):
+            if isinstance(block, dict) and block.get("type") in ("image", "image_url", "file", "input_audio"):
+                inner = block.get("image_url")
+                address = block.get("url") or (inner.get("url") if isinstance(inner, dict) else inner)
+                if address and str(address).startswith(("http://", "https://", "data:", "gs:")):
+                    continue
+                if not address and (block.get("base64") or block.get("file_id") or block.get("data")):
+                    continue
+                yield f"message {at}: media that nobody can fetch"
+
+
+def _paired(messages: Sequence[BaseMessage]) -> Iterator[str]:
+    awaited: list[str | None] = []
+    for at, message in enumerate(messages):
+        if isinstance(message, ToolMessage):
+            if message.tool_call_id in awaited:
+                awaited.remove(message.tool_call_id)
+            else:
+                yield f"result {at} does not follow its call"
+            continue
+        if awaited:
+            yield f"calls {awaited} before {at} have no result"
+        awaited = [call["id"] for call in calls(message)]
+    if awaited:
+        yield f"calls {awaited} have no result"
+
+
+def _named(messages: Sequence[BaseMessage], pattern: str) -> Iterator[str]:
+    seen: set[str] = set()
+    for message in messages:
+        for call in calls(message):
+            if not re.fullmatch(pattern, call["id"] or ""):
+                yield f"call id {call['id']!r} does not match {pattern}"
+            if call["id"] in seen:
+                yield f"call id {call['id']!r} twice"
+            seen.add(call["id"] or "")
+
+
+def _system_first(messages: Sequence[BaseMessage]) -> Iterator[str]:
+    if any(isinstance(message, SystemMessage) for message in messages[1:]):
+        yield "a system message that is not first"
+
+
+# -- by provider -----------------------------------------------------------------------------------------------
+
+
+def openai(messages: Sequence[BaseMessage]) -> Iterator[str]:
+    yield from _named(messages, r".{1,40}")
+    for at, message in enumerate(messages):
+        if not blocks(message) and not calls(message):
+            yield f"message {at} has no content"
+
+
+def anthropic(messages: Sequence[BaseMessage]) -> Iterator[str]:
+    yield from _named(messages, r"[a-zA-Z0-9_-]+")
+    yield from _joined_rules(messages)
+    for at, message in enumerate(messages):
+        for block in blocks(message):
+            text = text_of(block)
+            if text is not None and not text.strip():
+                yield f"message {at}: text content blocks must contain non-whitespace text"
+
+
+def bedrock(messages: Sequence[BaseMessage]) -> Iterator[str]:
+    yield from _named(messages, r"[a-zA-Z0-9_-]{1,64}")
+    yield from _joined_rules(messages)
+    for at, message in enumerate(messages):
+        if any(text is not None and not text.strip() for text in map(text_of, blocks(message))):
+            yield f"message {at}: the text field is blank"
+
+
+def _joined_rules(messages: Sequence[BaseMessage]) -> Iterator[str]:
+    """The conversation starts with the user, alternates, says something in each turn, and ends with the user."""
+    spoken = [message for message in messages if not isinstance(message, SystemMessage)]
+    turns = [
+        (name, list(group))
+        for name, group in itertools.groupby(spoken, lambda m: "user" if role(m) == "tool" else role(m))
+    ]
+    if [name for name, _ in turns[:1]] != ["user"]:
+        yield "does not start with the user"
+    if [name for name, _ in turns[-1:]] != ["user"]:
+        yield "does not end with the user"
+    for name, group in turns:
+        if not any(blocks(message) or calls(message) or role(message) == "tool" for message in group):
+            yield f"a turn of {name} without content"
+
+
+def gemini(messages: Sequence[BaseMessage]) -> Iterator[str]:
+    spoken = [message for message in messages if not isinstance(message, SystemMessage)]
+    if not spoken or role(spoken[0]) != "user":
+        yield "contents do not begin with the user"
+    if not spoken or role(spoken[-1]) not in ("user", "tool"):
+        yield "contents do not end with the user or a response"
+    for before, after in itertools.pairwise(spoken):
+        if calls(after) and role(before) not in ("user", "tool"):
+            yield "a function call turn that follows neither a user turn nor a function response turn"
+    for at, message in enumerate(spoken):
+        if not blocks(message) and not calls(message):
+            yield f"message {at} has no parts"
+
+
+def mistral(messages: Sequence[BaseMessage]) -> Iterator[str]:
+    spoken = [message for message in messages if not isinstance(message, SystemMessage)]
+    if not spoken or role(spoken[-1]) not in ("user", "tool"):
+        yield "expected last role user or tool"
+    for before, after in itertools.pairwise(spoken):
+        pair = (role(before), role(after))
+        if pair in {("tool", "user"), ("user", "tool"), ("assistant", "assistant")}:
+            yield f"unexpected role {pair[1]} after {pair[0]}"
+    for message in spoken:
+        if (
+            role(message) == "assistant"
+            and not calls(message)
+            and not str(message.text).strip()
+            and not blocks(message)
+        ):
+            yield "assistant message must have either content or tool_calls"
+
+
+PROVIDERS: dict[str, Callable[[Sequence[BaseMessage]], Iterator[str]]] = {
+    "openai": openai,
+    "anthropic": anthropic,
+    "gemini": gemini,
+    "mistral": mistral,
+    "bedrock": bedrock,
+}
+_ALL = (_whole, _media, _paired, _system_first)
+
+
+def violations(messages: Sequence[BaseMessage]) -> list[str]:
+    """Every rule of every provider that a prompt breaks."""
+    found = [f"all: {line}" for rule in _ALL for line in rule(messages)]
+    return found + [f"{name}: {line}" for name, rule in PROVIDERS.items() for line in rule(messages)]
+
+
+class InsistingModel(BaseChatModel):
+    """A model that refuses a prompt which any of the five would refuse."""
+
+    seen: list[Any] = []  # noqa: RUF012 - a field of pydantic, copied for each model
+
+    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+        broken = violations(messages)
+        if broken:
+            raise AssertionError(broken)
+        self.seen.append(messages)
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("yes"))])
+
+    @property
+    def _llm_type(self) -> str:
+        return "insisting"

@@ -1,0 +1,220 @@
+"""Whatever a log holds, the prompt that is made of it is valid for every provider, and the log stays as it is."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+
+from langchain_sessions import MemoryStore, SessionService, create_conversation_search_tool
+from langchain_sessions._chat.outbound import settle
+from langchain_sessions._core.whole import whole_text, whole_value
+from langchain_sessions.history import SessionChatMessageHistory
+from langchain_sessions.memory import SessionMemoryAdvisor
+from tests.surface.conftest import config_for
+from tests.surface.strict_rules import InsistingModel, violations
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+HALF = "half \ud83d of a smile"
+TEXTS = st.sampled_from(["", " ", "\n", "hello", "żółw 🐢", HALF, "\udc00", "两个字", "a" * 300]) | st.text(max_size=20)
+IDS = st.sampled_from(["", "call_0", "call_1", "functions.look:0", "x" * 60, "toolu_01", HALF, "ü"])
+MEDIA: list[dict[str, Any]] = [
+    {"type": "image_url", "image_url": {"url": ""}},
+    {"type": "image_url", "image_url": {"url": "blob:http://localhost/1"}},
+    {"type": "image_url", "image_url": {"url": "https://example.com/cat.png"}},
+    {"type": "image", "base64": "aGk=", "mime_type": "image/png"},
+    {"type": "image"},
+    {"type": "file", "file_id": "f1"},
+    {"type": "file"},
+]
+BLOCKS = st.lists(TEXTS.map(lambda text: {"type": "text", "text": text}) | st.sampled_from(MEDIA) | TEXTS, max_size=3)
+ARGS = st.dictionaries(st.sampled_from(["q", HALF]), TEXTS | st.integers() | st.lists(TEXTS, max_size=2), max_size=2)
+
+
+@st.composite
+def replies(draw: st.DrawFn) -> AIMessage:
+    """An assistant's message: words, calls, malformed calls, in any mixture."""
+    calls: list[Any] = [{"name": "look", "args": draw(ARGS), "id": draw(IDS)} for _ in range(draw(st.integers(0, 3)))]
+    broken: list[Any] = [
+        {"name": "look", "args": "{", "id": draw(IDS), "error": None} for _ in range(draw(st.integers(0, 1)))
+    ]
+    return AIMessage(draw(TEXTS | BLOCKS), tool_calls=calls, invalid_tool_calls=broken)
+
+
+MESSAGES = st.one_of(
+    (TEXTS | BLOCKS).map(HumanMessage),
+    replies(),
+    st.builds(ToolMessage, content=TEXTS | BLOCKS, tool_call_id=IDS),
+)
+LOGS = st.lists(MESSAGES, max_size=12)
+
+
+@settings(max_examples=400, deadline=None)
+@given(LOGS, TEXTS)
+def test_any_log_makes_a_prompt_that_all_five_take(log: list[BaseMessage], asked: str) -> None:
+    given_log = copy.deepcopy(log)
+    prompt = settle([*log, HumanMessage(asked)], over=len(log))
+    assert violations(prompt) == []
+    assert log == given_log
+    assert [a is b for a, b in zip(prompt, settle(prompt, over=len(prompt) - 1), strict=True)] == [True] * len(prompt)
+
+
+@settings(max_examples=100, deadline=None)
+@given(LOGS, replies(), st.data())
+def test_a_tool_loop_goes_on_behind_any_log(log: list[BaseMessage], asked: AIMessage, data: st.DataObject) -> None:
+    results = [
+        ToolMessage(data.draw(TEXTS), tool_call_id=call["id"] or "")
+        for call in (*asked.tool_calls, *asked.invalid_tool_calls)
+    ]
+    turn = [HumanMessage("go on"), asked, *results] if results else [HumanMessage("go on")]
+    prompt = settle([*log, *turn], over=len(log))
+    assert violations(prompt) == []
+    assert [message.type for message in prompt[-len(turn) :]] == [message.type for message in turn]
+
+
+@st.composite
+def numbered(draw: st.DrawFn) -> list[BaseMessage]:
+    """Turns whose calls repeat the ids of others, each with results in any order that say which call they answer."""
+    log: list[BaseMessage] = []
+    number = 0
+    for turn in range(draw(st.integers(1, 5))):
+        ids = draw(
+            st.lists(st.sampled_from(["call_0", "call_1", "call_2", "a.b:0"]), min_size=1, max_size=3, unique=True)
+        )
+        calls: list[Any] = [{"name": "look", "args": {"n": number + at}, "id": id_} for at, id_ in enumerate(ids)]
+        results = [ToolMessage(f"result {number + at}", tool_call_id=id_) for at, id_ in enumerate(ids)]
+        number += len(ids)
+        log += [HumanMessage(f"turn {turn}"), AIMessage("", tool_calls=calls), *draw(st.permutations(results))]
+        log.append(AIMessage(f"answer {turn}"))
+    return log
+
+
+@settings(max_examples=200, deadline=None)
+@given(numbered())
+def test_results_stay_with_the_calls_that_they_answer(log: list[BaseMessage]) -> None:
+    prompt = settle([*log, HumanMessage("?")], over=len(log))
+    asked = {call["id"]: call["args"]["n"] for m in prompt if isinstance(m, AIMessage) for call in m.tool_calls}
+    answered = {m.tool_call_id: m.content for m in prompt if isinstance(m, ToolMessage)}
+    assert {call: f"result {number}" for call, number in asked.items()} == answered
+    assert len(asked) == sum(len(m.tool_calls) for m in log if isinstance(m, AIMessage))
+
+
+def test_calls_are_renamed_wherever_a_message_repeats_them() -> None:
+    call: Any = {"name": "look", "args": {}, "id": "call_0"}
+    first = AIMessage("", tool_calls=[call])
+    second = AIMessage(
+        [
+            {"type": "text", "text": "once more"},
+            {"type": "tool_use", "id": "call_0", "name": "look", "input": {}},
+            {"type": "function_call", "call_id": "call_0", "id": "fc_1", "name": "look", "arguments": "{}"},
+        ],
+        tool_calls=[call],
+        additional_kwargs={"tool_calls": [{"id": "call_0", "type": "function"}], "other": 1},
+    )
+    result = ToolMessage("so", tool_call_id="call_0")
+    log = [HumanMessage("a"), first, result, AIMessage("b"), HumanMessage("c"), second, result, AIMessage("d")]
+    prompt = settle([*log, HumanMessage("e")], over=len(log))
+    assert prompt[1] is first
+    renamed: Any = prompt[5]
+    new = renamed.tool_calls[0]["id"]
+    assert new != "call_0"
+    assert prompt[6].tool_call_id == new  # type: ignore[attr-defined]
+    assert renamed.content[1]["id"] == new
+    assert renamed.content[2]["call_id"] == new
+    assert renamed.content[2]["id"] == "fc_1"
+    assert renamed.additional_kwargs == {"tool_calls": [{"id": new, "type": "function"}], "other": 1}
+    # The beginning of a prompt stays the same as the conversation goes on, for the provider's cache.
+    longer = [*log, HumanMessage("e"), second, result, AIMessage("f")]
+    assert settle([*longer, HumanMessage("g")], over=len(longer))[: len(prompt)] == prompt
+
+
+def test_a_valid_prompt_goes_out_as_it_is() -> None:
+    call: Any = {"name": "look", "args": {"q": "ż"}, "id": "call_1"}
+    log: list[BaseMessage] = [
+        HumanMessage([{"type": "text", "text": "hi"}, MEDIA[2], MEDIA[3]]),
+        AIMessage("", tool_calls=[call]),
+        ToolMessage("so 🐢", tool_call_id="call_1"),
+        AIMessage("hello"),
+        HumanMessage("one"),
+        HumanMessage("two"),
+    ]
+    assert [a is b for a, b in zip(log, settle(log, over=4), strict=True)] == [True] * 6
+
+
+def test_what_was_said_first_by_the_assistant_stays() -> None:
+    prompt = settle([AIMessage("Welcome!"), AIMessage("What is it?"), HumanMessage("trains")], over=2)
+    assert [m.type for m in prompt] == ["human", "ai", "human"]
+    assert prompt[1].content == "Welcome!\n\nWhat is it?"
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("plain", "plain"),
+        ("żółw", "żółw"),
+        ("a\ud83d\ude00b", "a😀b"),
+        ("a\ud83d b", "a\ufffd b"),
+        ("\udc00", "\ufffd"),
+    ],
+)
+def test_whole_texts(text: str, whole: str) -> None:
+    assert whole_text(text) == whole
+    assert whole_value({"a": [text, {text: 1}], "b": 2}) == {"a": [whole, {whole: 1}], "b": 2}
+    assert (whole_text(text) is text) == (text == whole)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(LOGS)
+@pytest.mark.parametrize("last_n", [None, 3])
+def test_the_surface_sends_nothing_else(last_n: int | None, log: list[BaseMessage]) -> None:
+    """Through the service, the advisor and the history, on a log that other writers filled."""
+    with SessionService(MemoryStore()) as sessions:
+        ada = sessions.as_user("ada")
+        ada.open("s1")
+        for message in log:
+            ada.append("s1", message)
+        model = InsistingModel()
+        memory = SessionMemoryAdvisor(sessions, last_n=last_n)
+        memory.wrap(model).invoke("what now?", config_for("s1"))
+        memory.wrap(model).invoke([SystemMessage(HALF), HumanMessage("and now?")], config_for("s1"))
+        assert len(model.seen) == 2
+        history = SessionChatMessageHistory("s1", ada, last_n=last_n)
+        # A history is read as data too: who follows whom stays as it was said.
+        assert [line for line in violations(history.messages) if "encoded" in line or "twice" in line] == []
+
+
+def test_the_search_tool_returns_whole_text() -> None:
+    with SessionService(MemoryStore()) as sessions:
+        ada = sessions.as_user("ada")
+        ada.open("s1")
+        ada.append("s1", HumanMessage(f"turtles and {HALF}"))
+        found = create_conversation_search_tool(ada).invoke({"query": "turtles"}, config_for("s1"))
+        found.encode()
+        assert "\ufffd" in json.loads(found)["results"][0]["text"]
+
+
+def ids_of(messages: Sequence[BaseMessage]) -> list[str | None]:
+    return [call["id"] for m in messages if isinstance(m, AIMessage) for call in m.tool_calls]
+
+
+def test_a_history_leaves_what_is_going_on_as_it_is() -> None:
+    """Whoever executes its calls adds results under the ids that they see."""
+    call: Any = {"name": "look", "args": {}, "id": "call_0"}
+    with SessionService(MemoryStore()) as sessions:
+        history = SessionChatMessageHistory("s1", sessions)
+        turn = [HumanMessage("a"), AIMessage("", tool_calls=[call]), ToolMessage("b", tool_call_id="call_0")]
+        history.add_messages([*turn, AIMessage("c"), HumanMessage("d"), AIMessage("", tool_calls=[call])])
+        assert ids_of(history.messages)[-1] == "call_0"
+        assert len(set(ids_of(history.messages))) == 2
+        history.add_messages([ToolMessage("e", tool_call_id="call_0")])
+        assert history.messages[-1].content == "e"
+        history.add_messages([AIMessage("f")])
+        assert violations([*history.messages, HumanMessage("?")]) == []
+        assert len(history.messages) == 8
