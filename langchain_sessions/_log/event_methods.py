@@ -153,7 +153,7 @@ class EventMethods:
     def events(
         self,
         session_id: str,
-        wanted: EventFilter | None = None,
+        where: EventFilter | None = None,
         *,
         cursor: str | None = None,
         with_total: bool = False,
@@ -162,7 +162,7 @@ class EventMethods:
 
         Args:
             session_id: The session.
-            wanted: The filter; its page size counts for cursors too.
+            where: The filter; its page size counts for cursors too.
             cursor: The `next_cursor` or `previous_cursor` of an earlier page. Cursors stay right while events are
                 appended; `next_cursor` of the newest page leads to what is appended later. An empty page has none: a
                 loop that follows it ends.
@@ -171,18 +171,18 @@ class EventMethods:
         Raises:
             SessionNotFoundError: There is no such session for this view.
         """
-        return drive(read.find_events(self._log, session_id, wanted, cursor=cursor, with_total=with_total))
+        return drive(read.find_events(self._log, session_id, where, cursor=cursor, with_total=with_total))
 
     async def aevents(
         self,
         session_id: str,
-        wanted: EventFilter | None = None,
+        where: EventFilter | None = None,
         *,
         cursor: str | None = None,
         with_total: bool = False,
     ) -> Page[SessionEvent]:
         """Async `events`."""
-        return await adrive(read.find_events(self._log, session_id, wanted, cursor=cursor, with_total=with_total))
+        return await adrive(read.find_events(self._log, session_id, where, cursor=cursor, with_total=with_total))
 
     def context(
         self,

@@ -107,15 +107,18 @@ def get_session(log: Log, session_id: str) -> Flow[Session]:
     return log.session_of(row)
 
 
-def list_sessions(log: Log, *, limit: int = 50, after: str | None = None) -> Flow[Page[Session]]:
+def list_sessions(log: Log, *, limit: int = 50, cursor: str | None = None) -> Flow[Page[Session]]:
     """`SessionService.list_sessions`."""
     require(type(limit) is int and limit > 0, "limit", "give a whole number above 0")
-    place = None if after is None else tuple(decode_positions(after, 2, "sessions")[1])
+    place: tuple[int, int] | None = None
+    if cursor is not None:
+        updated_at, skey, *_ = decode_positions(cursor, 2, "sessions")[1]
+        place = (updated_at, skey)
     query = SessionQuery(app=log.app, owner=log.owner, now=log.now(), limit=limit, after=place)
     found = yield from ask(log.store.list_sessions, query)
-    cursor = None if found.after is None else encode_cursor("sessions", *found.after)
+    further = None if found.after is None else encode_cursor("sessions", *found.after)
     listed = (_listed(log, row) for row in found.rows)
-    return Page(items=tuple(session for session in listed if session is not None), next_cursor=cursor)
+    return Page(items=tuple(session for session in listed if session is not None), next_cursor=further)
 
 
 def _listed(log: Log, row: SessionRow | SessionHeading) -> Session | None:

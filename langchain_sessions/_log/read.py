@@ -30,14 +30,14 @@ _EVERYTHING = EventFilter()
 def find_events(
     log: Log,
     session_id: str,
-    wanted: EventFilter | None = None,
+    where: EventFilter | None = None,
     *,
     cursor: str | None = None,
     with_total: bool = False,
 ) -> Flow[Page[SessionEvent]]:
     """`SessionService.events`."""
     now = log.now()
-    chosen = wanted if wanted is not None else _EVERYTHING
+    chosen = where if where is not None else _EVERYTHING
     query = log.encoder.query(chosen, idle_before=log.idle_before(now), with_total=with_total)
     older = False
     if cursor is not None:

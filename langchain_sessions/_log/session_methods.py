@@ -110,23 +110,23 @@ class SessionMethods:
         """Async `get`."""
         return await adrive(lifecycle.get_session(self._log, session_id))
 
-    def list_sessions(self, *, limit: int = 50, after: str | None = None) -> Page[Session]:
+    def list_sessions(self, *, limit: int = 50, cursor: str | None = None) -> Page[Session]:
         """Sessions of this view, newest activity first, without loading events.
 
         One whose row cannot be read is left out, and an error is logged that names it.
 
         Args:
             limit: How many at most.
-            after: The `next_cursor` of an earlier page.
+            cursor: The `next_cursor` of an earlier page.
 
         Raises:
             InvalidInputError: The cursor is not one of this method, or the limit is not above 0.
         """
-        return drive(lifecycle.list_sessions(self._log, limit=limit, after=after))
+        return drive(lifecycle.list_sessions(self._log, limit=limit, cursor=cursor))
 
-    async def alist_sessions(self, *, limit: int = 50, after: str | None = None) -> Page[Session]:
+    async def alist_sessions(self, *, limit: int = 50, cursor: str | None = None) -> Page[Session]:
         """Async `list_sessions`."""
-        return await adrive(lifecycle.list_sessions(self._log, limit=limit, after=after))
+        return await adrive(lifecycle.list_sessions(self._log, limit=limit, cursor=cursor))
 
     def update(
         self,

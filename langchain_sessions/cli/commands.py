@@ -70,7 +70,7 @@ def list_sessions(
 ) -> None:
     """List sessions, newest activity first."""
     with _service(context) as service:
-        page = service.list_sessions(limit=limit, after=after)
+        page = service.list_sessions(limit=limit, cursor=after)
         Console().print(tables.sessions_table(page))
         if page.next_cursor is not None:
             typer.echo(f"more: --after {page.next_cursor}")

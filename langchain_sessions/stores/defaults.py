@@ -43,7 +43,7 @@ def sessions_in(store: LogStore, scope: LogScope) -> Iterator[SessionRow]:
             raise SessionNotFoundError(scope.session_id)
         yield found
         return
-    after: tuple[int, ...] | None = None
+    after: tuple[int, int] | None = None
     while True:
         query = SessionQuery(app=scope.app, owner=scope.owner, now=scope.now, limit=_PAGE, after=after)
         page = store.list_sessions(query)

@@ -171,20 +171,20 @@ class StateRows(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionQuery:
-    """Which sessions to list: newest activity first, after a place that an earlier answer named."""
+    """Which sessions to list: newest activity first, after the time and key of the last one that was shown."""
 
     app: str
     owner: Owner
     now: int
     limit: int
-    after: tuple[int, ...] | None = None
+    after: tuple[int, int] | None = None
 
 
 class SessionSlice(NamedTuple):
     """A page of sessions and the place of the next; None at the end."""
 
     rows: list[SessionHeading]
-    after: tuple[int, ...] | None
+    after: tuple[int, int] | None
 
 
 class ScopeMeasure(NamedTuple):

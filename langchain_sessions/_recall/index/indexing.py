@@ -109,7 +109,7 @@ class Indexer:
         It may be stopped at any time and goes on where it was.
         """
         total = 0
-        after: tuple[int, ...] | None = None
+        after: tuple[int, int] | None = None
         while True:
             query = SessionQuery(app=app, owner=owner, now=self.now(), limit=100, after=after)
             page = yield from ask(self.store.list_sessions, query)

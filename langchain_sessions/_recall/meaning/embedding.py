@@ -126,7 +126,7 @@ class VectorBuilder:
     def catch_up_all(self, app: str, owner: Owner, progress: Callable[[str, int], None] | None = None) -> Flow[int]:
         """Embed what waits in all sessions, one after the other; how many events were embedded."""
         total = 0
-        after: tuple[int, ...] | None = None
+        after: tuple[int, int] | None = None
         while True:
             query = SessionQuery(app=app, owner=owner, now=self._now(), limit=100, after=after)
             page = yield from ask(self._store.list_sessions, query)

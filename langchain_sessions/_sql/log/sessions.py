@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Column, ColumnElement, Select, delete, insert, or_, select
 from sqlalchemy import and_ as both
 
-from langchain_sessions._core.drafts import merged_changes, moved, new_session_row
+from langchain_sessions._core.drafts import ACTIVITY_GRAIN, merged_changes, moved, new_session_row
 from langchain_sessions._core.ledger import Ledger
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import EventRow, Owner, SessionHeading, SessionKey, SessionRow
@@ -36,14 +36,15 @@ from langchain_sessions.errors import EventNotFoundError, SessionExistsError, Se
 from langchain_sessions.stores.values import SessionDraft, SessionQuery, SessionSlice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from sqlalchemy.sql.base import ReadOnlyColumnCollection
     from sqlalchemy.sql.dml import Insert
 
     Columns = ReadOnlyColumnCollection[str, Column[Any]]
 
-_LOOK_AHEAD = 2
+_LOOK_AHEAD = 50
+"""How many more than a page are read at once: most often the sessions of the last minute are among them."""
 _ROWS_AT_ONCE = 50
 _FORK_CHUNK = 500
 
@@ -131,62 +132,56 @@ def _is_buried(tx: Transaction, draft: SessionDraft) -> bool:
 def list_sessions(tx: Transaction, query: SessionQuery) -> SessionSlice:
     """The contract's `list_sessions`.
 
-    The index is on activity, which follows `updated_at` within a minute. So the page is chosen from a bounded
-    look-ahead over keys, sorted exactly; a cursor holds both the last row shown and how far the index was read, so
-    that nothing is skipped or shown twice even where more sessions than that were active within one minute.
+    The index is on `activity`, which `updated_at` follows within a minute: whatever is not read yet was touched less
+    than a minute after the activity that was read last. So reading ends where that cannot reach the page any more, and
+    what is read beyond a page are the sessions of about a minute.
     """
-    wanted = query.limit * _LOOK_AHEAD + 50
+    size = query.limit + _LOOK_AHEAD
     found: list[_Place] = []
-    mark = (0, 0)
-    if query.after is not None:
-        mark = (query.after[2], query.after[3])
-        found = _places(tx, query, wanted, _again)
-    if len(found) < wanted:
-        further = _places(tx, query, wanted - len(found), None if query.after is None else _below)
-        if further:
-            _, skey, activity = further[-1]
-            mark = (activity, skey)
-            found += further
-    found.sort(reverse=True)
+    mark: tuple[int, int] | None = None
+    while True:
+        read = _places(tx, query, size, mark)
+        found = sorted((*found, *read), reverse=True)
+        if len(read) < size:
+            break
+        _, skey, activity = read[-1]
+        mark = (activity, skey)
+        if len(found) > query.limit and found[query.limit - 1][0] >= activity + ACTIVITY_GRAIN:
+            break
+        size *= 2
     page = found[: query.limit]
     rows = _headings_of(tx, [skey for _, skey, _ in page])
-    if len(found) <= query.limit and len(found) < wanted:
-        return SessionSlice(rows, None)
-    updated_at, skey, _ = page[-1]
-    return SessionSlice(rows, (updated_at, skey, *mark))
+    return SessionSlice(rows, page[-1][:2] if len(found) > query.limit else None)
 
 
-_Place = tuple[Any, ...]
+_Place = tuple[int, int, int]
 """When a session was touched, its key, and its activity to the minute."""
 
 
-def _again(s: Columns) -> ColumnElement[bool]:
-    """What was read before, at or above the mark: of that, what was not shown yet."""
-    due = or_(s.updated_at < param("c_updated"), both(s.updated_at == param("c_updated"), s.skey < param("c_skey")))
-    seen = or_(s.activity > param("c_activity"), both(s.activity == param("c_activity"), s.skey >= param("c_mark")))
-    return both(due, seen, s.activity <= param("c_updated"))
-
-
-def _below(s: Columns) -> ColumnElement[bool]:
-    """What was not read yet."""
-    return or_(s.activity < param("c_activity"), both(s.activity == param("c_activity"), s.skey < param("c_mark")))
-
-
-def _places(
-    tx: Transaction, query: SessionQuery, limit: int, part: Callable[[Columns], ColumnElement[bool]] | None
-) -> list[_Place]:
-    """Keys in the order of the index, of a part of it."""
+def _places(tx: Transaction, query: SessionQuery, limit: int, mark: tuple[int, int] | None) -> list[_Place]:
+    """Keys in the order of the index, behind a mark in it, of sessions that stand behind the place of the query."""
     shape = owner_shape(query.owner)
+    is_first = query.after is None
 
     def build() -> Any:
         s = tx.tables.sessions.c
+        behind: list[ColumnElement[bool]] = []
+        if not is_first:
+            due = or_(
+                s.updated_at < param("c_updated"), both(s.updated_at == param("c_updated"), s.skey < param("c_skey"))
+            )
+            behind += [due, s.activity <= param("c_updated")]
+        if mark is not None:
+            behind.append(
+                or_(s.activity < param("c_activity"), both(s.activity == param("c_activity"), s.skey < param("c_mark")))
+            )
         return (
             select(s.updated_at, s.skey, s.activity)
             .where(
                 s.app == param("k_app"),
                 *owner_criterion(tx.tables, shape),
                 or_(s.expires_at.is_(None), s.expires_at > param("k_now")),
-                *([] if part is None else [part(s)]),
+                *behind,
             )
             .order_by(s.activity.desc(), s.skey.desc())
             .limit(param("k_limit"))
@@ -194,8 +189,10 @@ def _places(
 
     values = {**key_values(SessionKey(query.app, "", query.owner), query.now), "k_limit": limit}
     if query.after is not None:
-        values.update(zip(("c_updated", "c_skey", "c_activity", "c_mark"), query.after, strict=True))
-    return tx.rows(tx.prepare(("list", shape, part), build), values)
+        values.update(zip(("c_updated", "c_skey"), query.after, strict=True))
+    if mark is not None:
+        values.update(zip(("c_activity", "c_mark"), mark, strict=True))
+    return [tuple(row) for row in tx.rows(tx.prepare(("list", shape, is_first, mark is None), build), values)]
 
 
 def _headings_of(tx: Transaction, skeys: list[int]) -> list[SessionHeading]:

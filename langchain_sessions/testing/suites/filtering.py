@@ -251,7 +251,7 @@ class PagingSuite(StoreSuite):
     )
     def test_cursors_that_are_none(self, ada: SessionService, cursor: str) -> None:
         ada.append("s1", numbered(2))
-        for call in (lambda: ada.events("s1", cursor=cursor), lambda: ada.list_sessions(after=cursor)):
+        for call in (lambda: ada.events("s1", cursor=cursor), lambda: ada.list_sessions(cursor=cursor)):
             with pytest.raises(InvalidInputError, match="cursor"):
                 call()
 

@@ -75,7 +75,7 @@ class SessionSuite(StoreSuite):
         sizes: list[int] = []
         after: str | None = None
         while True:
-            page = sessions.list_sessions(limit=5, after=after)
+            page = sessions.list_sessions(limit=5, cursor=after)
             found += [session.id for session in page]
             sizes.append(len(page))
             after = page.next_cursor
@@ -84,6 +84,28 @@ class SessionSuite(StoreSuite):
         assert (sizes, sorted(found)) == ([5, 5, 5, 5, 3], sorted(f"s{n}" for n in range(23)))
         if seconds:
             assert found == [f"s{n}" for n in reversed(range(23))]
+
+    @pytest.mark.parametrize(("others", "limit"), [(60, 3), (160, 3), (160, 40)])
+    def test_17_b_a_list_is_exact_within_a_minute(
+        self, sessions: SessionService, clock: SettableClock, others: int, limit: int
+    ) -> None:
+        """However many were active in the same minute, what was touched last leads, through every page."""
+        names = ["first", *(f"s{n}" for n in range(others))]
+        for name in names:
+            sessions.create(name)
+            clock.advance(seconds=0.3)
+        for again in ("first", "s7", "s1"):
+            sessions.append(again, human("again"))
+            clock.advance(seconds=0.1)
+        found: list[str] = []
+        page = sessions.list_sessions(limit=limit)
+        while True:
+            found += [session.id for session in page]
+            if page.next_cursor is None:
+                break
+            page = sessions.list_sessions(limit=limit, cursor=page.next_cursor)
+        touched = ["s1", "s7", "first"]
+        assert found == [*touched, *(name for name in reversed(names) if name not in touched)]
 
     def test_bad_arguments(self, ada: SessionService) -> None:
         for call in (
