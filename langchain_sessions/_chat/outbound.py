@@ -54,9 +54,10 @@ def settle(messages: Sequence[BaseMessage], over: int | None = None, *, taken: I
     if is_valid(messages, over, taken):
         return list(messages)
     settled: list[BaseMessage] = []
-    paired = pair_tool_calls(rename_calls(messages, taken))
-    spoken = [message for _, message in paired]
-    for at, (_, message) in enumerate(paired):
+    # What says nothing goes first: it may stand between a result and the question behind it.
+    said = [message for message in map(mended, rename_calls(messages, taken)) if not _is_left_out(message)]
+    spoken = [message for _, message in pair_tool_calls(said)]
+    for at, message in enumerate(spoken):
         if isinstance(message, ToolMessage):
             continue  # stands with its call
         calls = call_ids(message)
@@ -76,7 +77,7 @@ def settle(messages: Sequence[BaseMessage], over: int | None = None, *, taken: I
         dead = [call for call in calls if call not in answered]
         kept = without_calls(message, dead) if dead else message
         settled += [message for message in (kept, *results) if message is not None]
-    return finished(settled)
+    return _finished(settled)
 
 
 def _results_after(messages: Sequence[BaseMessage], at: int) -> list[ToolMessage]:
@@ -162,15 +163,11 @@ def _follows(kind: type[BaseMessage], before: type[BaseMessage] | None) -> bool:
     return kind is not HumanMessage or before is not ToolMessage
 
 
-def finished(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Whole messages whose calls are paired, none of them empty, the assistant never twice in a row nor first."""
+def _finished(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Messages none of which is empty, the assistant never twice in a row nor first."""
     made: list[BaseMessage] = []
     for given in messages:
-        message = mended(given)
-        if _is_empty(message):
-            if not isinstance(message, (HumanMessage, ToolMessage)):
-                continue
-            message = message.model_copy(update={"content": EMPTY})
+        message = given.model_copy(update={"content": EMPTY}) if _is_empty(given) else given
         if isinstance(message, AIMessage):
             before = made[-1] if made else None
             if before is None or isinstance(before, SystemMessage):
@@ -248,6 +245,10 @@ def _is_dangling(block: dict[str, Any]) -> bool:
     if not texts:
         return not any(isinstance(value, list) for value in found)
     return any(isinstance(text, str) and text.startswith(_NOT_FETCHED) for text in texts)
+
+
+def _is_left_out(message: BaseMessage) -> bool:
+    return _is_empty(message) and not isinstance(message, (HumanMessage, ToolMessage))
 
 
 def _is_empty(message: BaseMessage) -> bool:

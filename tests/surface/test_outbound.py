@@ -56,7 +56,7 @@ MESSAGES = st.one_of(
 LOGS = st.lists(MESSAGES, max_size=12)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(LOGS, TEXTS)
 def test_any_log_makes_a_prompt_that_all_five_take(log: list[BaseMessage], asked: str) -> None:
     given_log = copy.deepcopy(log)
