@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from langchain_sessions._core.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from langchain_sessions._chat.address import OwnerPolicy
     from langchain_sessions._chat.chat_with_memory import ChatWithMemory
     from langchain_sessions._chat.overflow import is_context_overflow
     from langchain_sessions._chat.session_memory import SessionMemory
-    from langchain_sessions._core.rows import Counters
+    from langchain_sessions._core.rows import ANYONE, Counters
     from langchain_sessions._core.view import Context
     from langchain_sessions._log.values import RewindResult
     from langchain_sessions._recall.rank.ranking import RankingWeights
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
         all_of,
         any_of,
     )
-    from langchain_sessions.compaction.windows import Interval, SlidingWindow, TimeWindow, TokenWindow, TurnWindow
+    from langchain_sessions.compaction.windows import Interval, SlidingWindow, TokenWindow, TurnWindow
     from langchain_sessions.errors import (
         BareAdvisorError,
         CorruptRowError,
@@ -97,10 +98,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "_chat.address": ("OwnerPolicy",),
     "_chat.chat_with_memory": ("ChatWithMemory",),
     "_chat.overflow": ("is_context_overflow",),
     "_chat.session_memory": ("SessionMemory",),
-    "_core.rows": ("Counters",),
+    "_core.rows": ("ANYONE", "Counters"),
     "_core.view": ("Context",),
     "_log.values": ("RewindResult",),
     "_recall.rank.ranking": ("RankingWeights",),
@@ -124,7 +126,7 @@ _HOMES = {
     "compaction.summarize": ("Summarize",),
     "compaction.summarizer": ("Summarizer", "Summary", "SummaryLimits", "SummaryTask"),
     "compaction.triggers": ("ContextUsage", "Elapsed", "EventCount", "TokenCount", "TurnCount", "all_of", "any_of"),
-    "compaction.windows": ("Interval", "SlidingWindow", "TimeWindow", "TokenWindow", "TurnWindow"),
+    "compaction.windows": ("Interval", "SlidingWindow", "TokenWindow", "TurnWindow"),
     "errors": (
         "BareAdvisorError",
         "CorruptRowError",
@@ -172,6 +174,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "ANYONE",
     "ANY_BRANCH",
     "BareAdvisorError",
     "CalibratedTokenCounter",
@@ -208,6 +211,7 @@ __all__ = [
     "ModelSummarizer",
     "NewEvent",
     "Outcome",
+    "OwnerPolicy",
     "Page",
     "RankingWeights",
     "ReplyNotStoredError",
@@ -250,7 +254,6 @@ __all__ = [
     "SyncNotAvailableError",
     "SystemPromptMemory",
     "TiktokenCounter",
-    "TimeWindow",
     "TokenCount",
     "TokenCounter",
     "TokenWindow",

@@ -9,6 +9,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
+from langchain_sessions._chat.address import Addressing, OwnerPolicy
 from langchain_sessions._core.codec.messages import MessageCodec
 from langchain_sessions._core.encode import EventEncoder
 from langchain_sessions._log.log import log_of
@@ -40,13 +41,15 @@ class SessionCheckpointSaver(ThreadReads, ThreadWrites, Pruning, Upkeep, BaseChe
     The thread's id is the session's id. Messages in the state are events of the session, each stored once; a
     checkpoint names them by position. What the newest root checkpoint lists is the session's context.
 
-    The owner is `configurable["user_id"]`; where the config names none, the thread is nobody's. A saver over
-    `sessions.as_user(u)` enforces u in every method. A thread of somebody else raises `SessionNotFoundError`.
+    The owner is `configurable["user_id"]`; where the config names none, the thread is nobody's. `owner` may decide
+    otherwise. A saver over `sessions.as_user(u)` enforces u in every method. A thread of somebody else raises
+    `SessionNotFoundError`.
 
     Args:
         sessions: The service; its store must keep threads (`ThreadStore`).
         serde: A LangGraph serializer; by default the service's codec, else LangGraph's own in its strict mode. An
             encrypting one seals messages too.
+        owner: Whose threads a config reaches, see `OwnerPolicy`.
         encrypted: Whether `serde` encrypts; by default asked of LangGraph's own `EncryptedSerializer`.
         strict_head: Refuse a checkpoint of the root graph whose parent is no longer the newest, by
             `HeadConflictError`. By default it is stored beside, and `head_conflicts` names it.
@@ -65,6 +68,7 @@ class SessionCheckpointSaver(ThreadReads, ThreadWrites, Pruning, Upkeep, BaseChe
         sessions: SessionService,
         *,
         serde: SerializerProtocol | None = None,
+        owner: OwnerPolicy = "config",
         encrypted: bool | None = None,
         strict_head: bool = False,
         durable_writes: bool = True,
@@ -75,6 +79,7 @@ class SessionCheckpointSaver(ThreadReads, ThreadWrites, Pruning, Upkeep, BaseChe
         if not isinstance(log.store, ThreadStore):
             raise InvalidInputError("sessions", "its store keeps no threads")
         self.sessions = sessions
+        self._addressing = Addressing(sessions, owner)
         self.strict_head = strict_head
         self.durable_writes = durable_writes
         self._store = log.store
@@ -112,6 +117,7 @@ class SessionCheckpointSaver(ThreadReads, ThreadWrites, Pruning, Upkeep, BaseChe
 def checkpointer_factory(
     database: Any,
     *,
+    owner: OwnerPolicy = "ignore",
     serde: SerializerProtocol | None = None,
     strict_head: bool = False,
     **options: Any,
@@ -123,6 +129,8 @@ def checkpointer_factory(
 
     Args:
         database: As for `SessionService`.
+        owner: Whose threads a config reaches, see `OwnerPolicy`. A server authorises threads itself, and many of its
+            calls name no user or something else as one; so by default a thread is reached by its id alone.
         serde: As for `SessionCheckpointSaver`.
         strict_head: As for `SessionCheckpointSaver`.
         options: Further arguments of `SessionService`.
@@ -131,6 +139,6 @@ def checkpointer_factory(
     @asynccontextmanager
     async def make() -> AsyncIterator[SessionCheckpointSaver]:
         async with SessionService(database, **options) as sessions:
-            yield SessionCheckpointSaver(sessions, serde=serde, strict_head=strict_head)
+            yield SessionCheckpointSaver(sessions, owner=owner, serde=serde, strict_head=strict_head)
 
     return make

@@ -21,14 +21,13 @@ from langchain_core.messages import (
 from langchain_core.runnables import ConfigurableFieldSpec
 from typing_extensions import override
 
-from langchain_sessions._chat.address import Address
+from langchain_sessions._chat.address import Address, Addressing, OwnerPolicy, user_named
 from langchain_sessions._chat.call_ids import rename_calls
 from langchain_sessions._chat.outbound import mended
 from langchain_sessions._chat.storing import append_all
 from langchain_sessions._core.checks import require
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
-from langchain_sessions._core.ids import check_branch, check_id
-from langchain_sessions._core.rows import Anyone
+from langchain_sessions._core.ids import check_branch, check_id, check_optional_id
 from langchain_sessions._core.view import call_ids
 from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.events import NewEvent
@@ -51,6 +50,7 @@ class SessionChatMessageHistory(BaseChatMessageHistory):
         session_id: The session; it is opened on first use.
         sessions: The service.
         user_id: Whose session it is, where the service is not bound; None for nobody's.
+        owner: Whose sessions are reached, see `OwnerPolicy`; a function gets a config with both ids.
         branch: The branch to read and write; None is root.
         last_n: Read at most so many messages, beginning with a question.
         select: Chooses which messages are read.
@@ -66,6 +66,7 @@ class SessionChatMessageHistory(BaseChatMessageHistory):
         sessions: SessionService,
         *,
         user_id: str | None = None,
+        owner: OwnerPolicy = "config",
         branch: str | None = None,
         last_n: int | None = None,
         select: Selector | None = None,
@@ -77,10 +78,8 @@ class SessionChatMessageHistory(BaseChatMessageHistory):
         """See the class. Nothing is read yet."""
         require(clear_mode in ("rewind", "delete"), "clear_mode", "give 'rewind' or 'delete'")
         require(last_n is None or (type(last_n) is int and last_n > 0), "last_n", "give a whole number above 0")
-        bound = sessions.as_user(user_id) if isinstance(sessions.owner, Anyone) else sessions
-        require(user_id is None or bound.owner == user_id, "user_id", "the service is bound to another user")
-        self.session_id = check_id(session_id, "session_id")
-        self._sessions = bound
+        named = {"session_id": check_id(session_id, "session_id"), "user_id": check_optional_id(user_id, "user_id")}
+        self._sessions, self.session_id = Addressing(sessions, owner).require({"configurable": named})
         self._branch = check_branch(branch)
         self._last_n = last_n
         self._select = select
@@ -190,13 +189,13 @@ class SessionChatMessageHistory(BaseChatMessageHistory):
             sessions: The service.
             session_key: The config key of the session.
             user_key: The config key of the user, if there is one; pass `config_fields` along then.
-            options: For each history, as for the class.
+            options: For each history, as for the class. Ids come from a config: an empty user is nobody.
         """
 
-        def open_history(*given: str, **named: Any) -> SessionChatMessageHistory:
+        def open_history(*given: Any, **named: Any) -> SessionChatMessageHistory:
             values = {**dict(zip(names, given, strict=False)), **named}
-            user = {} if user_key is None else {"user_id": values[user_key]}
-            return cls(values[session_key], sessions, **user, **options)
+            user = None if user_key is None else user_named(values[user_key])
+            return cls(str(values[session_key]), sessions, user_id=user, **options)
 
         names = [session_key] if user_key is None else [user_key, session_key]
         # The runnable asks for the names of the parameters and wants them to be the keys.

@@ -177,8 +177,8 @@ def config_of_run(runtime: Runtime[Any]) -> RunnableConfig:
     except RuntimeError:
         context: Any = runtime.context
         given = context if isinstance(context, Mapping) else getattr(context, "__dict__", {})
-        named = {name: given[name] for name in ("session_id", "user_id") if name in given}
-        if "session_id" not in named:
+        named = {name: given[name] for name in ("thread_id", "session_id", "user_id") if name in given}
+        if named.keys() <= {"user_id"}:
             problem = (
                 "LangGraph hides the config from async code on Python 3.10: use Python 3.11, or name session_id and "
                 "user_id in the run's context too"

@@ -14,12 +14,11 @@ from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangChain r
 from langchain_core.tools import StructuredTool
 from pydantic import BaseModel, Field
 
-from langchain_sessions._chat.address import address_of
+from langchain_sessions._chat.address import Addressing, OwnerPolicy
 from langchain_sessions._core.checks import require
 from langchain_sessions._core.codec.privacy import CONVERSATION_SEARCH, CROSS_SESSION_SEARCH
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
 from langchain_sessions._core.kinds import role_of
-from langchain_sessions._core.rows import Anyone
 from langchain_sessions._core.whole import whole_text
 from langchain_sessions._recall.text.highlights import snippet
 from langchain_sessions.errors import InvalidInputError, SessionNotFoundError, SessionsError
@@ -71,23 +70,25 @@ def create_conversation_search_tool(
     page_size: int = 10,
     order: Literal["relevance", "time"] = "relevance",
     *,
+    owner: OwnerPolicy = "config",
     max_tokens: int = 2000,
 ) -> StructuredTool:
     """Make the tool `conversation_search`: the agent looks things up in the conversation that it is having.
 
     It finds what a compaction archived, and not what only its own searches said. The session comes from the config:
-    `session_id`, else `thread_id`, and `user_id`.
+    `thread_id`, else `session_id`, and `user_id`.
 
     Args:
         sessions: Where the conversations are.
         page_size: Results per page.
         order: Whether the first page holds what fits best, or what was said first; within a page the oldest is first.
+        owner: Whose sessions a config reaches, see `OwnerPolicy`.
         max_tokens: About how much a page may hold; texts are cut to it.
 
     Raises:
-        InvalidInputError: A number is not above 0, or the order is another word.
+        InvalidInputError: A number is not above 0, or the order or the owner is another word.
     """
-    look = _Look(sessions, page_size, order, max_tokens, crosses=False)
+    look = _Look(Addressing(sessions, owner), page_size, order, max_tokens, crosses=False)
     return _tool(
         look,
         CONVERSATION_SEARCH,
@@ -96,22 +97,24 @@ def create_conversation_search_tool(
 
 
 def create_cross_session_search_tool(
-    sessions: SessionService, page_size: int = 10, *, max_tokens: int = 2000
+    sessions: SessionService, page_size: int = 10, *, owner: OwnerPolicy = "config", max_tokens: int = 2000
 ) -> StructuredTool:
     """Make the tool `cross_session_search`: the agent looks things up in all conversations of its user.
 
-    The user comes from the config's `user_id`, or is the one whom the service is bound to. What is recent gains a
-    little; each result names its session.
+    The user comes from the config's `user_id`, or is the one whom the service is bound to. Sessions that nobody owns
+    have nothing in common and are not searched together. What is recent gains a little; each result names its session.
 
     Args:
         sessions: Where the conversations are.
         page_size: Results per page.
+        owner: Whose sessions a config reaches, see `OwnerPolicy`; `ignore` needs a service that is bound to a user.
         max_tokens: About how much a page may hold; texts are cut to it.
 
     Raises:
-        InvalidInputError: A number is not above 0.
+        InvalidInputError: A number is not above 0, or the owner is another word or leaves no user to search for.
     """
-    look = _Look(sessions, page_size, "relevance", max_tokens, crosses=True)
+    require(owner != "ignore" or isinstance(sessions.owner, str), "owner", "this search needs a user: do not ignore it")
+    look = _Look(Addressing(sessions, owner), page_size, "relevance", max_tokens, crosses=True)
     return _tool(
         look, CROSS_SESSION_SEARCH, f"Search everything that was said in all conversations with this user. {_GRAMMAR}"
     )
@@ -139,7 +142,7 @@ class _Look:
 
     def __init__(
         self,
-        sessions: SessionService,
+        addressing: Addressing,
         page_size: int,
         order: Literal["relevance", "time"],
         max_tokens: int,
@@ -149,7 +152,7 @@ class _Look:
         require(type(page_size) is int and page_size > 0, "page_size", "give a whole number above 0")
         require(type(max_tokens) is int and max_tokens > 0, "max_tokens", "give a whole number above 0")
         require(order in ("relevance", "time"), "order", "give 'relevance' or 'time'")
-        self._sessions = sessions
+        self._addressing = addressing
         self._size = page_size
         self._order: Literal["relevance", "time"] = order
         self._max_tokens = max_tokens
@@ -195,14 +198,10 @@ class _Look:
         return self._answer(view, found, max(0, page))
 
     def _place(self, config: RunnableConfig) -> tuple[SessionService | None, str | None]:
-        if not self._crosses:
-            address = address_of(self._sessions, config)
-            return (None, None) if address is None else (address.sessions, address.session_id)
-        user = (config.get("configurable") or {}).get("user_id")
-        if isinstance(self._sessions.owner, Anyone):
-            return (None if user is None else self._sessions.as_user(user)), None
-        require(user is None or user == self._sessions.owner, "user_id", "the service is bound to another user")
-        return self._sessions, None
+        if self._crosses:
+            return self._addressing.user(config), None
+        address = self._addressing.find(config)
+        return (None, None) if address is None else (address.sessions, address.session_id)
 
     def _answer(self, sessions: SessionService, found: SearchPage, page: int) -> str:
         if not found.items:

@@ -1,19 +1,34 @@
-"""Which session a LangChain config means, and whose it is."""
+"""Which session a LangChain config means, and whose it is: the one place where both are decided."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from langchain_core.runnables import RunnableConfig
+
+from langchain_sessions._core.checks import require
 from langchain_sessions._core.ids import check_id
-from langchain_sessions._core.rows import Anyone
+from langchain_sessions._core.rows import ANYONE, Anyone, Owner
 from langchain_sessions.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from langchain_core.runnables import RunnableConfig
-
     from langchain_sessions.service import SessionService
+
+_log = logging.getLogger(__name__)
+
+OwnerPolicy = Literal["config", "ignore"] | Callable[[RunnableConfig], Owner]
+"""Whose sessions a call reaches.
+
+- `config`: those of `configurable["user_id"]`. A config that names nobody (no such key, None, an empty or a blank
+  text) reaches sessions that nobody owns, and no others; it never searches across sessions.
+- `ignore`: for hosts that authorise threads themselves, such as LangGraph's server. The config's user is not looked
+  at; a session is reached by its id, whoever owns it, and new ones are owned by nobody.
+- A function of the config returns the user. None, or a blank text, is nobody; `ANYONE` is as `ignore`.
+
+A service that is bound by `as_user(u)` stays bound to u, whatever the policy says.
+"""
 
 
 class Address(NamedTuple):
@@ -23,53 +38,90 @@ class Address(NamedTuple):
     session_id: str
 
 
-def session_id_of(configurable: Mapping[str, Any]) -> str | None:
-    """The session that `configurable` names: its `session_id`, else its `thread_id`; None for neither.
+class Addressing:
+    """How configs name sessions of a service.
+
+    Args:
+        sessions: The service.
+        owner: Whose sessions a config reaches, see `OwnerPolicy`.
 
     Raises:
-        InvalidInputError: In a graph the two differ, so that two logs would be written; or the id is unusable.
+        InvalidInputError: There is no such policy.
     """
-    session, thread = configurable.get("session_id"), configurable.get("thread_id")
-    in_graph = any(key.startswith("__pregel_") for key in configurable)
-    if in_graph and session is not None and thread is not None and str(thread) != session:
-        raise InvalidInputError(
-            "session_id", "differs from thread_id; in a graph the thread is the session, leave it out"
-        )
-    if session is not None:
-        return check_id(session, "session_id")
-    return None if thread is None else check_id(str(thread), "thread_id")
+
+    def __init__(self, sessions: SessionService, owner: OwnerPolicy = "config") -> None:
+        """See the class."""
+        require(callable(owner) or owner in ("config", "ignore"), "owner", "give 'config', 'ignore' or a function")
+        self._sessions = sessions
+        self._owner = owner
+        self._has_told = False
+
+    def find(self, config: RunnableConfig | None) -> Address | None:
+        """The session of a config as its owner sees it; None where the config names no session.
+
+        It is `thread_id` that names the session, else `session_id`.
+
+        Raises:
+            InvalidInputError: An id is unusable, or the config names another user than the service is bound to.
+        """
+        session_id = self._session_id(_configurable(config))
+        return None if session_id is None else Address(self._view(config), session_id)
+
+    def require(self, config: RunnableConfig | None) -> Address:
+        """`find`, or an error that says how to name a session.
+
+        Raises:
+            InvalidInputError: The config names no session, or as `find`.
+        """
+        address = self.find(config)
+        if address is None:
+            raise InvalidInputError(
+                "session_id", 'the config names no session; pass {"configurable": {"session_id": ..., "user_id": ...}}'
+            )
+        return address
+
+    def user(self, config: RunnableConfig | None) -> SessionService | None:
+        """The view of the user whom a config names, for what crosses sessions; None where it is nobody's.
+
+        Raises:
+            InvalidInputError: As `find`.
+        """
+        view = self._view(config)
+        return view if isinstance(view.owner, str) else None
+
+    def _view(self, config: RunnableConfig | None) -> SessionService:
+        sessions = self._sessions
+        named = self._named(config)
+        if isinstance(named, Anyone):
+            return sessions
+        user = user_named(named)
+        if isinstance(sessions.owner, Anyone):
+            return sessions.as_user(user)
+        require(user is None or user == sessions.owner, "user_id", "the service is bound to another user")
+        return sessions
+
+    def _named(self, config: RunnableConfig | None) -> object:
+        policy = self._owner
+        if callable(policy):
+            return policy(config or {})
+        return ANYONE if policy == "ignore" else _configurable(config).get("user_id")
+
+    def _session_id(self, configurable: Mapping[str, Any]) -> str | None:
+        thread, session = configurable.get("thread_id"), configurable.get("session_id")
+        if thread is None:
+            return None if session is None else check_id(str(session), "session_id")
+        if session is not None and str(session) != str(thread) and not self._has_told:
+            self._has_told = True
+            _log.warning("A config names a thread_id and another session_id: the thread is the session. Told once.")
+        return check_id(str(thread), "thread_id")
 
 
-def address_of(sessions: SessionService, config: RunnableConfig | None) -> Address | None:
-    """The session of a config as its owner sees it; None where the config names no session.
-
-    The user is `configurable["user_id"]`; where it names none, the session is nobody's. A service that is bound to a
-    user stays bound.
-
-    Raises:
-        InvalidInputError: An id is unusable, or the config names another user than the service is bound to.
-    """
-    configurable: Mapping[str, Any] = (config or {}).get("configurable") or {}
-    session_id = session_id_of(configurable)
-    if session_id is None:
-        return None
-    user = configurable.get("user_id")
-    if isinstance(sessions.owner, Anyone):
-        return Address(sessions.as_user(user), session_id)
-    if user is not None and user != sessions.owner:
-        raise InvalidInputError("user_id", "the service is bound to another user")
-    return Address(sessions, session_id)
+def user_named(value: object) -> str | None:
+    """The user that a value of a config names; None where it is missing, empty or blank, which is nobody."""
+    # Servers put an empty user into the configs of calls that nobody is logged in for.
+    user = "" if value is None else str(value)
+    return user if user.strip() else None
 
 
-def require_address(sessions: SessionService, config: RunnableConfig | None) -> Address:
-    """`address_of`, or an error that says how to name a session.
-
-    Raises:
-        InvalidInputError: The config names no session.
-    """
-    address = address_of(sessions, config)
-    if address is None:
-        raise InvalidInputError(
-            "session_id", 'the config names no session; pass {"configurable": {"session_id": ..., "user_id": ...}}'
-        )
-    return address
+def _configurable(config: RunnableConfig | None) -> Mapping[str, Any]:
+    return (config or {}).get("configurable") or {}

@@ -7,7 +7,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from langchain_sessions._chat.address import Address, address_of, require_address
+from langchain_sessions._chat.address import Address, Addressing, OwnerPolicy
 from langchain_sessions._chat.overflow import is_context_overflow
 from langchain_sessions._chat.running import Keeping, window_of
 from langchain_sessions._core.checks import require
@@ -36,7 +36,8 @@ class SessionMemory:
     """Keeps a conversation in a session.
 
     Args:
-        sessions: The service. Unbound, the config's `user_id` says whose session it is.
+        sessions: The service.
+        owner: Whose sessions a config reaches, see `OwnerPolicy`: by default those of its `user_id`.
         compaction: When and how to compact.
         branch: The branch that the agent speaks on; None is root, which all see.
         last_n: Show at most so many remembered messages; a system message is not counted and stays.
@@ -58,6 +59,7 @@ class SessionMemory:
         self,
         sessions: SessionService,
         *,
+        owner: OwnerPolicy = "config",
         compaction: Compaction | None = None,
         branch: str | None = None,
         last_n: int | None = None,
@@ -78,6 +80,7 @@ class SessionMemory:
         require(on_missing_session in ("error", "skip"), "on_missing_session", "give 'error' or 'skip'")
         require(on_store_error in ("warn", "raise"), "on_store_error", "give 'warn' or 'raise'")
         self.sessions = sessions
+        self._addressing = Addressing(sessions, owner)
         self.on_missing_session = on_missing_session
         self.context_window = context_window
         self._is_overflow = is_overflow
@@ -133,5 +136,6 @@ class SessionMemory:
         Raises:
             InvalidInputError: It names none, or an id is unusable.
         """
-        find = address_of if self.on_missing_session == "skip" else require_address
-        return find(self.sessions, config)
+        if self.on_missing_session == "skip":
+            return self._addressing.find(config)
+        return self._addressing.require(config)

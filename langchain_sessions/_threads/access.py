@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from langchain_sessions._chat.address import Address, require_address
 from langchain_sessions._log.log import log_of
 from langchain_sessions._threads.versions import namespace_digest
 from langchain_sessions.stores.threads import CheckpointQuery
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
+    from langchain_sessions._chat.address import Address, Addressing
     from langchain_sessions._threads.cache import MessageCache
     from langchain_sessions._threads.rebuild import Rebuilder
     from langchain_sessions.service import SessionService
@@ -36,13 +36,14 @@ class ThreadAccess:
 
     sessions: SessionService
     serde: SerializerProtocol
+    _addressing: Addressing
     _store: ThreadStore
     _cache: MessageCache
     _rebuilder: Rebuilder
 
     def _place(self, config: RunnableConfig) -> tuple[Address, str]:
         """The session of a config as its owner sees it, and the namespace."""
-        address = require_address(self.sessions, config)
+        address = self._addressing.require(config)
         return address, str(configurable(config).get("checkpoint_ns") or "")
 
     @staticmethod

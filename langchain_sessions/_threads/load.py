@@ -101,7 +101,9 @@ class ThreadReads(ThreadAccess):
         limit: int | None,
     ) -> tuple[CheckpointQuery, int | None, None]:
         accept = self._acceptance(wanted)
-        last = checkpoint_id(before)
+        # LangGraph's server hands on the checkpoint itself, without a config around it.
+        bare: Any = before or {}
+        last = checkpoint_id(before) or bare.get("checkpoint_id")
         if config is None:
             owner, now = self.sessions.owner, log_of(self.sessions).now()
             query = CheckpointQuery(

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core.flow import Flow, ask, async_face, sync_face
 from langchain_sessions._core.ids import check_id
+from langchain_sessions._core.rows import ANYONE
 from langchain_sessions._log.lifecycle import adapter_draft
 from langchain_sessions._log.log import log_of
 from langchain_sessions._threads.access import ThreadAccess, checkpoint_id
 from langchain_sessions._threads.cache import Needs
 from langchain_sessions._threads.record import EMPTY, decode_metadata, decode_record
+from langchain_sessions.errors import SessionNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -55,15 +57,22 @@ class Upkeep(ThreadAccess):
     def _copy_thread(self, source_thread_id: str, target_thread_id: str) -> Flow[None]:
         """Copy a thread with its events, checkpoints and writes to a new id of the same owner.
 
+        Nothing happens where there is none: a thread that no graph ran in yet is empty.
+
         Raises:
-            SessionNotFoundError: There is no such source.
+            SessionNotFoundError: The source is somebody else's.
             SessionExistsError: The target is taken.
         """
-        key = log_of(self.sessions).key(check_id(str(source_thread_id), "source_thread_id"))
-        source = yield from ask(self.sessions.get, key.id)
-        draft = adapter_draft(log_of(self.sessions), str(target_thread_id))
+        log = log_of(self.sessions)
+        key = log.key(check_id(str(source_thread_id), "source_thread_id"))
+        source = yield from ask(log.store.find_session, key._replace(owner=ANYONE), log.now())
+        if source is None:
+            return
+        if not key.admits(source.user_id):
+            raise SessionNotFoundError(key.id)
+        draft = adapter_draft(log, str(target_thread_id))
         draft = replace(draft, user_id=source.user_id, title=source.title)
-        yield from ask(log_of(self.sessions).store.fork_session, key, draft, None)
+        yield from ask(log.store.fork_session, key, draft, None)
 
     copy_thread = sync_face(_copy_thread)
     acopy_thread = async_face(_copy_thread)

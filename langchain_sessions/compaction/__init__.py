@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         all_of,
         any_of,
     )
-    from langchain_sessions.compaction.windows import Interval, SlidingWindow, TimeWindow, TokenWindow, TurnWindow
+    from langchain_sessions.compaction.windows import Interval, SlidingWindow, TokenWindow, TurnWindow
     from langchain_sessions.errors import SummaryError
 
 _PARTS = {
@@ -61,7 +61,7 @@ _PARTS = {
         "all_of",
         "any_of",
     ),
-    "windows": ("Interval", "SlidingWindow", "TimeWindow", "TokenWindow", "TurnWindow"),
+    "windows": ("Interval", "SlidingWindow", "TokenWindow", "TurnWindow"),
 }
 __all__ = [
     "Compaction",
@@ -86,7 +86,6 @@ __all__ = [
     "SummaryLimits",
     "SummaryPrompts",
     "SummaryTask",
-    "TimeWindow",
     "TokenCount",
     "TokenWindow",
     "Trigger",

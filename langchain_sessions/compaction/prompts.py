@@ -42,7 +42,6 @@ Write one summary{of_part} of what is marked for summarising{with_previous}, in 
 
 _SLOT = re.compile(r"\{([a-z_]+)\}")
 _HIDDEN = frozenset({"reasoning", "thinking", "redacted_thinking"})
-_LONGEST_ADDRESS = 500
 _CALLS = frozenset({"tool_call", "tool_call_chunk", "tool_use", "function_call", "invalid_tool_call"})
 
 
@@ -142,18 +141,7 @@ def _block(block: object) -> str:
     for key in ("text", "refusal"):
         if isinstance(known.get(key), str):
             return str(known[key])
-    address = _address(known)
-    return f"[{kind or 'content'}{' ' + address if address else ''}]"
-
-
-def _address(block: dict[str, Any]) -> str:
-    """Where a picture or a file lies, as far as the block says so: it may be all that tells what was meant."""
-    for holder in (block, block.get("image_url"), block.get("source"), block.get("file")):
-        found = holder if isinstance(holder, str) else holder.get("url") if isinstance(holder, dict) else None
-        # A data: address is the bytes themselves.
-        if isinstance(found, str) and not found.lstrip().lower().startswith("data:"):
-            return clip(_one_line(found), _LONGEST_ADDRESS)
-    return ""
+    return f"[{kind or 'content'}]"
 
 
 def clip(text: str, cap: int) -> str:

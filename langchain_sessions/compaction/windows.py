@@ -1,4 +1,4 @@
-"""How to choose: windows over the newest events, turns, tokens or days, and intervals.
+"""How to choose: windows over the newest events, turns or tokens, and intervals.
 
 All of them keep whole turns, so a cut that falls into a turn moves to the next one; where there is no next, the
 newest turn stays whole, however large it is. The newest system message stays and costs no place.
@@ -7,8 +7,6 @@ newest turn stays whole, however large it is. The newest system message stays an
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from langchain_sessions._core.checks import require
@@ -73,27 +71,6 @@ class TokenWindow:
         budget = self.max_tokens - sum(event.tokens for event in standing)
         kept = _fitting([segment.tokens for segment in segments], budget)
         return _archive(segments[: len(segments) - kept])
-
-
-@dataclass(frozen=True)
-class TimeWindow:
-    """Keeps the turns of the last `keep`: of the last thirty days, for example.
-
-    A turn is as old as the newest event in it. Clocks are data and may step back: a turn that stands behind a younger
-    one stays with it.
-    """
-
-    keep: timedelta
-
-    def __post_init__(self) -> None:
-        """Refuse what never makes sense."""
-        require(isinstance(self.keep, timedelta) and self.keep > timedelta(0), "keep", "give a timedelta above zero")
-
-    def plan(self, request: CompactionRequest) -> CompactionPlan:
-        """Archive the turns that are over since then."""
-        since = request.now - self.keep
-        old = takewhile(lambda segment: all(event.timestamp < since for event in segment), _segments(request)[:-1])
-        return _archive(list(old))
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,6 @@
 # ruff: noqa: ANN401 - stands in for what users pass, which may be anything
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,15 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_sessions import SessionEvent, Standing
 from langchain_sessions._core.rows import Counters
 from langchain_sessions._core.view import pair_tool_calls
-from langchain_sessions.compaction import (
-    CompactionRequest,
-    Interval,
-    SlidingWindow,
-    Summarize,
-    TimeWindow,
-    TokenWindow,
-    TurnWindow,
-)
+from langchain_sessions.compaction import CompactionRequest, Interval, SlidingWindow, Summarize, TokenWindow, TurnWindow
 from langchain_sessions.compaction.selection import settle_selection, split_segments
 from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.tokens import EstimatedTokenCounter
@@ -52,8 +42,7 @@ def log(codes: str, **changes: Any) -> list[SessionEvent]:
             "tokens": 10,
             **changes,
         }
-        fields.setdefault("timestamp", NOON)
-        events.append(SessionEvent(id=str(seq), session_id="s1", seq=seq, position=seq, **fields))
+        events.append(SessionEvent(id=str(seq), session_id="s1", seq=seq, position=seq, timestamp=NOON, **fields))
     return events
 
 
@@ -96,20 +85,6 @@ def archived(strategy: Any, events: list[SessionEvent], *, scope: str | None = N
 )
 def test_what_each_window_lets_go_of(strategy: Any, codes: str, gone: list[int]) -> None:
     assert archived(strategy, log(codes)) == gone
-
-
-def test_17_m_a_time_window_keeps_the_last_days() -> None:
-    days = [9, 9, 5, 1, 4, 4, 0, 0]
-    events = [
-        replace(event, timestamp=NOON - timedelta(days=age))
-        for event, age in zip(log("u a u a u a u a"), days, strict=True)
-    ]
-    assert archived(TimeWindow(timedelta(days=10)), events) == []
-    assert archived(TimeWindow(timedelta(days=7)), events) == [1, 2]
-    # The second turn was answered a day ago, so the third one, which stands behind it, stays too.
-    assert archived(TimeWindow(timedelta(days=2)), events) == [1, 2]
-    assert archived(TimeWindow(timedelta(hours=12)), events) == [1, 2, 3, 4, 5, 6]
-    assert archived(TimeWindow(timedelta(days=1)), log("u a", timestamp=NOON - timedelta(days=99))) == []
 
 
 def test_an_interval_counts_from_the_last_compaction() -> None:
@@ -178,7 +153,6 @@ codes = st.lists(st.sampled_from(["u", "a", "s", "c1", "r1", "c2", "r2", "S"]), 
 strategies = st.one_of(
     st.builds(SlidingWindow, st.integers(1, 12)),
     st.builds(TurnWindow, st.integers(1, 4)),
-    st.builds(TimeWindow, st.just(timedelta(days=1))),
     st.builds(TokenWindow, st.integers(1, 150)),
     st.builds(Interval, st.integers(3, 5), st.integers(0, 2)),
 )
@@ -218,8 +192,6 @@ def _exchanges(events: list[SessionEvent]) -> set[tuple[int, int]]:
         lambda: SlidingWindow(0),
         lambda: TurnWindow(0),
         lambda: TokenWindow(0),
-        lambda: TimeWindow(timedelta(0)),
-        lambda: TimeWindow(30),  # type: ignore[arg-type]
         lambda: Interval(0),
         lambda: Interval(2, 2),
         lambda: Summarize(ScriptedModel(), keep_events=2, overlap=2),

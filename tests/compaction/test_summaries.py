@@ -78,20 +78,6 @@ async def test_tools_are_shown_up_to_a_cap(local: Faced) -> None:
     assert len(shown) < 6_000
 
 
-@pytest.mark.parametrize(
-    "block",
-    [
-        {"type": "image", "url": "https://ada.example/cat.png"},
-        {"type": "image_url", "image_url": "https://ada.example/cat.png"},
-        {"type": "image_url", "image_url": {"url": "https://ada.example/cat.png"}},
-        {"type": "image", "source": {"type": "url", "url": "https://ada.example/cat.png"}},
-    ],
-)
-async def test_17_h_a_summariser_sees_where_a_picture_lies(local: Faced, block: dict[str, Any]) -> None:
-    model = await compacted(local, HumanMessage([block]), AIMessage("a cat"))
-    assert f"[{block['type']} https://ada.example/cat.png]" in model.prompts[0][1].text
-
-
 async def test_blocks_of_every_kind(local: Faced) -> None:
     blocks: list[Any] = [
         {"type": "reasoning", "reasoning": "hidden thought"},

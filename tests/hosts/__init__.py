@@ -1,0 +1,1 @@
+"""Hosts that run graphs: LangGraph's server, started as its documentation says."""
