@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from langchain_sessions.service import SessionService
     from langchain_sessions.session import Session
     from langchain_sessions.stores.base import SessionStore
-    from langchain_sessions.stores.memory.store import MemoryStore
+    from langchain_sessions.stores.memory import InMemoryStore
     from langchain_sessions.tokens import (
         CalibratedTokenCounter,
         EstimatedTokenCounter,
@@ -167,7 +167,7 @@ _HOMES = {
     "service": ("SessionService",),
     "session": ("Session",),
     "stores.base": ("SessionStore",),
-    "stores.memory.store": ("MemoryStore",),
+    "stores.memory": ("InMemoryStore",),
     "tokens": ("CalibratedTokenCounter", "EstimatedTokenCounter", "TiktokenCounter", "TokenCounter", "best_counter"),
     "tools": ("create_conversation_search_tool", "create_cross_session_search_tool"),
     "turns": ("Turn",),
@@ -199,13 +199,13 @@ __all__ = [
     "EventKind",
     "EventNotFoundError",
     "HeadConflictError",
+    "InMemoryStore",
     "Interval",
     "InvalidInputError",
     "Invocation",
     "InvocationStatus",
     "LongTermMemory",
     "MemoryMode",
-    "MemoryStore",
     "MissingDependencyError",
     "ModelCall",
     "ModelSummarizer",

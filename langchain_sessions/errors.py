@@ -143,6 +143,10 @@ class StoreUnavailableError(StoreError):
     """The storage engine could not be reached, is locked, full or went away."""
 
 
+class CommitUnknownError(StoreUnavailableError):
+    """Nobody can say whether something was written: the engine's answer got lost, and others wrote since."""
+
+
 class CorruptRowError(StoreError):
     """A stored row cannot be read; other rows are not affected."""
 

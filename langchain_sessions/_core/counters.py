@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from langchain_sessions._core.rows import EventRow
 
 
-_COUNTED = (Standing.LIVE, Standing.INTERRUPTED, Standing.OPEN)
+COUNTED = (Standing.LIVE, Standing.INTERRUPTED, Standing.OPEN)
 
 
 def tally(rows: Iterable[EventRow]) -> dict[str | None, Counters]:
@@ -37,7 +37,7 @@ def tally(rows: Iterable[EventRow]) -> dict[str | None, Counters]:
 
 def count_scope(rows: Iterable[EventRow], view: LogView, scope: str | None) -> Counters:
     """The counters of one scope, from its rows. Running invocations count; failed ones do not."""
-    live = (row for row in rows if row.scope == scope and view.standing(row) in _COUNTED)
+    live = (row for row in rows if row.scope == scope and view.standing(row) in COUNTED)
     return tally(live).get(scope, Counters())
 
 
@@ -45,8 +45,8 @@ def tally_change(
     before: Iterable[EventRow], view_before: LogView, after: Iterable[EventRow], view_after: LogView
 ) -> dict[str | None, Counters]:
     """How the counters change when some rows stood in one way before and stand in another after; only what does."""
-    old = tally(row for row in before if view_before.standing(row) in _COUNTED)
-    new = tally(row for row in after if view_after.standing(row) in _COUNTED)
+    old = tally(row for row in before if view_before.standing(row) in COUNTED)
+    new = tally(row for row in after if view_after.standing(row) in COUNTED)
     nothing = Counters()
     changes = {scope: Counters(*map(sub, new.get(scope, nothing), old.get(scope, nothing))) for scope in {**old, **new}}
     return {scope: change for scope, change in changes.items() if change != nothing}

@@ -370,7 +370,7 @@ class IndexStore(Store):
 
     @abstractmethod
     def load_chunks(
-        self, /, place: IndexPlace, numbers: Sequence[int]
+        self, /, key: SessionKey, place: IndexPlace, numbers: Sequence[int], now: int
     ) -> list[tuple[StoredChunk, dict[str, bytes]]] | None:
         """Whole chunks of an index with their buckets; None where the index is no longer as `place` says."""
 
@@ -430,8 +430,8 @@ class VectorStore(Store):
     afind_vectors = threaded(find_vectors)
 
     @abstractmethod
-    def load_vectors(self, /, places: Mapping[VectorPlace, SeqSet]) -> dict[tuple[int, int], bytes]:
-        """Vectors at some positions of some logs, by session key and position. Crosses sessions.
+    def load_vectors(self, /, scope: LogScope, places: Mapping[VectorPlace, SeqSet]) -> dict[tuple[int, int], bytes]:
+        """Vectors at some positions of some logs of a scope, by session key and position. Crosses sessions.
 
         What is not there, or belongs to another set by now, is left out.
         """

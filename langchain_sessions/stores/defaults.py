@@ -152,9 +152,9 @@ class ScannedIndex(LogStore, IndexStore):
         return IndexPlace(session.skey, session.last_seq, session.last_seq, 0, ())
 
     def load_chunks(
-        self, place: IndexPlace, numbers: Sequence[int]
+        self, key: SessionKey, place: IndexPlace, numbers: Sequence[int], now: int
     ) -> list[tuple[StoredChunk, dict[str, bytes]]] | None:
-        del place, numbers
+        del key, place, numbers, now
         return []
 
     def write_index(self, key: SessionKey, change: IndexChange, now: int) -> bool:

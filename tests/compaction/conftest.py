@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langchain_sessions import MemoryStore, SessionService
+from langchain_sessions import InMemoryStore, SessionService
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -53,7 +53,7 @@ def face(request: pytest.FixtureRequest) -> str:
 @pytest_asyncio.fixture
 async def operator(backend: str, database_url: str, table_prefix: str) -> AsyncIterator[SessionService]:
     """The operator's service on one backend."""
-    database = MemoryStore() if backend == "memory" else database_url
+    database = InMemoryStore() if backend == "memory" else database_url
     service = SessionService(database, table_prefix=table_prefix, create_schema=True, synchronous="NORMAL")
     yield service
     await service.aclose()
@@ -71,6 +71,6 @@ async def ada(operator: SessionService, face: str) -> Faced:
 @pytest.fixture
 def local() -> Faced:
     """Ada's view of a store in memory, for what no backend decides."""
-    view = SessionService(MemoryStore()).as_user("ada")
+    view = SessionService(InMemoryStore()).as_user("ada")
     view.open("s1")
     return Faced(view, "sync")

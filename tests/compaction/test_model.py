@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langchain_sessions import EventFilter, EventKind, MemoryStore, SessionService
+from langchain_sessions import EventFilter, EventKind, InMemoryStore, SessionService
 from langchain_sessions._core.view import pair_tool_calls
 from langchain_sessions.compaction import Compaction, Interval, SlidingWindow, Summarize, TokenWindow, TurnWindow
 from langchain_sessions.errors import EventNotFoundError
@@ -96,7 +96,7 @@ class Player:
 @given(STEPS)
 def test_the_database_does_what_memory_does(steps: list[tuple[Any, ...]]) -> None:
     with SessionService("sqlite://") as database:
-        players = Player(SessionService(MemoryStore())), Player(database)
+        players = Player(SessionService(InMemoryStore())), Player(database)
         for step in steps:
             answers = [player.play(step) for player in players]
             assert answers[0] == answers[1]

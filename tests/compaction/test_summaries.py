@@ -10,7 +10,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
 
-from langchain_sessions import MemoryStore, SessionService
+from langchain_sessions import InMemoryStore, SessionService
 from langchain_sessions.compaction import (
     Compaction,
     ConversationSummary,
@@ -200,7 +200,7 @@ async def test_the_calls_stay_out_of_what_langgraph_streams() -> None:
             seen.append(config)
             return super().invoke(input, config, **kwargs)
 
-    service = SessionService(MemoryStore())
+    service = SessionService(InMemoryStore())
     service.open("s1")
     service.append("s1", [HumanMessage("a"), AIMessage("b"), HumanMessage("c")])
     service.compact("s1", Compaction(None, Summarize(Tagged(), keep_events=1)))
@@ -242,7 +242,7 @@ def test_texts_are_cut_where_it_hurts_least() -> None:
 
 def test_json_schemas_are_enough() -> None:
     schema = {"type": "object", "properties": {"summary": {"type": "string"}}, "required": ["summary"]}
-    service = SessionService(MemoryStore())
+    service = SessionService(InMemoryStore())
     service.open("s1")
     service.append("s1", [HumanMessage("a"), AIMessage("b"), HumanMessage("c")])
     model = ScriptedModel(replies=["```json\n" + json.dumps({"summary": "S.", "mood": "good"}) + "\n```"])

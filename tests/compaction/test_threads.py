@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import END, START, MessagesState, StateGraph
 
-from langchain_sessions import MemoryStore, SessionService
+from langchain_sessions import InMemoryStore, SessionService
 from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.compaction import Compaction, Elapsed, Outcome, SlidingWindow, Summarize
 from tests.compaction.models import ScriptedModel
@@ -46,7 +46,7 @@ def test_a_thread_keeps_its_state_and_shrinks_its_context() -> None:
 
 def test_elapsed_goes_by_the_compaction_in_force() -> None:
     now = datetime(2026, 5, 1, 12, tzinfo=timezone.utc)
-    service = SessionService(MemoryStore(), clock=lambda: now)
+    service = SessionService(InMemoryStore(), clock=lambda: now)
     service.open("s1")
     compaction = Compaction(Elapsed(timedelta(hours=1)), SlidingWindow(2))
     for _ in range(3):

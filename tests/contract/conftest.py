@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langchain_sessions._sql.store import SqlStore
-from langchain_sessions.stores.memory.store import MemoryStore
+from langchain_sessions.stores.memory import InMemoryStore
 from langchain_sessions.testing import PrivateLoop
 from tests.servers import databases
 
@@ -31,7 +31,7 @@ def shared_loop() -> Iterator[PrivateLoop]:
 def shared_store(backend: str, all_databases: Databases, shared_loop: PrivateLoop) -> Iterator[SessionStore]:
     """The store of a backend, on tables of its own."""
     if backend == "memory":
-        yield MemoryStore()
+        yield InMemoryStore()
         return
     url, prefix = all_databases.shared(backend), f"c{secrets.token_hex(4)}_"
     store = SqlStore(url, table_prefix=prefix)

@@ -35,13 +35,13 @@ def test_no_theme_hides_a_test_of_another() -> None:
 
 MINE = """
 import pytest
-from langchain_sessions.stores.memory.store import MemoryStore
+from langchain_sessions.stores.memory import InMemoryStore
 from langchain_sessions.testing import StoreContract
 
 class TestMine(StoreContract):
     @pytest.fixture
     def store(self):
-        return MemoryStore()
+        return InMemoryStore()
 
 class TestWithout(StoreContract):
     pass

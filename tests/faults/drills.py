@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_sessions import MemoryStore, SessionNotFoundError, SessionService
+from langchain_sessions import InMemoryStore, SessionNotFoundError, SessionService
 from langchain_sessions._log.log import log_of
 from langchain_sessions._sql.store import SqlStore
 from langchain_sessions.testing.archiving import archive
@@ -53,7 +53,7 @@ class Face:
 def make_service(url: str, **options: Any) -> SessionService:
     """A service on a URL of the fixtures; relaxed where durability is not what is tested."""
     if url == MEMORY_URL:
-        return SessionService(MemoryStore())
+        return SessionService(InMemoryStore())
     return SessionService(url, **{"create_schema": True, "synchronous": "NORMAL", **options})
 
 

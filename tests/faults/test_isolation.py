@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from langchain_sessions import EventFilter, NewEvent, SessionNotFoundError, SessionService
-from langchain_sessions.stores.memory.store import MemoryStore
+from langchain_sessions.stores.memory import InMemoryStore
 from langchain_sessions.testing.archiving import archive
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def test_no_file_beside_the_store(tmp_path: Path) -> None:
 )
 def test_operators_mean_themselves(word: str) -> None:
     """X03: as a keyword they are text, and they reach nobody else's."""
-    service = SessionService(MemoryStore())
+    service = SessionService(InMemoryStore())
     for user in ("ada", "grace"):
         service.create(f"of {user}", user_id=user)
         service.append(f"of {user}", [HumanMessage(f"{user} says {word} loudly"), HumanMessage("plain text")])

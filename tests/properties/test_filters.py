@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from langchain_sessions import ANY_BRANCH, EventFilter, EventKind, InvocationStatus, NewEvent, SessionService, Standing
 from langchain_sessions._sql.store import SqlStore
-from langchain_sessions.stores.memory.store import MemoryStore
+from langchain_sessions.stores.memory import InMemoryStore
 from langchain_sessions.testing import SettableClock
 from langchain_sessions.testing.archiving import archive
 
@@ -67,7 +67,7 @@ def both(backend: str, all_databases: Databases) -> Iterator[tuple[SessionServic
     prefix = f"f{secrets.token_hex(4)}_"
     store = SqlStore(all_databases.shared(backend), table_prefix=prefix)
     store.create_schema()
-    found = SessionService(MemoryStore(), clock=CLOCK), SessionService(store, clock=CLOCK)
+    found = SessionService(InMemoryStore(), clock=CLOCK), SessionService(store, clock=CLOCK)
     for service in found:
         _fill(service)
     yield found

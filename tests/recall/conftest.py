@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
-from langchain_sessions import MemoryStore, SessionService
+from langchain_sessions import InMemoryStore, SessionService
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @pytest_asyncio.fixture
 async def service(backend: str, database_url: str, table_prefix: str) -> AsyncIterator[SessionService]:
     """The operator's service on one backend."""
-    database = MemoryStore() if backend == "memory" else database_url
+    database = InMemoryStore() if backend == "memory" else database_url
     made = SessionService(database, table_prefix=table_prefix, create_schema=True, synchronous="NORMAL")
     yield made
     await made.aclose()

@@ -21,8 +21,8 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from langchain_sessions import (
     EventFilter,
+    InMemoryStore,
     InvalidInputError,
-    MemoryStore,
     SearchSettings,
     SessionNotFoundError,
     SessionService,
@@ -80,7 +80,7 @@ class Maker:
 
 @pytest.fixture
 def make(backend: str, database_url: str, table_prefix: str) -> Iterator[Maker]:
-    maker = Maker(MemoryStore() if backend == "memory" else database_url, table_prefix)
+    maker = Maker(InMemoryStore() if backend == "memory" else database_url, table_prefix)
     yield maker
     for service in maker.made:
         service.close()
@@ -106,7 +106,7 @@ def texts(page: SearchPage) -> list[str]:
 
 def by_words(query: str, said: list[str] = TALK) -> list[str]:
     """What a service without an embedder finds."""
-    with SessionService(MemoryStore()) as service:
+    with SessionService(InMemoryStore()) as service:
         return texts(fill(service, said).search(query, session_id="s1"))
 
 
@@ -116,7 +116,9 @@ def vectors_of(service: SessionService, session_id: str = "s1") -> dict[int, byt
     now = log_of(service).now()
     scope = LogScope(app=service.app, owner=service.owner, session_id=session_id, now=now)
     (place,) = store.list_vectors(scope)
-    return {seq: data for (_, seq), data in store.load_vectors({place: SeqSet.between(1, place.last_seq)}).items()}
+    return {
+        seq: data for (_, seq), data in store.load_vectors(scope, {place: SeqSet.between(1, place.last_seq)}).items()
+    }
 
 
 # -- what it adds ------------------------------------------------------------------------------------------
@@ -493,7 +495,7 @@ def test_an_embedder_that_raises_costs_no_append(make: Maker) -> None:
 )
 @pytest.mark.parametrize("face", ["sync", "async"])
 def test_nonsense_is_no_answer(answer: object, face: str) -> None:
-    service = SessionService(MemoryStore(), search=SearchSettings(embed=cast("Embed", lambda _: answer)))
+    service = SessionService(InMemoryStore(), search=SearchSettings(embed=cast("Embed", lambda _: answer)))
     view = fill(service, TALK)
     if face == "sync":
         page = view.search("sofa", session_id="s1")
@@ -514,7 +516,7 @@ def test_an_embedder_that_hangs_is_waited_for_once(face: str) -> None:
         hangs.wait(60)
         return [vector_of(text) for text in batch]
 
-    service = SessionService(MemoryStore(), search=SearchSettings(embed=embed, embed_timeout=0.05))
+    service = SessionService(InMemoryStore(), search=SearchSettings(embed=embed, embed_timeout=0.05))
     view = fill(service, TALK)
 
     async def twice() -> list[SearchPage]:
@@ -539,7 +541,7 @@ async def test_a_coroutine_that_hangs_is_given_up() -> None:
         await asyncio.sleep(3600)
         return []
 
-    async with SessionService(MemoryStore(), search=SearchSettings(embed=embed, embed_timeout=0.05)) as service:
+    async with SessionService(InMemoryStore(), search=SearchSettings(embed=embed, embed_timeout=0.05)) as service:
         view = fill(service, TALK)
         assert (await view.asearch("sofa", session_id="s1")).semantic == "unavailable"
         assert (await view.asearch("sofa", session_id="s1")).semantic == "unavailable"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from langchain_core.messages import HumanMessage
 
-from langchain_sessions import MemoryStore, SearchSettings, SessionService
+from langchain_sessions import InMemoryStore, SearchSettings, SessionService
 
 if TYPE_CHECKING:
     from benchmarks.minilm import MiniLM
@@ -40,7 +40,7 @@ def test_what_is_meant_decides_among_what_is_said(
         "The doctor says my knee needs another month at home.",
     ]
     with SessionService(
-        MemoryStore() if backend == "memory" else database_url,
+        InMemoryStore() if backend == "memory" else database_url,
         table_prefix=table_prefix,
         create_schema=True,
         search=SearchSettings(embed=model, embed_timeout=60.0),

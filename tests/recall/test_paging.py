@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_sessions import (
     EventFilter,
-    MemoryStore,
+    InMemoryStore,
     NewEvent,
     SearchSettings,
     SessionService,
@@ -43,7 +43,7 @@ def talk(seed: int, size: int = 60) -> list[NewEvent]:
 @pytest.fixture(params=[5, 300])
 def few(request: pytest.FixtureRequest, backend: str, database_url: str, table_prefix: str) -> Iterator[SessionService]:
     """A service that ranks so many events in full before it looks further."""
-    database = MemoryStore() if backend == "memory" else database_url
+    database = InMemoryStore() if backend == "memory" else database_url
     settings = SearchSettings(candidates=request.param)
     with SessionService(database, table_prefix=table_prefix, create_schema=True, search=settings) as service:
         yield service

@@ -14,8 +14,8 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from langchain_sessions import (
     EventFilter,
+    InMemoryStore,
     InvalidInputError,
-    MemoryStore,
     NewEvent,
     SealedEventError,
     SessionNotFoundError,
@@ -68,7 +68,7 @@ async def test_both_faces_find_the_same(ada: SessionService) -> None:
 
 
 def test_every_backend_ranks_alike(ada: SessionService) -> None:
-    reference = SessionService(MemoryStore()).as_user("ada")
+    reference = SessionService(InMemoryStore()).as_user("ada")
     reference.open("s1")
     for view in (ada, reference):
         for n in range(400):
@@ -401,7 +401,7 @@ def test_a_fork_has_an_index_of_its_own(ada: SessionService) -> None:
 
 
 def test_sealed_messages_are_searched_with_the_key_alone(backend: str, database_url: str, table_prefix: str) -> None:
-    database: Any = MemoryStore() if backend == "memory" else database_url
+    database: Any = InMemoryStore() if backend == "memory" else database_url
     codec = EncryptedSerializer.from_pycryptodome_aes(key=b"0" * 16)
     with SessionService(database, table_prefix=table_prefix, create_schema=True, codec=codec) as sealed:
         view = sealed.as_user("ada")
@@ -417,7 +417,7 @@ def test_sealed_messages_are_searched_with_the_key_alone(backend: str, database_
 
 
 def test_search_can_be_left_out() -> None:
-    view = SessionService(MemoryStore(), search=False)
+    view = SessionService(InMemoryStore(), search=False)
     with pytest.raises(InvalidInputError, match="search=False"):
         view.search("kettle", whole_app=True)
 

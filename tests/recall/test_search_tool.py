@@ -15,8 +15,8 @@ from langchain_tests.unit_tests import ToolsUnitTests
 from langgraph.prebuilt import ToolNode
 
 from langchain_sessions import (
+    InMemoryStore,
     InvalidInputError,
-    MemoryStore,
     NewEvent,
     SessionService,
     create_conversation_search_tool,
@@ -35,7 +35,7 @@ CONFIG: RunnableConfig = {"configurable": {"session_id": "s1", "user_id": "ada"}
 
 
 def _sessions() -> SessionService:
-    sessions = SessionService(MemoryStore())
+    sessions = SessionService(InMemoryStore())
     ada = sessions.as_user("ada")
     ada.open("s1")
     said = ["Where is my passport?", "In the blue drawer.", "Thanks!", "The passport is red."]
@@ -169,7 +169,7 @@ def test_its_own_past_output_is_left_out_before_the_limit(filler: int) -> None:
 
 
 def test_a_page_stays_within_its_budget() -> None:
-    sessions = SessionService(MemoryStore())
+    sessions = SessionService(InMemoryStore())
     ada = sessions.as_user("ada")
     ada.open("s1")
     ada.append("s1", [HumanMessage("passport " + "lorem ipsum dolor " * 400) for _ in range(20)])

@@ -13,7 +13,7 @@ from langchain_openai import ChatOpenAI
 from langgraph.pregel import Pregel
 from pydantic import BaseModel, SecretStr
 
-from langchain_sessions import MemoryStore, SessionService
+from langchain_sessions import InMemoryStore, SessionService
 from langchain_sessions.memory import SessionMemoryAdvisor
 from tests.openai_stub.replies import Call, CallTools
 from tests.openai_stub.server import OpenAIStub
@@ -106,7 +106,7 @@ def sessions() -> Iterator[SessionService]:
 @pytest_asyncio.fixture
 async def stored(backend: str, database_url: str, table_prefix: str) -> AsyncIterator[SessionService]:
     """A service on each backend, bound to ada; closed in the loop that its asynchronous half ran in."""
-    database: Any = MemoryStore() if backend == "memory" else database_url
+    database: Any = InMemoryStore() if backend == "memory" else database_url
     options: dict[str, Any] = {} if backend == "memory" else {"table_prefix": table_prefix, "create_schema": True}
     async with SessionService(database, **options) as service:
         yield service.as_user("ada")

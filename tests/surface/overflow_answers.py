@@ -633,14 +633,14 @@ you to say. An answer that is asked for as long as the whole window is not the p
 `is_overflow=` of the advisor and the middleware replaces the judgement; it is given the error that the model raised.
 
 ```python
-from langchain_sessions import MemoryStore, SessionMemoryAdvisor, SessionService, is_context_overflow
+from langchain_sessions import InMemoryStore, SessionMemoryAdvisor, SessionService, is_context_overflow
 
 
 def too_long(error: Exception) -> bool:
     return is_context_overflow(error) or "tokens per minute" in str(error)
 
 
-memory = SessionMemoryAdvisor(SessionService(MemoryStore()), is_overflow=too_long)
+memory = SessionMemoryAdvisor(SessionService(InMemoryStore()), is_overflow=too_long)
 ```
 
 ## An answer that was cut

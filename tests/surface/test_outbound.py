@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_sessions import MemoryStore, SessionService, create_conversation_search_tool
+from langchain_sessions import InMemoryStore, SessionService, create_conversation_search_tool
 from langchain_sessions._chat.outbound import settle
 from langchain_sessions._core.whole import whole_text, whole_value
 from langchain_sessions.history import SessionChatMessageHistory
@@ -175,7 +175,7 @@ def test_whole_texts(text: str, whole: str) -> None:
 @pytest.mark.parametrize("last_n", [None, 3])
 def test_the_surface_sends_nothing_else(last_n: int | None, log: list[BaseMessage]) -> None:
     """Through the service, the advisor and the history, on a log that other writers filled."""
-    with SessionService(MemoryStore()) as sessions:
+    with SessionService(InMemoryStore()) as sessions:
         ada = sessions.as_user("ada")
         ada.open("s1")
         for message in log:
@@ -191,7 +191,7 @@ def test_the_surface_sends_nothing_else(last_n: int | None, log: list[BaseMessag
 
 
 def test_the_search_tool_returns_whole_text() -> None:
-    with SessionService(MemoryStore()) as sessions:
+    with SessionService(InMemoryStore()) as sessions:
         ada = sessions.as_user("ada")
         ada.open("s1")
         ada.append("s1", HumanMessage(f"turtles and {HALF}"))
@@ -207,7 +207,7 @@ def ids_of(messages: Sequence[BaseMessage]) -> list[str | None]:
 def test_a_history_leaves_what_is_going_on_as_it_is() -> None:
     """Whoever executes its calls adds results under the ids that they see."""
     call: Any = {"name": "look", "args": {}, "id": "call_0"}
-    with SessionService(MemoryStore()) as sessions:
+    with SessionService(InMemoryStore()) as sessions:
         history = SessionChatMessageHistory("s1", sessions)
         turn = [HumanMessage("a"), AIMessage("", tool_calls=[call]), ToolMessage("b", tool_call_id="call_0")]
         history.add_messages([*turn, AIMessage("c"), HumanMessage("d"), AIMessage("", tool_calls=[call])])

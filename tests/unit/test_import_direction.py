@@ -135,7 +135,7 @@ def test_packages_are_imported_where_they_belong(module: str) -> None:
         ("service", "stores.base", True),
         ("checkpointer", "service", True),
         ("_sql.store", "stores.base.SessionStore", True),
-        ("stores.memory.store", "events.SessionEvent", True),
+        ("stores.memory", "events.SessionEvent", True),
         ("service", "history", False),
         ("_sql.store", "stores_desk", False),
         ("stores.base", "service", False),

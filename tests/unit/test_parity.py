@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from langchain_sessions import Invocation, MemoryStore, SessionService, SqlStore
+from langchain_sessions import InMemoryStore, Invocation, SessionService, SqlStore
 from langchain_sessions.stores.base import SessionStore
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ ONE_FACE: dict[type, set[str]] = {
     SessionService: {"as_user", "invocation"},
     Invocation: set(),
     SessionStore: set(),
-    MemoryStore: set(),
+    InMemoryStore: set(),
     SqlStore: set(),
 }
 CLASSES = list(ONE_FACE)

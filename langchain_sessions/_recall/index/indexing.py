@@ -84,7 +84,7 @@ class Indexer:
         numbers = [chunk.number for chunk in merged]
         chunk = OpenChunk()
         if numbers:
-            loaded = yield from ask(self.store.load_chunks, place, numbers)
+            loaded = yield from ask(self.store.load_chunks, key, place, numbers, self.now())
             if loaded is None:
                 return None
             for stored, buckets in loaded:
@@ -144,7 +144,7 @@ class Indexer:
         found: list[str] = []
         after = 0
         for number, _ in place.chunks:
-            loaded = yield from ask(self.store.load_chunks, place, [number])
+            loaded = yield from ask(self.store.load_chunks, key, place, [number], self.now())
             if loaded is None:
                 return None
             for stored, buckets in loaded:

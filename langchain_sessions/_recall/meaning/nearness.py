@@ -38,11 +38,13 @@ class Meaning:
     """What a query means, and which logs have vectors to compare.
 
     Attributes:
+        scope: The logs that are searched.
         vector: The query's.
         places: By session key: logs whose vectors the embedder made.
         behind: Logs in which something is not embedded yet.
     """
 
+    scope: LogScope
     vector: QueryVector
     places: dict[int, VectorPlace] = field(default_factory=dict[int, "VectorPlace"])
     behind: list[SessionKey] = field(default_factory=list[SessionKey])
@@ -76,7 +78,7 @@ class MeaningReader:
             fingerprint = self._format.fingerprint((yield from ask(self._embedder.signature)))
         except EmbeddingError:
             return None
-        meaning = Meaning(vector)
+        meaning = Meaning(scope, vector)
         for place in (yield from ask(self._store.list_vectors, scope)):
             is_same = place.embedded_to > 0 and self._format.same(fingerprint, place.fingerprint)
             if is_same:
@@ -96,7 +98,7 @@ class MeaningReader:
         asked = {meaning.places[skey]: SeqSet.of(each) for skey, each in seqs.items()}
         names = {place.skey: place.session_id for place in asked}
         found: dict[tuple[int, int], float] = {}
-        for (skey, seq), stored in (yield from ask(self._store.load_vectors, asked)).items():
+        for (skey, seq), stored in (yield from ask(self._store.load_vectors, meaning.scope, asked)).items():
             cosine = meaning.vector.cosine(self._format.unpack(names[skey], seq, stored))
             if cosine is not None:
                 found[skey, seq] = cosine

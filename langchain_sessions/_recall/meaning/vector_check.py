@@ -11,7 +11,7 @@ from langchain_sessions._recall.meaning.embedding import embed_texts
 from langchain_sessions._recall.meaning.vectors import QueryVector, VectorFormat
 from langchain_sessions._recall.text.documents import searchable_text
 from langchain_sessions.errors import EmbeddingError
-from langchain_sessions.stores.values import EventQuery
+from langchain_sessions.stores.values import EventQuery, LogScope
 
 if TYPE_CHECKING:
     from langchain_sessions._core.codec.messages import MessageCodec
@@ -70,6 +70,7 @@ class VectorChecker:
         """The texts that are said to be embedded, and the vectors up to there."""
         texts: dict[int, str] = {}
         stored: dict[int, bytes] = {}
+        scope = LogScope(app=key.app, owner=key.owner, session_id=key.id, now=self._now)
         after = 0
         while after < place.embedded_to:
             query = EventQuery(kinds=MESSAGE_CODES, after_seq=after, before_seq=place.embedded_to + 1, limit=_BATCH)
@@ -79,7 +80,7 @@ class VectorChecker:
                 text = searchable_text(self._codec.decode(key.id, row))
                 if text.strip():
                     texts[row.seq] = text
-            loaded = yield from ask(self._store.load_vectors, {place: SeqSet.between(after + 1, upto)})
+            loaded = yield from ask(self._store.load_vectors, scope, {place: SeqSet.between(after + 1, upto)})
             stored.update((seq, self._format.unpack(key.id, seq, data)) for (_, seq), data in loaded.items())
             after = upto
         return texts, stored

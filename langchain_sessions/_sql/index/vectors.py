@@ -53,8 +53,11 @@ def _place(tx: Transaction, session: SessionRow) -> VectorPlace:
     return VectorPlace(session.skey, session.id, session.last_seq, *(row or ()))
 
 
-def load_vectors(tx: Transaction, places: Mapping[VectorPlace, SeqSet]) -> dict[tuple[int, int], bytes]:
+def load_vectors(
+    tx: Transaction, scope: LogScope, places: Mapping[VectorPlace, SeqSet]
+) -> dict[tuple[int, int], bytes]:
     """The contract's `load_vectors`: a bounded number of statements, each over ranges of the key."""
+    del scope  # the session's own key is never used again
     vectors = tx.tables.recall.vectors.c
     ranges = [(place.skey, place.generation, *run) for place, seqs in places.items() for run in seqs.runs]
     found: dict[tuple[int, int], bytes] = {}

@@ -44,9 +44,10 @@ def _place(tx: Transaction, session: SessionRow, fingerprint: str) -> IndexPlace
 
 
 def load_chunks(
-    tx: Transaction, place: IndexPlace, numbers: Sequence[int]
+    tx: Transaction, key: SessionKey, place: IndexPlace, numbers: Sequence[int], now: int
 ) -> list[tuple[StoredChunk, dict[str, bytes]]] | None:
     """The contract's `load_chunks`."""
+    del key, now  # the session's own key is never used again
     chunks, terms = tx.tables.recall.chunks, tx.tables.recall.terms
 
     def facts() -> Select[Any]:

@@ -1,0 +1,1 @@
+"""The contract over an engine of partitions, by what it is about."""

@@ -1,0 +1,205 @@
+"""Heads and rows as bytes: JSON that people can read for sessions and events, packed lists for what only we read."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from langchain_sessions._core.checks import UNREADABLE
+from langchain_sessions._core.counters import tally
+from langchain_sessions._core.rows import Counters, EventRow, InvocationRow, SessionRow
+from langchain_sessions._core.standing import view_of
+from langchain_sessions.errors import CorruptRowError
+from langchain_sessions.stores.engine import Head
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from langchain_sessions._core.ledger import LogView
+
+_TOKENS = 16
+"""So many commits may follow one whose answer got lost, before nobody can say whether it happened."""
+
+
+class IndexHead(NamedTuple):
+    """How far the index goes, its generation, what built it, and its chunks: a `StoredChunk` each without facts."""
+
+    indexed_to: int = 0
+    generation: int = 0
+    fingerprint: str = ""
+    chunks: tuple[tuple[int, int, int, int, int], ...] = ()
+
+
+class VectorHead(NamedTuple):
+    """How far the vectors go, which set they are, and what made them."""
+
+    embedded_to: int = 0
+    generation: int = 0
+    fingerprint: str = ""
+
+
+NO_INDEX = IndexHead()
+NO_VECTORS = VectorHead()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SessionHead:
+    """A session as its partition's head holds it.
+
+    Attributes:
+        version: The version of the head; 0 where there is none yet.
+        session: Its row; the counters of the root scope are in it.
+        stage: `live`; `making` while a fork is copied, which nobody sees; `gone` for a tombstone.
+        until: How long a tombstone lasts.
+        unfinished: The invocations that are not done.
+        scopes: Counters of each branch.
+        leases: Who compacts which scope, and until when.
+        index: How far the index goes.
+        vectors: How far the vectors go.
+        owed: Deltas whose `user:` and `app:` values may not be written yet, each with its time.
+        has_thread: Whether a graph ever stored a root checkpoint.
+        tokens: Names of the newest commits.
+    """
+
+    session: SessionRow
+    version: int = 0
+    stage: str = "live"
+    until: int = 0
+    unfinished: Mapping[str, InvocationRow] = field(default_factory=dict[str, InvocationRow])
+    scopes: Mapping[str, Counters] = field(default_factory=dict[str, Counters])
+    leases: Mapping[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
+    index: IndexHead = field(default=NO_INDEX)
+    vectors: VectorHead = field(default=NO_VECTORS)
+    owed: tuple[tuple[str, int], ...] = ()
+    has_thread: bool = False
+    tokens: tuple[str, ...] = ()
+
+    @property
+    def skey(self) -> int:
+        """The session's own key."""
+        return self.session.skey
+
+    def is_expired(self, now: int) -> bool:
+        """Whether its time is over."""
+        return self.session.expires_at is not None and self.session.expires_at <= now
+
+    def view(self, idle_before: int) -> LogView:
+        """Where its events stand."""
+        return view_of(self.session, self.unfinished.values(), idle_before)
+
+    def with_session(self, **changes: Any) -> SessionHead:
+        """The head with other columns of the session's row."""
+        return replace(self, session=self.session._replace(**changes))
+
+    def counters(self, scope: str | None) -> Counters:
+        """What is live in a scope."""
+        if scope is None:
+            return Counters(self.session.live_events, self.session.live_turns, self.session.live_tokens)
+        return self.scopes.get(scope, Counters())
+
+    def counting(self, counted: Mapping[str | None, Counters]) -> SessionHead:
+        """The head with the counters of some scopes."""
+        scopes = {**self.scopes, **{scope: more for scope, more in counted.items() if scope is not None}}
+        root = counted.get(None, self.counters(None))
+        row = self.session._replace(live_events=root.events, live_turns=root.turns, live_tokens=root.tokens)
+        return replace(self, session=row, scopes=scopes)
+
+    def adding(self, counted: Mapping[str | None, Counters]) -> SessionHead:
+        """The head after its counters changed by a difference."""
+        summed = {
+            scope: Counters(*(a + b for a, b in zip(self.counters(scope), more, strict=True)))
+            for scope, more in counted.items()
+        }
+        return self.counting(summed)
+
+    def recounted(self, rows: Iterable[EventRow], scopes: Iterable[str | None] | None = None) -> SessionHead:
+        """The head with counters made from the rows that are live."""
+        counted = tally(rows)
+        wanted = (None, *self.scopes, *counted) if scopes is None else scopes
+        return self.counting({scope: counted.get(scope, Counters()) for scope in wanted})
+
+
+def dump_json(value: Any) -> bytes:
+    """JSON that can be read and searched; escaped where the text is none that UTF-8 can hold."""
+    try:
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def dump_event(row: EventRow) -> bytes:
+    """An event as stored."""
+    return dump_json(row)
+
+
+def load_event(value: bytes) -> EventRow:
+    """What `dump_event` wrote.
+
+    Raises:
+        CorruptRowError: It is something else.
+    """
+    try:
+        return EventRow(*json.loads(value))
+    except UNREADABLE as error:
+        raise CorruptRowError("A row of a log cannot be read, or was written by a newer release.") from error
+
+
+def dump_head(head: SessionHead, token: str) -> Head:
+    """The next head of a session's partition, named by a token."""
+    row = head.session._asdict()
+    if head.session.head_runs is not None:
+        row["head_runs"] = b64encode(head.session.head_runs).decode()
+    document: dict[str, Any] = {
+        "stage": head.stage,
+        "session": row,
+        "until": head.until,
+        "unfinished": [*head.unfinished.values()],
+        "scopes": head.scopes,
+        "leases": head.leases,
+        "index": head.index,
+        "vectors": head.vectors,
+        "owed": head.owed,
+        "has_thread": head.has_thread,
+        "tokens": [token, *head.tokens[: _TOKENS - 1]],
+    }
+    session = head.session
+    is_live = head.stage == "live"
+    return Head(
+        head.version + 1,
+        dump_json({name: value for name, value in document.items() if value}),
+        session.user_id,
+        (session.activity, session.skey) if is_live else None,
+        session.expires_at if is_live else head.until,
+    )
+
+
+def load_head(head: Head) -> SessionHead:
+    """What `dump_head` wrote.
+
+    Raises:
+        CorruptRowError: It is something else.
+    """
+    try:
+        document = json.loads(head.body)
+        row = document["session"]
+        if row["head_runs"] is not None:
+            row["head_runs"] = b64decode(row["head_runs"])
+        indexed_to, generation, fingerprint, chunks = document["index"]
+        return SessionHead(
+            version=head.version,
+            session=SessionRow(**row),
+            stage=document["stage"],
+            until=document.get("until", 0),
+            unfinished={item[0]: InvocationRow(*item) for item in document.get("unfinished", ())},
+            scopes={scope: Counters(*item) for scope, item in document.get("scopes", {}).items()},
+            leases={scope: (item[0], item[1]) for scope, item in document.get("leases", {}).items()},
+            index=IndexHead(indexed_to, generation, fingerprint, tuple(tuple(chunk) for chunk in chunks)),
+            vectors=VectorHead(*document["vectors"]),
+            owed=tuple((delta, at) for delta, at in document.get("owed", ())),
+            has_thread=document.get("has_thread", False),
+            tokens=tuple(document.get("tokens", ())),
+        )
+    except UNREADABLE as error:
+        raise CorruptRowError("The head of a session cannot be read, or was written by a newer release.") from error

@@ -1,0 +1,294 @@
+"""The index and the vectors of recall, kept in the partition of their log; and reading several logs at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from langchain_sessions._core import rows as r
+from langchain_sessions._core.flow import Flow, ask
+from langchain_sessions._core.rows import EventRow, SessionKey
+from langchain_sessions.errors import SessionNotFoundError
+from langchain_sessions.stores._partitioned import keys
+from langchain_sessions.stores._partitioned.access import Change, Partitions, Rows, is_there, partition_of
+from langchain_sessions.stores._partitioned.forms import IndexHead, SessionHead, VectorHead, load_head
+from langchain_sessions.stores._partitioned.log import read_matching
+from langchain_sessions.stores._partitioned.sessions import all_heads
+from langchain_sessions.stores.defaults import next_stretch
+from langchain_sessions.stores.engine import Range
+from langchain_sessions.stores.values import (
+    EventQuery,
+    EventSlice,
+    IndexChange,
+    IndexedLog,
+    IndexPlace,
+    IndexRead,
+    LogScan,
+    LogScope,
+    LogSlice,
+    StoredChunk,
+    VectorChange,
+    VectorPlace,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from langchain_sessions._core.ranges import SeqSet
+    from langchain_sessions.stores.values import IndexQuery
+
+
+def heads_in(at: Partitions, scope: LogScope) -> Flow[list[SessionHead]]:
+    """The heads of the sessions of a scope, in the order of their keys.
+
+    Raises:
+        SessionNotFoundError: The scope names one session and there is none.
+    """
+    if scope.session_id is not None:
+        return [(yield from at.require(scope.key, scope.now))]
+    heads = yield from all_heads(at, scope.app, scope.owner)
+    return [head for head in heads if not head.is_expired(scope.now)]
+
+
+def load_index(at: Partitions, query: IndexQuery) -> Flow[IndexRead]:
+    """The contract's `load_index`."""
+    heads = yield from heads_in(at, query.scope)
+    behind = [_key(head) for head in _behind(heads, query)]
+    # The tail begins where the index ends, whoever built it: one of another kind has to be replaced first.
+    behind += [_key(head) for head in heads if head.index.indexed_to and head.index.fingerprint != query.fingerprint]
+    if behind:
+        return IndexRead([], behind)
+    logs: dict[int, IndexedLog] = {}
+    while heads:
+        for head in heads:
+            try:
+                logs[head.skey] = yield from _read_log(at, head, query)
+            except SessionNotFoundError:  # deleted in between
+                logs.pop(head.skey, None)
+        heads = [head for head in heads if head.skey in logs]
+        heads = yield from _moved(at, heads, query.scope, logs)
+    if query.scope.session_id is not None and not logs:
+        raise SessionNotFoundError(query.scope.session_id)
+    return IndexRead([logs[skey] for skey in sorted(logs)], [])
+
+
+def _moved(
+    at: Partitions, heads: Sequence[SessionHead], scope: LogScope, logs: dict[int, IndexedLog]
+) -> Flow[list[SessionHead]]:
+    """The heads of those logs whose index moved while they were read. Logs that are gone are taken out."""
+    found: list[SessionHead] = []
+    again = yield from ask(at.engine.read_heads, [partition_of(head) for head in heads])
+    for head, raw in zip(heads, again, strict=True):
+        now = None if raw is None else load_head(raw)
+        if now is None or now.skey != head.skey or not is_there(now, _key(head), scope.now):
+            del logs[head.skey]
+        elif now.index != head.index:
+            found.append(now)
+    return found
+
+
+def _key(head: SessionHead) -> SessionKey:
+    return SessionKey(head.session.app, head.session.id, head.session.user_id)
+
+
+def _indexed_to(head: SessionHead, fingerprint: str) -> int:
+    return head.index.indexed_to if head.index.fingerprint == fingerprint else 0
+
+
+def _behind(heads: Sequence[SessionHead], query: IndexQuery) -> list[SessionHead]:
+    """Whose index has to catch up before a search, the furthest behind first."""
+    lags = [(head.session.last_seq - _indexed_to(head, query.fingerprint), head) for head in heads]
+    left = sum(lag for lag, _ in lags)
+    found: list[SessionHead] = []
+    for lag, head in sorted(lags, key=lambda pair: -pair[0]):
+        if left <= query.most_scanned:
+            break
+        found.append(head)
+        left -= lag
+    return found
+
+
+def _read_log(at: Partitions, head: SessionHead, query: IndexQuery) -> Flow[IndexedLog]:
+    indexed_to = _indexed_to(head, query.fingerprint)
+    chunks = [StoredChunk(*chunk, b"") for chunk in head.index.chunks] if indexed_to else []
+    missing = [chunk.number for chunk in chunks if (head.skey, chunk.number, chunk.written) not in query.held]
+    facts = yield from _rows_of(at, head, (keys.exactly(_facts_key(head, number)) for number in missing))
+    known = {keys.number_in(key): value for key, value in facts.items()}
+    asked: list[Range] = []
+    for chunk in chunks:
+        asked += [keys.exactly(keys.at(head.skey, keys.BUCKET, chunk.number, bucket)) for bucket in query.buckets]
+        # The digits of a text that goes on are those of its beginning and then others.
+        starts = (keys.at(head.skey, keys.BUCKET, chunk.number, beginning) for beginning in query.beginnings)
+        asked += [Range(start, f"{start}g") for start in starts]
+    buckets: dict[int, dict[str, bytes]] = {}
+    for key, value in (yield from _rows_of(at, head, asked)).items():
+        buckets.setdefault(keys.number_in(key, 2), {})[keys.text_in(key)] = value
+    messages = EventQuery(
+        kinds=MESSAGE_KINDS, after_seq=indexed_to, idle_before=query.scope.idle_before
+    )
+    tail = yield from read_matching(at, head, messages)
+    with_facts = tuple(chunk._replace(facts=known.get(chunk.number, b"")) for chunk in chunks)
+    return IndexedLog(head.session, tail.view, with_facts, buckets, tail.rows)
+
+
+def _rows_of(at: Partitions, head: SessionHead, ranges: Iterable[Range]) -> Flow[dict[str, bytes]]:
+    found = yield from at.rows(head, list(ranges))
+    return {row.key: row.value for rows in found for row in rows}
+
+
+def _facts_key(head: SessionHead, number: int) -> str:
+    return keys.at(head.skey, keys.FACTS, number)
+
+
+def find_index(at: Partitions, key: SessionKey, fingerprint: str, now: int) -> Flow[IndexPlace]:
+    """The contract's `find_index`."""
+    head = yield from at.require(key, now)
+    known = head.index
+    if known.fingerprint != fingerprint:
+        return IndexPlace(head.skey, head.session.last_seq, 0, known.generation, ())
+    sizes = tuple((chunk[0], chunk[2]) for chunk in known.chunks)
+    return IndexPlace(head.skey, head.session.last_seq, known.indexed_to, known.generation, sizes)
+
+
+def load_chunks(
+    at: Partitions, key: SessionKey, place: IndexPlace, numbers: Sequence[int], now: int
+) -> Flow[list[tuple[StoredChunk, dict[str, bytes]]] | None]:
+    """The contract's `load_chunks`."""
+    head = yield from at.find_session(key, now)
+    if head is None or head.skey != place.skey or head.index.generation != place.generation:
+        return None
+    found: list[tuple[StoredChunk, dict[str, bytes]]] = []
+    for chunk in head.index.chunks:
+        if chunk[0] not in numbers:
+            continue
+        facts = yield from _rows_of(at, head, [keys.exactly(_facts_key(head, chunk[0]))])
+        rows = yield from at.all_rows(head, keys.under(keys.at(head.skey, keys.BUCKET, chunk[0])))
+        buckets = {keys.text_in(row.key): row.value for row in rows}
+        found.append((StoredChunk(*chunk, next(iter(facts.values()), b"")), buckets))
+    again = yield from at.find_session(key, now)
+    return found if again is not None and again.index == head.index else None
+
+
+def write_index(at: Partitions, key: SessionKey, change: IndexChange, now: int) -> Flow[bool]:
+    """The contract's `write_index`."""
+    place = change.place
+
+    def decide(head: SessionHead) -> Flow[Change]:
+        if head.skey != place.skey or head.index.generation != place.generation:
+            return Change(answer=False)
+        kept = [chunk for chunk in head.index.chunks if place.indexed_to and chunk[0] not in change.replaced]
+        rows: Rows = {}
+        for chunk in head.index.chunks:
+            if chunk not in kept:
+                rows[_facts_key(head, chunk[0])] = None
+                stored = yield from at.all_rows(head, keys.under(keys.at(head.skey, keys.BUCKET, chunk[0])))
+                rows.update((row.key, None) for row in stored)
+        if change.chunk is not None:
+            kept.append(change.chunk[:5])
+            rows[_facts_key(head, change.chunk.number)] = change.chunk.facts
+            for bucket, data in change.buckets.items():
+                rows[keys.at(head.skey, keys.BUCKET, change.chunk.number, bucket)] = bytes(data)
+        index = IndexHead(change.indexed_to, place.generation + 1, change.fingerprint, tuple(sorted(kept)))
+        return Change(answer=True, head=replace(head, index=index), rows=rows)
+
+    try:
+        written: bool = yield from at.change(key, now, decide)
+    except SessionNotFoundError:
+        return False
+    return written
+
+
+# -- several logs ------------------------------------------------------------------------------------------
+
+
+def scan_logs(at: Partitions, scope: LogScope, query: EventQuery, after: tuple[int, int] = (0, 0)) -> Flow[LogScan]:
+    """The contract's `scan_logs`."""
+    heads = {head.session: head for head in (yield from heads_in(at, scope))}
+    stretch = next_stretch(heads, after)
+    if stretch is None:
+        return LogScan([], None)
+    wanted = replace(query, after_seq=stretch.low, before_seq=stretch.high + 1)
+    slices: list[LogSlice] = []
+    for session in stretch.sessions:
+        try:
+            rows = yield from read_matching(at, heads[session], wanted)
+        except SessionNotFoundError:  # deleted in between
+            continue
+        if rows.rows or scope.session_id is not None:
+            slices.append(LogSlice(session, rows))
+    return LogScan(slices, stretch.after)
+
+
+def load_events(at: Partitions, scope: LogScope, places: Mapping[str, SeqSet]) -> Flow[list[LogSlice]]:
+    """The contract's `load_events`."""
+    found: list[LogSlice] = []
+    for session_id, seqs in places.items():
+        head = yield from at.find_session(SessionKey(scope.app, session_id, scope.owner), scope.now)
+        if head is not None:
+            rows: list[EventRow] = yield from at.events(head, seqs.runs)
+            found.append(LogSlice(head.session, EventSlice(rows, head.view(scope.idle_before))))
+    return found
+
+
+# -- vectors -----------------------------------------------------------------------------------------------
+
+
+def _vector_place(head: SessionHead) -> VectorPlace:
+    return VectorPlace(head.skey, head.session.id, head.session.last_seq, *head.vectors)
+
+
+def list_vectors(at: Partitions, scope: LogScope) -> Flow[list[VectorPlace]]:
+    """The contract's `list_vectors`."""
+    try:
+        return [_vector_place(head) for head in (yield from heads_in(at, scope))]
+    except SessionNotFoundError:
+        return []
+
+
+def find_vectors(at: Partitions, key: SessionKey, now: int) -> Flow[VectorPlace]:
+    """The contract's `find_vectors`."""
+    return _vector_place((yield from at.require(key, now)))
+
+
+def load_vectors(
+    at: Partitions, scope: LogScope, places: Mapping[VectorPlace, SeqSet]
+) -> Flow[dict[tuple[int, int], bytes]]:
+    """The contract's `load_vectors`."""
+    found: dict[tuple[int, int], bytes] = {}
+    for place, seqs in places.items():
+        head = yield from at.find_session(SessionKey(scope.app, place.session_id, scope.owner), scope.now)
+        if head is None or head.skey != place.skey or head.vectors.generation != place.generation:
+            continue
+        ends = (
+            (_vector_key(head, place.generation, low), _vector_key(head, place.generation, high))
+            for low, high in seqs.runs
+        )
+        rows = yield from _rows_of(at, head, (Range(low, f"{high}!") for low, high in ends))
+        found.update(((head.skey, keys.number_in(key)), value) for key, value in rows.items())
+    return found
+
+
+def _vector_key(head: SessionHead, generation: int, seq: int) -> str:
+    return keys.at(head.skey, keys.VECTOR, generation, seq)
+
+
+def write_vectors(at: Partitions, key: SessionKey, change: VectorChange, now: int) -> Flow[bool]:
+    """The contract's `write_vectors`."""
+    place = change.place
+
+    def decide(head: SessionHead) -> Flow[Change]:
+        known = head.vectors
+        if head.skey != place.skey or known[:2] != (place.embedded_to, place.generation):
+            return Change(answer=False)
+        rows: Rows = {_vector_key(head, change.generation, seq): data for seq, data in change.vectors.items()}
+        if change.anew and known.generation:
+            old = keys.under(keys.at(head.skey, keys.VECTOR, known.generation))
+            rows.update((row.key, None) for row in (yield from at.all_rows(head, old)))
+        vectors = VectorHead(change.embedded_to, change.generation, change.fingerprint)
+        return Change(answer=True, head=replace(head, vectors=vectors), rows=rows)
+
+    try:
+        written: bool = yield from at.change(key, now, decide)
+    except SessionNotFoundError:
+        return False
+    return written

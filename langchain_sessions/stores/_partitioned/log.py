@@ -1,0 +1,266 @@
+"""Appending to a log and reading it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from langchain_sessions._core import rows as r
+from langchain_sessions._core.counters import tally_change
+from langchain_sessions._core.drafts import moved
+from langchain_sessions._core.identity import place_batch, require_version
+from langchain_sessions._core.ledger import LogView, visible_scopes
+from langchain_sessions._core.marks import last_mark
+from langchain_sessions._core.matching import cut_window, matches, sees
+from langchain_sessions._core.ranges import SeqSet
+from langchain_sessions._core.rows import Counters, EventRow, InvocationRow, SessionKey
+from langchain_sessions._core.state import apply_deltas, require_owner
+from langchain_sessions.errors import SessionEndedError
+from langchain_sessions.stores._partitioned import keys
+from langchain_sessions.stores._partitioned.access import (
+    ROWS_AT_ONCE,
+    Change,
+    Partitions,
+    Rows,
+    event_rows,
+    named,
+    positions,
+)
+from langchain_sessions.stores._partitioned.forms import SessionHead, dump_json
+from langchain_sessions.stores._partitioned.scoped import is_scoped, settle_owed
+from langchain_sessions.stores.values import Appended, ContextSlice, EventSlice, ScopeMeasure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from langchain_sessions._core.flow import Flow
+    from langchain_sessions.stores.values import AppendBatch, EventQuery
+
+_FAILED = r.MARKS["failed"]
+_DONE = r.MARKS["done"]
+_FIRST_READ = 16
+_AWAKE = 0
+"""What a run says counts until something happens to it: that it has been idle for too long is found by who reads."""
+
+
+def append_events(at: Partitions, key: SessionKey, batch: AppendBatch) -> Flow[Appended]:
+    """The contract's `append_events`."""
+    appended, owes = yield from at.change(key, batch.now, partial(_append, at, batch))
+    if owes:
+        yield from settle_owed(at, key, batch.now)
+    answer: Appended = appended
+    return answer
+
+
+def _append(at: Partitions, batch: AppendBatch, head: SessionHead) -> Flow[Change]:
+    """Settle identities, state and standings of a batch."""
+    session = head.session
+    if session.ended_at is not None:
+        raise SessionEndedError(session.id)
+    relatives = yield from _relatives(at, head, batch)
+    view = head.view(batch.idle_before)
+    require_version(session.id, batch, relatives, view, session.last_seq)
+    placed = place_batch(session.id, batch, relatives, view, session.last_seq)
+    deltas = [row.delta for row in placed.fresh if row.delta is not None]
+    require_owner(session.user_id, deltas)
+    runs, touched = yield from _run_changes(at, head, batch, placed.fresh)
+    rows: Rows = {_run_key(head.skey, run.id): dump_json(run) for run in runs}
+    if not placed.fresh and not runs:
+        return Change((Appended(placed.rows, session.last_seq, view), bool(head.owed)))
+    after = _with_runs(head, runs)
+    if placed.fresh:
+        rows |= event_rows(head.skey, placed.fresh)
+        ledger = view.ledger
+        for edit in placed.edits:
+            ledger = ledger.with_edit(edit)
+        changes = {**moved(session, len(placed.fresh), batch.now), "ledger": ledger.encode()}
+        if deltas:
+            changes["state"] = apply_deltas(session.state, deltas)
+        owed = [(delta, batch.now) for delta in deltas if is_scoped(delta)]
+        after = replace(after.with_session(**changes), owed=(*head.owed, *owed))
+    before = {*relatives, *touched}
+    counted = tally_change(before, head.view(_AWAKE), {*before, *placed.fresh}, after.view(_AWAKE))
+    after = after.adding(counted)
+    appended = Appended(placed.rows, after.session.last_seq, after.view(batch.idle_before))
+    return Change((appended, bool(after.owed)), after, rows)
+
+
+def _relatives(at: Partitions, head: SessionHead, batch: AppendBatch) -> Flow[list[EventRow]]:
+    """Every stored row that shares an identity with one of a batch."""
+    idents, ids = {row.ident for row in batch.rows}, {row.id for row in batch.rows}
+    seqs = positions((yield from at.rows(head, named(head.skey, idents | ids))))
+    rows = yield from at.events(head, seqs.runs)
+    return [row for row in rows if row.ident in idents or row.id in ids]
+
+
+def _run_key(skey: int, name: str) -> str:
+    return f"{keys.at(skey, keys.RUN)}/{keys.digest(name)}"
+
+
+def _run_changes(
+    at: Partitions, head: SessionHead, batch: AppendBatch, fresh: Sequence[EventRow]
+) -> Flow[tuple[list[InvocationRow], list[EventRow]]]:
+    """How far the invocations of a batch got, and the events of those that failed or came back from failing."""
+    names = sorted({row.invocation_id for row in batch.rows if row.invocation_id is not None})
+    changed: list[InvocationRow] = []
+    touched: list[EventRow] = []
+    firsts = {row.invocation_id: row.seq for row in reversed(fresh)}
+    for name in names:
+        was = yield from read_run(at, head, name)
+        status = last_mark([row for row in batch.rows if row.invocation_id == name]) or (was.status if was else _DONE)
+        first = was.first_seq if was else firsts.get(name)
+        if first is None:
+            continue
+        changed.append(InvocationRow(name, first, status, batch.now))
+        if was is not None and status != was.status and _FAILED in (status, was.status):
+            touched += yield from _events_of_run(at, head, was)
+    return changed, touched
+
+
+def read_run(at: Partitions, head: SessionHead, name: str) -> Flow[InvocationRow | None]:
+    """How far an invocation got."""
+    found = (yield from at.rows(head, [keys.exactly(_run_key(head.skey, name))]))[0]
+    return InvocationRow(*json.loads(found[0].value)) if found else None
+
+
+def _events_of_run(at: Partitions, head: SessionHead, run: InvocationRow) -> Flow[list[EventRow]]:
+    """The events that stand as their invocation does; the question that gave it its name came before it."""
+    found: list[EventRow] = []
+    if run.id.startswith(r.TURN_OF):
+        seqs = positions((yield from at.rows(head, named(head.skey, [run.id[len(r.TURN_OF) :]]))))
+        found += yield from at.events(head, seqs.runs)
+    low = run.first_seq
+    while low <= head.session.last_seq:
+        some = yield from at.some_events(head, low, head.session.last_seq, ROWS_AT_ONCE)
+        found += some
+        low = some[-1].seq + 1
+    return [row for row in found if row.run == run.id]
+
+
+def _with_runs(head: SessionHead, runs: Iterable[InvocationRow]) -> SessionHead:
+    """The head with how far some invocations got; those that are done need not be known."""
+    unfinished = dict(head.unfinished)
+    for run in runs:
+        unfinished[run.id] = run
+        if run.status == _DONE:
+            del unfinished[run.id]
+    return replace(head, unfinished=unfinished)
+
+
+def append_record(at: Partitions, key: SessionKey, record: EventRow, now: int) -> Flow[EventRow]:
+    """The contract's `append_record`."""
+
+    def decide(head: SessionHead) -> Flow[Change]:
+        yield from ()
+        row = record._replace(seq=head.session.last_seq + 1)
+        return Change(row, head.with_session(**moved(head.session, 1, now)), event_rows(head.skey, [row]))
+
+    answer: EventRow = yield from at.change(key, now, decide)
+    return answer
+
+
+# -- reading -----------------------------------------------------------------------------------------------
+
+
+def find_events(at: Partitions, key: SessionKey, query: EventQuery, now: int) -> Flow[EventSlice]:
+    """The contract's `find_events`."""
+    head = yield from at.require(key, now)
+    return (yield from read_matching(at, head, query))
+
+
+def read_matching(at: Partitions, head: SessionHead, query: EventQuery) -> Flow[EventSlice]:
+    """The rows of a log that meet a query, read from the end where the window lies until it is full."""
+    view = head.view(query.idle_before)
+    low, high = (query.after_seq or 0) + 1, head.session.last_seq
+    if query.before_seq is not None:
+        high = min(high, query.before_seq - 1)
+    wanted = None if query.limit is None or query.with_total else query.offset + query.limit
+    size = ROWS_AT_ONCE if wanted is None else min(max(wanted, _FIRST_READ), ROWS_AT_ONCE)
+    found: list[EventRow] = []
+    while low <= high and (wanted is None or len(found) < wanted):
+        if query.newest:
+            some = yield from at.some_events(head, low, high, size, newest=True)
+            high = some[-1].seq - 1
+        else:
+            some = yield from at.some_events(head, low, high, size)
+            low = some[-1].seq + 1
+        found += [row for row in some if matches(row, query, view)]
+        size = ROWS_AT_ONCE
+    if query.newest:
+        found.reverse()
+    return cut_window(found, query, view)
+
+
+def load_context(
+    at: Partitions,
+    key: SessionKey,
+    viewer: str | None,
+    invocation_id: str | None,
+    last_n: int | None,
+    now: int,
+    idle_before: int,
+) -> Flow[ContextSlice]:
+    """The contract's `load_context`: the live tail from its end, and beside it what stands in archived places."""
+    head = yield from at.require(key, now)
+    view = head.view(idle_before)
+    covers = view.ledger.covers
+    floors = {scope: covers[scope].upto if scope in covers else 0 for scope in visible_scopes(viewer)}
+    elsewhere = _standing_elsewhere(view)
+
+    def is_shown(row: EventRow) -> bool:
+        return row.kind < r.FIRST_RECORD and sees(viewer, row) and view.in_context(row, invocation_id)
+
+    rows: list[EventRow] = []
+    low, high = min(floors.values()) + 1, head.session.last_seq
+    size = ROWS_AT_ONCE if last_n is None else min(max(2 * last_n, _FIRST_READ), ROWS_AT_ONCE)
+    while low <= high and (last_n is None or len(rows) < last_n):
+        some = yield from at.some_events(head, low, high, size, newest=True)
+        high = some[-1].seq - 1
+        rows += [
+            row for row in some if row.seq not in elsewhere and row.seq > floors.get(row.scope, 0) and is_shown(row)
+        ]
+    rows += [row for row in (yield from at.events(head, elsewhere.runs)) if is_shown(row)]
+    shown = view.ordered(rows)
+    return ContextSlice(head.session, shown if last_n is None else shown[-last_n:], view)
+
+
+def _standing_elsewhere(view: LogView) -> SeqSet:
+    """Events that stand at another place than their own: summaries, edits, and what compactions left out."""
+    found = SeqSet.of(edit.seq for edit in view.ledger.edits)
+    for cover in view.ledger.covers.values():
+        found = found | cover.holes | SeqSet.of(cover.summaries)
+    return found & SeqSet.between(1, view.last_seq)
+
+
+def count_live(at: Partitions, key: SessionKey, scope: str | None, now: int) -> Flow[Counters]:
+    """The contract's `count_live`."""
+    return (yield from at.require(key, now)).counters(scope)
+
+
+def measure_scope(at: Partitions, key: SessionKey, scope: str | None, now: int) -> Flow[ScopeMeasure]:
+    """The contract's `measure_scope`."""
+    head = yield from at.require(key, now)
+    return ScopeMeasure(head.session, head.counters(scope))
+
+
+def find_invocation(at: Partitions, key: SessionKey, invocation_id: str, now: int) -> Flow[InvocationRow | None]:
+    """The contract's `find_invocation`."""
+    head = yield from at.find_session(key, now)
+    return None if head is None else (yield from read_run(at, head, invocation_id))
+
+
+def lease_scope(at: Partitions, key: SessionKey, scope: str | None, holder: str, now: int, until: int) -> Flow[bool]:
+    """The contract's `lease_scope`. The root's name is blank."""
+
+    def decide(head: SessionHead) -> Flow[Change]:
+        yield from ()
+        held = head.leases.get(scope or "")
+        if held is not None and held[0] != holder and held[1] > now:
+            return Change(answer=False)
+        kept = {name: lease for name, lease in head.leases.items() if lease[1] > now}
+        return Change(answer=True, head=replace(head, leases={**kept, scope or "": (holder, until)}))
+
+    granted: bool = yield from at.change(key, now, decide)
+    return granted

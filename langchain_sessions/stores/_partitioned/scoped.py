@@ -1,0 +1,113 @@
+"""State that reaches beyond one session: a partition for each user and each app, a row for each key.
+
+A session writes it after its own commit and before the append returns. What an append that was cut short left
+unwritten, the session's head says; whoever opens or changes the session next writes it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from langchain_sessions._core.flow import Flow, ask
+from langchain_sessions._core.state import split_delta
+from langchain_sessions.stores._partitioned import keys
+from langchain_sessions.stores._partitioned.access import Change, Partitions
+from langchain_sessions.stores._partitioned.forms import dump_json
+from langchain_sessions.stores.engine import Head, Partition, Range
+from langchain_sessions.stores.values import StateRows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from langchain_sessions._core.rows import SessionKey, SessionRow
+    from langchain_sessions.stores._partitioned.forms import SessionHead
+
+
+def _of_user(app: str, user_id: str) -> Partition:
+    return Partition(app, "u", keys.digest(user_id))
+
+
+def _of_app(app: str) -> Partition:
+    return Partition(app, "a", "")
+
+
+def settle_owed(at: Partitions, key: SessionKey, now: int) -> Flow[None]:
+    """Write the shared values that a session's events set and that may not be written yet."""
+    head = yield from at.find_session(key, now)
+    if head is None or not head.owed:
+        return
+    for delta, written_at in head.owed:
+        yield from write_scoped(at, head.session, delta, written_at)
+    settled = set(head.owed)
+
+    def decide(found: SessionHead) -> Flow[Change]:
+        yield from ()
+        left = tuple(each for each in found.owed if each not in settled)
+        if found.skey != head.skey or left == found.owed:
+            return Change(None)
+        return Change(None, replace(found, owed=left))
+
+    yield from at.change(key, now, decide)
+
+
+def is_scoped(delta: str | None) -> bool:
+    """Whether a delta reaches beyond its session."""
+    split = split_delta(delta)
+    return bool(split.user or split.app)
+
+
+def write_scoped(at: Partitions, session: SessionRow, delta: str | None, now: int) -> Flow[None]:
+    """Write the shared values of a delta: the last writer wins."""
+    split = split_delta(delta)
+    if split.user and session.user_id is not None:
+        yield from _write(at, _of_user(session.app, session.user_id), split.user, now)
+    if split.app:
+        yield from _write(at, _of_app(session.app), split.app, now)
+
+
+def _write(at: Partitions, partition: Partition, changes: Mapping[str, str | None], now: int) -> Flow[None]:
+    lost = 0
+    while True:
+        head = (yield from ask(at.engine.read_heads, [partition]))[0]
+        skey = at.new_number() if head is None else json.loads(head.body)["number"]
+        names = {keys.at(skey, keys.VALUE, name): name for name in changes}
+        stored = yield from ask(at.engine.read_rows, partition, [keys.exactly(each) for each in names])
+        newer = {row.key for rows in stored for row in rows if json.loads(row.value)[2] > now}
+        rows = {each: dump_json([name, changes[name], now]) for each, name in names.items() if each not in newer}
+        made = Head(1 if head is None else head.version + 1, dump_json({"number": skey}))
+        if not rows or (yield from ask(at.engine.commit, partition, made.version - 1, made, rows)):
+            return
+        lost += 1
+        yield from at.race(lost, "Shared state")
+
+
+def load_state(at: Partitions, key: SessionKey, now: int) -> Flow[StateRows]:
+    """The contract's `load_state`."""
+    session = (yield from at.require(key, now)).session
+    user: dict[str, str] = {}
+    if session.user_id is not None:
+        user = yield from _read(at, _of_user(session.app, session.user_id))
+    return StateRows(session.state, user, (yield from _read(at, _of_app(session.app))))
+
+
+def _read(at: Partitions, partition: Partition) -> Flow[dict[str, str]]:
+    head = (yield from ask(at.engine.read_heads, [partition]))[0]
+    if head is None:
+        return {}
+    start = keys.under(keys.at(json.loads(head.body)["number"], keys.VALUE))
+    found = (yield from ask(at.engine.read_rows, partition, [Range(start.low, start.high)]))[0]
+    return {name: value for name, value, _ in (json.loads(row.value) for row in found) if value is not None}
+
+
+def forget_user(at: Partitions, app: str, user_id: str) -> Flow[None]:
+    """Remove what is remembered of a user."""
+    partition = _of_user(app, user_id)
+    lost = 0
+    while True:
+        head = (yield from ask(at.engine.read_heads, [partition]))[0]
+        if head is None or (yield from ask(at.engine.commit, partition, head.version, None, {})):
+            return
+        lost += 1
+        yield from at.race(lost, "Shared state")

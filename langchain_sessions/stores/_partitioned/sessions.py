@@ -1,0 +1,244 @@
+"""The life of sessions: created, opened, listed, changed, ended, forked, deleted and purged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from langchain_sessions._core.drafts import ACTIVITY_GRAIN, merged_changes, moved, new_session_row
+from langchain_sessions._core.flow import Flow, ask
+from langchain_sessions._core.rows import EventRow, Owner, SessionKey, SessionRow
+from langchain_sessions._core.state import require_owner
+from langchain_sessions.errors import SessionExistsError, SessionNotFoundError
+from langchain_sessions.stores._partitioned import keys
+from langchain_sessions.stores._partitioned.access import (
+    Change,
+    Partitions,
+    event_rows,
+    name_of,
+    session_partition,
+)
+from langchain_sessions.stores._partitioned.forms import SessionHead, load_head
+from langchain_sessions.stores._partitioned.scoped import forget_user, is_scoped, settle_owed
+from langchain_sessions.stores.values import SessionDraft, SessionQuery, SessionSlice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from langchain_sessions.stores.engine import Head, Listed, Partition
+
+_PAGE = 50
+
+
+def create_session(at: Partitions, draft: SessionDraft) -> Flow[SessionRow]:
+    """The contract's `create_session`."""
+    lost = 0
+    while True:
+        found = yield from at.find(session_partition(draft.app, draft.id))
+        if found is not None and not is_free(found, draft):
+            raise SessionExistsError(draft.id)
+        made = yield from _add(at, draft, found)
+        if made is not None:
+            return made
+        lost += 1
+        yield from at.race(lost, f"Session {draft.id!r}")
+
+
+def open_session(at: Partitions, draft: SessionDraft) -> Flow[SessionRow]:
+    """The contract's `open_session`."""
+    lost = 0
+    while True:
+        found = yield from at.find(session_partition(draft.app, draft.id))
+        if found is not None and found.stage == "live" and found.session.user_id != draft.user_id:
+            raise SessionNotFoundError(draft.id)
+        if found is not None and found.stage == "live" and not found.is_expired(draft.now):
+            if found.owed:
+                yield from settle_owed(at, SessionKey(draft.app, draft.id, draft.user_id), draft.now)
+            return found.session
+        if found is not None and found.stage == "gone" and not draft.anew and found.until > draft.now:
+            raise SessionNotFoundError(draft.id)
+        if found is None or is_free(found, draft):
+            made = yield from _add(at, draft, found)
+            if made is not None:
+                return made
+        lost += 1
+        yield from at.race(lost, f"Session {draft.id!r}")
+
+
+def is_free(found: SessionHead, draft: SessionDraft) -> bool:
+    """Whether a session may take the place of what was found under its id."""
+    if found.stage == "live":
+        return found.is_expired(draft.now) and found.session.user_id == draft.user_id
+    return found.stage == "gone" or found.until <= draft.now
+
+
+def new_head(at: Partitions, draft: SessionDraft, found: SessionHead | None) -> SessionHead:
+    """The head of a new session in the place of what was found."""
+    require_owner(draft.user_id, [draft.scoped_delta])
+    delta = draft.scoped_delta
+    return SessionHead(
+        session=new_session_row(at.new_number(0 if found is None else found.skey), draft),
+        version=0 if found is None else found.version,
+        owed=((delta, draft.now),) if delta is not None and is_scoped(delta) else (),
+    )
+
+
+def _add(at: Partitions, draft: SessionDraft, found: SessionHead | None) -> Flow[SessionRow | None]:
+    """Create a session; None where somebody else was faster."""
+    partition = session_partition(draft.app, draft.id)
+    head = new_head(at, draft, found)
+    if not (yield from at.commit(partition, head, {})):
+        return None
+    if found is not None:
+        yield from ask(at.engine.remove_rows, partition, keys.prefix(head.skey))
+    if head.owed:
+        yield from settle_owed(at, SessionKey(draft.app, draft.id, draft.user_id), draft.now)
+    return head.session
+
+
+def find_session(at: Partitions, key: SessionKey, now: int) -> Flow[SessionRow | None]:
+    """The contract's `find_session`."""
+    found = yield from at.find_session(key, now)
+    return None if found is None else found.session
+
+
+def list_sessions(at: Partitions, query: SessionQuery) -> Flow[SessionSlice]:
+    """The contract's `list_sessions`.
+
+    The list is ordered at a coarse grain, by `activity`, which `updated_at` follows within a minute. So a page is
+    complete when what is read next was active a minute before its last session.
+    """
+    found: list[SessionRow] = []
+    last = None if query.after is None else (query.after[0], query.after[1])
+    mark = None if last is None else (last[0] + 1, 0)
+    while True:
+        entries = yield from ask(at.engine.list_heads, query.app, query.owner, mark, query.limit + _PAGE)
+        for head in (yield from standing_heads(at, entries)):
+            row = head.session
+            if not head.is_expired(query.now) and (last is None or (row.updated_at, row.skey) < last):
+                found.append(row)
+        found.sort(key=lambda row: (row.updated_at, row.skey), reverse=True)
+        if len(entries) < query.limit + _PAGE:
+            break
+        mark = entries[-1].place
+        if len(found) > query.limit and found[query.limit - 1].updated_at >= mark[0] + ACTIVITY_GRAIN:
+            break
+    page = found[: query.limit]
+    more = len(found) > query.limit
+    return SessionSlice([row.heading for row in page], (page[-1].updated_at, page[-1].skey) if more else None)
+
+
+def standing_heads(at: Partitions, entries: Iterable[Listed]) -> Flow[list[SessionHead]]:
+    """The heads of the entries of a list; an entry that says where a head was before is passed over."""
+    entries = list(entries)
+    if not entries:
+        return []
+    heads = yield from ask(at.engine.read_heads, [entry.partition for entry in entries])
+    both = zip(entries, heads, strict=True)
+    return [load_head(head) for entry, head in both if head is not None and head.listed == entry.place]
+
+
+def all_heads(at: Partitions, app: str, owner: Owner) -> Flow[list[SessionHead]]:
+    """The heads of all sessions of an owner, expired ones included, in the order of their keys."""
+    found: list[SessionHead] = []
+    mark: tuple[int, int] | None = None
+    while True:
+        entries = yield from ask(at.engine.list_heads, app, owner, mark, _PAGE * 4)
+        found += yield from standing_heads(at, entries)
+        if len(entries) < _PAGE * 4:
+            # Of one that moved to the front meanwhile both entries may have been right when they were read.
+            newest = {head.skey: head for head in sorted(found, key=lambda head: head.version)}
+            return [newest[skey] for skey in sorted(newest)]
+        mark = entries[-1].place
+
+
+def update_session(at: Partitions, key: SessionKey, changes: Mapping[str, Any], now: int) -> Flow[SessionRow]:
+    """The contract's `update_session`."""
+
+    def decide(head: SessionHead) -> Flow[Change]:
+        yield from ()
+        after = head.with_session(**{**moved(head.session, 0, now), **merged_changes(head.session, changes)})
+        return Change(after.session, after)
+
+    row: SessionRow = yield from at.change(key, now, decide)
+    return row
+
+
+def end_session(at: Partitions, key: SessionKey, record: EventRow, ended_at: int | None, now: int) -> Flow[SessionRow]:
+    """The contract's `end_session`."""
+
+    def decide(head: SessionHead) -> Flow[Change]:
+        yield from ()
+        if (head.session.ended_at is None) == (ended_at is None):
+            return Change(head.session)
+        rows = event_rows(head.skey, [record._replace(seq=head.session.last_seq + 1)])
+        after = head.with_session(**moved(head.session, 1, now), ended_at=ended_at)
+        return Change(after.session, after, rows)
+
+    row: SessionRow = yield from at.change(key, now, decide)
+    return row
+
+
+def delete_session(at: Partitions, key: SessionKey, now: int, tombstone_until: int) -> Flow[bool]:
+    """The contract's `delete_session`."""
+    lost = 0
+    while True:
+        found = yield from at.find_session(key, now)
+        if found is None:
+            return False
+        if (yield from _bury(at, name_of(key), found, tombstone_until)):
+            return True
+        lost += 1
+        yield from at.race(lost, f"Session {key.id!r}")
+
+
+def _bury(at: Partitions, partition: Partition, found: SessionHead, until: int) -> Flow[bool]:
+    """Put a tombstone in the place of a session; False where it changed meanwhile."""
+    blank = new_session_row(found.skey, SessionDraft(app=partition.app, id="", user_id=None, now=0))
+    stone = SessionHead(session=blank, version=found.version, stage="gone", until=until)
+    if not (yield from at.commit(partition, stone, {})):
+        return False
+    yield from ask(at.engine.remove_rows, partition, keys.prefix(found.skey + 1))
+    return True
+
+
+def delete_user(at: Partitions, app: str, user_id: str, now: int, tombstone_until: int) -> Flow[int]:
+    """The contract's `delete_user`."""
+    del now
+    total = 0
+    for head in (yield from all_heads(at, app, user_id)):
+        # Whether it is expired makes no difference here, so the time is one at which nothing is.
+        key = SessionKey(app, head.session.id, user_id)
+        total += yield from delete_session(at, key, -1, tombstone_until)
+    yield from forget_user(at, app, user_id)
+    return total
+
+
+def purge_expired(at: Partitions, app: str, owner: Owner, now: int, limit: int) -> Flow[int]:
+    """The contract's `purge_expired`."""
+    total = 0
+    after: Listed | None = None
+    key = SessionKey(app, "", owner)
+    while True:
+        entries = yield from ask(at.engine.list_due, app, now, after, _PAGE)
+        heads = yield from ask(at.engine.read_heads, [entry.partition for entry in entries])
+        for entry, head in zip(entries, heads, strict=True):
+            found = None if head is None else load_head(head)
+            if found is None or head is None:
+                continue
+            if found.stage != "live":
+                if found.until <= now:
+                    yield from _forget(at, entry.partition, head)
+            elif total < limit and found.is_expired(now) and key.admits(found.session.user_id):
+                total += yield from _forget(at, entry.partition, head)
+        if len(entries) < _PAGE:
+            return total
+        after = entries[-1]
+
+
+def _forget(at: Partitions, partition: Partition, head: Head) -> Flow[bool]:
+    """Remove a partition; False where somebody changed it meanwhile."""
+    found = load_head(head)
+    done = yield from ask(at.engine.commit, partition, head.version, None, {})
+    if done:
+        yield from ask(at.engine.remove_rows, partition, keys.prefix(found.skey + 1))
+    return done

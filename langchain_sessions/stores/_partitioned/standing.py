@@ -1,0 +1,199 @@
+"""Changing where events stand: rewinds and compactions; and checking what follows from a log."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from langchain_sessions._core import rows as r
+from langchain_sessions._core.archive import settle_archive
+from langchain_sessions._core.counters import COUNTED, count_scope
+from langchain_sessions._core.drafts import moved
+from langchain_sessions._core.ledger import Ledger, LogView
+from langchain_sessions._core.marks import covers_of, marks_of, undone_target, with_extra
+from langchain_sessions._core.ranges import SeqSet
+from langchain_sessions._core.rows import EventRow, Mark, SessionKey
+from langchain_sessions._core.state import apply_deltas, scoped_keys
+from langchain_sessions.errors import EventNotFoundError
+from langchain_sessions.stores._partitioned import keys
+from langchain_sessions.stores._partitioned.access import ROWS_AT_ONCE, Change, Partitions, event_rows
+from langchain_sessions.stores._partitioned.forms import load_event
+from langchain_sessions.stores._partitioned.log import read_run
+from langchain_sessions.stores.values import Rewound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from langchain_sessions._core.flow import Flow
+    from langchain_sessions.stores._partitioned.forms import SessionHead
+    from langchain_sessions.stores.engine import Row
+    from langchain_sessions.stores.values import ArchivePlan, RewindPlan
+
+
+def rewind_events(at: Partitions, key: SessionKey, plan: RewindPlan) -> Flow[Rewound]:
+    """The contract's `rewind_events`."""
+    done: Rewound = yield from at.change(key, plan.now, partial(_rewind, at, plan))
+    return done
+
+
+def _rewind(at: Partitions, plan: RewindPlan, head: SessionHead) -> Flow[Change]:
+    before = Ledger.decode(head.session.ledger)
+    marks = yield from read_marks(at, head)
+    target = yield from _target(at, plan, head, before, marks)
+    seq = head.session.last_seq + 1
+    record = plan.record._replace(seq=seq, extra=with_extra(plan.record.extra, "mark", target))
+    after = Ledger.of([*marks, *marks_of([record])], seq)
+    state, kept = yield from replay(at, head, after, before)
+    changes = {**moved(head.session, 1, plan.now), "ledger": after.encode(), "state": state}
+    moved_head = head.with_session(**changes)
+    rows = event_rows(head.skey, [record])
+    live = yield from live_rows(at, moved_head, head.session.last_seq)
+    return Change(Rewound(record, target, kept), moved_head.recounted(live), rows)
+
+
+def _target(at: Partitions, plan: RewindPlan, head: SessionHead, ledger: Ledger, marks: Iterable[Mark]) -> Flow[int]:
+    """The position to go back to."""
+    session = head.session
+    if plan.undo:
+        return undone_target(session.id, marks, ledger.hidden)
+    if plan.before_invocation is not None:
+        first = yield from _first_of(at, head, plan.before_invocation, ledger.hidden)
+        if first is None:
+            raise EventNotFoundError(session.id, f"invocation {plan.before_invocation!r}")
+        return first - 1
+    target = plan.to_seq or 0
+    if target > session.last_seq:
+        raise EventNotFoundError(session.id, f"position {target}")
+    return target
+
+
+def _first_of(at: Partitions, head: SessionHead, invocation_id: str, hidden: SeqSet) -> Flow[int | None]:
+    """The first event of an invocation that is not hidden; what is hidden is not read."""
+    run = yield from read_run(at, head, invocation_id)
+    if run is None:
+        return None
+    for low, high in hidden.complement(run.first_seq, head.session.last_seq).runs:
+        start = low
+        while start <= high:
+            some = yield from at.some_events(head, start, high, ROWS_AT_ONCE)
+            found = next((row.seq for row in some if row.invocation_id == invocation_id), None)
+            if found is not None:
+                return found
+            start = some[-1].seq + 1
+    return None
+
+
+def read_marks(at: Partitions, head: SessionHead) -> Flow[list[Mark]]:
+    """All marks of a log, in order."""
+    found = yield from at.all_rows(head, keys.under(keys.at(head.skey, keys.MARK)))
+    marks: list[Mark] = []
+    for row in found:
+        kind, _, data = row.value.decode().partition(" ")
+        marks.append(Mark(keys.number_in(row.key), kind, data))
+    return marks
+
+
+def replay(at: Partitions, head: SessionHead, after: Ledger, before: Ledger) -> Flow[tuple[str, tuple[str, ...]]]:
+    """The session's state from its initial one and all deltas that stand; and scoped keys that went out of sight."""
+    rows = yield from at.all_rows(head, keys.under(keys.at(head.skey, keys.DELTA)))
+    deltas = [(keys.number_in(row.key), row.value.decode()) for row in rows]
+    kept = scoped_keys(delta for seq, delta in deltas if seq in after.hidden and seq not in before.hidden)
+    state = apply_deltas(head.session.initial_state, (delta for seq, delta in deltas if seq not in after.hidden))
+    return state, kept
+
+
+def archive_events(at: Partitions, key: SessionKey, plan: ArchivePlan) -> Flow[tuple[EventRow, ...] | None]:
+    """The contract's `archive_events`."""
+    done: tuple[EventRow, ...] | None = yield from at.change(key, plan.now, partial(_archive, at, plan))
+    return done
+
+
+def _archive(at: Partitions, plan: ArchivePlan, head: SessionHead) -> Flow[Change]:
+    view = head.view(plan.idle_before)
+    near = yield from scope_rows(at, head, view, plan.scope)
+    cover = view.ledger.covers.get(plan.scope)
+    old = [] if cover is None else (yield from at.events(head, [(cover.record, cover.record)]))
+    archived = settle_archive(plan, near, view, covers_of(old[0]) if old else [])
+    if archived is None:
+        return Change(None)
+    ledger = view.ledger.with_cover(archived.cover)
+    changes = {**moved(head.session, len(archived.rows), plan.now), "ledger": ledger.encode()}
+    after = head.with_session(**changes)
+    counted = count_scope([*near, *archived.rows], after.view(0), plan.scope)
+    return Change(archived.rows, after.counting({plan.scope: counted}), event_rows(head.skey, archived.rows))
+
+
+def scope_rows(at: Partitions, head: SessionHead, view: LogView, scope: str | None) -> Flow[list[EventRow]]:
+    """Every message of a scope that is not archived, in log order."""
+    cover = view.ledger.covers.get(scope)
+    upto = 0 if cover is None else cover.upto
+    beside = SeqSet() if cover is None else cover.holes | SeqSet.of(cover.summaries)
+    rows = yield from at.events(head, (beside & SeqSet.between(1, upto)).runs)
+    rows += yield from _between(at, head, upto, head.session.last_seq)
+    return [row for row in rows if row.scope == scope and row.kind < r.FIRST_RECORD]
+
+
+def _between(at: Partitions, head: SessionHead, after: int, upto: int) -> Flow[list[EventRow]]:
+    """What was logged after a position, up to another one."""
+    found: list[EventRow] = []
+    while after < upto:
+        some = yield from at.some_events(head, after + 1, upto, ROWS_AT_ONCE)
+        found += some
+        after = some[-1].seq
+    return found
+
+
+def live_rows(at: Partitions, head: SessionHead, upto: int) -> Flow[list[EventRow]]:
+    """Every event up to a position that counts, of all scopes; what of all of them is archived is not read."""
+    view = head.view(0)
+    scopes = (None, *head.scopes)
+    covers = view.ledger.covers
+    floor = min(covers[scope].upto if scope in covers else 0 for scope in scopes)
+    beside = SeqSet()
+    for cover in covers.values():
+        beside = beside | cover.holes | SeqSet.of(cover.summaries)
+    rows = yield from at.events(head, (beside & SeqSet.between(1, floor)).runs)
+    rows += yield from _between(at, head, floor, upto)
+    return [row for row in rows if row.kind < r.FIRST_RECORD and view.standing(row) in COUNTED]
+
+
+def verify_session(at: Partitions, key: SessionKey, now: int) -> Flow[list[str]]:
+    """The contract's `verify_session`."""
+    while True:
+        head = yield from at.require(key, now)
+        found = yield from _problems(at, head)
+        again = yield from at.require(key, now)
+        if again.version == head.version:
+            return found
+
+
+def _problems(at: Partitions, head: SessionHead) -> Flow[list[str]]:
+    events = [load_event(row.value) for row in (yield from _part(at, head, keys.EVENT))]
+    session = head.session
+    found: list[str] = []
+    if [row.seq for row in events] != list(range(1, session.last_seq + 1)):
+        found.append("positions are not gap-free")
+    stored: set[tuple[str, bytes]] = set()
+    for part in (keys.NAME, keys.DELTA):
+        stored |= {*(yield from _part(at, head, part))}
+    derived = event_rows(head.skey, events)
+    parts = tuple(f"{keys.at(head.skey, part)}/" for part in (keys.NAME, keys.DELTA))
+    if stored != {(name, value) for name, value in derived.items() if name.startswith(parts)}:
+        found.append("names or deltas differ from the log")
+    marks = marks_of(events)
+    if marks != (yield from read_marks(at, head)):
+        found.append("marks differ from the log")
+    ledger = Ledger.of(marks, session.last_seq)
+    if ledger.encode() != session.ledger:
+        found.append("ledger differs from the log")
+    deltas = (row.delta for row in events if row.seq not in ledger.hidden)
+    if apply_deltas(session.initial_state, deltas) != session.state:
+        found.append("state differs from the log")
+    view = head.view(0)
+    wrong = (scope for scope in (None, *head.scopes) if count_scope(events, view, scope) != head.counters(scope))
+    names = ("the root" if scope is None else repr(scope) for scope in wrong)
+    return [*found, *(f"counters of {name} differ from the log" for name in names)]
+
+
+def _part(at: Partitions, head: SessionHead, part: str) -> Flow[list[Row]]:
+    return (yield from at.all_rows(head, keys.under(keys.at(head.skey, part))))
