@@ -11,6 +11,7 @@ from sqlalchemy import Select, and_, or_, select
 from langchain_sessions._core.ledger import LogView
 from langchain_sessions._core.matching import matches
 from langchain_sessions._core.rows import EventRow, SessionKey
+from langchain_sessions._core.stretch import Stretch, next_stretch
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.index.scopes import (
     find_logs,
@@ -22,7 +23,6 @@ from langchain_sessions._sql.index.scopes import (
 from langchain_sessions._sql.log.criteria import criteria_of
 from langchain_sessions._sql.log.lookup import event_columns, load_view, locate
 from langchain_sessions.errors import SessionNotFoundError
-from langchain_sessions.stores.defaults import Stretch, next_stretch
 from langchain_sessions.stores.values import EventQuery, EventSlice, LogScan, LogScope, LogSlice
 
 if TYPE_CHECKING:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from langchain_sessions._core import rows as r
 from langchain_sessions._core.flow import Flow, ask
+from langchain_sessions._core.kinds import MESSAGE_CODES
 from langchain_sessions._core.rows import EventRow, SessionKey
+from langchain_sessions._core.stretch import next_stretch
 from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._partitioned.access import Change, Partitions, Rows, is_there, partition_of
 from langchain_sessions.stores._partitioned.forms import IndexHead, SessionHead, VectorHead, load_head
 from langchain_sessions.stores._partitioned.log import read_matching
 from langchain_sessions.stores._partitioned.sessions import all_heads
-from langchain_sessions.stores.defaults import next_stretch
 from langchain_sessions.stores.engine import Range
 from langchain_sessions.stores.values import (
     EventQuery,
@@ -123,9 +123,7 @@ def _read_log(at: Partitions, head: SessionHead, query: IndexQuery) -> Flow[Inde
     buckets: dict[int, dict[str, bytes]] = {}
     for key, value in (yield from _rows_of(at, head, asked)).items():
         buckets.setdefault(keys.number_in(key, 2), {})[keys.text_in(key)] = value
-    messages = EventQuery(
-        kinds=MESSAGE_KINDS, after_seq=indexed_to, idle_before=query.scope.idle_before
-    )
+    messages = EventQuery(kinds=MESSAGE_CODES, after_seq=indexed_to, idle_before=query.scope.idle_before)
     tail = yield from read_matching(at, head, messages)
     with_facts = tuple(chunk._replace(facts=known.get(chunk.number, b"")) for chunk in chunks)
     return IndexedLog(head.session, tail.view, with_facts, buckets, tail.rows)
