@@ -17,6 +17,7 @@ from langchain_sessions._core.matching import cut_window, matches, sees
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import Counters, EventRow, InvocationRow, SessionKey
 from langchain_sessions._core.state import apply_deltas, require_owner
+from langchain_sessions._core.view import context_rows
 from langchain_sessions.errors import SessionEndedError
 from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._partitioned.access import (
@@ -210,7 +211,9 @@ def load_context(
     elsewhere = _standing_elsewhere(view)
 
     def is_shown(row: EventRow) -> bool:
-        return row.kind < r.FIRST_RECORD and sees(viewer, row) and view.in_context(row, invocation_id)
+        if row.seq in elsewhere or row.seq <= floors.get(row.scope, 0) or row.kind >= r.FIRST_RECORD:
+            return False
+        return sees(viewer, row) and view.in_context(row, invocation_id)
 
     rows: list[EventRow] = []
     low, high = min(floors.values()) + 1, head.session.last_seq
@@ -218,12 +221,9 @@ def load_context(
     while low <= high and (last_n is None or len(rows) < last_n):
         some = yield from at.some_events(head, low, high, size, newest=True)
         high = some[-1].seq - 1
-        rows += [
-            row for row in some if row.seq not in elsewhere and row.seq > floors.get(row.scope, 0) and is_shown(row)
-        ]
-    rows += [row for row in (yield from at.events(head, elsewhere.runs)) if is_shown(row)]
-    shown = view.ordered(rows)
-    return ContextSlice(head.session, shown if last_n is None else shown[-last_n:], view)
+        rows += [row for row in some if is_shown(row)]
+    rows += yield from at.events(head, elsewhere.runs)
+    return ContextSlice(head.session, context_rows(rows, view, viewer, invocation_id, last_n), view)
 
 
 def _standing_elsewhere(view: LogView) -> SeqSet:
