@@ -3,39 +3,55 @@
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.base import BaseCheckpointSaver, get_checkpoint_metadata
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langchain_sessions._chat.address import Addressing, OwnerPolicy
 from langchain_sessions._core.codec.messages import MessageCodec
 from langchain_sessions._core.encode import EventEncoder
+from langchain_sessions._core.flow import Flow, adrive, ask, drive
+from langchain_sessions._core.ids import check_id
+from langchain_sessions._core.rows import ANYONE
+from langchain_sessions._log.lifecycle import adapter_draft
 from langchain_sessions._log.log import log_of
 from langchain_sessions._threads.cache import MessageCache
-from langchain_sessions._threads.load import ThreadReads
-from langchain_sessions._threads.prune import Pruning
+from langchain_sessions._threads.heads import head_conflicts
+from langchain_sessions._threads.load import CheckpointLoader
+from langchain_sessions._threads.names import ThreadConfig, checkpoint_id, configurable, next_version, read_config
+from langchain_sessions._threads.prune import CheckpointPruner
 from langchain_sessions._threads.queue import CommitQueue
-from langchain_sessions._threads.rebuild import Rebuilder
-from langchain_sessions._threads.save import ThreadWrites
-from langchain_sessions._threads.upkeep import Upkeep
-from langchain_sessions._threads.versions import next_version
-from langchain_sessions.errors import InvalidInputError
+from langchain_sessions._threads.record import decode_metadata
+from langchain_sessions._threads.save import CheckpointWriter
+from langchain_sessions.errors import InvalidInputError, SessionNotFoundError
 from langchain_sessions.service import SessionService
-from langchain_sessions.stores.threads import ThreadStore
+from langchain_sessions.stores.threads import CheckpointQuery, ThreadStore
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection
+    from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+    from datetime import timedelta
 
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.base import (
+        ChannelVersions,
+        Checkpoint,
+        CheckpointMetadata,
+        CheckpointTuple,
+        DeltaChannelHistory,
+    )
     from langgraph.checkpoint.serde.base import SerializerProtocol
     from typing_extensions import Self
 
+    from langchain_sessions._threads.heads import HeadConflict
+    from langchain_sessions._threads.load import CheckpointPages
 
 CACHE_BYTES = 64_000_000
 
 
-class SessionCheckpointSaver(ThreadReads, ThreadWrites, Pruning, Upkeep, BaseCheckpointSaver[Any]):
+class SessionCheckpointSaver(BaseCheckpointSaver[Any]):
     """Keeps the state of LangGraph threads in sessions.
 
     The thread's id is the session's id. Messages in the state are events of the session, each stored once; a
@@ -84,7 +100,6 @@ class SessionCheckpointSaver(ThreadReads, ThreadWrites, Pruning, Upkeep, BaseChe
         self.durable_writes = durable_writes
         self._store = log.store
         self._queue = CommitQueue(log.store)
-        self._pending = {}
         self._cache_bytes = cache_bytes
         self._encrypted = encrypted
         super().__init__(serde=serde or log.codec.serde or JsonPlusSerializer(allowed_msgpack_modules=None))
@@ -96,12 +111,14 @@ class SessionCheckpointSaver(ThreadReads, ThreadWrites, Pruning, Upkeep, BaseChe
 
     @serde.setter
     def serde(self, serde: SerializerProtocol) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        log = log_of(self.sessions)
         encrypts = isinstance(serde, EncryptedSerializer) if self._encrypted is None else self._encrypted
         codec = MessageCodec(serde, encrypts=encrypts)
         self._serde = serde
-        self._encoder = EventEncoder(codec, self.sessions.tokens)
         self._cache = MessageCache(codec, self._cache_bytes)
-        self._rebuilder = Rebuilder(serde)
+        self._loader = CheckpointLoader(self._store, self._cache, serde)
+        self._writer = CheckpointWriter(self._loader, self._queue, EventEncoder(codec, log.tokens), serde)
+        self._pruner = CheckpointPruner(log, self._store, self._cache, serde)
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> Self:
         """A clone whose serializer admits more types. It shares the store and commits in the same line."""
@@ -112,6 +129,267 @@ class SessionCheckpointSaver(ThreadReads, ThreadWrites, Pruning, Upkeep, BaseChe
         """The version of a channel after `current`, of the same kind; a 64-bit integer at first."""
         del channel
         return next_version(current)
+
+    def _read(self, config: RunnableConfig) -> ThreadConfig:
+        return read_config(self._addressing.require(config), config)
+
+    # -- writing -------------------------------------------------------------------------------------------
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Store a checkpoint; messages that the session does not have yet become its events.
+
+        Raises:
+            SessionNotFoundError: The thread is somebody else's, or was deleted while its graph ran.
+            SessionEndedError: The session was ended.
+            HeadConflictError: With `strict_head`, another checkpoint became the newest.
+        """
+        return drive(self._put(config, checkpoint, metadata, new_versions))
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Async `put`."""
+        return await adrive(self._put(config, checkpoint, metadata, new_versions))
+
+    def _put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> Flow[RunnableConfig]:
+        full: Any = get_checkpoint_metadata(config, metadata)
+        return self._writer.put(self._read(config), checkpoint, full, new_versions, strict=self.strict_head)
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Store what a task wrote, beside the checkpoint that it ran on.
+
+        A regular write that is stored already stays; interrupts, errors, resumes and scheduled writes replace.
+
+        Raises:
+            SessionNotFoundError: The thread is somebody else's, or was deleted while its graph ran.
+        """
+        at, durable = self._read(config), self.durable_writes
+        drive(self._writer.put_writes(at, writes, task_id, task_path, durable=durable))
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Async `put_writes`."""
+        at, durable = self._read(config), self.durable_writes
+        await adrive(self._writer.put_writes(at, writes, task_id, task_path, durable=durable))
+
+    # -- reading -------------------------------------------------------------------------------------------
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """The checkpoint that a config names, else the newest; None where there is none.
+
+        Raises:
+            SessionNotFoundError: The thread is somebody else's.
+            CorruptRowError: It cannot be read.
+        """
+        return drive(self._loader.load(self._read(config), config))
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Async `get_tuple`."""
+        return await adrive(self._loader.load(self._read(config), config))
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 - LangGraph's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Checkpoints, newest first.
+
+        Args:
+            config: Names the thread, and the namespace and the checkpoint if given; None for all threads in reach.
+            filter: What the metadata must hold: equal values under all these keys.
+            before: Only checkpoints with a smaller id than this one's.
+            limit: At most so many.
+
+        Raises:
+            SessionNotFoundError: The thread is somebody else's.
+        """
+        pages = self._pages(config, filter, before, limit)
+        while not pages.is_over:
+            yield from drive(pages.read())
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 - LangGraph's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """Async `list`."""
+        pages = self._pages(config, filter, before, limit)
+        while not pages.is_over:
+            for found in await adrive(pages.read()):
+                yield found
+
+    def _pages(
+        self,
+        config: RunnableConfig | None,
+        wanted: Mapping[str, Any] | None,
+        before: RunnableConfig | None,
+        limit: int | None,
+    ) -> CheckpointPages:
+        # LangGraph's server hands on the checkpoint itself, without a config around it.
+        bare: Any = before or {}
+        accept, last = self._loader.acceptance(wanted), checkpoint_id(before) or bare.get("checkpoint_id")
+        if config is None:
+            log = log_of(self.sessions)
+            query = CheckpointQuery(app=log.app, owner=log.owner, now=log.now(), before=last, accept=accept)
+            return self._loader.pages(query, limit)
+        at = self._read(config)
+        query = at.query(cid=at.checkpoint_id, before=last, accept=accept)
+        if "checkpoint_ns" not in configurable(config):
+            query = replace(query, ns=None)
+        return self._loader.pages(query, limit)
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """What some channels were given on the way to a checkpoint, back to where each was last stored whole."""
+        return drive(self._loader.delta_history(self._read(config), channels))
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Async `get_delta_channel_history`."""
+        return await adrive(self._loader.delta_history(self._read(config), channels))
+
+    # -- whole threads -------------------------------------------------------------------------------------
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Delete a thread: the session with everything in it. Nothing happens where there is none.
+
+        Writes of a graph that still runs do not bring it back; a new root input starts it anew.
+        """
+        drive(self._delete(thread_id))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Async `delete_thread`."""
+        await adrive(self._delete(thread_id))
+
+    def _delete(self, thread_id: str) -> Flow[None]:
+        yield from ask(self.sessions.delete, str(thread_id))
+        self._cache.forget(log_of(self.sessions).app, str(thread_id))
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy a thread with its events, checkpoints and writes to a new id of the same owner.
+
+        Nothing happens where there is none: a thread that no graph ran in yet is empty.
+
+        Raises:
+            SessionNotFoundError: The source is somebody else's.
+            SessionExistsError: The target is taken.
+        """
+        drive(self._copy(source_thread_id, target_thread_id))
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Async `copy_thread`."""
+        await adrive(self._copy(source_thread_id, target_thread_id))
+
+    def _copy(self, source_thread_id: str, target_thread_id: str) -> Flow[None]:
+        log = log_of(self.sessions)
+        key = log.key(check_id(str(source_thread_id), "source_thread_id"))
+        source = yield from ask(log.store.find_session, key._replace(owner=ANYONE), log.now())
+        if source is None:
+            return
+        if not key.admits(source.user_id):
+            raise SessionNotFoundError(key.id)
+        draft = adapter_draft(log, str(target_thread_id))
+        draft = replace(draft, user_id=source.user_id, title=source.title)
+        yield from ask(log.store.fork_session, key, draft, None)
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Remove the checkpoints and writes of some runs in every thread in reach. Events stay.
+
+        Checkpoints from which a delta channel of a later one is rebuilt stay too. What came from a removed one comes
+        from the nearest before it that is left. Each thread is changed by itself.
+        """
+        drive(self._pruner.delete_for_runs(run_ids))
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Async `delete_for_runs`."""
+        await adrive(self._pruner.delete_for_runs(run_ids))
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Remove checkpoints. Events stay.
+
+        Args:
+            thread_ids: The threads; those that are not there are passed over.
+            strategy: `keep_latest` keeps the newest of each namespace, and those from which its delta channels are
+                rebuilt; calls of subgraphs that are over go with the checkpoint that they started from. `delete`
+                keeps none.
+
+        Raises:
+            InvalidInputError: There is no such strategy, or `thread_ids` is a single text.
+        """
+        drive(self._pruner.prune(thread_ids, strategy=strategy))
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Async `prune`."""
+        await adrive(self._pruner.prune(thread_ids, strategy=strategy))
+
+    def trim(self, thread_ids: Sequence[str], *, keep: int | None = None, older_than: timedelta | None = None) -> int:
+        """Remove old checkpoints by count, by age, or by both; events stay.
+
+        Args:
+            thread_ids: The threads; those that are not there are passed over.
+            keep: How many of the newest of each namespace stay, whatever their age; 1 by default.
+            older_than: Only checkpoints that are older go.
+
+        Returns:
+            How many checkpoints were removed.
+
+        Raises:
+            InvalidInputError: Neither is given, or something cannot be used.
+        """
+        return drive(self._pruner.trim(thread_ids, keep=keep, older_than=older_than))
+
+    async def atrim(
+        self, thread_ids: Sequence[str], *, keep: int | None = None, older_than: timedelta | None = None
+    ) -> int:
+        """Async `trim`."""
+        return await adrive(self._pruner.trim(thread_ids, keep=keep, older_than=older_than))
+
+    def head_conflicts(self, thread_id: str) -> Sequence[HeadConflict]:
+        """Checkpoints that were stored beside the head because two writers raced; empty where there are none.
+
+        A line that the head left on purpose, by a fork of an earlier checkpoint, is none.
+
+        Raises:
+            SessionNotFoundError: There is no such thread in reach.
+        """
+        return drive(self._conflicts(thread_id))
+
+    async def ahead_conflicts(self, thread_id: str) -> Sequence[HeadConflict]:
+        """Async `head_conflicts`."""
+        return await adrive(self._conflicts(thread_id))
+
+    def _conflicts(self, thread_id: str) -> Flow[Sequence[HeadConflict]]:
+        log = log_of(self.sessions)
+        key = log.key(str(thread_id))
+        rows = yield from ask(self._store.list_root_checkpoints, key, log.now())
+        return head_conflicts(rows, lambda row: decode_metadata(key.id, row, self._serde).get("source"))
 
 
 def checkpointer_factory(

@@ -72,7 +72,7 @@ def _mold_of(message: BaseMessage) -> _Mold:
     return _Mold(type(message), fields, dicts, lists)
 
 
-class Placed(NamedTuple):
+class Recognised(NamedTuple):
     """Where the messages of a list are stored: the runs that it shares with the list before it, then each by itself."""
 
     shared: list[Run]
@@ -261,7 +261,7 @@ class ThreadCache:
             and (message.__pydantic_extra__ or {}) == self._extra_snapshots.get(seq, _EMPTY)
         )
 
-    def placed(self, messages: list[Any], before: list[Run]) -> Placed | None:
+    def recognise(self, messages: list[Any], before: list[Run]) -> Recognised | None:
         """Where the messages of a list are stored, given the positions of the list that it came from.
 
         Unchanged beginnings are recognised at once; behind them each message is looked up by its id, and one
@@ -288,7 +288,7 @@ class ThreadCache:
             if seq is not None and message_id is None:
                 left.remove(seq)
             found.append(seq)
-        return Placed(shared, found)
+        return Recognised(shared, found)
 
     def _same_beginning(self, messages: Sequence[BaseMessage], seqs: Sequence[int]) -> int:
         """How many messages at the beginning are the same."""
@@ -354,8 +354,8 @@ class MessageCache:
                 self._threads.pop(skey, None)
 
 
-class Needs:
-    """Which events one reader lacks. It holds on to what is known, whatever the cache lets go meanwhile."""
+class CacheReader:
+    """What one call reads with the help of the cache. It holds on to what is known, whatever the cache lets go."""
 
     def __init__(self, cache: MessageCache) -> None:
         """Ask a cache."""

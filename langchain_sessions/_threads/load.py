@@ -1,128 +1,136 @@
-"""Reading checkpoints: one by its id, the newest, or many."""
+"""Reading checkpoints: one by its id, the newest, or many; and what a delta channel was given on the way to one."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from langchain_sessions._core.flow import Flow, adrive, ask, drive
-from langchain_sessions._log.log import log_of
-from langchain_sessions._threads.access import ThreadAccess, checkpoint_id, configurable
-from langchain_sessions._threads.cache import Needs
-from langchain_sessions._threads.record import decode_metadata
-from langchain_sessions.stores.threads import CheckpointQuery, FoundCheckpoint
+from langchain_sessions._core.flow import Flow, ask
+from langchain_sessions._threads.cache import CacheReader
+from langchain_sessions._threads.names import namespace_digest
+from langchain_sessions._threads.rebuild import Rebuilder
+from langchain_sessions._threads.record import EMPTY, decode_metadata, decode_record
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.base import CheckpointTuple
+    from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory, PendingWrite
+    from langgraph.checkpoint.serde.base import SerializerProtocol
+
+    from langchain_sessions._threads.cache import MessageCache, ThreadCache
+    from langchain_sessions._threads.names import ThreadConfig
+    from langchain_sessions.stores.threads import CheckpointQuery, FoundCheckpoint, PageEnd, ThreadStore
 
 
-class ThreadReads(ThreadAccess):
-    """The part of the saver that reads checkpoints."""
+class CheckpointLoader:
+    """Reads checkpoints of threads."""
 
-    def _get_tuple(self, config: RunnableConfig) -> Flow[CheckpointTuple | None]:
-        address, ns = self._place(config)
-        asked = checkpoint_id(config)
-        query = self._query(address, ns, cid=asked)
-        needs = Needs(self._cache)
-        found, details, _ = yield from ask(self._store.find_checkpoints, query, None, needs)
+    def __init__(self, store: ThreadStore, cache: MessageCache, serde: SerializerProtocol) -> None:
+        """Read from a store what a cache does not have."""
+        self._store = store
+        self._serde = serde
+        self.cache = cache
+
+    def load(self, at: ThreadConfig, config: RunnableConfig) -> Flow[CheckpointTuple | None]:
+        """The checkpoint that a config names, else the newest; None where there is none."""
+        reader = CacheReader(self.cache)
+        query = at.query(cid=at.checkpoint_id)
+        found, details, _ = yield from ask(self._store.find_checkpoints, query, None, reader)
         if not found:
             return None
-        return self._rebuilder.tuple_of(found[0], details, needs, config if asked else None)
+        rebuilder = Rebuilder(self._serde, details, reader)
+        return rebuilder.tuple_of(found[0], config if at.checkpoint_id else None)
 
-    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """The checkpoint that a config names, else the newest; None where there is none.
+    def load_parent(self, at: ThreadConfig) -> Flow[ThreadCache | None]:
+        """What is known of a thread; with it the checkpoint that a config names, which the next one comes from."""
+        thread = self.cache.known(at.log.app, at.session_id)
+        place = (namespace_digest(at.namespace), at.checkpoint_id)
+        if at.checkpoint_id is None or (thread is not None and place in thread.records):
+            return thread
+        reader = CacheReader(self.cache)
+        query = at.query(cid=at.checkpoint_id)
+        found, details, _ = yield from ask(self._store.find_checkpoints, query, None, reader)
+        if found:
+            thread, _ = Rebuilder(self._serde, details, reader).remember(found[0])
+        return thread
 
-        Raises:
-            SessionNotFoundError: The thread is somebody else's.
-            CorruptRowError: It cannot be read.
-        """
-        return drive(self._get_tuple(config))
+    def pages(self, query: CheckpointQuery, limit: int | None) -> CheckpointPages:
+        """Pages of checkpoints, newest first."""
+        return CheckpointPages(self._store, self.cache, self._serde, query, limit)
 
-    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Async `get_tuple`."""
-        return await adrive(self._get_tuple(config))
-
-    def list(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,  # noqa: A002 - LangGraph's name
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
-    ) -> Iterator[CheckpointTuple]:
-        """Checkpoints, newest first.
-
-        Args:
-            config: Names the thread, and the namespace and the checkpoint if given; None for all threads in reach.
-            filter: What the metadata must hold: equal values under all these keys.
-            before: Only checkpoints with a smaller id than this one's.
-            limit: At most so many.
-
-        Raises:
-            SessionNotFoundError: The thread is somebody else's.
-        """
-        query, left, after = self._list_query(config, filter, before, limit)
-        while left is None or left > 0:
-            needs = Needs(self._cache)
-            page = self._store.find_checkpoints(replace(query, limit=left), after, needs)
-            # Rebuilt before the first is handed out: what is served together is checked once.
-            yield from [self._rebuilder.tuple_of(item, page[1], needs, None) for item in page[0]]
-            left, after = None if left is None else left - len(page[0]), page[2]
-            if after is None:
-                return
-
-    async def alist(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,  # noqa: A002 - LangGraph's name
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
-    ) -> AsyncIterator[CheckpointTuple]:
-        """Async `list`."""
-        query, left, after = self._list_query(config, filter, before, limit)
-        while left is None or left > 0:
-            needs = Needs(self._cache)
-            page = await self._store.afind_checkpoints(replace(query, limit=left), after, needs)
-            for found in [self._rebuilder.tuple_of(item, page[1], needs, None) for item in page[0]]:
-                yield found
-            left, after = None if left is None else left - len(page[0]), page[2]
-            if after is None:
-                return
-
-    def _list_query(
-        self,
-        config: RunnableConfig | None,
-        wanted: dict[str, Any] | None,
-        before: RunnableConfig | None,
-        limit: int | None,
-    ) -> tuple[CheckpointQuery, int | None, None]:
-        accept = self._acceptance(wanted)
-        # LangGraph's server hands on the checkpoint itself, without a config around it.
-        bare: Any = before or {}
-        last = checkpoint_id(before) or bare.get("checkpoint_id")
-        if config is None:
-            owner, now = self.sessions.owner, log_of(self.sessions).now()
-            query = CheckpointQuery(
-                app=self.sessions.app, owner=owner, now=now, before=last, limit=limit, accept=accept
-            )
-            return query, limit, None
-        address, ns = self._place(config)
-        has_ns = "checkpoint_ns" in configurable(config)
-        cid = checkpoint_id(config)
-        query = self._query(address, ns if has_ns else None, cid=cid, before=last, limit=limit, accept=accept)
-        return query, limit, None
-
-    def _acceptance(self, wanted: dict[str, Any] | None) -> Callable[[FoundCheckpoint], bool] | None:
+    def acceptance(self, wanted: Mapping[str, Any] | None) -> Callable[[FoundCheckpoint], bool] | None:
+        """Asks whether the metadata of a checkpoint holds equal values under all keys; None where nothing is wanted."""
         if not wanted:
             return None
         conditions = dict(wanted)
 
         def accept(found: FoundCheckpoint) -> bool:
-            metadata = decode_metadata(found.session.id, found.row, self.serde)
+            metadata = decode_metadata(found.session.id, found.row, self._serde)
             return all(value == metadata.get(key) for key, value in conditions.items())
 
         return accept
+
+    def delta_history(self, at: ThreadConfig, channels: Sequence[str]) -> Flow[Mapping[str, DeltaChannelHistory]]:
+        """What some channels were given on the way to a checkpoint, back to where each was last stored whole."""
+        if not channels:
+            return {}
+        reader = CacheReader(self.cache)
+        query = at.query(cid=at.checkpoint_id)
+        found, details, _ = yield from ask(self._store.load_lineage, query, channels, _stored_in, reader)
+        rebuilder = Rebuilder(self._serde, details, reader)
+        writes: dict[str, list[list[PendingWrite]]] = {channel: [] for channel in channels}
+        seeds: dict[str, Any] = {}
+        for item in found:
+            _, record = rebuilder.remember(item)
+            pending = rebuilder.pending(item)
+            for channel in channels:
+                if channel in seeds:
+                    continue
+                writes[channel].append([write for write in pending if write[1] == channel])
+                slot = record.slots.get(channel)
+                if slot is not None and slot.kind != EMPTY:
+                    seeds[channel] = rebuilder.value(item, slot)
+        history: dict[str, DeltaChannelHistory] = {}
+        for channel in channels:
+            history[channel] = {"writes": [write for step in reversed(writes[channel]) for write in step]}
+            if channel in seeds:
+                history[channel]["seed"] = seeds[channel]
+        return history
+
+
+class CheckpointPages:
+    """Checkpoints that meet a query, page by page."""
+
+    def __init__(
+        self,
+        store: ThreadStore,
+        cache: MessageCache,
+        serde: SerializerProtocol,
+        query: CheckpointQuery,
+        limit: int | None,
+    ) -> None:
+        """Begin with the newest; end after `limit` of them."""
+        self._store = store
+        self._cache = cache
+        self._serde = serde
+        self._query = query
+        self._left = limit
+        self._after: PageEnd | None = None
+        self.is_over = limit is not None and limit <= 0
+
+    def read(self) -> Flow[list[CheckpointTuple]]:
+        """The next page. What is served together is checked once, so all of it is rebuilt at once."""
+        reader = CacheReader(self._cache)
+        query = replace(self._query, limit=self._left)
+        found, details, self._after = yield from ask(self._store.find_checkpoints, query, self._after, reader)
+        if self._left is not None:
+            self._left -= len(found)
+        self.is_over = self._after is None or self._left == 0
+        rebuilder = Rebuilder(self._serde, details, reader)
+        return [rebuilder.tuple_of(item, None) for item in found]
+
+
+def _stored_in(found: FoundCheckpoint, shape: bytes) -> Collection[str]:
+    """The channels whose whole value a checkpoint holds."""
+    return decode_record(found.session.id, found.row, shape).stored

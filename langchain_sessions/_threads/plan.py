@@ -1,21 +1,22 @@
 """From LangGraph's checkpoint to a plan: what is known is referred to, what is new will be appended.
 
-Everything here is pure. It runs before the session row is locked, except for `Preparation.decide`, which assigns
-positions under the lock and does nothing else.
+Nothing here does I/O. `PlannedCheckpoint.take` runs before anything is locked; `decide` assigns positions, is called
+by the store, and may be called again from the start.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.checkpoints import NO_EVENTS, ROOT, CheckpointRow, WriteRow, merge_writes
+from langchain_sessions._core.checkpoints import ROOT, CheckpointRow, WriteRow, merge_writes
 from langchain_sessions._core.identity import numbered
 from langchain_sessions._core.ledger import Edit, Ledger
 from langchain_sessions._core.ranges import Run, SeqSet, decode_runs, encode_run_list, encode_runs, fold_runs
 from langchain_sessions._core.rows import EventRow, SessionRow
-from langchain_sessions._threads.cache import Placed, ThreadCache, clone_message
+from langchain_sessions._threads.cache import Recognised, ThreadCache, clone_message
+from langchain_sessions._threads.names import branch_of, channel_branch
 from langchain_sessions._threads.record import (
     NOTHING,
     RUNS,
@@ -25,7 +26,6 @@ from langchain_sessions._threads.record import (
     encode_record,
 )
 from langchain_sessions._threads.split import MIN_TEXT, is_message_list, split
-from langchain_sessions._threads.versions import branch_of, channel_branch
 from langchain_sessions.errors import StalePlanError
 from langchain_sessions.events import NewEvent
 from langchain_sessions.stores.threads import PutDecision
@@ -59,7 +59,7 @@ class PendingWrite:
 
 
 @dataclass(slots=True)
-class _Draft:
+class _OpenSlot:
     """A value whose references have no positions yet."""
 
     channel: str
@@ -70,7 +70,7 @@ class _Draft:
 
 
 @dataclass(slots=True)
-class Preparation:
+class PlannedCheckpoint:
     """A checkpoint that waits for its positions."""
 
     record: Record
@@ -81,33 +81,34 @@ class Preparation:
     pending: Sequence[PendingWrite]
     parent_start: Any
     now: int
-    drafts: list[_Draft] = field(default_factory=list[_Draft])
+    open_slots: list[_OpenSlot] = field(default_factory=list[_OpenSlot])
     incoming: list[Incoming] = field(default_factory=list[Incoming])
     adopted: list[tuple[PendingWrite, WriteRow]] = field(default_factory=list[tuple[PendingWrite, WriteRow]])
     matched: list[EventRow] = field(default_factory=list[EventRow])
-    rooted: SeqSet = NO_EVENTS
+    parent_slot: Slot | None = None
+    """What takes the place of the graph's input in the parent, once it is committed."""
 
     @property
     def idents(self) -> tuple[str, ...]:
         """Identities to look up."""
         return tuple(dict.fromkeys(item.row.ident for item in self.incoming))
 
-    # -- before the lock -----------------------------------------------------------------------------------
+    # -- taking in -----------------------------------------------------------------------------------------
 
     def take(self, values: Mapping[str, Any], new_versions: Mapping[str, Any]) -> None:
         """Take in the values of the channels."""
         inherited = self._inherit(new_versions)
         new = {name: values[name] for name in self.record.channels if name in values and name not in inherited}
-        placed = {name: found for name, value in new.items() if (found := self._placed(name, value)) is not None}
-        lists = [*placed, *(name for name, slot in inherited.items() if slot.kind == RUNS and not _is_internal(name))]
+        known = {name: found for name, value in new.items() if (found := self._recognise(name, value)) is not None}
+        lists = [*known, *(name for name, slot in inherited.items() if slot.kind == RUNS and not _is_internal(name))]
         main = "messages" if "messages" in lists else lists[0] if len(lists) == 1 else None
         # The conversation first: the log's order is the order of its list.
         for channel in sorted(new, key=lambda name: name != main):
             branch = branch_of(self.namespace)
             if channel != main:
                 branch = channel_branch(branch, channel)
-            if channel in placed:
-                self._take_list(channel, new[channel], placed[channel], branch, is_main=channel == main)
+            if channel in known:
+                self._take_list(channel, new[channel], known[channel], branch, is_main=channel == main)
             else:
                 self._take_value(channel, new[channel], branch)
 
@@ -125,15 +126,15 @@ class Preparation:
         return known
 
     def _take_list(
-        self, channel: str, messages: list[BaseMessage], placed: Placed, branch: str | None, *, is_main: bool
+        self, channel: str, messages: list[BaseMessage], known: Recognised, branch: str | None, *, is_main: bool
     ) -> None:
         is_rooted = is_main and self.record.ns == ROOT
         found: list[int | Incoming] = [
             self._new(message, branch, is_rooted=is_rooted) if seq is None else seq
-            for message, seq in zip(messages[len(messages) - len(placed.others) :], placed.others, strict=True)
+            for message, seq in zip(messages[len(messages) - len(known.others) :], known.others, strict=True)
         ]
         self.record.slots[channel] = Slot(RUNS, b"")
-        self.drafts.append(_Draft(channel, found, None, placed.shared))
+        self.open_slots.append(_OpenSlot(channel, found, None, known.shared))
 
     def _take_value(self, channel: str, value: Any, branch: str | None) -> None:
         resolved: dict[int, int | Incoming] = {}
@@ -155,20 +156,20 @@ class Preparation:
             self.record.slots[channel] = dump_slot(value, serde)
         else:
             taken: list[int | Incoming] = [resolved[id(item)] for item in parts.references]
-            self.drafts.append(_Draft(channel, taken, dump_slot(parts.skeleton, serde, b"")))
+            self.open_slots.append(_OpenSlot(channel, taken, dump_slot(parts.skeleton, serde, b"")))
 
-    def _placed(self, channel: str, value: Any) -> Placed | None:
+    def _recognise(self, channel: str, value: Any) -> Recognised | None:
         """Where the messages of a list are stored; None for a value that is no list of messages."""
         if type(value) is not list or _is_internal(channel):
             return None
         if self.thread is None:
-            return Placed([], [None] * len(value)) if is_message_list(value) else None
+            return Recognised([], [None] * len(value)) if is_message_list(value) else None
         runs: list[Run] = []
         if self.parent is not None:
             slot = self.parent.slots.get(channel)
             if slot is not None and slot.kind == RUNS and slot.refs:
                 runs = decode_runs(slot.refs)
-        return self.thread.placed(value, runs)
+        return self.thread.recognise(value, runs)
 
     def _new(self, message: BaseMessage, branch: str | None, *, is_rooted: bool) -> Incoming:
         clone = clone_message(message)
@@ -181,7 +182,7 @@ class Preparation:
         self.incoming.append(item)
         return item
 
-    # -- under the lock ------------------------------------------------------------------------------------
+    # -- deciding ------------------------------------------------------------------------------------------
 
     def decide(self, session: SessionRow, related: Sequence[EventRow], staged: Sequence[WriteRow]) -> PutDecision:
         """Assign positions, and encode what depends on them. May be run again from the start.
@@ -224,24 +225,24 @@ class Preparation:
         fresh = [row._replace(flags=row.flags | r.ROOTED) if row.seq in taken_over else row for row in fresh]
         self._fill_slots()
         encoded, values = encode_record(self.record)
-        self.rooted = (SeqSet.of(taken_over) | self._newly_rooted()) - SeqSet.of(row.seq for row in fresh)
+        rooted = (SeqSet.of(taken_over) | self._newly_rooted()) - SeqSet.of(row.seq for row in fresh)
         parent = self._adopt()
         return PutDecision(
             row=encoded,
             fresh=tuple(fresh),
             edits=tuple(edits),
-            rooted=self.rooted,
+            rooted=rooted,
             values=tuple(values),
             writes=tuple(self._without_bodies(staged)),
             parent=parent,
         )
 
     def _fill_slots(self) -> None:
-        for draft in self.drafts:
-            seqs = [item.seq if isinstance(item, Incoming) else item for item in draft.refs]
-            refs = encode_run_list(_joined(draft.base, list(fold_runs(seqs))))
-            slot = Slot(RUNS, refs) if draft.data is None else draft.data._replace(refs=refs)
-            self.record.slots[draft.channel] = slot
+        for opened in self.open_slots:
+            seqs = [item.seq if isinstance(item, Incoming) else item for item in opened.refs]
+            refs = encode_run_list(_joined(opened.base, list(fold_runs(seqs))))
+            slot = Slot(RUNS, refs) if opened.data is None else opened.data._replace(refs=refs)
+            self.record.slots[opened.channel] = slot
 
     def _newly_rooted(self) -> SeqSet:
         """Events that the root list holds for the first time, though the log has them: a subgraph's, a chain's."""
@@ -249,8 +250,8 @@ class Preparation:
         if self.record.ns != ROOT or main is None or self.thread is None:
             return SeqSet()
         rows = self.thread.rows
-        drafts = [draft for draft in self.drafts if draft.channel == main]
-        seqs = (item for draft in drafts for item in draft.refs if type(item) is int)
+        slots = [slot for slot in self.open_slots if slot.channel == main]
+        seqs = (item for slot in slots for item in slot.refs if type(item) is int)
         return SeqSet.of(seq for seq in seqs if not rows[seq].flags & r.ROOTED)
 
     def _adopt(self) -> CheckpointRow | None:
@@ -269,13 +270,13 @@ class Preparation:
             if slot is not None:
                 row = write.row._replace(kind=slot.kind, refs=slot.refs, data=slot.data)
                 self.adopted.append((write, row))
+        self.parent_slot = None
         if self.parent is None or START not in self.parent.slots or self.parent_start is None:
             return None
-        slot = self._refer(self.parent_start, by_ident, texts)
-        if slot is None:
+        self.parent_slot = self._refer(self.parent_start, by_ident, texts)
+        if self.parent_slot is None:
             return None
-        self.parent.slots[START] = slot
-        return encode_record(self.parent)[0]
+        return encode_record(replace(self.parent, slots={**self.parent.slots, START: self.parent_slot}))[0]
 
     def _without_bodies(self, staged: Sequence[WriteRow]) -> list[WriteRow]:
         """Writes as they are stored for good. Those that another process staged keep what they hold."""

@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from langchain_sessions._core.twins import finish
@@ -22,6 +22,7 @@ from langchain_sessions.stores.threads import PutPlan, WritesPlan
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from langchain_sessions._core.rows import SessionKey
     from langchain_sessions.stores.threads import PlanOutcome, ThreadPlan, ThreadStore
 
 _PATIENCE = 0.003
@@ -49,24 +50,42 @@ class _Call:
         return self.result
 
 
-class _Line:
-    """The calls that wait for one thread; `company` says that one of them cannot wait any longer."""
-
-    def __init__(self) -> None:
-        self.turn = threading.Lock()
-        self.company = threading.Event()
-        self.waiting: list[_Call] = []
-        self.users = 0
+Turn = TypeVar("Turn")
+Company = TypeVar("Company", threading.Event, asyncio.Event)
 
 
-class _AsyncLine:
-    """The same on one event loop."""
+@dataclass(slots=True, eq=False)
+class _Line(Generic[Turn, Company]):
+    """The calls that wait for one thread.
 
-    def __init__(self) -> None:
-        self.turn = asyncio.Lock()
-        self.company = asyncio.Event()
-        self.waiting: list[_Call] = []
-        self.users = 0
+    Attributes:
+        turn: Held by whoever commits.
+        company: Set where one of them cannot wait any longer.
+        waiting: The calls.
+        users: How many callers are about it.
+    """
+
+    turn: Turn
+    company: Company
+    waiting: list[_Call] = field(default_factory=list[_Call])
+    users: int = 0
+
+    def join(self, call: _Call) -> None:
+        self.users += 1
+        self.waiting.append(call)
+        if not call.is_patient:
+            self.company.set()
+
+    def take(self) -> list[_Call]:
+        """All that wait, writes before checkpoints: a checkpoint takes over what its parent's writes hold."""
+        batch, self.waiting = self.waiting, []
+        self.company.clear()
+        return sorted(batch, key=_is_put)
+
+    def give_back(self, batch: Sequence[_Call]) -> None:
+        """Have them wait again: whoever had the turn was torn away from it."""
+        self.waiting[:0] = [call for call in batch if not call.is_done]
+        self.company.set()
 
 
 class CommitQueue:
@@ -76,27 +95,33 @@ class CommitQueue:
         """Write to a store."""
         self._store = store
         self._guard = threading.Lock()
-        self._lines: dict[tuple[str, str], _Line] = {}
-        self._async_lines: WeakKeyDictionary[Any, dict[tuple[str, str], _AsyncLine]] = WeakKeyDictionary()
+        self._lines: dict[SessionKey, _Line[threading.Lock, threading.Event]] = {}
+        self._async_lines: WeakKeyDictionary[Any, dict[SessionKey, _Line[asyncio.Lock, asyncio.Event]]] = (
+            WeakKeyDictionary()
+        )
 
     def submit(self, plan: ThreadPlan, after: Callable[[Any], None]) -> Any:
         """Write what was planned; returns when it is committed."""
-        name = (plan.key.app, plan.key.id)
+        name = plan.key._replace(owner=None)
         call = _Call(plan, after)
         with self._guard:
-            line = self._lines.setdefault(name, _Line())
-            line.users += 1
-            line.waiting.append(call)
-            if not call.is_patient:
-                line.company.set()
+            line = self._lines.get(name)
+            if line is None:
+                line = self._lines[name] = _Line(threading.Lock(), threading.Event())
+            line.join(call)
         try:
             with line.turn:
                 if not call.is_done:
-                    line.company.wait(_PATIENCE)
+                    if self._store.waits:
+                        line.company.wait(_PATIENCE)
                     with self._guard:
-                        batch, line.waiting = line.waiting, []
-                        line.company.clear()
-                    self._commit(batch)
+                        batch = line.take()
+                    try:
+                        _note(batch, self._store.commit_threads([each.plan for each in batch]))
+                    except BaseException:
+                        with self._guard:
+                            line.give_back([each for each in batch if each is not call])
+                        raise
         finally:
             with self._guard:
                 line.users -= 1
@@ -106,45 +131,40 @@ class CommitQueue:
 
     async def asubmit(self, plan: ThreadPlan, after: Callable[[Any], None]) -> Any:
         """Async `submit`. A cancelled caller never leaves half a plan."""
+        if not self._store.waits:
+            return self.submit(plan, after)
         if not self._store.waits_on_loop:
             return await finish(asyncio.to_thread(self.submit, plan, after))
         return await finish(self._asubmit(plan, after))
 
     async def _asubmit(self, plan: ThreadPlan, after: Callable[[Any], None]) -> Any:
-        name = (plan.key.app, plan.key.id)
+        name = plan.key._replace(owner=None)
         lines = self._async_lines.setdefault(asyncio.get_running_loop(), {})
-        line = lines.setdefault(name, _AsyncLine())
+        line = lines.get(name)
+        if line is None:
+            line = lines[name] = _Line(asyncio.Lock(), asyncio.Event())
         call = _Call(plan, after)
-        line.users += 1
-        line.waiting.append(call)
-        if not call.is_patient:
-            line.company.set()
+        line.join(call)
         try:
             async with line.turn:
                 if not call.is_done:
                     with suppress(asyncio.TimeoutError):
                         await asyncio.wait_for(line.company.wait(), _PATIENCE)
-                    batch, line.waiting = line.waiting, []
-                    line.company.clear()
-                    await self._acommit(batch)
+                    batch = line.take()
+                    try:
+                        _note(batch, await self._store.acommit_threads([each.plan for each in batch]))
+                    except BaseException:
+                        line.give_back([each for each in batch if each is not call])
+                        raise
         finally:
             line.users -= 1
             if not line.users:
                 lines.pop(name, None)
         return call.outcome()
 
-    def _commit(self, batch: list[_Call]) -> None:
-        ordered = _in_order(batch)
-        _note(ordered, self._store.commit_threads([call.plan for call in ordered]))
 
-    async def _acommit(self, batch: list[_Call]) -> None:
-        ordered = _in_order(batch)
-        _note(ordered, await self._store.acommit_threads([call.plan for call in ordered]))
-
-
-def _in_order(batch: list[_Call]) -> list[_Call]:
-    """Writes before checkpoints: a checkpoint takes over what its parent's writes hold."""
-    return sorted(batch, key=lambda call: isinstance(call.plan, PutPlan))
+def _is_put(call: _Call) -> bool:
+    return isinstance(call.plan, PutPlan)
 
 
 def _note(calls: Sequence[_Call], outcomes: Sequence[PlanOutcome]) -> None:
@@ -157,5 +177,5 @@ def _note(calls: Sequence[_Call], outcomes: Sequence[PlanOutcome]) -> None:
         call.result = outcome
         try:
             call.after(outcome)
-        except Exception as error:
+        except Exception as error:  # told to its caller, not to the one whose turn it is
             call.error = error

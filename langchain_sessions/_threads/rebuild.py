@@ -1,4 +1,7 @@
-"""From rows back to LangGraph's form."""
+"""From rows back to LangGraph's form.
+
+Only what decodes stored bytes says that they cannot be read; an error of any other kind is a mistake, and looks it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from langgraph.checkpoint.base import CheckpointTuple, PendingWrite, writes_sort_key
 
 from langchain_sessions._core.checkpoints import corrupt_checkpoint
+from langchain_sessions._core.checks import UNREADABLE
 from langchain_sessions._core.ranges import decode_runs, expand_runs
+from langchain_sessions._threads.names import config_of
 from langchain_sessions._threads.record import (
     EMPTY,
     NULL,
@@ -19,66 +24,47 @@ from langchain_sessions._threads.record import (
     load_slot,
 )
 from langchain_sessions._threads.split import join
-from langchain_sessions.errors import SealedEventError
+from langchain_sessions.errors import CorruptRowError, SealedEventError
 
 if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
-    from langchain_sessions._core.checkpoints import WriteRow
-    from langchain_sessions._core.rows import SessionRow
-    from langchain_sessions._threads.cache import Needs, ThreadCache
+    from langchain_sessions._core.ranges import Run
+    from langchain_sessions._threads.cache import CacheReader, ThreadCache
     from langchain_sessions.stores.threads import CheckpointDetails, FoundCheckpoint
 
 
 class Rebuilder:
-    """Rebuilds checkpoints from rows and from the messages that they name."""
+    """Rebuilds the checkpoints of a page from their rows and from the messages that they name.
 
-    def __init__(self, serde: SerializerProtocol) -> None:
-        """Read values with a serializer."""
+    Its methods raise `CorruptRowError` where a row cannot be read, and `SealedEventError` where it was written with
+    an encrypting serializer that this saver does not have.
+    """
+
+    def __init__(self, serde: SerializerProtocol, details: CheckpointDetails, reader: CacheReader) -> None:
+        """Read values with a serializer, out of what was read."""
         self._serde = serde
+        self._details = details
+        self._reader = reader
 
-    @staticmethod
-    def remember(found: FoundCheckpoint, details: CheckpointDetails, needs: Needs) -> tuple[ThreadCache, Record]:
+    def remember(self, found: FoundCheckpoint) -> tuple[ThreadCache, Record]:
         """Take a checkpoint and its messages into the cache."""
         session = found.session
-        thread = needs.threads[session.skey]
-        thread.add(details.events.get(session.skey, ()))
-        shape = details.shapes[session.skey, found.row.shape]
+        thread = self._reader.threads[session.skey]
+        thread.add(self._details.events.get(session.skey, ()))
+        shape = self._details.shapes[session.skey, found.row.shape]
         record = decode_record(session.id, found.row, shape)
         thread.keep(record)
         thread.shapes[found.row.shape] = shape
         return thread, record
 
-    def tuple_of(
-        self, found: FoundCheckpoint, details: CheckpointDetails, needs: Needs, config: RunnableConfig | None
-    ) -> CheckpointTuple:
-        """The checkpoint as LangGraph knows it.
-
-        Raises:
-            CorruptRowError: It cannot be read.
-            SealedEventError: It was written with an encrypting serializer that this saver does not have.
-        """
-        row, session = found.row, found.session
-        try:
-            return self._tuple(found, details, needs, config)
-        except SealedEventError:
-            raise
-        except Exception as error:
-            raise corrupt_checkpoint(session.id, row.cid) from error
-
-    def _tuple(
-        self,
-        found: FoundCheckpoint,
-        details: CheckpointDetails,
-        needs: Needs,
-        config: RunnableConfig | None,
-    ) -> CheckpointTuple:
-        thread, record = self.remember(found, details, needs)
+    def tuple_of(self, found: FoundCheckpoint, config: RunnableConfig | None) -> CheckpointTuple:
+        """The checkpoint as LangGraph knows it, under the config that asked for it."""
+        _, record = self.remember(found)
         session, row = found.session, found.row
-        values = {
-            name: self.value(thread, slot, details, needs) for name, slot in record.slots.items() if slot.kind != EMPTY
-        }
+        values = {name: self.value(found, slot) for name, slot in record.slots.items() if slot.kind != EMPTY}
         versions = zip(record.channels, record.versions, strict=True)
         checkpoint: Any = {
             "v": record.v,
@@ -91,46 +77,62 @@ class Rebuilder:
         if record.updated is not False:
             checkpoint["updated_channels"] = None if record.updated is None else list(record.updated)
         if record.rest is not None:
-            checkpoint.update(load_slot(record.rest.kind, record.rest.data or b"", self._serde))
+            checkpoint.update(self._loaded(found, record.rest.kind, record.rest.data or b""))
         ns = found.ns_name
         return CheckpointTuple(
             config if config is not None else config_of(session, ns, row.cid),
             checkpoint,
-            load_slot(record.metadata.kind, record.metadata.data or b"", self._serde),
+            self._loaded(found, record.metadata.kind, record.metadata.data or b""),
             config_of(session, ns, row.parent) if row.parent is not None else None,
-            self.pending(thread, details.writes.get((session.skey, row.ns, row.cid), []), details, needs),
+            self.pending(found),
         )
 
-    def pending(
-        self, thread: ThreadCache, writes: list[WriteRow], details: CheckpointDetails, needs: Needs
-    ) -> list[PendingWrite]:
+    def pending(self, found: FoundCheckpoint) -> list[PendingWrite]:
         """Pending writes in the order in which a run applies them."""
+        writes = self._details.writes.get((found.session.skey, found.row.ns, found.row.cid), [])
         ordered = sorted(writes, key=lambda row: writes_sort_key(row.path, row.task, row.idx))
-        return [
-            (row.task, row.channel, self.value(thread, Slot(row.kind, row.refs, row.data), details, needs))
-            for row in ordered
-        ]
+        return [(row.task, row.channel, self.value(found, Slot(row.kind, row.refs, row.data))) for row in ordered]
 
-    def value(self, thread: ThreadCache, slot: Slot, details: CheckpointDetails, needs: Needs) -> Any:
+    def value(self, found: FoundCheckpoint, slot: Slot) -> Any:
         """The value of a slot."""
         if slot.kind == NULL:
             return None
-        runs = decode_runs(slot.refs) if slot.refs else []
+        thread = self._reader.threads[found.session.skey]
+        try:
+            runs = decode_runs(slot.refs) if slot.refs else []
+        except UNREADABLE as error:
+            raise _corrupt(found) from error
         if slot.kind == RUNS:
-            return needs.serve(thread, runs)
+            return self._messages(found, thread, runs)
         data = slot.data
         if data is None:
-            data = details.values[thread.skey, slot.digest or b""]
-        loaded = load_slot(slot.kind, data, self._serde)
+            data = self._details.values.get((thread.skey, slot.digest or b""))
+        if data is None:
+            raise _corrupt(found)
+        loaded = self._loaded(found, slot.kind, data)
         if not slot.kind & SPLIT:
             return loaded
         seqs = expand_runs(runs)
-        return join(loaded, needs.serve(thread, runs), lambda at: thread.rows[seqs[at]].text or "")
+        messages = self._messages(found, thread, runs)
+        try:
+            return join(loaded, messages, lambda at: thread.rows[seqs[at]].text or "")
+        except UNREADABLE as error:  # marks that name nothing
+            raise _corrupt(found) from error
+
+    def _messages(self, found: FoundCheckpoint, thread: ThreadCache, runs: list[Run]) -> list[BaseMessage]:
+        try:
+            return self._reader.serve(thread, runs)
+        except LookupError as error:  # positions that the log does not have
+            raise _corrupt(found) from error
+
+    def _loaded(self, found: FoundCheckpoint, kind: int, data: bytes) -> Any:
+        try:
+            return load_slot(kind, data, self._serde)
+        except SealedEventError:
+            raise
+        except Exception as error:  # a serializer may raise anything over what it did not write
+            raise _corrupt(found) from error
 
 
-def config_of(session: SessionRow, ns: str, cid: str) -> RunnableConfig:
-    """The config of a checkpoint. It names the owner, so that going on from an old state needs nothing else."""
-    configurable = {"thread_id": session.id, "checkpoint_ns": ns, "checkpoint_id": cid}
-    if session.user_id is not None:
-        configurable["user_id"] = session.user_id
-    return {"configurable": configurable}
+def _corrupt(found: FoundCheckpoint) -> CorruptRowError:
+    return corrupt_checkpoint(found.session.id, found.row.cid)

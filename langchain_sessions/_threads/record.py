@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import ormsgpack
 
 from langchain_sessions._core.checkpoints import CheckpointRow, ValueRow, corrupt_checkpoint, seq_set
+from langchain_sessions._core.checks import UNREADABLE
 from langchain_sessions._core.ids import check_id
-from langchain_sessions._core.ranges import SeqSet, decode_runs, encode_runs
+from langchain_sessions._core.ranges import SeqSet, encode_runs
 from langchain_sessions._core.times import from_micros, to_micros
-from langchain_sessions._threads.private import may_be_private, without_private_calls
-from langchain_sessions._threads.versions import short_digest, value_digest
+from langchain_sessions._threads.names import short_digest, value_digest
+from langchain_sessions._threads.split import may_be_private, without_private_calls
 from langchain_sessions.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -233,10 +234,9 @@ def decode_metadata(session_id: str, row: CheckpointRow, serde: SerializerProtoc
         CorruptRowError: The row cannot be read.
     """
     try:
-        body = _body(row)
-        slot = _unpack_slot(body[6], None)
+        slot = _unpack_slot(_body(row)[6], None)
         return load_slot(slot.kind, slot.data or b"", serde)
-    except Exception as error:
+    except Exception as error:  # a serializer may raise anything
         raise corrupt_checkpoint(session_id, row.cid) from error
 
 
@@ -269,7 +269,7 @@ def decode_record(session_id: str, row: CheckpointRow, shape: bytes) -> Record:
                 name: _unpack_slot(slot, row.runs) for name, slot in zip(channels, packed, strict=True) if slot != EMPTY
             },
         )
-    except Exception as error:
+    except UNREADABLE as error:
         raise corrupt_checkpoint(session_id, row.cid) from error
 
 
@@ -279,8 +279,3 @@ def _body(row: CheckpointRow) -> list[Any]:
         problem = f"written in format {body[0]}"
         raise ValueError(problem)
     return body
-
-
-def mentioned_runs(slots: Iterable[Slot]) -> list[tuple[int, int]]:
-    """Every run of events that some slots mention."""
-    return [run for slot in slots if slot.refs for run in decode_runs(slot.refs)]

@@ -3,6 +3,9 @@
 A value of any shape becomes a *skeleton*, in which marks stand where messages were, and the list of these messages.
 The skeleton goes through the serializer; the messages go to the log. Only plain containers are walked: what the
 walk does not know stays whole, and whatever stays whole is stored whole.
+
+Likewise what a model says to itself in a call is kept out of checkpoints: a graph that waits for its tools holds the
+call.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from langchain_core.messages import (
+    AIMessage,
     BaseMessage,
     BaseMessageChunk,
     RemoveMessage,
@@ -19,6 +23,7 @@ from langchain_core.messages import (
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Overwrite, Send
 
+from langchain_sessions._core.codec.privacy import PRIVATE_ARGUMENT, without_private, without_private_argument
 from langchain_sessions._core.kinds import CODES
 
 MARK = "langchain_sessions:ref"
@@ -150,3 +155,38 @@ def join(skeleton: Any, messages: Sequence[BaseMessage], text_of: Callable[[int]
     if kind is _DeltaSnapshot:
         return _DeltaSnapshot(join(skeleton.value, messages, text_of))
     return skeleton
+
+
+# -- what a model says to itself in a call ---------------------------------------------------------------------
+
+_PRIVATE = PRIVATE_ARGUMENT.encode()
+
+
+def may_be_private(tag: str, data: bytes) -> bool:
+    """Whether a serialized value may hold such an argument; of one that is encrypted nobody can tell."""
+    return _PRIVATE in data or "+" in tag
+
+
+def without_private_calls(value: Any) -> Any:
+    """A value without the private argument of the calls in it; itself where there is none."""
+    kind = type(value)
+    if kind is dict:
+        call = without_private_argument(value)
+        found = {key: without_private_calls(item) for key, item in call.items()}
+        return value if call is value and _are_same(found.values(), value.values()) else found
+    if kind is list or kind is tuple:
+        items = [without_private_calls(item) for item in value]
+        return value if _are_same(items, value) else kind(items)
+    if isinstance(value, AIMessage):
+        return without_private(value)
+    if kind is Send:
+        argument = without_private_calls(value.arg)
+        return value if argument is value.arg else Send(value.node, argument, timeout=value.timeout)
+    if kind is Overwrite:
+        inner = without_private_calls(value.value)
+        return value if inner is value.value else dataclasses.replace(value, value=inner)
+    return value
+
+
+def _are_same(found: Any, given: Any) -> bool:
+    return all(one is other for one, other in zip(found, given, strict=True))
