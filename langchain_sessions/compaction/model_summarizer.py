@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.utils.json import parse_json_markdown
 
 from langchain_sessions._core.flow import Flow, ask, async_face, sync_face
@@ -19,7 +19,14 @@ from langchain_sessions.compaction.structured import (
     read_structured,
     schema_text,
 )
-from langchain_sessions.compaction.summarizer import PLAIN_CHARACTERS, Summary, SummaryLimits, SummaryTask, fit_text
+from langchain_sessions.compaction.summarizer import (
+    PLAIN_CHARACTERS,
+    Summary,
+    SummaryLimits,
+    SummaryTask,
+    fit_text,
+    whole_sentences,
+)
 from langchain_sessions.compaction.triggers import DEFAULT_CONTEXT_WINDOW, model_window
 from langchain_sessions.errors import SummaryError
 
@@ -31,6 +38,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions.tokens import TokenCounter
 
+_CUT = frozenset({"length", "max_tokens", "model_length"})
 _CHARACTERS_PER_TOKEN = 2  # of a reply, for the room that it needs: pessimistic for every script but Chinese
 _SHARE = 0.9  # of the window; the count is an estimate
 _LEAST = 200
@@ -126,7 +134,7 @@ class ModelSummarizer:
         limit = self.max_characters(task.limits)
         if self.schema is None or not is_structured:
             reply = yield from ask(self.model.invoke, messages, _CONFIG)
-            return Summary(text=fit_text(_text_of(reply), limit))
+            return _as_said(reply, limit)
         try:
             chain: Runnable[Any, Any] = self.model.with_structured_output(self.schema, include_raw=True)
         except NotImplementedError:
@@ -135,8 +143,8 @@ class ModelSummarizer:
         answer = yield from ask(chain.invoke, messages, _CONFIG)
         if not isinstance(answer, dict) or "parsed" not in answer:
             return read_structured(self.schema, answer, limit)
-        if answer.get("parsing_error") is not None:  # pyright: ignore[reportUnknownMemberType]
-            raise SummaryError(Outcome.SUMMARY_FAILED, "the answer does not fit the schema")
+        if answer.get("parsing_error") is not None or answer["parsed"] is None:  # pyright: ignore[reportUnknownMemberType]
+            return _from_raw(self.schema, answer.get("raw"), limit)  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
         return read_structured(self.schema, answer["parsed"], limit)  # pyright: ignore[reportUnknownArgumentType]
 
 
@@ -153,6 +161,41 @@ def _text_of(reply: object) -> str:
     if not isinstance(reply, BaseMessage):
         raise SummaryError(Outcome.SUMMARY_FAILED, f"the model returned {type(reply).__name__}, not a message")
     return str(reply.text)
+
+
+def _as_said(reply: object, max_characters: int) -> Summary:
+    """The summary in a reply; of one that the model's limit cut, its whole sentences.
+
+    Raises:
+        SummaryError: It is none.
+    """
+    text = _text_of(reply)
+    told: dict[str, Any] = getattr(reply, "response_metadata", {})
+    reason = told.get("finish_reason") or told.get("stop_reason") or told.get("done_reason")
+    is_cut = str(reason).lower() in _CUT and bool(text.strip())
+    if is_cut:
+        text = whole_sentences(text)
+        if not text:
+            raise SummaryError(Outcome.SUMMARY_FAILED, "the summary was cut off within its first sentence")
+    return Summary(text=fit_text(text, max_characters), is_cut=is_cut)
+
+
+def _from_raw(schema: Schema, raw: object, max_characters: int) -> Summary:
+    """What a parser failed on, read by hand: local models put fences or words around the JSON, or call no tool.
+
+    Raises:
+        SummaryError: There is no JSON in it that fits the schema.
+    """
+    if isinstance(raw, AIMessage) and raw.tool_calls:
+        return read_structured(schema, raw.tool_calls[0]["args"], max_characters)
+    text = _text_of(raw)
+    if not text.strip():
+        raise SummaryError(Outcome.SUMMARY_BLANK, "the summary is blank")
+    try:
+        answer = parse_json_markdown(text[max(text.find("{"), 0) :])
+    except ValueError as error:
+        raise SummaryError(Outcome.SUMMARY_FAILED, "the answer does not fit the schema") from error
+    return read_structured(schema, answer, max_characters)
 
 
 def _asking_for_json(messages: list[BaseMessage], schema: Schema) -> list[BaseMessage]:

@@ -27,6 +27,8 @@ class Outcome(Enum):
     """What came of one run."""
 
     COMPACTED = "compacted"
+    ARCHIVED = "archived"
+    """No summary was to be had and the prompt would not have fitted: archived without one, which a later run makes."""
     NOT_TRIGGERED = "not_triggered"
     """The trigger said no, or an earlier failure is too recent to try again."""
     NOTHING_TO_DO = "nothing_to_do"
@@ -211,7 +213,7 @@ class CompactionResult:
     @property
     def is_compacted(self) -> bool:
         """Whether anything changed."""
-        return self.outcome is Outcome.COMPACTED
+        return self.outcome in (Outcome.COMPACTED, Outcome.ARCHIVED)
 
     @property
     def tokens_saved(self) -> int:

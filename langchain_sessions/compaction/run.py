@@ -19,6 +19,7 @@ from langchain_sessions._core.ids import check_branch
 from langchain_sessions._core.ledger import Cover, Ledger
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.times import from_micros
+from langchain_sessions.compaction.fallback import PENDING, load_pending, runs_of, that_fit, would_not_fit
 from langchain_sessions.compaction.loaded import Loaded, plan_tokens
 from langchain_sessions.compaction.plan import (
     NO_CALL,
@@ -47,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 _ATTEMPTS = 3
 """How often a run whose range was touched meanwhile starts over, where that costs no model call."""
-_PAID_IN_VAIN = (Outcome.SUMMARY_BLANK, Outcome.SUMMARY_FAILED, Outcome.NOT_WORTH_IT)
+_PAID_IN_VAIN = (Outcome.SUMMARY_BLANK, Outcome.SUMMARY_FAILED, Outcome.NOT_WORTH_IT, Outcome.ARCHIVED)
 
 
 def compact_session(
@@ -195,7 +196,9 @@ class _Run:
         granted = yield from self._lease(limits.timeout + timedelta(seconds=30))
         if not granted and self.automatic and not self.force:
             # Another run is at work, or one failed so lately that the next would only cost its timeout again.
-            return self.result(Outcome.LOST_RACE, reason="another run holds the scope, or failed lately")
+            reason = "another run holds the scope, or failed lately"
+            archived = yield from self._archive_alone(loaded, plan, reason)
+            return archived or self.result(Outcome.LOST_RACE, reason=reason)
         cool_down = timedelta(0)
         try:
             result = yield from self._under_lease(loaded, plan, limits)
@@ -219,8 +222,10 @@ class _Run:
 
     def _with_summary(self, loaded: Loaded, plan: CompactionPlan, limits: SummaryLimits) -> Flow[CompactionResult]:
         assert plan.summarizer is not None  # noqa: S101 - the caller's case
+        pending = yield from load_pending(self.log, self.session_id, loaded)
+        shown = that_fit(pending, loaded, plan, limits)
         task = SummaryTask(
-            archived=tuple(plan.archive),
+            archived=(*pending[:shown], *plan.archive),
             counter=self.log.tokens,
             previous=loaded.previous,
             upcoming=loaded.upcoming(plan),
@@ -230,13 +235,14 @@ class _Run:
             summary = yield from ask(GuardedSummarizer(plan.summarizer).summarize, task)
         except SummaryError as error:
             _log.warning("No summary of session %r: %s", self.session_id, error)
-            return (yield from self._refused(error.outcome, str(error), calls=error.calls))
+            archived = yield from self._archive_alone(loaded, plan, str(error), calls=error.calls)
+            return archived or (yield from self._refused(error.outcome, str(error), calls=error.calls))
         for _ in range(_ATTEMPTS):
             after = self._tokens_after(loaded, plan, summary)
             if after > loaded.tokens + limits.max_growth:
                 problem = f"the context would grow from {loaded.tokens} to {after} tokens"
                 return (yield from self._refused(Outcome.NOT_WORTH_IT, problem, calls=summary.calls))
-            done = yield from self._commit(loaded, plan, summary)
+            done = yield from self._commit(loaded, plan, summary, pending=runs_of(pending[shown:]))
             if done is not None:
                 return done
             fresh = yield from self._load((yield from self._measure()))
@@ -245,6 +251,20 @@ class _Run:
             loaded = fresh
         return (yield from self._refused(Outcome.LOST_RACE, "the range was touched meanwhile", calls=summary.calls))
 
+    def _archive_alone(
+        self, loaded: Loaded, plan: CompactionPlan, reason: str, *, calls: int = 0
+    ) -> Flow[CompactionResult | None]:
+        """Archive without the summary that could not be had, where the prompt would not fit otherwise."""
+        if not self.automatic or not (self.force or would_not_fit(self.compaction.when, loaded.request)):
+            return None
+        pending = runs_of((yield from load_pending(self.log, self.session_id, loaded)), tuple(plan.archive))
+        done = yield from self._commit(
+            loaded, plan, None, outcome=Outcome.ARCHIVED, pending=pending, reason=reason, calls=calls
+        )
+        if done is not None:
+            _log.warning("Session %r was compacted without a summary, which a later run makes.", self.session_id)
+        return done
+
     def _lease(self, duration: timedelta) -> Flow[bool]:
         now = self.log.now()
         until = now + duration // timedelta(microseconds=1)
@@ -252,11 +272,25 @@ class _Run:
 
     # -- committing ----------------------------------------------------------------------------------------
 
-    def _commit(self, loaded: Loaded, plan: CompactionPlan, summary: Summary | None) -> Flow[CompactionResult | None]:
+    def _commit(
+        self,
+        loaded: Loaded,
+        plan: CompactionPlan,
+        summary: Summary | None,
+        *,
+        outcome: Outcome = Outcome.COMPACTED,
+        pending: list[list[int]] | None = None,
+        reason: str | None = None,
+        calls: int = 0,
+    ) -> Flow[CompactionResult | None]:
         """Archive; None when the range was touched since it was loaded."""
         now = self.log.now()
         after = self._tokens_after(loaded, plan, summary)
-        details = self._details(Outcome.COMPACTED, plan=plan, tokens_after=after, calls=summary.calls if summary else 0)
+        calls = calls if summary is None else summary.calls
+        if summary is not None and summary.is_cut:
+            reason = "the model's limit cut the summary off; it ends with its last whole sentence"
+        details = self._details(outcome, plan=plan, tokens_after=after, calls=calls, reason=reason)
+        details = {**details, PENDING: pending}
         archive = ArchivePlan(
             scope=self.scope,
             covered=SeqSet.of(event.seq for event in plan.archive),
@@ -273,13 +307,14 @@ class _Run:
             yield from self._describe_session(loaded.request.session, summary)
         record = rows[0].seq
         return self.result(
-            Outcome.COMPACTED,
+            outcome,
+            reason=reason,
             archived=tuple(replace(e, standing=Standing.ARCHIVED, archived_by=record) for e in plan.archive),
             tokens_after=after,
             summary=None if summary is None else summary.text,
             title=None if summary is None else summary.title,
             keywords=() if summary is None else summary.keywords,
-            calls=0 if summary is None else summary.calls,
+            calls=calls,
             record=record,
             is_rebased=record != loaded.view.last_seq + 1,
         )

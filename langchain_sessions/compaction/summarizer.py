@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import re
 import threading
 import time
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 PLAIN_CHARACTERS = 4_000
 _MAX_TITLE = 200
+_SENTENCE_END = re.compile(r"[.!?](?=\s|$)|[。！？\n]")  # noqa: RUF001 - Chinese and Japanese end sentences too
 _SENTENCE_ENDS = ".!?\n。！？"  # noqa: RUF001 - Chinese and Japanese end sentences too
 
 
@@ -101,6 +103,7 @@ class Summary:
         keywords: Keywords for the session.
         details: The remaining fields of a structured summary; they become metadata of the summary's event.
         calls: How many model calls it took.
+        is_cut: The model's limit cut it off; it ends with the last whole sentence before.
     """
 
     text: str
@@ -108,6 +111,7 @@ class Summary:
     keywords: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict[str, Any])
     calls: int = 0
+    is_cut: bool = False
 
 
 class Summarizer(Protocol):
@@ -248,6 +252,12 @@ def cut_text(text: str, max_characters: int) -> str:
         return head[: end + 1].rstrip()
     word = head.rfind(" ", max_characters // 2, max_characters - 1)
     return f"{head[: word if word > 0 else max_characters - 1].rstrip()}…"
+
+
+def whole_sentences(text: str) -> str:
+    """A text that was cut off up to the end of its last whole sentence or line; blank where there is none."""
+    ends = [end.end() for end in _SENTENCE_END.finditer(text.rstrip())]
+    return text[: ends[-1]].rstrip() if ends else ""
 
 
 def clean_title(title: object) -> str | None:

@@ -1,0 +1,96 @@
+"""What becomes of a conversation whose summariser is dead: it goes on, and is summarised later.
+
+While the prompt fits, a failure changes nothing. Where it would not fit, the oldest turns are archived without a
+summary; the record names them as pending, and the next run that gets a summary shows them to the summariser too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from langchain_sessions._core.flow import Flow, ask
+from langchain_sessions._core.kinds import MESSAGE_CODES
+from langchain_sessions._core.ranges import NO_SEQS, SeqSet
+from langchain_sessions.compaction.model_summarizer import ModelSummarizer
+from langchain_sessions.compaction.triggers import (
+    DEFAULT_CONTEXT_WINDOW,
+    AllOf,
+    AnyOf,
+    ContextUsage,
+    TokenCount,
+    known_window,
+)
+from langchain_sessions.events import SessionEvent, Standing
+from langchain_sessions.stores.values import EventQuery
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from langchain_sessions._log.log import Log
+    from langchain_sessions.compaction.loaded import Loaded
+    from langchain_sessions.compaction.plan import CompactionPlan, CompactionRequest, CompactionTrigger
+    from langchain_sessions.compaction.summarizer import SummaryLimits
+
+PENDING = "pending"
+"""In the details of a record: runs of positions that are archived and in no summary yet."""
+
+_BEYOND = 1.25  # a bound on tokens is rarely all that a model takes
+_RECORD_FACTOR = 1.3  # a message in the record against the message in a prompt
+
+
+def would_not_fit(when: CompactionTrigger | None, request: CompactionRequest) -> bool:
+    """Whether the prompt ahead exceeds the window, as far as the call, the model or the trigger says what that is."""
+    return request.tokens > max(_windows(when, request), default=known_window(request.call) or DEFAULT_CONTEXT_WINDOW)
+
+
+def _windows(when: CompactionTrigger | None, request: CompactionRequest) -> Iterator[float]:
+    if isinstance(when, ContextUsage):
+        yield when.window(request)
+    elif isinstance(when, TokenCount):
+        yield known_window(request.call) or when.tokens * _BEYOND
+    elif isinstance(when, (AnyOf, AllOf)):
+        for trigger in when.triggers:
+            yield from _windows(trigger, request)
+
+
+def load_pending(log: Log, session_id: str, loaded: Loaded) -> Flow[tuple[SessionEvent, ...]]:
+    """The events that earlier runs archived without the summary that they should have had, in context order."""
+    if loaded.cover is None:
+        return ()
+    at = loaded.cover.record
+    key, now = log.key(session_id), log.now()
+    found = yield from ask(log.store.find_events, key, EventQuery(after_seq=at - 1, before_seq=at + 1), now)
+    records = [log.encoder.event(session_id, row, found.view) for row in found.rows]
+    runs: list[Any] = records[0].metadata.get(PENDING, []) if records else []
+    seqs = SeqSet(tuple((int(first), int(last)) for first, last in runs))
+    if not seqs:
+        return ()
+    query = EventQuery(
+        kinds=MESSAGE_CODES,
+        standings=frozenset({Standing.ARCHIVED}),
+        after_seq=seqs.runs[0][0] - 1,
+        before_seq=seqs.runs[-1][1] + 1,
+        predicate=lambda row: row.seq in seqs,
+    )
+    found = yield from ask(log.store.find_events, key, query, now)
+    events = [log.encoder.event(session_id, row, found.view) for row in found.rows]
+    return tuple(sorted(events, key=lambda event: event.position))
+
+
+def that_fit(pending: tuple[SessionEvent, ...], loaded: Loaded, plan: CompactionPlan, limits: SummaryLimits) -> int:
+    """How many of the pending events, oldest first, one run can show its summariser beside what it archives itself."""
+    if not isinstance(plan.summarizer, ModelSummarizer):
+        return len(pending)
+    room = plan.summarizer.room(limits, loaded.request.counter) * limits.max_calls
+    room -= int(sum(event.tokens for event in plan.archive) * _RECORD_FACTOR)
+    for number, event in enumerate(pending):
+        room -= int(event.tokens * _RECORD_FACTOR)
+        if room < 0:
+            return number
+    return len(pending)
+
+
+def runs_of(*parts: tuple[SessionEvent, ...]) -> list[list[int]] | None:
+    """The positions of events as a record names them; None for none."""
+    seqs = SeqSet.of(event.seq for part in parts for event in part) if any(parts) else NO_SEQS
+    return [[first, last] for first, last in seqs.runs] or None

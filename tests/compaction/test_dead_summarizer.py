@@ -1,0 +1,222 @@
+# ruff: noqa: ANN401 - stands in for what users pass, which may be anything
+"""A summariser that is dead does not switch compaction off, and what it missed is summarised when it is back."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import RunnableLambda
+
+from langchain_sessions import EventFilter, EventKind, MemoryStore, SessionMemoryAdvisor, SessionService
+from langchain_sessions.compaction import (
+    Compaction,
+    ConversationSummary,
+    ModelCall,
+    Outcome,
+    Summarize,
+    TokenCount,
+)
+from langchain_sessions.compaction.summarizer import whole_sentences
+from tests.compaction.models import ScriptedModel
+
+if TYPE_CHECKING:
+    from tests.compaction.conftest import Faced
+
+DOWN = RuntimeError("the provider is down")
+NARROW = ModelCall(context_window=60)
+
+
+def summarising(*replies: Any, **options: Any) -> tuple[ScriptedModel, Compaction]:
+    model = ScriptedModel(replies=list(replies))
+    return model, Compaction(TokenCount(20), Summarize(model, keep_events=2, **options))
+
+
+async def records(ada: Faced) -> list[dict[str, Any]]:
+    page = await ada.events("s1", EventFilter(kinds=frozenset({EventKind.COMPACTION})))
+    return [dict(event.metadata) for event in page.items]
+
+
+async def test_while_the_prompt_fits_the_history_stays(ada: Faced) -> None:
+    await ada.talk("s1", 6)
+    before = await ada.texts("s1")
+    _, compaction = summarising(DOWN)
+    result = await ada.compact("s1", compaction, automatic=True, call=ModelCall(context_window=10_000))
+    assert result.outcome is Outcome.SUMMARY_FAILED
+    assert await ada.texts("s1") == before
+
+
+async def test_what_would_not_fit_is_archived_and_summarised_later(ada: Faced) -> None:
+    await ada.talk("s1", 6)
+    _, dead = summarising(DOWN)
+    result = await ada.compact("s1", dead, automatic=True, call=NARROW)
+    assert result.outcome is Outcome.ARCHIVED
+    assert result.is_compacted
+    assert result.summary is None
+    assert result.reason == "the summariser raised RuntimeError"
+    assert await ada.texts("s1") == ["question 5", "answer 5"]
+    assert (await records(ada))[-1]["pending"] == [[1, 10]]
+    # It failed lately, so it is not asked again, but the conversation goes on.
+    await ada.talk("s1", 6, first=6)
+    model, compaction = summarising("They talked.")
+    result = await ada.compact("s1", compaction, automatic=True, call=NARROW)
+    assert result.outcome is Outcome.ARCHIVED
+    assert model.prompts == []
+    assert await ada.texts("s1") == ["question 11", "answer 11"]
+    # Somebody asks for a summary, and it holds all that went by without one.
+    await ada.talk("s1", 2, first=12)
+    result = await ada.compact("s1", compaction, force=True)
+    assert result.outcome is Outcome.COMPACTED
+    for number in range(13):
+        assert f"question {number}\n" in model.shown
+    assert model.shown.count("question 3\n") == 1
+    assert "pending" not in (await records(ada))[-1]
+    assert (await ada.texts("s1"))[1:] == ["They talked.", "question 13", "answer 13"]
+    assert await ada.verify("s1") == []
+
+
+async def test_a_summary_in_force_stays_while_its_successor_is_missing(ada: Faced) -> None:
+    await ada.talk("s1", 4)
+    model, compaction = summarising("They talked of trains.", DOWN, DOWN, "They talked of trains and ships.")
+    await ada.compact("s1", compaction, force=True)
+    await ada.talk("s1", 12, first=4)
+    result = await ada.compact("s1", compaction, automatic=True, call=NARROW, force=True)
+    assert result.outcome is Outcome.ARCHIVED
+    assert (await ada.texts("s1"))[1:] == ["They talked of trains.", "question 15", "answer 15"]
+    await ada.talk("s1", 2, first=16)
+    await ada.compact("s1", compaction, force=True)
+    last = str(model.prompts[-1][-1].text)
+    assert "They talked of trains." in last
+    assert "question 2\n" not in last
+    assert all(f"question {number}\n" in last for number in range(3, 17))
+
+
+async def test_a_rewind_into_what_was_archived_brings_it_back(ada: Faced) -> None:
+    await ada.talk("s1", 6)
+    _, dead = summarising(DOWN)
+    await ada.compact("s1", dead, automatic=True, call=NARROW)
+    await ada.rewind("s1", to_seq=6)
+    assert (await ada.texts("s1"))[-1] == "answer 2"
+    model, compaction = summarising("They talked.")
+    await ada.compact("s1", compaction, force=True)
+    assert model.shown.count("question 0\n") == 1
+
+
+class Answering(BaseChatModel):
+    """Answers, and keeps how long its prompts were."""
+
+    lengths: list[int] = []  # noqa: RUF012 - a field of pydantic, copied for each model
+    service: Any
+
+    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+        self.lengths.append(self.service.tokens.count_messages(messages).tokens)
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("noted " * 20))])
+
+    @property
+    def _llm_type(self) -> str:
+        return "answering"
+
+
+def test_six_hundred_turns_with_a_dead_summariser() -> None:
+    """The prompt stays within the window, and all facts are found."""
+    with SessionService(MemoryStore()) as service:
+        model = Answering(service=service)
+        compaction = Compaction(TokenCount(4_000), Summarize(ScriptedModel(replies=[DOWN]), keep_events=10))
+        chat = SessionMemoryAdvisor(service, compaction=compaction, context_window=5_000).wrap(model)
+        for number in range(600):
+            fact = f"fact-{number:03}" if number % 6 == 0 else "nothing"
+            chat.invoke(f"{fact}: " + "words of no weight " * 10, {"configurable": {"session_id": "s1"}})
+        assert len(model.lengths) == 600
+        assert max(model.lengths) <= 5_100
+        assert len([n for n in range(0, 600, 6) if service.search(f"fact-{n:03}", session_id="s1").items]) == 100
+        assert service.verify("s1") == []
+
+
+SUMMARY = {
+    "title": "Trains",
+    "keywords": ["trains"],
+    "summary": "They chose a train.",
+    "key_points": list[str](),
+    "key_facts": list[str](),
+    "sentiment": "calm",
+    "confidence": 0.9,
+}
+
+
+class Local(ScriptedModel):
+    """A local model: its structured output is a parser that fails on its own words."""
+
+    def with_structured_output(self, schema: Any, *, include_raw: bool = False, **kwargs: Any) -> Any:
+        assert include_raw
+
+        def answer(messages: Any) -> dict[str, Any]:
+            raw = self.invoke(messages)
+            return {"raw": raw, "parsed": None, "parsing_error": ValueError("no JSON")}
+
+        return RunnableLambda(answer)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        json.dumps(SUMMARY),
+        f"```json\n{json.dumps(SUMMARY, indent=1)}\n```",
+        f"Sure! Here is the summary:\n\n{json.dumps(SUMMARY)}",
+        AIMessage("", tool_calls=[{"name": "ConversationSummary", "args": SUMMARY, "id": "c"}]),
+    ],
+    ids=["bare", "fenced", "with words", "a call"],
+)
+async def test_structured_output_is_read_from_the_raw_text(local: Faced, said: Any) -> None:
+    await local.talk("s1", 6)
+    summarise = Summarize(Local(replies=[said]), keep_events=2, schema=ConversationSummary)
+    result = await local.compact("s1", Compaction(None, summarise))
+    assert result.outcome is Outcome.COMPACTED
+    assert (result.summary, result.title, result.keywords) == ("They chose a train.", "Trains", ("trains",))
+
+
+@pytest.mark.parametrize(
+    ("said", "outcome"),
+    [("no JSON at all", Outcome.SUMMARY_FAILED), ("{broken", Outcome.SUMMARY_FAILED), ("", Outcome.SUMMARY_BLANK)],
+)
+async def test_raw_text_that_is_no_summary_is_none(local: Faced, said: str, outcome: Outcome) -> None:
+    await local.talk("s1", 6)
+    summarise = Summarize(Local(replies=[said]), keep_events=2, schema=ConversationSummary)
+    assert (await local.compact("s1", Compaction(None, summarise))).outcome is outcome
+
+
+@pytest.mark.parametrize("key", ["finish_reason", "stop_reason", "done_reason"])
+async def test_a_summary_that_was_cut_off_is_used_up_to_its_last_sentence(local: Faced, key: str) -> None:
+    await local.talk("s1", 6)
+    reply = AIMessage("Ada chose the 9:40. It costs 3.5 euros! Then she as", response_metadata={key: "length"})
+    result = await local.compact("s1", Compaction(None, Summarize(ScriptedModel(replies=[reply]), keep_events=2)))
+    assert result.summary == "Ada chose the 9:40. It costs 3.5 euros!"
+    assert "cut" in (result.reason or "")
+    assert "cut" in (await records(local))[-1]["reason"]
+
+
+async def test_a_summary_that_was_cut_off_in_its_first_sentence_is_none(local: Faced) -> None:
+    await local.talk("s1", 6)
+    reply = AIMessage("Ada ch", response_metadata={"finish_reason": "length"})
+    model = ScriptedModel(replies=[reply])
+    result = await local.compact("s1", Compaction(None, Summarize(model, keep_events=2)))
+    assert result.outcome is Outcome.SUMMARY_FAILED
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("One. Two", "One."),
+        ("One.\nTwo", "One."),
+        ("- one\n- two\n- thr", "- one\n- two"),
+        ("It is 3.5", ""),
+        ("他买了票。然后", "他买了票。"),
+        ("", ""),
+    ],
+)
+def test_whole_sentences(text: str, kept: str) -> None:
+    assert whole_sentences(text) == kept
+    assert whole_sentences(HumanMessage(text).text) == kept
