@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableLambda
 
-from langchain_sessions import EventFilter, EventKind, MemoryStore, SessionMemoryAdvisor, SessionService
+from langchain_sessions import EventFilter, EventKind, InMemoryStore, SessionMemoryAdvisor, SessionService
 from langchain_sessions.compaction import (
     Compaction,
     ConversationSummary,
@@ -123,7 +123,7 @@ class Answering(BaseChatModel):
 
 def test_six_hundred_turns_with_a_dead_summariser() -> None:
     """The prompt stays within the window, and all facts are found."""
-    with SessionService(MemoryStore()) as service:
+    with SessionService(InMemoryStore()) as service:
         model = Answering(service=service)
         compaction = Compaction(TokenCount(4_000), Summarize(ScriptedModel(replies=[DOWN]), keep_events=10))
         chat = SessionMemoryAdvisor(service, compaction=compaction, context_window=5_000).wrap(model)
