@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,6 +95,22 @@ class NewEvent:
     synthetic: bool = False
 
 
+class _Message:
+    """The message of an event: what was given, or what its stored form is decoded to when somebody first asks for it.
+
+    An append does not decode what it has just encoded: few callers look at what it returns.
+    """
+
+    def __get__(self, event: SessionEvent | None, owner: type[SessionEvent]) -> BaseMessage | None:
+        # Called where the instance has no message of its own; on the class it is the field's default.
+        decode = None if event is None else event.__dict__.get("_decode")
+        if event is None or decode is None:
+            return None if event is None else event.__dict__.get("message")
+        message: BaseMessage = event.__dict__.setdefault("message", decode())
+        event.__dict__.pop("_decode", None)
+        return message
+
+
 @dataclass(frozen=True, kw_only=True)
 class SessionEvent:
     """One entry of the log, as it was stored.
@@ -134,7 +150,7 @@ class SessionEvent:
     position: int
     timestamp: datetime
     kind: EventKind = EventKind.MESSAGE
-    message: BaseMessage | None = None
+    message: BaseMessage | None = cast("Any", _Message())  # noqa: RUF009 - a descriptor, which answers None
     standing: Standing = Standing.LIVE
     author: str | None = None
     branch: str | None = None
@@ -163,6 +179,10 @@ class SessionEvent:
     def is_root(self) -> bool:
         """Whether every agent of the session sees it."""
         return self.scope is None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All fields, the message among them: a copy does not need the store's codec."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def __repr__(self) -> str:
         """Short: position, standing, speaker and the beginning of the text."""

@@ -6,6 +6,7 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage
@@ -135,13 +136,40 @@ class EventEncoder:
             SealedEventError: It was encrypted and the codec has no key for it.
             CorruptRowError: It cannot be read.
         """
+        fields = self._fields(session_id, row, view)
+        if row.kind < r.FIRST_RECORD:
+            fields["message"] = self.codec.decode(session_id, row)
+        return built(SessionEvent, fields)
+
+    def appended(self, session_id: str, row: EventRow, view: LogView | None) -> SessionEvent:
+        """The event of a row that was appended now; its message is decoded when it is first asked for.
+
+        Raises:
+            CorruptRowError: It was stored before, and cannot be read.
+        """
+        fields = self._fields(session_id, row, view)
+        if row.kind < r.FIRST_RECORD:
+            fields["_decode"] = partial(self.codec.decode, session_id, row)
+        return built(SessionEvent, fields)
+
+    def _fields(self, session_id: str, row: EventRow, view: LogView | None) -> dict[str, Any]:
+        """What a row says of its event, but for the message."""
+        problem = ""
         try:
-            return self._event(session_id, row, view)
+            fields = self._read(session_id, row)
         except UNREADABLE as error:
             problem = unreadable(session_id, row.seq, error)
-        raise CorruptRowError(problem)
+            fields = {}
+        if problem:
+            # Not within the block: what json raises quotes what was said.
+            raise CorruptRowError(problem)
+        if view is not None:
+            fields["standing"] = view.standing(row)
+            fields["archived_by"] = view.archived_by(row)
+            fields["superseded_by"] = view.superseded_by(row)
+        return fields
 
-    def _event(self, session_id: str, row: EventRow, view: LogView | None) -> SessionEvent:
+    def _read(self, session_id: str, row: EventRow) -> dict[str, Any]:
         fields: dict[str, Any] = {
             "id": row.id,
             "session_id": session_id,
@@ -159,17 +187,11 @@ class EventEncoder:
             "revision": row.rev,
             "is_in_thread": row.flags & r.ROOTED != 0,
         }
-        if row.kind < r.FIRST_RECORD:
-            fields["message"] = self.codec.decode(session_id, row)
-        else:
+        if row.kind >= r.FIRST_RECORD:
             fields["kind"] = RECORDS[row.kind]
-        if view is not None:
-            fields["standing"] = view.standing(row)
-            fields["archived_by"] = view.archived_by(row)
-            fields["superseded_by"] = view.superseded_by(row)
         if row.extra:
             self._read_extra(session_id, row, fields)
-        return built(SessionEvent, fields)
+        return fields
 
     def _read_extra(self, session_id: str, row: EventRow, fields: dict[str, Any]) -> None:
         """Fill in what few events carry."""

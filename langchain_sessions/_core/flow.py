@@ -1,8 +1,8 @@
 """One body, two faces: a workflow is written once as a generator and run synchronously or asynchronously.
 
-A workflow asks for I/O with `yield from ask(store.find_session, key)`. The synchronous driver calls that
-method; the asynchronous one awaits its twin, which has the same name with an `a` in front on the same
-object. `sync_face` and `async_face` turn one workflow method into the two public methods.
+A workflow asks for I/O with `yield from ask(store.find_session, key)`. The synchronous driver calls that method; the
+asynchronous one awaits its twin, which has the same name with an `a` in front on the same object. A public class has
+two real methods that run the workflow with `drive` and `adrive`; inside the package `faces` makes both.
 """
 
 from __future__ import annotations
@@ -42,7 +42,13 @@ Flow = Generator[Ask[Any], Any, T]
 
 
 def ask(method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Flow[T]:
-    """Ask for `method(*args, **kwargs)`, answered by the driver; typed as the method is."""
+    """Ask for `method(*args, **kwargs)`, answered by the driver; typed as the method is.
+
+    A method that `faces` made is itself a workflow: it goes on under the driver that runs already.
+    """
+    body: Callable[..., Flow[T]] | None = getattr(method, "flow", None)
+    if body is not None:
+        return (yield from body(method.__self__, *args, **kwargs))  # type: ignore[attr-defined]
     answer: T = yield Ask(method, args, kwargs)
     return answer
 
@@ -61,6 +67,9 @@ def drive(flow: Flow[T]) -> T:
     except StopIteration as finished:
         result: T = finished.value
         return result
+    except BaseException as error:
+        _drop_own_frames(error)
+        raise
 
 
 async def adrive(flow: Flow[T]) -> T:
@@ -77,6 +86,19 @@ async def adrive(flow: Flow[T]) -> T:
     except StopIteration as finished:
         result: T = finished.value
         return result
+    except BaseException as error:
+        _drop_own_frames(error)
+        raise
+
+
+def _drop_own_frames(error: BaseException) -> None:
+    """Take what this module did out of a traceback, but for its first frame: who reads it looks for the workflow's."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        if at.tb_next.tb_next is not None and at.tb_next.tb_frame.f_globals is globals():
+            at.tb_next = at.tb_next.tb_next
+        else:
+            at = at.tb_next
 
 
 def _publish(face: Any, body: Callable[..., Any], name: str, doc: str | None) -> None:
@@ -91,31 +113,21 @@ def _publish(face: Any, body: Callable[..., Any], name: str, doc: str | None) ->
     face.__signature__ = signature
 
 
-def sync_face(body: Callable[Concatenate[S, P], Flow[T]]) -> Callable[Concatenate[S, P], T]:
-    """The synchronous method of the workflow method `_name`, published as `name`."""
+def faces(
+    body: Callable[Concatenate[S, P], Flow[T]],
+) -> tuple[Callable[Concatenate[S, P], T], Callable[Concatenate[S, P], Coroutine[Any, Any, T]]]:
+    """The methods `name` and `aname` of the workflow method `_name`, the synchronous one first."""
 
     @wraps(body)
     def face(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return drive(body(self, *args, **kwargs))
 
-    _publish(face, body, body.__name__.lstrip("_"), body.__doc__)
-    return face
-
-
-def async_face(body: Callable[Concatenate[S, P], Flow[T]]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """The asynchronous method of the workflow method `_name`, published as `aname`."""
-
     @wraps(body)
-    async def face(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def twin(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await adrive(body(self, *args, **kwargs))
 
     name = body.__name__.lstrip("_")
-    _publish(face, body, f"a{name}", f"Async `{name}`.")
-    return face
-
-
-def faces(
-    body: Callable[Concatenate[S, P], Flow[T]],
-) -> tuple[Callable[Concatenate[S, P], T], Callable[Concatenate[S, P], Coroutine[Any, Any, T]]]:
-    """Both public methods of a workflow method, the synchronous one first."""
-    return sync_face(body), async_face(body)
+    _publish(face, body, name, body.__doc__)
+    _publish(twin, body, f"a{name}", f"Async `{name}`.")
+    face.flow = body  # type: ignore[attr-defined]
+    return face, twin

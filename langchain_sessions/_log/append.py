@@ -14,8 +14,9 @@ from langchain_sessions._core.codec.values import as_dict
 from langchain_sessions._core.encode import as_events
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.state import TEMP
-from langchain_sessions._log.indexing import after_append
+from langchain_sessions._log.indexing import embed_later, indexer_of
 from langchain_sessions._log.lifecycle import get_session
+from langchain_sessions._recall.settings import EMBED_EVERY, INDEX_EVERY
 from langchain_sessions.events import InvocationStatus, NewEvent, SessionEvent
 from langchain_sessions.stores.values import AppendBatch
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from langchain_sessions._core.rows import SessionKey
     from langchain_sessions._log.log import Log
 
 
@@ -46,10 +48,8 @@ def append_events(
 ) -> Flow[list[SessionEvent]]:
     """`SessionService.append`."""
     key = log.key(session_id)
-    known = invocation_status is None or isinstance(invocation_status, InvocationStatus)
-    require(known, "invocation_status", "give a member of InvocationStatus")
-    whole = expected_version is None or type(expected_version) is int
-    require(whole, "expected_version", "give the version of a session, a whole number")
+    if expected_version is not None:
+        require(type(expected_version) is int, "expected_version", "give the version of a session, a whole number")
     shared = None
     if (branch, author, invocation_id, metadata, timestamp) != _NOTHING_SHARED:
         shared = NewEvent(
@@ -58,10 +58,12 @@ def append_events(
     events = as_events(messages, shared)
     if state_delta:
         events = _with_delta(events, as_dict(state_delta, "state_delta"), shared or NewEvent())
-    mark = 0 if invocation_status is None else r.MARKS[invocation_status.value]
-    require(not mark or invocation_id or _all_in_a_run(events), "invocation_status", "needs an invocation_id")
-    if mark and not events:
-        events = [NewEvent(invocation_id=invocation_id, branch=branch)]
+    mark = 0
+    if invocation_status is not None:
+        mark = _mark_of(invocation_status)
+        require(invocation_id or _all_in_a_run(events), "invocation_status", "needs an invocation_id")
+        if not events:
+            events = [NewEvent(invocation_id=invocation_id, branch=branch)]
     if not events:
         yield from get_session(log, session_id)
         return []
@@ -82,7 +84,17 @@ def append_events(
     )
     appended = yield from ask(log.store.append_events, key, batch)
     yield from after_append(log, key, appended.version, len(rows))
-    return [log.encoder.event(session_id, row, appended.view) for row in appended.rows]
+    return [log.encoder.appended(session_id, row, appended.view) for row in appended.rows]
+
+
+def after_append(log: Log, key: SessionKey, version: int, added: int) -> Flow[None]:
+    """What recall does about new events now and then, so that no search pays for all of them; never an error."""
+    if log.search is None:
+        return
+    if version % INDEX_EVERY < added:
+        yield from indexer_of(log).catch_up_quietly(key)
+    if version % EMBED_EVERY < added and log.search.embedder is not None:
+        yield from embed_later(log, [key])
 
 
 def edit_message(
@@ -106,7 +118,13 @@ def edit_message(
         idle_before=log.idle_before(now),
     )
     appended = yield from ask(log.store.append_events, log.key(session_id), batch)
-    return log.encoder.event(session_id, appended.rows[0], appended.view)
+    return log.encoder.appended(session_id, appended.rows[0], appended.view)
+
+
+def _mark_of(status: InvocationStatus) -> int:
+    """How a row says how far its invocation has got."""
+    require(isinstance(status, InvocationStatus), "invocation_status", "give a member of InvocationStatus")
+    return r.MARKS[status.value]
 
 
 def _all_in_a_run(events: Sequence[BaseMessage | NewEvent]) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._recall.settings import EMBED_EVERY, INDEX_EVERY
 from langchain_sessions.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -34,14 +33,6 @@ def indexer_of(log: Log) -> Indexer:
 def embedder_of(log: Log) -> Embedder | None:
     """What turns texts into vectors; None where there is nothing."""
     return None if log.search is None else log.search.embedder
-
-
-def after_append(log: Log, key: SessionKey, version: int, added: int) -> Flow[None]:
-    """What recall does about new events now and then, so that no search pays for all of them; never an error."""
-    if version % INDEX_EVERY < added and log.search is not None:
-        yield from indexer_of(log).catch_up_quietly(key)
-    if version % EMBED_EVERY < added and embedder_of(log) is not None:
-        yield from embed_later(log, [key])
 
 
 def embed_later(log: Log, keys: Iterable[SessionKey]) -> Flow[None]:

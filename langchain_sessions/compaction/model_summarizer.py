@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.utils.json import parse_json_markdown
 
-from langchain_sessions._core.flow import Flow, ask, async_face, sync_face
+from langchain_sessions._core.flow import Flow, ask, faces
 from langchain_sessions.compaction.plan import Outcome
 from langchain_sessions.compaction.prompts import Entry, SummaryPrompts, clip, entry_of, messages_for
 from langchain_sessions.compaction.structured import (
@@ -109,8 +109,7 @@ class ModelSummarizer:
             raise SummaryError(Outcome.SUMMARY_BLANK, "there is nothing to summarise")
         return replace(summary, calls=calls)
 
-    summarize = sync_face(_summarize)
-    asummarize = async_face(_summarize)
+    summarize, asummarize = faces(_summarize)
 
     def _attempts(
         self, messages: list[BaseMessage], task: SummaryTask, calls: int, *, is_structured: bool

@@ -160,8 +160,7 @@ def insert_events(tx: Transaction, skey: int, rows: Sequence[EventRow]) -> None:
     """Insert rows that have their positions, and their marks."""
     statement = tx.prepare("insert events", lambda: _insert_all(tx.tables.events))
     tx.insert_tuples(statement, [(skey, *row) for row in rows])
-    marks = marks_of(rows)
-    if marks:
+    if any(row.extra is not None for row in rows) and (marks := marks_of(rows)):
         statement = tx.prepare("insert marks", lambda: insert(tx.tables.marks))
         tx.run_many(statement, [{"skey": skey, **mark._asdict()} for mark in marks])
 
