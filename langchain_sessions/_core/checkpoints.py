@@ -6,18 +6,21 @@ A store knows of a checkpoint which messages it mentions and which one it came f
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import ormsgpack
 
+from langchain_sessions._core.counters import tally_change
 from langchain_sessions._core.ledger import Ledger
 from langchain_sessions._core.ranges import SeqSet, decode_runs, encode_run_list
+from langchain_sessions._core.rows import ROOTED
 from langchain_sessions.errors import CorruptRowError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from langchain_sessions._core.rows import SessionRow
+    from langchain_sessions._core.ledger import Edit, LogView
+    from langchain_sessions._core.rows import Counters, EventRow, SessionRow
 
 NO_EVENTS = SeqSet()
 ROOT = 0
@@ -109,6 +112,25 @@ def corrupt_checkpoint(session_id: str, cid: str) -> CorruptRowError:
         f"Checkpoint {cid!r} of thread {session_id!r} cannot be read, or was written by a newer release; "
         "the other checkpoints can."
     )
+
+
+class Put(Protocol):
+    """What the counters need to know of a checkpoint that is put."""
+
+    @property
+    def fresh(self) -> Sequence[EventRow]:
+        """New events."""
+        ...
+
+    @property
+    def edits(self) -> Sequence[Edit]:
+        """Which of them take the place of another."""
+        ...
+
+    @property
+    def rooted(self) -> SeqSet:
+        """Stored events that it takes over."""
+        ...
 
 
 class ValueRow(NamedTuple):
@@ -243,6 +265,29 @@ def head_after(session: SessionRow, row: CheckpointRow) -> dict[str, Any]:
     if session.head_runs != (row.runs or b""):
         changes["head_runs"] = row.runs or b""
     return changes
+
+
+def touched_by_put(before: SessionRow, after: SessionRow, put: Put) -> SeqSet:
+    """Stored events whose standing a checkpoint that is put may change: only these need to be looked at."""
+    old, new = seq_set(before.head_runs), seq_set(after.head_runs)
+    touched = (old - new) | (new - old) | put.rooted | SeqSet.of(edit.replaces for edit in put.edits)
+    return touched - SeqSet.of(row.seq for row in put.fresh)
+
+
+def counted_after_put(
+    view_before: LogView, view_after: LogView, touched: Iterable[EventRow], put: Put
+) -> dict[str | None, Counters]:
+    """How the counters of each scope change.
+
+    Args:
+        view_before: Where events stood.
+        view_after: Where they stand.
+        touched: The events of `touched_by_put` as they are now stored.
+        put: What is put.
+    """
+    rows = [*touched]
+    were = [row._replace(flags=row.flags & ~ROOTED) if row.seq in put.rooted else row for row in rows]
+    return tally_change(were, view_before, [*rows, *put.fresh], view_after)
 
 
 def mended_parents(

@@ -32,7 +32,6 @@ from langchain_sessions._sql.threads import reading as threads
 from langchain_sessions._sql.threads import standing as standing_threads
 from langchain_sessions.errors import SessionExistsError, StoreUnavailableError
 from langchain_sessions.stores.base import SessionStore
-from langchain_sessions.stores.threads import ThreadStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -81,7 +80,7 @@ def _truncate_log(tx: Transaction) -> None:
     tx.ask("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-class SqlStore(SessionStore, ThreadStore):
+class SqlStore(SessionStore):
     """Logs and threads in SQLite, PostgreSQL, MySQL or MariaDB.
 
     Args:

@@ -24,10 +24,12 @@ Rules that hold for every method:
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core.twins import threaded
+from langchain_sessions.stores.life import Store
+from langchain_sessions.stores.threads import ThreadStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -59,29 +61,6 @@ if TYPE_CHECKING:
         VectorChange,
         VectorPlace,
     )
-
-
-class Store(ABC):
-    """What all parts of a store share: its life."""
-
-    waits: ClassVar[bool] = True
-    """Whether a method may wait for a disk or a server. Where none does, the async half calls it on the loop."""
-
-    @abstractmethod
-    def create_schema(self, /) -> None:
-        """Create or upgrade what the store keeps its rows in. Idempotent, safe when many processes do it at once.
-
-        Raises:
-            SchemaVersionError: The database is newer than this release.
-        """
-
-    acreate_schema = threaded(create_schema)
-
-    @abstractmethod
-    def close(self, /) -> None:
-        """Release what the store opened itself; finish nothing, lose nothing."""
-
-    aclose = threaded(close)
 
 
 class LogStore(Store):
@@ -445,5 +424,5 @@ class VectorStore(Store):
     awrite_vectors = threaded(write_vectors)
 
 
-class SessionStore(LogStore, IndexStore, VectorStore):
+class SessionStore(LogStore, ThreadStore, IndexStore, VectorStore):
     """The whole contract. See the module for the rules that hold for every method."""

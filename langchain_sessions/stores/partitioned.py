@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from langchain_sessions._core.flow import Flow, adrive, drive
 from langchain_sessions._core.twins import finish
-from langchain_sessions.stores._partitioned import forks, index, log, scoped, sessions, standing
+from langchain_sessions.stores._partitioned import (
+    forks,
+    index,
+    log,
+    scoped,
+    sessions,
+    standing,
+    thread_reads,
+    thread_upkeep,
+    threads,
+)
 from langchain_sessions.stores._partitioned.access import Partitions
 from langchain_sessions.stores.base import SessionStore
 from langchain_sessions.stores.engine import Head, Listed, Partition, PartitionEngine, Range, Row
@@ -102,6 +112,18 @@ class PartitionedStore(SessionStore):
     archive_events, aarchive_events = _pair(standing.archive_events)
     verify_session, averify_session = _pair(standing.verify_session)
     load_state, aload_state = _pair(scoped.load_state)
+
+    commit_threads, acommit_threads = _pair(threads.commit_threads)
+    find_checkpoints, afind_checkpoints = _pair(thread_reads.find_checkpoints)
+    load_lineage, aload_lineage = _pair(thread_reads.load_lineage)
+    list_root_checkpoints, alist_root_checkpoints = _pair(thread_reads.list_root_checkpoints)
+    find_runs, afind_runs = _pair(thread_reads.find_runs)
+    prune_checkpoints, aprune_checkpoints = _pair(thread_upkeep.prune_checkpoints)
+
+    @property
+    def waits_on_loop(self) -> bool:
+        """Whether the async half awaits the engine itself, on the loop."""
+        return self.engine.is_async
 
     load_index, aload_index = _pair(index.load_index)
     find_index, afind_index = _pair(index.find_index)

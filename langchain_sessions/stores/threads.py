@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from langchain_sessions._core.checkpoints import NO_EVENTS, CheckpointRow, MessageRow, ValueRow, WriteRow
 from langchain_sessions._core.rows import EventRow, Owner, SessionKey, SessionRow
 from langchain_sessions._core.twins import threaded
-from langchain_sessions.stores.base import Store
+from langchain_sessions.stores.life import Store
 
 if TYPE_CHECKING:
     from langchain_sessions._core.ledger import Edit

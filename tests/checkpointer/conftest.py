@@ -1,4 +1,4 @@
-"""Services on every SQL backend, and the graphs that the tests run."""
+"""Services on every backend, and the graphs that the tests run."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langchain_sessions.service import SessionService
+from langchain_sessions.stores.memory import InMemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
 @pytest.fixture
-def open_service(database_url: str, table_prefix: str) -> Iterator[Callable[..., SessionService]]:
+def open_service(backend: str, database_url: str, table_prefix: str) -> Iterator[Callable[..., SessionService]]:
     """Opens services on one database: another call is another process's view of it."""
+    database: Any = InMemoryStore() if backend == "memory" else database_url
     with contextlib.ExitStack() as stack:
 
         def opened(**options: Any) -> SessionService:
-            service = SessionService(database_url, table_prefix=table_prefix, create_schema=True, **options)
+            service = SessionService(database, table_prefix=table_prefix, create_schema=True, **options)
             return stack.enter_context(service)
 
         yield opened

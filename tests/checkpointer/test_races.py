@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions.service import SessionService
 
-pytestmark = pytest.mark.backends("sqlite", "postgres", "mariadb")
+pytestmark = pytest.mark.backends("memory", "sqlite", "postgres", "mariadb")
 
 
 def update(name: str) -> dict[str, Any]:
@@ -42,6 +42,7 @@ def assert_reachable(service: SessionService, names: set[str]) -> None:
     assert [message.id for message in service.messages("t")][-3:] == ["next", "next-think", "next-say"]
 
 
+@pytest.mark.backends("sqlite", "postgres", "mariadb")
 def test_processes_update_one_thread(service: SessionService, database_url: str, table_prefix: str) -> None:
     ask(talking(SessionCheckpointSaver(service)), "first")
     run_at_once(update_some, *((database_url, table_prefix, f"p{number}", 5) for number in range(4)))

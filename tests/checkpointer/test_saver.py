@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-pytestmark = pytest.mark.backends("sqlite", "postgres", "mariadb")
+pytestmark = pytest.mark.backends("memory", "sqlite", "postgres", "mariadb")
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 only_sqlite = pytest.mark.backends("sqlite")
 
@@ -137,6 +137,7 @@ def test_ids_of_any_characters(service: SessionService) -> None:
         talk(graph, "q", config={"configurable": {"thread_id": "x" * 256}})
 
 
+@pytest.mark.backends("sqlite", "postgres", "mariadb")
 def test_a_row_that_cannot_be_read_leaves_the_others(service: SessionService) -> None:
     graph = graph_over(SessionCheckpointSaver(service))
     talk(graph, "one")
@@ -153,6 +154,7 @@ def test_a_row_that_cannot_be_read_leaves_the_others(service: SessionService) ->
             assert saver.get_tuple(previous) is not None
 
 
+@pytest.mark.backends("sqlite", "postgres", "mariadb")
 def test_a_missing_event_is_named(service: SessionService) -> None:
     talk(graph_over(SessionCheckpointSaver(service)), "one")
     store: Any = log_of(service).store
@@ -313,6 +315,7 @@ def test_copying_onto_a_thread_is_refused(service: SessionService) -> None:
         saver.copy_thread("t", "u")
 
 
+@pytest.mark.backends("sqlite", "postgres", "mariadb")
 def test_large_values_are_stored_once(service: SessionService) -> None:
     class State(MessagesState):
         blob: str
@@ -355,6 +358,7 @@ async def test_many_threads_and_writers_at_once(service: SessionService) -> None
     await service.aclose()
 
 
+@pytest.mark.backends("sqlite", "postgres", "mariadb")
 async def test_the_factory_for_a_server(database_url: str, table_prefix: str) -> None:
     make = checkpointer_factory(database_url, table_prefix=table_prefix, create_schema=True)
     async with make() as saver:

@@ -10,8 +10,17 @@ from sqlalchemy import Select, Table, and_, bindparam, func, literal_column, sel
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.checkpoints import ROOT, CheckpointRow, StagedWrites, ValueRow, head_after, seq_set
-from langchain_sessions._core.counters import tally, tally_change
+from langchain_sessions._core.checkpoints import (
+    ROOT,
+    CheckpointRow,
+    StagedWrites,
+    ValueRow,
+    counted_after_put,
+    head_after,
+    seq_set,
+    touched_by_put,
+)
+from langchain_sessions._core.counters import tally
 from langchain_sessions._core.drafts import moved
 from langchain_sessions._core.ledger import Ledger, LogView
 from langchain_sessions._core.ranges import SeqSet, decode_runs
@@ -277,24 +286,14 @@ def _recounted(
     """How the counters of each scope change. Only rows whose standing may change are looked at."""
     if not (decision.fresh or decision.rooted or decision.edits or before.head_runs != after.head_runs):
         return {}
-    old, new = seq_set(before.head_runs), seq_set(after.head_runs)
-    fresh = SeqSet.of(row.seq for row in decision.fresh)
-    touched = (
-        (old - new) | (new - old) | decision.rooted | SeqSet.of(edit.replaces for edit in decision.edits)
-    ) - fresh
+    touched = touched_by_put(before, after, decision)
     if not touched:
-        listed = [row for row in decision.fresh if not row.flags & r.ROOTED or row.seq in new]
-        return tally(listed)
+        new = seq_set(after.head_runs)
+        return tally(row for row in decision.fresh if not row.flags & r.ROOTED or row.seq in new)
     view = load_view(tx, before, 0)
     head = tuple(decode_runs(after.head_runs)) if after.head_runs is not None else None
     view_after = LogView(Ledger.decode(after.ledger), head, view.invocations, after.last_seq)
-    rows_after = [*_light(tx, before.skey, touched), *decision.fresh]
-    rows_before = [
-        row._replace(flags=row.flags & ~r.ROOTED) if row.seq in decision.rooted else row
-        for row in rows_after
-        if row.seq <= before.last_seq
-    ]
-    return dict(tally_change(rows_before, view, rows_after, view_after))
+    return counted_after_put(view, view_after, _light(tx, before.skey, touched), decision)
 
 
 def _light(tx: Transaction, skey: int, seqs: SeqSet) -> list[EventRow]:

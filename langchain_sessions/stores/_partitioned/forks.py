@@ -20,9 +20,10 @@ from langchain_sessions.stores._partitioned.access import (
     event_rows,
     session_partition,
 )
+from langchain_sessions.stores._partitioned.live import live_rows
 from langchain_sessions.stores._partitioned.scoped import settle_owed
 from langchain_sessions.stores._partitioned.sessions import is_free, new_head
-from langchain_sessions.stores._partitioned.standing import live_rows
+from langchain_sessions.stores._partitioned.thread_upkeep import copy_thread
 
 if TYPE_CHECKING:
     from langchain_sessions.stores._partitioned.forms import SessionHead
@@ -92,6 +93,8 @@ def _copy(
         scopes=dict(source.scopes),
     )
     target = yield from _copy_runs(at, source, target, draft, upto)
+    target, threads = yield from copy_thread(at, source, target, upto)
+    target = yield from _write(at, target, draft, threads)
     target = target.recounted((yield from live_rows(at, target, upto)))
     target = replace(target, stage="live", until=0)
     return (yield from _write(at, target, draft, {}))

@@ -59,7 +59,7 @@ class SessionHead:
         index: How far the index goes.
         vectors: How far the vectors go.
         owed: Deltas whose `user:` and `app:` values may not be written yet, each with its time.
-        has_thread: Whether a graph ever stored a root checkpoint.
+        has_thread: Whether a graph ever stored a checkpoint.
         tokens: Names of the newest commits.
     """
 

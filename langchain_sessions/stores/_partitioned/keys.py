@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _SIGN = 1 << 63
 EVENT, NAME, MARK, DELTA, RUN, VALUE = "e", "n", "m", "d", "i", "s"
 FACTS, BUCKET, VECTOR = "f", "x", "v"
-CHECKPOINT, CHECKPOINT_ID, WRITES, STAGED, OUTSIDE, SHAPE, NAMESPACE = "k", "z", "w", "t", "q", "h", "g"
+CHECKPOINT, CHECKPOINT_ID, WRITES, STAGED, OUTSIDE, SHAPE, NAMESPACE, OF_RUN = "k", "z", "w", "t", "q", "h", "g", "j"
 
 
 def prefix(skey: int) -> str:

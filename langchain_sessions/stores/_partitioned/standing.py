@@ -5,26 +5,27 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from langchain_sessions._core import rows as r
 from langchain_sessions._core.archive import settle_archive
-from langchain_sessions._core.counters import COUNTED, count_scope
+from langchain_sessions._core.counters import count_scope
 from langchain_sessions._core.drafts import moved
-from langchain_sessions._core.ledger import Ledger, LogView
+from langchain_sessions._core.ledger import Ledger
 from langchain_sessions._core.marks import covers_of, marks_of, undone_target, with_extra
-from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import EventRow, Mark, SessionKey
 from langchain_sessions._core.state import apply_deltas, scoped_keys
 from langchain_sessions.errors import EventNotFoundError
 from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._partitioned.access import ROWS_AT_ONCE, Change, Partitions, event_rows
 from langchain_sessions.stores._partitioned.forms import load_event
+from langchain_sessions.stores._partitioned.live import live_rows, scope_rows
 from langchain_sessions.stores._partitioned.log import read_run
+from langchain_sessions.stores._partitioned.thread_upkeep import rewind_thread
 from langchain_sessions.stores.values import Rewound
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from langchain_sessions._core.flow import Flow
+    from langchain_sessions._core.ranges import SeqSet
     from langchain_sessions.stores._partitioned.forms import SessionHead
     from langchain_sessions.stores.engine import Row
     from langchain_sessions.stores.values import ArchivePlan, RewindPlan
@@ -46,7 +47,9 @@ def _rewind(at: Partitions, plan: RewindPlan, head: SessionHead) -> Flow[Change]
     state, kept = yield from replay(at, head, after, before)
     changes = {**moved(head.session, 1, plan.now), "ledger": after.encode(), "state": state}
     moved_head = head.with_session(**changes)
-    rows = event_rows(head.skey, [record])
+    more, cut = yield from rewind_thread(at, head, after, seq, is_undo=plan.undo, reset=plan.reset_thread)
+    moved_head = moved_head.with_session(**more)
+    rows = event_rows(head.skey, [record]) | cut
     live = yield from live_rows(at, moved_head, head.session.last_seq)
     return Change(Rewound(record, target, kept), moved_head.recounted(live), rows)
 
@@ -121,40 +124,6 @@ def _archive(at: Partitions, plan: ArchivePlan, head: SessionHead) -> Flow[Chang
     after = head.with_session(**changes)
     counted = count_scope([*near, *archived.rows], after.view(0), plan.scope)
     return Change(archived.rows, after.counting({plan.scope: counted}), event_rows(head.skey, archived.rows))
-
-
-def scope_rows(at: Partitions, head: SessionHead, view: LogView, scope: str | None) -> Flow[list[EventRow]]:
-    """Every message of a scope that is not archived, in log order."""
-    cover = view.ledger.covers.get(scope)
-    upto = 0 if cover is None else cover.upto
-    beside = SeqSet() if cover is None else cover.holes | SeqSet.of(cover.summaries)
-    rows = yield from at.events(head, (beside & SeqSet.between(1, upto)).runs)
-    rows += yield from _between(at, head, upto, head.session.last_seq)
-    return [row for row in rows if row.scope == scope and row.kind < r.FIRST_RECORD]
-
-
-def _between(at: Partitions, head: SessionHead, after: int, upto: int) -> Flow[list[EventRow]]:
-    """What was logged after a position, up to another one."""
-    found: list[EventRow] = []
-    while after < upto:
-        some = yield from at.some_events(head, after + 1, upto, ROWS_AT_ONCE)
-        found += some
-        after = some[-1].seq
-    return found
-
-
-def live_rows(at: Partitions, head: SessionHead, upto: int) -> Flow[list[EventRow]]:
-    """Every event up to a position that counts, of all scopes; what of all of them is archived is not read."""
-    view = head.view(0)
-    scopes = (None, *head.scopes)
-    covers = view.ledger.covers
-    floor = min(covers[scope].upto if scope in covers else 0 for scope in scopes)
-    beside = SeqSet()
-    for cover in covers.values():
-        beside = beside | cover.holes | SeqSet.of(cover.summaries)
-    rows = yield from at.events(head, (beside & SeqSet.between(1, floor)).runs)
-    rows += yield from _between(at, head, floor, upto)
-    return [row for row in rows if row.kind < r.FIRST_RECORD and view.standing(row) in COUNTED]
 
 
 def verify_session(at: Partitions, key: SessionKey, now: int) -> Flow[list[str]]:

@@ -1,0 +1,50 @@
+"""The part of a log that is live: what counters are made from, and what a compaction may take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from langchain_sessions._core import rows as r
+from langchain_sessions._core.counters import COUNTED
+from langchain_sessions._core.ranges import SeqSet
+from langchain_sessions.stores._partitioned.access import ROWS_AT_ONCE, Partitions
+
+if TYPE_CHECKING:
+    from langchain_sessions._core.flow import Flow
+    from langchain_sessions._core.ledger import LogView
+    from langchain_sessions._core.rows import EventRow
+    from langchain_sessions.stores._partitioned.forms import SessionHead
+
+
+def scope_rows(at: Partitions, head: SessionHead, view: LogView, scope: str | None) -> Flow[list[EventRow]]:
+    """Every message of a scope that is not archived, in log order."""
+    cover = view.ledger.covers.get(scope)
+    upto = 0 if cover is None else cover.upto
+    beside = SeqSet() if cover is None else cover.holes | SeqSet.of(cover.summaries)
+    rows = yield from at.events(head, (beside & SeqSet.between(1, upto)).runs)
+    rows += yield from _between(at, head, upto, head.session.last_seq)
+    return [row for row in rows if row.scope == scope and row.kind < r.FIRST_RECORD]
+
+
+def _between(at: Partitions, head: SessionHead, after: int, upto: int) -> Flow[list[EventRow]]:
+    """What was logged after a position, up to another one."""
+    found: list[EventRow] = []
+    while after < upto:
+        some = yield from at.some_events(head, after + 1, upto, ROWS_AT_ONCE)
+        found += some
+        after = some[-1].seq
+    return found
+
+
+def live_rows(at: Partitions, head: SessionHead, upto: int) -> Flow[list[EventRow]]:
+    """Every event up to a position that counts, of all scopes; what of all of them is archived is not read."""
+    view = head.view(0)
+    scopes = (None, *head.scopes)
+    covers = view.ledger.covers
+    floor = min(covers[scope].upto if scope in covers else 0 for scope in scopes)
+    beside = SeqSet()
+    for cover in covers.values():
+        beside = beside | cover.holes | SeqSet.of(cover.summaries)
+    rows = yield from at.events(head, (beside & SeqSet.between(1, floor)).runs)
+    rows += yield from _between(at, head, floor, upto)
+    return [row for row in rows if row.kind < r.FIRST_RECORD and view.standing(row) in COUNTED]

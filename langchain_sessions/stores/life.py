@@ -1,0 +1,31 @@
+"""What all parts of the contract share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from langchain_sessions._core.twins import threaded
+
+
+class Store(ABC):
+    """What all parts of a store share: its life."""
+
+    waits: ClassVar[bool] = True
+    """Whether a method may wait for a disk or a server. Where none does, the async half calls it on the loop."""
+
+    @abstractmethod
+    def create_schema(self, /) -> None:
+        """Create or upgrade what the store keeps its rows in. Idempotent, safe when many processes do it at once.
+
+        Raises:
+            SchemaVersionError: The database is newer than this release.
+        """
+
+    acreate_schema = threaded(create_schema)
+
+    @abstractmethod
+    def close(self, /) -> None:
+        """Release what the store opened itself; finish nothing, lose nothing."""
+
+    aclose = threaded(close)
