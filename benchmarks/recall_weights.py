@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from benchmarks.recall_scores import Outcome
     from benchmarks.recall_sets import QuestionSet
 
-OFF: Final[dict[str, float]] = {"length": 0.4, "fading": 0.0}
+OFF: Final[dict[str, float]] = {"length": 0.4, "neighbour": 255}
 """What a weight is without its idea, where that is not 0."""
 
 GRID: Final[dict[str, tuple[float, ...]]] = {
@@ -27,8 +27,9 @@ GRID: Final[dict[str, tuple[float, ...]]] = {
     "fading": (0.5, 0.6, 0.7),
     "author": (0.15, 0.25, 0.35),
     "question": (0.1, 0.2),
-    "answer": (0.15, 0.3),
-    "time": (0.5, 0.8),
+    "answer": (0.0, 0.15, 0.3),
+    "neighbour": (15, 30, 60),
+    "human": (0.0, 0.25),
 }
 
 TEXTBOOK: Final = RankingWeights(
@@ -41,7 +42,6 @@ TEXTBOOK: Final = RankingWeights(
     author_bonus=0.5,
     question=0.3,
     answer=0.3,
-    time=0.3,
 )
 """Where choosing begins: the defaults have seen what is left out."""
 

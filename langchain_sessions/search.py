@@ -19,12 +19,14 @@ class SearchHit:
 
     Attributes:
         event: The event.
-        text: What of it can be found: words, tool calls, results, reasoning, names of files.
+        text: The passage of it that was found: words, tool calls, results, reasoning, names of files. Of a message
+            that is no longer than a paragraph or two, all of it.
         score: How well it fits; comparable within one search only. 0 where hits come in time order.
         highlights: Where in `text` the query hit, as (start, end).
         before: Events just before it in the log that meet the filter too, oldest first.
         after: Such events just after it.
-        parts: What each reason added to the score: `words`, `author`, `question`, `answer`, `time`, `meaning`, ….
+        parts: What each reason added to the score: `words`, `author`, `human`, `question`, `answer`, `period`,
+            `meaning`, ….
         words: The words of `text` that were hit, lower case.
         covered: From a summary: the first of the events that it stands for; `event.covers` names all of them.
     """
@@ -38,6 +40,11 @@ class SearchHit:
     parts: Mapping[str, float] = field(default_factory=dict[str, float])
     words: tuple[str, ...] = ()
     covered: tuple[SessionEvent, ...] = ()
+
+    @property
+    def why(self) -> Literal["match", "context"]:
+        """Whether it fits itself, or stands beside what does: an answer need not hold a word of its question."""
+        return "match" if self.highlights or self.parts.get("meaning", 0.0) > 0 else "context"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

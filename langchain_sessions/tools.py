@@ -241,6 +241,7 @@ class _Look:
         result: dict[str, Any] = {
             "timestamp": hit.event.timestamp.isoformat(timespec="seconds"),
             "type": _type(hit.event),
+            "why": hit.why,
             "text": snippet(hit.text, hit.highlights, width=width),
             "position": hit.event.seq,
         }

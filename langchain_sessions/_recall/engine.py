@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
@@ -56,13 +57,11 @@ class RecallEngine:
         """What the index keeps of an event."""
         document = make_document(message, author=row.author, timestamp=from_micros(row.at))
         entry = self.entries.entry(document)
-        counts = dict(entry.counts)
-        if used := tools_of(message):
-            counts = {**counts, **{tool_term(name): 1 for name in used}}
-            if (only := only_tool_of(message)) is not None:
-                counts[only_term(only)] = 1
+        tags = dict.fromkeys(map(tool_term, tools_of(message)), 1)
+        if tags and (only := only_tool_of(message)) is not None:
+            tags[only_term(only)] = 1
         flags = entry.flags | (SYNTHETIC if row.flags & r.SYNTHETIC else 0) | (SUMMARY if row.flags & r.SUMMARY else 0)
-        return Entry(counts, entry.length, flags, entry.author, entry.instant)
+        return replace(entry, passages=({**entry.passages[0], **tags}, *entry.passages[1:]), flags=flags)
 
     def facts_cache(self, store: SessionStore) -> FactsCache:
         """What this process has read of the indexes of a store."""
@@ -72,4 +71,4 @@ class RecallEngine:
     @staticmethod
     def facts(row: EventRow, entry: Entry) -> EventFacts:
         """The part of an entry that is no term."""
-        return EventFacts(row.seq, row.at, row.kind, entry.length, entry.flags, entry.author, row.branch)
+        return EventFacts(row.seq, row.at, row.kind, entry.lengths, entry.flags, entry.author, row.branch)

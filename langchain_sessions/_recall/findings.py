@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from langchain_sessions._recall.index.facts import ChunkFacts
     from langchain_sessions._recall.index.facts_cache import FactsCache, Place
     from langchain_sessions._recall.rank.admission import Admission
+    from langchain_sessions._recall.rank.ranking import RankedEvent
     from langchain_sessions._recall.request import SearchRequest
     from langchain_sessions._recall.text.grammar import Query
 
@@ -30,7 +31,7 @@ _NEAREST: Final = 5
 
 @dataclass(slots=True)
 class Finding:
-    """A hit on its way: which log, which event, and why."""
+    """A hit on its way: which log, which event, which of its passages where that is known, and why."""
 
     session: SessionRow
     view: LogView
@@ -38,6 +39,7 @@ class Finding:
     score: float
     parts: Mapping[str, float]
     row: EventRow | None = None
+    passage: int | None = None
 
     @property
     def place(self) -> tuple[int, int]:
@@ -115,13 +117,12 @@ class ReadLogs:
             return skey, part.facts.first_seq + part.facts.seqs[index]
         return skey, self._tails[number][index].seq
 
-    def hit(self, number: int, index: int, score: float, parts: Mapping[str, float]) -> Finding:
+    def hit(self, number: int, index: int, ranked: RankedEvent) -> Finding:
         """A found event by its part."""
         log, part = self._owners[number], self._flat[number]
-        if isinstance(part, PackedPart):
-            return Finding(log.session, log.view, part.facts.first_seq + part.facts.seqs[index], score, parts)
-        row = self._tails[number][index]
-        return Finding(log.session, log.view, row.seq, score, parts, row)
+        row = None if isinstance(part, PackedPart) else self._tails[number][index]
+        _, seq = self.place(number, index)
+        return Finding(log.session, log.view, seq, ranked.score, ranked.parts, row, ranked.passage)
 
     def instant(self, hit: Finding) -> float:
         """When a hit was said, to the second."""

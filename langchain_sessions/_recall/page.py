@@ -10,7 +10,8 @@ from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.kinds import MESSAGE_CODES
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._recall.text.documents import searchable_text
-from langchain_sessions._recall.text.highlights import find_spans
+from langchain_sessions._recall.text.highlights import Span, find_spans
+from langchain_sessions._recall.text.passages import split_passages
 from langchain_sessions.search import SearchHit
 
 if TYPE_CHECKING:
@@ -78,8 +79,7 @@ class HitViewer:
             return None
         event = self._encoder.event(session_id, row, view)
         assert event.message is not None  # noqa: S101 - only messages are searched
-        text = searchable_text(event.message)
-        spans = find_spans(text, query, self._maker)
+        text, spans = self._passage(searchable_text(event.message), query, hit.passage)
         before, after = self._around(neighbours, admission, hit, log)
         return SearchHit(
             event=event,
@@ -91,6 +91,20 @@ class HitViewer:
             parts=hit.parts,
             words=tuple(dict.fromkeys(text[start:end].lower() for start, end in spans)),
         )
+
+    def _passage(self, text: str, query: Query, number: int | None) -> tuple[str, tuple[Span, ...]]:
+        """The passage of a text that was found, and where the query hit in it."""
+        passages = split_passages(text)
+        if number is not None and number < len(passages):
+            start, end = passages[number]
+            spans = find_spans(text[start:end], query, self._maker)
+            if spans or len(passages) == 1:
+                return text[start:end], spans
+        # What is looked for as it stands is in one passage or across two.
+        first = next(iter(find_spans(text, query, self._maker, limit=1)), (0, 0))
+        start = max(start for start, _ in passages if start <= first[0])
+        end = min(end for _, end in passages if end >= first[1])
+        return text[start:end], find_spans(text[start:end], query, self._maker)
 
     def _around(
         self, neighbours: int, admission: Admission, hit: Finding, log: LogSlice

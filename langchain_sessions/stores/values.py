@@ -284,14 +284,14 @@ class IndexPlace(NamedTuple):
         last_seq: The log's newest position.
         indexed_to: The newest position in the index; 0 where there is none of this fingerprint.
         generation: Counts changes of the index; 0 where there is none at all.
-        chunks: Number and events of each chunk, in order.
+        chunks: Number, events and terms of each chunk, in order.
     """
 
     skey: int
     last_seq: int
     indexed_to: int
     generation: int
-    chunks: tuple[tuple[int, int], ...]
+    chunks: tuple[tuple[int, int, int], ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -27,54 +27,74 @@ WORDS = st.sampled_from(
     ["passport", "pass", "past", "kettle", "北京", "北", "京", "straße", "42", "tool:find", "Ǆ", "क"]
 )
 COUNTS = st.dictionaries(WORDS, st.integers(1, 600), max_size=6)
+PASSAGES = st.lists(st.tuples(st.integers(0, 100_000), COUNTS), min_size=1, max_size=3)
+Events = list[tuple[EventFacts, list[tuple[int, dict[str, int]]]]]
 FACTS = st.builds(
     EventFacts,
     seq=st.just(0),
     at=st.integers(-(2**40), 2**55),
     kind=st.integers(1, 7),
-    length=st.integers(0, 100_000),
+    lengths=st.just((0,)),
     flags=st.integers(0, 15),
     author=st.none() | st.text(max_size=5),
     branch=st.none() | st.sampled_from(["orch", "orch.sub"]),
 )
 
 
-def chunk_of(events: list[tuple[EventFacts, dict[str, int]]], first: int) -> OpenChunk:
+def chunk_of(events: Events, first: int) -> OpenChunk:
     chunk = OpenChunk()
-    for number, (facts, counts) in enumerate(events):
-        chunk.add(facts._replace(seq=first + 2 * number), counts)
+    add_to(chunk, events, first)
     return chunk
 
 
-def read(chunk: OpenChunk) -> tuple[list[EventFacts], dict[str, list[tuple[int, int]]]]:
+def add_to(chunk: OpenChunk, events: Events, first: int) -> None:
+    for number, (facts, passages) in enumerate(events):
+        lengths = tuple(length for length, _ in passages)
+        chunk.add(facts._replace(seq=first + 2 * number, lengths=lengths), [counts for _, counts in passages])
+
+
+Read = tuple[list[EventFacts], dict[str, list[tuple[int, int]]], dict[str, dict[int, int]]]
+
+
+def read(chunk: OpenChunk) -> Read:
     """A chunk as it comes back from a database."""
-    packed = pack_buckets(chunk.postings, len(chunk.facts))
+    packed = pack_buckets(chunk.postings, chunk.passages)
     part = PackedPart(ChunkFacts.unpack(ChunkFacts.of(chunk.facts).pack()), chunk.terms, packed)
-    terms = {term: list(found.pairs()) for term in part.vocabulary() if (found := part.find(term)) is not None}
-    return list(part.facts.events()), terms
+    found = {term: found for term in part.vocabulary() if (found := part.find(term)) is not None}
+    terms = {term: list(each.pairs()) for term, each in found.items()}
+    return list(part.facts.events()), terms, {term: each.passages() for term, each in found.items()}
 
 
-@given(st.lists(st.tuples(FACTS, COUNTS), min_size=1, max_size=12), st.lists(st.tuples(FACTS, COUNTS), max_size=12))
-def test_chunks_come_back_as_they_went_and_merge_into_one(
-    first: list[tuple[EventFacts, dict[str, int]]], second: list[tuple[EventFacts, dict[str, int]]]
-) -> None:
+EVENTS = st.tuples(FACTS, PASSAGES)
+
+
+@given(st.lists(EVENTS, min_size=1, max_size=12), st.lists(EVENTS, max_size=12))
+def test_chunks_come_back_as_they_went_and_merge_into_one(first: Events, second: Events) -> None:
     whole = chunk_of(first + second, 5)
-    facts, terms = read(whole)
-    expected: dict[str, list[tuple[int, int]]] = {}
-    for index, (_, counts) in enumerate(first + second):
-        for term, count in counts.items():
-            expected.setdefault(term, []).append((index, min(count, 255)))
-    assert terms == expected
+    facts, terms, by_passage = read(whole)
+    expected: dict[str, dict[int, int]] = {}
+    numbered: dict[str, dict[int, int]] = {}
+    number = 0
+    for index, (_, passages) in enumerate(first + second):
+        for _, counts in passages:
+            for term, count in counts.items():
+                known = expected.setdefault(term, {})
+                known[index] = min(known.get(index, 0) + min(count, 255), 255)
+                numbered.setdefault(term, {})[number] = min(count, 255)
+            number += 1
+    assert terms == {term: list(found.items()) for term, found in expected.items()}
+    several = any(len(passages) > 1 for _, passages in first + second)
+    assert by_passage == (numbered if several else {term: {} for term in numbered})
     assert [(f.seq, f.kind, f.flags, f.author, f.branch) for f in facts] == [
         (f.seq, f.kind, f.flags, f.author, f.branch) for f in whole.facts
     ]
+    assert [f.lengths for f in facts] == [tuple(min(n, 65_535) for n in f.lengths) for f in whole.facts]
     assert [f.at for f in facts] == [f.at // 1_000_000 * 1_000_000 for f in whole.facts]
     stored = chunk_of(first, 5)
     merged = OpenChunk()
-    merged.extend(ChunkFacts.of(stored.facts), pack_buckets(stored.postings, len(stored.facts)).values())
-    for number, (each, counts) in enumerate(second):
-        merged.add(each._replace(seq=5 + 2 * (len(first) + number)), counts)
-    assert read(merged) == (facts, terms)
+    merged.extend(ChunkFacts.of(stored.facts), pack_buckets(stored.postings, stored.passages).values())
+    add_to(merged, second, 5 + 2 * len(first))
+    assert read(merged) == (facts, terms, by_passage)
 
 
 @given(st.integers(1, 200), st.data())
@@ -87,7 +107,7 @@ def test_occurrences_come_back(events: int, data: st.DataObject) -> None:
 
 def test_a_term_is_found_whole() -> None:
     (data,) = pack_buckets({"past": ([0], [1]), "pastry": ([1], [2])}, 10).values()
-    bucket = Bucket(data, 10)
+    bucket = Bucket(data)
     assert bucket.terms() == ["past", "pastry"]
     assert bucket.find("pas") is bucket.find("astry") is None
     assert {bucket_of(term) for term in ("pa", "past", "p")} == {"pa", "p"}
@@ -99,14 +119,20 @@ def test_chunks_stay_few_and_are_seldom_rewritten() -> None:
         stored: list[ChunkSize] = []
         written = 0
         for _ in range(100_000 // step):
-            merged = chunks_to_merge(stored, step)
+            merged = chunks_to_merge(stored, step, 12 * step)
             stored = stored[: len(stored) - len(merged)]
             size = step + sum(chunk.events for chunk in merged)
             assert size <= LARGEST_CHUNK
-            stored.append(ChunkSize(len(stored), size))
+            stored.append(ChunkSize(len(stored), size, 12 * size))
             written += size
         assert len(stored) <= 60
         assert written / 100_000 < 8
+
+
+def test_chunks_of_long_messages_hold_fewer() -> None:
+    stored = [ChunkSize(0, 500, 300_000)]
+    assert chunks_to_merge(stored, 512, 90_000) == stored
+    assert chunks_to_merge(stored, 512, 150_000) == []
 
 
 def forget(view: SessionService, words: list[str]) -> None:

@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_sessions._recall.index.postings import EntryMaker, Segment, search_segments
 from langchain_sessions._recall.rank.ranking import CorpusStatistics, RankingWeights
-from langchain_sessions._recall.text.dates import asks_when, date_range
+from langchain_sessions._recall.text.dates import asked_dates, date_range
 from langchain_sessions._recall.text.documents import make_document
 from langchain_sessions._recall.text.grammar import parse_query
 from langchain_sessions._recall.text.terms import TermMaker
@@ -58,6 +58,12 @@ def test_an_answer_is_found_by_the_words_of_its_question() -> None:
     assert found[0].ranked.parts["question"] < 0 < found[1].ranked.parts["answer"]
 
 
+def test_who_asks_at_length_tells_something_too() -> None:
+    told = "I bought the red kettle at the market on Sunday, the old one leaked and grandmother wanted proper tea."
+    told += " Were fifteen euros too dear?"
+    assert "question" not in search("kettle", segment(told))[0].ranked.parts
+
+
 def test_neighbours_do_not_reach_into_another_session() -> None:
     found = search("kettle", segment("kettle"), segment("Luna."))
     assert places(found) == [(0, 0)]
@@ -91,14 +97,59 @@ def test_the_date_is_part_of_the_text_and_a_period_pulls() -> None:
     assert places(search("What happened in July 2023?", talk, weights=replace(RankingWeights(), reach=0)))[0] == (0, 2)
 
 
-def test_when_asks_for_words_of_time() -> None:
-    talk = segment("The race was hard.", *FILLER * 2, "The race was yesterday.", *FILLER)
-    assert places(search("When was the race?", talk))[0] == (0, 11)
+def test_a_number_that_is_also_the_day_is_what_was_said() -> None:
+    said = [f"fact-{number}- is here" for number in range(200)]
+    talk = segment(*said, start=MAY.replace(day=18))
+    assert places(search("fact-18-", talk))[0] == (0, 18)
+    assert places(search("fact 18", talk))[0] == (0, 18)
 
 
-@pytest.mark.parametrize("query", ["When did it start?", "how long", "什么时候去的", "Wann war das", "いつ行った"])
-def test_queries_that_ask_for_a_time(query: str) -> None:
-    assert asks_when(query)
+def test_what_was_said_on_a_day_is_found_by_the_day() -> None:
+    talk = segment(*["We met again."] * 28, step=timedelta(days=1))
+    for query in ("What happened on 18 May?", "on May 18th", "2023-05-18"):
+        assert places(search(query, talk, weights=replace(RankingWeights(), reach=0)))[0] == (0, 10)
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("on 8 May 2023", {("8", "at:8"), ("may", "at:may"), ("2023", "at:2023")}),
+        ("June 3rd", {("june", "at:june"), ("3", "at:3")}),
+        ("in march", {("march", "at:march")}),
+        ("the summer 2022", {("2022", "at:2022")}),
+        ("5月18日", {("5", "at:may"), ("18", "at:18")}),
+        ("三月五号", {("3", "at:march"), ("5", "at:5")}),
+        ("fact-18-", set()),
+        ("room 2023", set()),
+        ("may I march on", set()),
+        ("version 3.5 of 18 items", set()),
+    ],
+)
+def test_what_asks_for_a_date(query: str, found: set[tuple[str, str]]) -> None:
+    assert set(asked_dates(query)) == found
+
+
+def test_a_long_answer_does_not_drown_the_message_beside_it() -> None:
+    answer = "Budgets need care. " + "Spending, saving and planning are habits that grow slowly. " * 80
+    talk = segment(*FILLER, "ada: My budget for the kitchen is 900.", f"bob: {answer}", *FILLER, "The kitchen is new.")
+    assert places(search("kitchen budget", talk))[0] == (0, 5)
+
+
+def test_an_event_is_ranked_by_its_best_passage() -> None:
+    filler = "The committee spoke about other things for a while and came to no result at all.\n\n" * 12
+    talk = segment(*FILLER, f"bob: {filler}The kettle of grace is blue.\n\n{filler}", *FILLER, "The kettle.")
+    found = search("blue kettle", talk)
+    assert places(found)[0] == (0, 5)
+    assert found[0].ranked.passage > 0
+
+
+def test_a_query_that_says_i_means_the_human() -> None:
+    talk = segment("bob: a passport is a document", *FILLER, "ada: a passport is a document", *FILLER)
+    for query in ("where is my passport", "Wo ist denn mein passport und was ist das", "我的 passport"):
+        found = search(query, talk)
+        assert places(found)[0] == (0, 6)
+        assert found[0].ranked.parts["human"] > 0
+    assert all("human" not in one.ranked.parts for one in search("where is your passport", talk))
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,7 @@ async def test_a_page_holds_what_was_said_oldest_first(sessions: SessionService)
     assert found[0] == {
         "timestamp": "2024-05-08T12:00:00+00:00",
         "type": "user",
+        "why": "match",
         "text": "Where is my passport?",
         "position": 1,
         "after": "assistant: In the blue drawer.",

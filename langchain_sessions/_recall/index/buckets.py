@@ -20,7 +20,7 @@ _SPARSE: Final = 8
 _TWO_LETTERS_BELOW: Final = "\u0e00"
 
 Postings = tuple["Sequence[int]", "Sequence[int]"]
-"""Indexes of events in a chunk, ascending, and how often the term occurs in each."""
+"""Numbers of passages in a chunk, ascending, and how often the term occurs in each."""
 
 
 def bucket_of(term: str) -> str:
@@ -33,17 +33,15 @@ class Bucket:
 
     Args:
         data: As `pack_bucket` made it.
-        events: How many events the chunk holds.
     """
 
-    __slots__ = ("_data", "_events", "_start", "_words")
+    __slots__ = ("_data", "_start", "_words")
 
-    def __init__(self, data: bytes, events: int) -> None:
+    def __init__(self, data: bytes) -> None:
         size = int.from_bytes(data[:4], "little")
         self._words = data[4 : 4 + size]
         self._start = 4 + size
         self._data = data
-        self._events = events
 
     def _packed(self, at: int) -> bytes:
         sizes = from_bytes("H", self._data[self._start : self._start + 2 * at + 2])
@@ -69,70 +67,92 @@ class Bucket:
             start += size
 
 
-def pack_postings(indexes: Sequence[int], counts: Sequence[int], events: int) -> bytes:
-    """Pack the occurrences of a term: a byte per event where it is in every eighth, else an entry per occurrence."""
+def pack_postings(indexes: Sequence[int], counts: Sequence[int], passages: int) -> bytes:
+    """Pack the occurrences of a term: a byte per passage where it is in every eighth, else an entry per occurrence."""
     capped = bytes(counts if isinstance(counts, bytearray) else map(min, counts, repeat(MOST_COUNTED)))
-    if _SPARSE * len(indexes) < events:
+    if _SPARSE * len(indexes) < passages:
         return to_bytes(array("H", indexes)) + capped
-    dense = bytearray(events)
+    dense = bytearray(passages)
     for index, count in zip(indexes, capped, strict=True):
         dense[index] = count
     return bytes(dense)
 
 
-def is_dense(packed: bytes, events: int) -> bool:
-    """Whether packed occurrences hold a byte for every event of the chunk."""
-    return len(packed) == events
+def is_dense(packed: bytes, passages: int) -> bool:
+    """Whether packed occurrences hold a byte for every passage of the chunk."""
+    return len(packed) == passages
 
 
-def unpack_postings(packed: bytes, events: int) -> Postings:
+def unpack_postings(packed: bytes, passages: int) -> Postings:
     """The occurrences of a term."""
-    if is_dense(packed, events):
+    if is_dense(packed, passages):
         indexes = [index for index, count in enumerate(packed) if count]
         return indexes, packed.replace(b"\0", b"")
     size = len(packed) // 3
     return from_bytes("H", packed[: 2 * size]), packed[2 * size :]
 
 
-def count_postings(packed: bytes, events: int) -> int:
-    """In how many events a term occurs."""
-    return events - packed.count(0) if is_dense(packed, events) else len(packed) // 3
+def count_postings(packed: bytes, passages: int) -> int:
+    """In how many passages a term occurs."""
+    return passages - packed.count(0) if is_dense(packed, passages) else len(packed) // 3
 
 
-def pack_buckets(postings: Mapping[str, tuple[Sequence[int], Sequence[int]]], events: int) -> dict[str, bytes]:
+def pack_buckets(postings: Mapping[str, tuple[Sequence[int], Sequence[int]]], passages: int) -> dict[str, bytes]:
     """Pack the occurrences of all terms of a chunk, by bucket."""
     buckets: dict[str, list[str]] = {}
     for term in sorted(postings):
         buckets.setdefault(bucket_of(term), []).append(term)
-    return {bucket: _pack_bucket(terms, postings, events) for bucket, terms in buckets.items()}
+    return {bucket: _pack_bucket(terms, postings, passages) for bucket, terms in buckets.items()}
 
 
-def _pack_bucket(terms: list[str], postings: Mapping[str, tuple[Sequence[int], Sequence[int]]], events: int) -> bytes:
-    packed = [pack_postings(*postings[term], events) for term in terms]
+def _pack_bucket(terms: list[str], postings: Mapping[str, tuple[Sequence[int], Sequence[int]]], passages: int) -> bytes:
+    packed = [pack_postings(*postings[term], passages) for term in terms]
     words = "\n{}\n".format("\n".join(terms)).encode("utf-8", "surrogatepass")
     sizes = to_bytes(array("H", map(len, packed)))
     return b"".join((len(words).to_bytes(4, "little"), words, sizes, *packed))
 
 
 class PackedOccurrences:
-    """Where a term occurs in a stored chunk."""
+    """Where a term occurs in a stored chunk.
 
-    __slots__ = ("_data", "_events")
+    Args:
+        data: As packed, by passage.
+        passages: How many passages the chunk holds.
+        owners: The event of each passage; None where each event is one.
+    """
 
-    def __init__(self, data: bytes, events: int) -> None:
+    __slots__ = ("_data", "_owners", "_passages")
+
+    def __init__(self, data: bytes, passages: int, owners: Sequence[int] | None = None) -> None:
         self._data = data
-        self._events = events
+        self._passages = passages
+        self._owners = owners
 
     def __len__(self) -> int:
-        return count_postings(self._data, self._events)
+        return count_postings(self._data, self._passages) if self._owners is None else len(self.lookup())
 
     def lookup(self) -> dict[int, int] | bytes:
         """The count at each index: of what occurs, or a byte for every event of the chunk."""
-        if is_dense(self._data, self._events):
+        if self._owners is None and is_dense(self._data, self._passages):
             return self._data
-        indexes, counts = unpack_postings(self._data, self._events)
-        return dict(zip(indexes, counts, strict=True))
+        indexes, counts = unpack_postings(self._data, self._passages)
+        if self._owners is None:
+            return dict(zip(indexes, counts, strict=True))
+        found: dict[int, int] = {}
+        for index, count in zip(map(self._owners.__getitem__, indexes), counts, strict=True):
+            found[index] = min(MOST_COUNTED, found.get(index, 0) + count)
+        return found
 
     def pairs(self) -> Iterable[tuple[int, int]]:
         """Index in the chunk and count, ascending."""
-        return zip(*unpack_postings(self._data, self._events), strict=True)
+        if self._owners is None:
+            return zip(*unpack_postings(self._data, self._passages), strict=True)
+        found = self.lookup()
+        assert isinstance(found, dict)  # noqa: S101 - by passage it is never as it was packed
+        return found.items()
+
+    def passages(self) -> dict[int, int]:
+        """The count in each passage; none where each event is one."""
+        if self._owners is None:
+            return {}
+        return dict(zip(*unpack_postings(self._data, self._passages), strict=True))

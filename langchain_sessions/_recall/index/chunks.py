@@ -20,7 +20,14 @@ if TYPE_CHECKING:
 LARGEST_CHUNK: Final = 4096
 """Events per chunk: few rows to read at 100 000 events, and a merge that takes tens of milliseconds."""
 
-LAYOUT_VERSION: Final = 3
+MOST_PASSAGES_HELD: Final = 16_384
+"""Passages per step, about: long events make a step of few."""
+
+LAYOUT_VERSION: Final = 4
+
+
+LARGEST_TERMS: Final = 400_000
+"""Terms per chunk: long messages make chunks of fewer events."""
 
 
 class ChunkSize(NamedTuple):
@@ -28,6 +35,7 @@ class ChunkSize(NamedTuple):
 
     number: int
     events: int
+    terms: int
 
 
 @dataclass(slots=True)
@@ -36,31 +44,35 @@ class OpenChunk:
 
     Attributes:
         facts: What is known of each event.
-        postings: By term: indexes of the events that hold it, ascending, and how often each does, at most 255.
+        postings: By term: numbers of the passages that hold it, ascending, and how often each does, at most 255.
+        passages: How many passages there are.
     """
 
     facts: list[EventFacts] = field(default_factory=list[EventFacts])
     postings: dict[str, tuple[array[int], bytearray]] = field(default_factory=dict[str, "tuple[array[int], bytearray]"])
+    passages: int = 0
 
-    def add(self, facts: EventFacts, counts: Mapping[str, int]) -> None:
-        """Add the next event and its terms."""
-        index = len(self.facts)
+    def add(self, facts: EventFacts, passages: Iterable[Mapping[str, int]]) -> None:
+        """Add the next event and the terms of its passages."""
         self.facts.append(facts)
         postings = self.postings
-        for term, count in counts.items():
-            known = postings.get(term)
-            if known is None:
-                known = postings[term] = (array("H"), bytearray())
-            known[0].append(index)
-            known[1].append(min(count, MOST_COUNTED))
+        for number, counts in enumerate(passages, self.passages):
+            for term, count in counts.items():
+                known = postings.get(term)
+                if known is None:
+                    known = postings[term] = (array("H"), bytearray())
+                known[0].append(number)
+                known[1].append(min(count, MOST_COUNTED))
+        self.passages += len(facts.lengths)
 
     def extend(self, facts: ChunkFacts, buckets: Iterable[bytes]) -> None:
         """Add the events of a stored chunk."""
-        base, events = len(self.facts), len(facts.seqs)
+        base, passages = self.passages, len(facts.passage_lengths)
         self.facts.extend(facts.events())
+        self.passages += passages
         postings = self.postings
-        for term, packed in chain.from_iterable(Bucket(data, events).items() for data in buckets):
-            indexes, counts = unpack_postings(packed, events)
+        for term, packed in chain.from_iterable(Bucket(data).items() for data in buckets):
+            indexes, counts = unpack_postings(packed, passages)
             known = postings.get(term)
             if known is None:
                 known = postings[term] = (array("H"), bytearray())
@@ -70,10 +82,10 @@ class OpenChunk:
     @property
     def terms(self) -> int:
         """Number of terms of all events."""
-        return sum(min(facts.length, LONGEST) for facts in self.facts)
+        return sum(min(length, LONGEST) for facts in self.facts for length in facts.lengths)
 
 
-def chunks_to_merge(stored: Sequence[ChunkSize], added: int) -> list[ChunkSize]:
+def chunks_to_merge(stored: Sequence[ChunkSize], added: int, terms: int) -> list[ChunkSize]:
     """Which of the newest chunks the next events are merged with, oldest first.
 
     A chunk is taken along by one of at least its size, so an event is rewritten three times in its life or so, while
@@ -82,10 +94,11 @@ def chunks_to_merge(stored: Sequence[ChunkSize], added: int) -> list[ChunkSize]:
     taken: list[ChunkSize] = []
     size = added
     for chunk in reversed(stored):
-        if chunk.events > size or chunk.events + size > LARGEST_CHUNK:
+        if chunk.events > size or chunk.events + size > LARGEST_CHUNK or chunk.terms + terms > LARGEST_TERMS:
             break
         taken.insert(0, chunk)
         size += chunk.events
+        terms += chunk.terms
     return taken
 
 
@@ -112,7 +125,7 @@ class PackedPart:
         """A bucket that was read; None where there is none."""
         known = self._read.get(name)
         if known is None and (data := self._buckets.get(name)) is not None:
-            known = self._read[name] = Bucket(bytes(data), self.events)
+            known = self._read[name] = Bucket(bytes(data))
         return known
 
     @property
@@ -125,9 +138,25 @@ class PackedPart:
         """The names that texts of `LABELLED` events begin with, and how often."""
         return self.facts.speakers.labels
 
-    def length(self, index: int) -> int:
-        """Number of terms of an event."""
-        return self.facts.lengths[index]
+    @property
+    def lengths(self) -> Sequence[int]:
+        """Number of terms of each event."""
+        return self.facts.lengths
+
+    @property
+    def shares(self) -> Sequence[int]:
+        """Mean number of terms of the passages of each event."""
+        return self.facts.shares
+
+    @property
+    def passage_lengths(self) -> Sequence[int]:
+        """Number of terms of each passage."""
+        return self.facts.passage_lengths
+
+    @property
+    def firsts(self) -> Sequence[int] | None:
+        """The number of the first passage of each event, and one past the last; None where each event is one."""
+        return self.facts.firsts
 
     def hints(self, index: int) -> int:
         """Hints of an event."""
@@ -145,7 +174,7 @@ class PackedPart:
         """Where a term occurs."""
         bucket = self._bucket(bucket_of(term))
         data = None if bucket is None else bucket.find(term)
-        return None if data is None else PackedOccurrences(data, self.events)
+        return None if data is None else PackedOccurrences(data, len(self.facts.passage_lengths), self.facts.owners)
 
     def expand(self, beginning: str) -> Iterable[str]:
         """The terms that begin so."""

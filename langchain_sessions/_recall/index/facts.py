@@ -7,6 +7,7 @@ from array import array
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langchain_sessions._recall.index.columns import from_bytes, to_bytes
@@ -28,7 +29,7 @@ class EventFacts(NamedTuple):
         seq: Its place in the log.
         at: When it happened, in microseconds.
         kind: What it is, as stored.
-        length: Number of its terms.
+        lengths: Number of terms of each of its passages.
         flags: Hints for ranking.
         author: Who said it, or the name that its text begins with.
         branch: Where it was said.
@@ -37,7 +38,7 @@ class EventFacts(NamedTuple):
     seq: int
     at: int
     kind: int
-    length: int
+    lengths: tuple[int, ...]
     flags: int
     author: str | None
     branch: str | None
@@ -55,6 +56,20 @@ class Speakers(NamedTuple):
     labels: Mapping[str, int]
 
 
+def event_lengths(passages: Sequence[int], firsts: Sequence[int] | None) -> Sequence[int]:
+    """Number of terms of each event, by the lengths of passages and the first of each event."""
+    if firsts is None:
+        return passages
+    return [min(LONGEST, sum(passages[start:end])) for start, end in pairwise(firsts)]
+
+
+def passage_shares(passages: Sequence[int], firsts: Sequence[int] | None) -> Sequence[int]:
+    """Mean number of terms of the passages of each event."""
+    if firsts is None:
+        return passages
+    return [sum(passages[start:end]) // max(1, end - start) for start, end in pairwise(firsts)]
+
+
 @dataclass
 class ChunkFacts:
     """What the index keeps of the events of a chunk, column by column; nothing is added up before it is asked for.
@@ -65,7 +80,8 @@ class ChunkFacts:
         seqs: Places in the log after the first, ascending.
         seconds: Instants after the first.
         kinds: What each is.
-        lengths: Number of terms of each.
+        counts: How many passages each is.
+        passage_lengths: Number of terms of each passage.
         flags: Hints of each.
         author_numbers: Author of each, as an index into `authors`.
         branch_numbers: Branch of each, as an index into `branches`.
@@ -78,7 +94,8 @@ class ChunkFacts:
     seqs: Sequence[int]
     seconds: Sequence[int]
     kinds: Sequence[int]
-    lengths: Sequence[int]
+    counts: Sequence[int]
+    passage_lengths: Sequence[int]
     flags: Sequence[int]
     author_numbers: Sequence[int]
     branch_numbers: Sequence[int]
@@ -96,6 +113,30 @@ class ChunkFacts:
         labels = {label: n for (number, mark), n in counts.items() if mark and (label := self.authors[number])}
         return Speakers(known, labels)
 
+    @cached_property
+    def firsts(self) -> Sequence[int] | None:
+        """The number of the first passage of each event, and one past the last; None where each event is one."""
+        if len(self.passage_lengths) == len(self.seqs):
+            return None
+        return list(accumulate(self.counts, initial=0))
+
+    @cached_property
+    def owners(self) -> Sequence[int] | None:
+        """The event of each passage; None where each event is one."""
+        if self.firsts is None:
+            return None
+        return list(chain.from_iterable([at] * count for at, count in enumerate(self.counts)))
+
+    @cached_property
+    def lengths(self) -> Sequence[int]:
+        """Number of terms of each event."""
+        return event_lengths(self.passage_lengths, self.firsts)
+
+    @cached_property
+    def shares(self) -> Sequence[int]:
+        """Mean number of terms of the passages of each event."""
+        return passage_shares(self.passage_lengths, self.firsts)
+
     @classmethod
     def of(cls, events: Iterable[EventFacts]) -> ChunkFacts:
         """The columns of some events in log order, at least one."""
@@ -109,7 +150,8 @@ class ChunkFacts:
             seqs=[row.seq - first_seq for row in rows],
             seconds=[row.at // _SECOND - first_second for row in rows],
             kinds=bytes(row.kind for row in rows),
-            lengths=[min(row.length, LONGEST) for row in rows],
+            counts=bytes(len(row.lengths) for row in rows),
+            passage_lengths=[min(length, LONGEST) for row in rows for length in row.lengths],
             flags=bytes(row.flags for row in rows),
             author_numbers=[authors.setdefault(row.author, len(authors)) for row in rows],
             branch_numbers=[branches.setdefault(row.branch, len(branches)) for row in rows],
@@ -119,12 +161,16 @@ class ChunkFacts:
 
     def events(self) -> Iterator[EventFacts]:
         """The events again, row by row; instants without their fractions."""
+        start = 0
         for at, seq in enumerate(self.seqs):
+            end = start + self.counts[at]
+            lengths = tuple(self.passage_lengths[start:end])
+            start = end
             yield EventFacts(
                 self.first_seq + seq,
                 (self.first_second + self.seconds[at]) * _SECOND,
                 self.kinds[at],
-                self.lengths[at],
+                lengths,
                 self.flags[at],
                 self.authors[self.author_numbers[at]],
                 self.branches[self.branch_numbers[at]],
@@ -134,14 +180,24 @@ class ChunkFacts:
         """As bytes: a line of JSON, then the columns."""
         codes = ["I" if max(values) < _OFFSET_LIMIT else "Q" for values in (self.seqs, self.seconds)]
         head = json.dumps(
-            [len(self.seqs), self.first_seq, codes[0], self.first_second, codes[1], self.authors, self.branches],
+            [
+                len(self.seqs),
+                len(self.passage_lengths),
+                self.first_seq,
+                codes[0],
+                self.first_second,
+                codes[1],
+                self.authors,
+                self.branches,
+            ],
             separators=(",", ":"),
         )
         columns = (
             to_bytes(array(codes[0], self.seqs)),
             to_bytes(array(codes[1], self.seconds)),
             bytes(self.kinds),
-            to_bytes(array("H", self.lengths)),
+            bytes(self.counts),
+            to_bytes(array("H", self.passage_lengths)),
             bytes(self.flags),
             to_bytes(array("H", self.author_numbers)),
             to_bytes(array("H", self.branch_numbers)),
@@ -153,23 +209,24 @@ class ChunkFacts:
         """Read what `pack` wrote; some drivers return it as a view."""
         data = bytes(data)
         end = data.index(b"\n")
-        size, first_seq, seq_code, first_second, second_code, authors, branches = json.loads(data[:end])
-        widths = (8 if seq_code == "Q" else 4, 8 if second_code == "Q" else 4, 1, 2, 1, 2, 2)
+        size, passages, first_seq, seq_code, first_second, second_code, authors, branches = json.loads(data[:end])
+        wide = [8 if code == "Q" else 4 for code in (seq_code, second_code)]
         columns: list[bytes] = []
         start = end + 1
-        for width in widths:
-            columns.append(data[start : start + width * size])
-            start += width * size
+        for length in (wide[0] * size, wide[1] * size, size, size, 2 * passages, size, 2 * size, 2 * size):
+            columns.append(data[start : start + length])
+            start += length
         return cls(
             first_seq=first_seq,
             first_second=first_second,
             seqs=from_bytes(seq_code, columns[0]),
             seconds=from_bytes(second_code, columns[1]),
             kinds=columns[2],
-            lengths=from_bytes("H", columns[3]),
-            flags=columns[4],
-            author_numbers=from_bytes("H", columns[5]),
-            branch_numbers=from_bytes("H", columns[6]),
+            counts=columns[3],
+            passage_lengths=from_bytes("H", columns[4]),
+            flags=columns[5],
+            author_numbers=from_bytes("H", columns[6]),
+            branch_numbers=from_bytes("H", columns[7]),
             authors=authors,
             branches=branches,
         )

@@ -9,17 +9,25 @@ from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.kinds import MESSAGE_CODES
 from langchain_sessions._core.rows import EventRow, SessionKey
 from langchain_sessions._recall.index.buckets import pack_buckets
-from langchain_sessions._recall.index.chunks import LARGEST_CHUNK, ChunkSize, OpenChunk, PackedPart, chunks_to_merge
+from langchain_sessions._recall.index.chunks import (
+    LARGEST_CHUNK,
+    MOST_PASSAGES_HELD,
+    ChunkSize,
+    OpenChunk,
+    PackedPart,
+    chunks_to_merge,
+)
 from langchain_sessions._recall.index.facts import ChunkFacts
 from langchain_sessions.errors import SealedEventError, SessionNotFoundError, StoreError, StoreUnavailableError
 from langchain_sessions.stores.values import EventQuery, IndexChange, IndexPlace, SessionQuery, StoredChunk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from langchain_sessions._core.codec.messages import MessageCodec
     from langchain_sessions._core.rows import Owner
     from langchain_sessions._recall.engine import RecallEngine
+    from langchain_sessions._recall.index.postings import Entry
     from langchain_sessions.stores.base import SessionStore
 
 _log = logging.getLogger(__name__)
@@ -28,6 +36,8 @@ BATCH: Final = 512
 
 
 _LOST: Final = 5
+# With those of a step the number of a passage stays within 16 bits, even where passages hold hardly a word.
+_MOST_PASSAGES_MERGED: Final = 32_768
 
 
 class Indexer:
@@ -67,20 +77,36 @@ class Indexer:
             size = LARGEST_CHUNK if place.last_seq - place.indexed_to >= LARGEST_CHUNK else BATCH
             query = EventQuery(kinds=MESSAGE_CODES, after_seq=place.indexed_to, limit=size)
             found = yield from ask(self.store.find_events, key, query, self.now())
-            full = len(found.rows) == size
-            upto = found.rows[-1].seq if full else found.view.last_seq
-            change = yield from self._plan(key, place, found.rows, upto)
+            entries = self._entries(key.id, found.rows)
+            whole = len(entries) == len(found.rows) < size
+            upto = found.view.last_seq if whole else entries[-1][0].seq
+            change = yield from self._plan(key, place, entries, upto)
             if change is not None and (yield from ask(self.store.write_index, key, change, self.now())):
-                added += len(found.rows)
+                added += len(entries)
             else:
                 lost += 1
         return added
 
-    def _plan(self, key: SessionKey, place: IndexPlace, rows: list[EventRow], upto: int) -> Flow[IndexChange | None]:
-        """The next step: the rows in a new chunk, with small ones before it. None where somebody was faster."""
-        if not rows:
+    def _entries(self, session_id: str, rows: Iterable[EventRow]) -> list[tuple[EventRow, Entry]]:
+        """The entries of the first of some rows, as many as one step takes: long messages make a step of few."""
+        found: list[tuple[EventRow, Entry]] = []
+        passages = 0
+        for row in rows:
+            entry = self.engine.entry(row, self.codec.decode(session_id, row))
+            found.append((row, entry))
+            passages += len(entry.lengths)
+            if passages >= MOST_PASSAGES_HELD:
+                break
+        return found
+
+    def _plan(
+        self, key: SessionKey, place: IndexPlace, entries: Sequence[tuple[EventRow, Entry]], upto: int
+    ) -> Flow[IndexChange | None]:
+        """The next step: the entries in a new chunk, with small ones before it. None where somebody was faster."""
+        if not entries:
             return IndexChange(place=place, fingerprint=self.engine.fingerprint, indexed_to=upto)
-        merged = chunks_to_merge([ChunkSize(*chunk) for chunk in place.chunks], len(rows))
+        terms = sum(sum(entry.lengths) for _, entry in entries)
+        merged = chunks_to_merge([ChunkSize(*chunk) for chunk in place.chunks], len(entries), terms)
         numbers = [chunk.number for chunk in merged]
         chunk = OpenChunk()
         if numbers:
@@ -89,9 +115,10 @@ class Indexer:
                 return None
             for stored, buckets in loaded:
                 chunk.extend(ChunkFacts.unpack(stored.facts), buckets.values())
-        for row in rows:
-            entry = self.engine.entry(row, self.codec.decode(key.id, row))
-            chunk.add(self.engine.facts(row, entry), entry.counts)
+            if chunk.passages > _MOST_PASSAGES_MERGED:
+                numbers, chunk = [], OpenChunk()
+        for row, entry in entries:
+            chunk.add(self.engine.facts(row, entry), entry.passages)
         return _change(self.engine.fingerprint, place, chunk, upto, tuple(numbers))
 
     def catch_up_quietly(self, key: SessionKey) -> Flow[None]:
@@ -143,7 +170,7 @@ class Indexer:
     def _differences(self, key: SessionKey, place: IndexPlace) -> Flow[list[str] | None]:
         found: list[str] = []
         after = 0
-        for number, _ in place.chunks:
+        for number, *_ in place.chunks:
             loaded = yield from ask(self.store.load_chunks, key, place, [number], self.now())
             if loaded is None:
                 return None
@@ -162,11 +189,11 @@ class Indexer:
         chunk = OpenChunk()
         for row in rows:
             entry = self.engine.entry(row, self.codec.decode(session_id, row))
-            chunk.add(self.engine.facts(row, entry), entry.counts)
+            chunk.add(self.engine.facts(row, entry), entry.passages)
         if not chunk.facts:
             return b"", {}
         packed = ChunkFacts.of(chunk.facts).pack()
-        return _contents(stored._replace(facts=packed), pack_buckets(chunk.postings, len(rows)))
+        return _contents(stored._replace(facts=packed), pack_buckets(chunk.postings, chunk.passages))
 
 
 _Contents = tuple[bytes, "Mapping[str, list[tuple[int, int]]]"]
@@ -174,19 +201,23 @@ _Contents = tuple[bytes, "Mapping[str, list[tuple[int, int]]]"]
 
 def _contents(stored: StoredChunk, buckets: Mapping[str, bytes]) -> _Contents:
     part = PackedPart(ChunkFacts.unpack(stored.facts), stored.terms, buckets)
-    terms = {term: list(found.pairs()) for term in part.vocabulary() if (found := part.find(term)) is not None}
+    terms = {
+        term: [*found.pairs(), *found.passages().items()]
+        for term in part.vocabulary()
+        if (found := part.find(term)) is not None
+    }
     return part.facts.pack(), terms
 
 
 def _change(fingerprint: str, place: IndexPlace, chunk: OpenChunk, upto: int, replaced: tuple[int, ...]) -> IndexChange:
     facts = ChunkFacts.of(chunk.facts)
     events = len(chunk.facts)
-    number = replaced[0] if replaced else max((n for n, _ in place.chunks), default=0) + 1
+    number = replaced[0] if replaced else max((number for number, *_ in place.chunks), default=0) + 1
     return IndexChange(
         place=place,
         fingerprint=fingerprint,
         indexed_to=upto,
         replaced=replaced,
         chunk=StoredChunk(number, chunk.facts[-1].seq, events, chunk.terms, place.generation + 1, facts.pack()),
-        buckets=pack_buckets(chunk.postings, events),
+        buckets=pack_buckets(chunk.postings, chunk.passages),
     )

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from langchain_sessions._recall.rank.shortlisting import Lookup
 
 QUESTION: Final = 1
-TIME: Final = 2
+"""Its last passage asks and hardly says more: see `postings`."""
+HUMAN: Final = 32
+"""A human said it: the one whom a query means by "I"."""
 LABELLED: Final = 16
 """Nobody is known to have said it but the one whom its text begins with: perhaps a speaker, see `speakers`."""
 
@@ -33,9 +35,13 @@ class Occurrences(Protocol):
         """Index in the part and count, ascending."""
         ...
 
+    def passages(self) -> Mapping[int, int]:
+        """The count in each passage; those of events that are one passage may be left out."""
+        ...
+
 
 class Part(Protocol):
-    """Some events of one log in order, inverted. Events are known by their index in it."""
+    """Some events of one log in order, inverted. Events are known by their index in it, passages by their number."""
 
     @property
     def events(self) -> int:
@@ -45,6 +51,26 @@ class Part(Protocol):
     @property
     def size(self) -> int:
         """How many terms they have in all."""
+        ...
+
+    @property
+    def lengths(self) -> Sequence[int]:
+        """Number of terms of each event."""
+        ...
+
+    @property
+    def shares(self) -> Sequence[int]:
+        """The same by passage: of an event that is several, the mean."""
+        ...
+
+    @property
+    def passage_lengths(self) -> Sequence[int]:
+        """Number of terms of each passage."""
+        ...
+
+    @property
+    def firsts(self) -> Sequence[int] | None:
+        """The number of the first passage of each event, and one past the last; None where each event is one."""
         ...
 
     @property
@@ -62,12 +88,8 @@ class Part(Protocol):
         """Events that do not count at all."""
         ...
 
-    def length(self, index: int) -> int:
-        """Number of terms of an event."""
-        ...
-
     def hints(self, index: int) -> int:
-        """`QUESTION`, `TIME` and `LABELLED`, added."""
+        """`QUESTION`, `LABELLED` and `HUMAN`, added."""
         ...
 
     def author(self, index: int) -> str | None:

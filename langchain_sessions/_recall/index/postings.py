@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from datetime import date
-from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from langchain_sessions._recall.index.parts import LABELLED, QUESTION, TIME
+from langchain_sessions._recall.index.facts import event_lengths, passage_shares
+from langchain_sessions._recall.index.parts import HUMAN, LABELLED, QUESTION
 from langchain_sessions._recall.rank.corpus import CANDIDATES, Found, search_logs
-from langchain_sessions._recall.text.dates import TIME_WORDS, date_words
+from langchain_sessions._recall.text.dates import date_terms
+from langchain_sessions._recall.text.passages import split_passages
 from langchain_sessions._recall.text.speakers import label_of
 
 if TYPE_CHECKING:
@@ -30,15 +30,15 @@ class Entry:
     """What an index keeps of one event.
 
     Attributes:
-        counts: How often each term occurs.
-        length: Number of terms.
-        flags: `QUESTION`, `TIME` and `LABELLED`, added.
+        passages: How often each term occurs in each passage; in the first also when it was said and what it uses.
+        lengths: Number of terms of each passage.
+        flags: `QUESTION`, `HUMAN` and `LABELLED`, added.
         author: Who said it, where known; the name that its text begins with where it is `LABELLED`.
         instant: Seconds since 1970.
     """
 
-    counts: Mapping[str, int]
-    length: int
+    passages: tuple[Mapping[str, int], ...]
+    lengths: tuple[int, ...]
     flags: int
     author: str | None
     instant: float
@@ -53,39 +53,37 @@ class EntryMaker:
 
     def __init__(self, maker: TermMaker) -> None:
         self._maker = maker
-        terms = chain.from_iterable(map(maker.terms, TIME_WORDS.split()))
-        # One character of "yesterday" says nothing of time.
-        self._time_terms = frozenset(term for term in terms if term.isascii() or len(term) > 1)
-        self._last_date: tuple[date, list[str]] = (date.min, [])
 
     def entry(self, document: Document) -> Entry:
-        """Invert one document; its date is indexed with it, so that "in May 2023" finds what was said then."""
-        terms = self._maker.terms(document.text)
-        tells_time = not self._time_terms.isdisjoint(terms)
-        terms += self._date_terms(document.timestamp.date())
-        label = None if document.author else label_of(document.text)
+        """Invert one document passage by passage; its date lies beside its words, where only dates look for it."""
+        text = document.text
+        found = [self._maker.terms(text[start:end]) for start, end in split_passages(text)]
+        passages = tuple(map(Counter, found))
+        passages[0].update(date_terms(document.timestamp.date()))
+        label = None if document.author else label_of(text)
+        # Who tells something and then asks what the other thinks has told it; and who asks at length tells why.
+        asks = document.is_question and len(found[-1]) <= LONGEST_QUESTION
         return Entry(
-            counts=Counter(terms),
-            length=len(terms),
-            flags=QUESTION * document.is_question + TIME * tells_time + LABELLED * (label is not None),
+            passages=passages,
+            lengths=tuple(map(len, found)),
+            flags=QUESTION * asks + HUMAN * document.is_human + LABELLED * (label is not None),
             author=document.author or label,
             instant=document.timestamp.timestamp(),
         )
 
-    def _date_terms(self, day: date) -> list[str]:
-        # Events come in runs of one day; the pair is replaced as one, so threads at worst make it twice.
-        last, terms = self._last_date
-        if last != day:
-            terms = self._maker.terms(date_words(day))
-            self._last_date = (day, terms)
-        return terms
 
+LONGEST_QUESTION: Final = 12
+"""Terms of a message that does nothing but ask."""
 
 _MOST_COUNTED: Final = 255
 
 
 class _Counts(dict[int, int]):
-    """Occurrences of a term by index."""
+    """Occurrences of a term by index, and by passage where an event is several."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by_passage: dict[int, int] = {}
 
     def lookup(self) -> dict[int, int]:
         """Itself."""
@@ -95,14 +93,18 @@ class _Counts(dict[int, int]):
         """Index and count."""
         return self.items()
 
+    def passages(self) -> dict[int, int]:
+        """Number of a passage and count."""
+        return self.by_passage
+
 
 @dataclass(slots=True)
 class Segment:
     """Events of one session in log order, inverted. Events are known by their index in it.
 
     Attributes:
-        lengths: Number of terms of each event.
-        flags: `QUESTION`, `TIME` and `LABELLED` of each event, added.
+        passage_lengths: Number of terms of each passage.
+        flags: `QUESTION`, `HUMAN` and `LABELLED` of each event, added.
         authors: Author or label of each event.
         instants: Seconds since 1970 of each event.
         postings: By term: in which events it occurs, and how often.
@@ -112,7 +114,7 @@ class Segment:
         hidden: Events that do not count.
     """
 
-    lengths: list[int] = field(default_factory=list[int])
+    passage_lengths: list[int] = field(default_factory=list[int])
     flags: list[int] = field(default_factory=list[int])
     authors: list[str | None] = field(default_factory=list["str | None"])
     instants: list[float] = field(default_factory=list[float])
@@ -121,17 +123,24 @@ class Segment:
     labels: dict[str, int] = field(default_factory=dict[str, int])
     size: int = 0
     hidden: set[int] = field(default_factory=set[int])
+    _firsts: list[int] = field(default_factory=lambda: [0])
 
     def add(self, entry: Entry) -> int:
         """Add the next event of the session; return its index."""
-        index = len(self.lengths)
-        for term, count in entry.counts.items():
-            self.postings.setdefault(term, _Counts())[index] = min(_MOST_COUNTED, count)
-        self.lengths.append(entry.length)
+        index = len(self.flags)
+        several = len(entry.lengths) > 1
+        for number, counts in enumerate(entry.passages, self._firsts[-1]):
+            for term, count in counts.items():
+                known = self.postings.setdefault(term, _Counts())
+                known[index] = min(_MOST_COUNTED, known.get(index, 0) + count)
+                if several:
+                    known.by_passage[number] = min(_MOST_COUNTED, count)
+        self.passage_lengths += entry.lengths
+        self._firsts.append(len(self.passage_lengths))
         self.flags.append(entry.flags)
         self.authors.append(entry.author)
         self.instants.append(entry.instant)
-        self.size += entry.length
+        self.size += sum(entry.lengths)
         if entry.author and entry.flags & LABELLED:
             self.labels[entry.author] = self.labels.get(entry.author, 0) + 1
         elif entry.author:
@@ -141,14 +150,25 @@ class Segment:
     @property
     def events(self) -> int:
         """How many events."""
-        return len(self.lengths)
+        return len(self.flags)
 
-    def length(self, index: int) -> int:
-        """Number of terms of an event."""
-        return self.lengths[index]
+    @property
+    def firsts(self) -> Sequence[int] | None:
+        """The number of the first passage of each event, and one past the last; None where each event is one."""
+        return None if len(self.passage_lengths) == len(self.flags) else self._firsts
+
+    @property
+    def lengths(self) -> Sequence[int]:
+        """Number of terms of each event."""
+        return event_lengths(self.passage_lengths, self.firsts)
+
+    @property
+    def shares(self) -> Sequence[int]:
+        """Mean number of terms of the passages of each event."""
+        return passage_shares(self.passage_lengths, self.firsts)
 
     def hints(self, index: int) -> int:
-        """`QUESTION`, `TIME` and `LABELLED`, added."""
+        """`QUESTION`, `HUMAN` and `LABELLED`, added."""
         return self.flags[index]
 
     def author(self, index: int) -> str | None:

@@ -9,22 +9,23 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from langchain_sessions._recall.index.parts import QUESTION, TIME, Group, Part
+from langchain_sessions._recall.index.parts import HUMAN, QUESTION, Group, Occurrences, Part
 from langchain_sessions._recall.rank.ranking import (
     COMPARED,
     Candidate,
     CorpusStatistics,
+    Passage,
     rank,
     rank_by_meaning,
 )
-from langchain_sessions._recall.rank.shortlisting import Choice, Layout, Lookup, Postings, shortlist
-from langchain_sessions._recall.text.dates import asks_when, date_range
-from langchain_sessions._recall.text.speakers import names_in, speakers_in
+from langchain_sessions._recall.rank.shortlisting import Choice, Chosen, Layout, Lookup, Postings, shortlist
+from langchain_sessions._recall.text.dates import date_range
+from langchain_sessions._recall.text.speakers import means_the_human, names_in, speakers_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from langchain_sessions._recall.rank.ranking import RankedEvent, RankingWeights
@@ -76,16 +77,15 @@ class Shortlist:
         self._query = query
         self._weights = weights
         self._statistics = statistics
-        self._chosen: dict[int, Sequence[tuple[int, float]]] = {**choice.events}
+        self._chosen: dict[int, Chosen] = {**choice.events}
 
     def ranked(self) -> list[Found]:
         """Rank them by their words, the best first."""
-
-        def describe(position: int) -> Candidate:
-            return self._scope.describe(position, *self.places[position])
-
-        asks = asks_when(self._query.text)
-        return self._found(rank(self._chosen, self._statistics, describe, self._weights, asks_when=asks))
+        described = (
+            (position, self._scope.describe(*self.places[position], self._chosen[position]))
+            for position in sorted(self._chosen)
+        )
+        return self._found(rank(described, self._statistics, self._weights))
 
     def _found(self, ranked: Iterable[RankedEvent]) -> list[Found]:
         return [Found(*self.places[event.position], event) for event in ranked]
@@ -105,7 +105,7 @@ class Shortlist:
         for place in places:
             position = self._scope.position(*place)
             self.places[position] = place
-            self._chosen[position] = ()
+            self._chosen[position] = Chosen([], 0.0)
 
     def compared(self, found: Sequence[Found]) -> set[tuple[int, int]]:
         """What has to be known in meaning: part and index of the best by their words, and of their neighbours."""
@@ -153,7 +153,10 @@ def shortlist_logs(
         candidates: How many events to choose.
     """
     named, groups = names_in(speakers_in(logs), query.groups, maker)
-    scope = _Corpus(logs, weights, named if len(named) == 1 else frozenset(), date_range(query.text))
+    asked = _Asked(
+        named if len(named) == 1 else frozenset(), not named and means_the_human(query.text), date_range(query.text)
+    )
+    scope = _Corpus(logs, weights, asked)
     postings = [scope.postings(group) for group in groups]
     if named and not any(unit.frequency for unit in postings):
         # Nothing but the name was ever said: then it is a word as any other.
@@ -162,6 +165,7 @@ def shortlist_logs(
     if any(unit.frequency for unit in postings):
         pairs = zip(groups, postings, strict=True)
         postings = [unit if unit.frequency else scope.postings(scope.related(group)) for group, unit in pairs]
+    scope.units = postings
     statistics = scope.statistics([unit.frequency for unit in postings])
     choice = shortlist(postings, scope.layout(admits), statistics, weights, limit=candidates)
     return Shortlist(scope, query, weights, statistics, choice)
@@ -183,6 +187,20 @@ def search_logs(
     return found if cosine is None else chosen.by_meaning(found, cosine)
 
 
+class _Asked(NamedTuple):
+    """What a query asks besides words.
+
+    Attributes:
+        named: The one author whom it names, if any.
+        means_human: Whether it says "I".
+        period: The instants between which it asks.
+    """
+
+    named: frozenset[str]
+    means_human: bool
+    period: tuple[datetime, datetime] | None
+
+
 class _Corpus:
     """Parts laid end to end."""
 
@@ -190,14 +208,17 @@ class _Corpus:
         self,
         logs: Sequence[Sequence[Part]],
         weights: RankingWeights,
-        named: frozenset[str],
-        period: tuple[datetime, datetime] | None,
+        asked: _Asked,
     ) -> None:
         self._parts = [part for log in logs for part in log]
         self._kernel = tuple(weights.kernel().items())
         self._reach = weights.reach
-        self._named = named
-        self._period = (period[0].timestamp(), period[1].timestamp()) if period else None
+        self._weights = weights
+        self._named = asked.named
+        self._means_human = asked.means_human
+        self._period = (asked.period[0].timestamp(), asked.period[1].timestamp()) if asked.period else None
+        self.units: Sequence[Postings] = ()
+        self._passages: dict[tuple[int, int], Mapping[int, int]] = {}
         self._starts: list[int] = []
         self._hides = any(part.hidden for part in self._parts)
         position = 0
@@ -211,10 +232,13 @@ class _Corpus:
     def layout(self, admits: Callable[[int, int], bool] | None) -> Layout:
         """How the parts lie, and which of their events may be chosen."""
         parts = self._parts
-        named = self._named
+        named, weights = self._named, self._weights
 
         def is_named(number: int, index: int) -> bool:
             return parts[number].author(index) in named
+
+        def is_human(number: int, index: int) -> bool:
+            return bool(parts[number].hints(index) & HUMAN)
 
         def may_be(number: int, index: int) -> bool:
             return index not in parts[number].hidden and (admits is None or admits(number, index))
@@ -222,16 +246,22 @@ class _Corpus:
         return Layout(
             starts=self._starts,
             sizes=[part.events for part in parts],
+            lengths=[part.lengths for part in parts],
+            shares=[part.shares for part in parts],
+            average=self._average_window(),
             admits=may_be if admits or self._hides else None,
-            is_named=is_named if named else None,
+            is_favoured=is_named if named else is_human if self._means_human else None,
+            favour=(weights.author, weights.author_bonus) if named else (weights.human, 0.0),
         )
 
     def postings(self, group: Group) -> Postings:
         """Find where any of a group's terms occurs, and how often."""
         lookups: list[Lookup | None] = []
+        occurring: list[Sequence[Occurrences]] = []
         total = 0
         for part in self._parts:
             found = [each for term in _expand(group, part) if (each := part.find(term)) is not None]
+            occurring.append(found)
             if len(found) == 1 and not part.hidden:
                 lookups.append(found[0].lookup())
                 total += len(found[0])
@@ -242,13 +272,13 @@ class _Corpus:
                     joined[index] = min(_MOST_COUNTED, joined.get(index, 0) + count)
             lookups.append(joined or None)
             total += len(joined)
-        return Postings(lookups, total)
+        return Postings(lookups, total, occurring)
 
     def related(self, group: Group) -> Group:
         """The terms that begin as one of a group does which occurs nowhere: "adopter" where only "adopt" was said."""
         found: dict[str, None] = {}
         for term in group:
-            if len(term) < _SHORTEST_BEGINNING or not term.isascii() or term.endswith("*"):
+            if len(term) < _SHORTEST_BEGINNING or not term.isascii() or term.endswith("*") or ":" in term:
                 continue
             for part in self._parts:
                 near = part.expand(term[:_SHORTEST_BEGINNING])
@@ -257,14 +287,19 @@ class _Corpus:
 
     def statistics(self, frequencies: Sequence[int]) -> CorpusStatistics:
         """Count what BM25 wants to know."""
-        events = sum(part.events for part in self._parts)
-        terms = sum(part.size for part in self._parts)
-        reached = sum(share for _, share in self._kernel)
         return CorpusStatistics(
-            events=events,
+            events=sum(part.events for part in self._parts),
             frequencies=tuple(frequencies),
-            average_window=max(1.0, reached * terms / max(1, events)),
+            average_window=self._average_window(),
         )
+
+    def _average_window(self) -> float:
+        """Mean length of a passage with what an event's neighbours add, as if all events were of one length."""
+        events = max(1, sum(part.events for part in self._parts))
+        passages = max(1, sum(len(part.passage_lengths) for part in self._parts))
+        terms = sum(part.size for part in self._parts)
+        reached = sum(share for offset, share in self._kernel if offset)
+        return max(1.0, terms / passages + reached * min(self._weights.neighbour, terms / events))
 
     def locate(self, position: int) -> tuple[int, int] | None:
         """Tell the part and the index in it of a position; None for a position between logs."""
@@ -288,18 +323,6 @@ class _Corpus:
         """Whether an event does not count."""
         return self._hides and index in self._parts[number].hidden
 
-    def _window(self, position: int, part: Part, index: int) -> float:
-        """Length of an event and its neighbours, weighted as their words are."""
-        length = part.length
-        if self._reach <= index < part.events - self._reach:
-            return sum([share * length(index + offset) for offset, share in self._kernel])
-        total = 0.0
-        for offset, share in self._kernel:
-            place = self.locate(position + offset)
-            if place is not None:
-                total += share * self._parts[place[0]].length(place[1])
-        return total
-
     def around(self, position: int, number: int, index: int) -> list[tuple[tuple[int, int], float]]:
         """An event and the neighbours that are read along, with what each counts."""
         if self._reach <= index < self._parts[number].events - self._reach:
@@ -309,19 +332,49 @@ class _Corpus:
             places = [(place, share) for place, share in near if place is not None]
         return [each for each in places if not self.is_hidden(*each[0])] if self._hides else places
 
-    def describe(self, position: int, number: int, index: int) -> Candidate:
+    def describe(self, number: int, index: int, chosen: Chosen) -> Candidate:
         """Collect what ranking asks about an event."""
         part = self._parts[number]
         hints = part.hints(index)
-        before = (number, index - 1) if index else self.locate(position - 1)
+        before = (number, index - 1) if index else self.locate(self._starts[number] - 1)
         return Candidate(
-            window=self._window(position, part, index),
-            is_question=bool(hints & QUESTION),
+            passages=self._passages_of(part, number, index, chosen),
             is_answer=before is not None and bool(self._parts[before[0]].hints(before[1]) & QUESTION),
-            mentions_time=bool(hints & TIME),
             is_named=bool(self._named) and part.author(index) in self._named,
+            is_meant=self._means_human and bool(hints & HUMAN),
             age=self._age(part.instant(index)) if self._period else None,
         )
+
+    def _passages_of(self, part: Part, number: int, index: int, chosen: Chosen) -> list[Passage]:
+        """The passages of an event that hold a word; where its neighbours alone do, the first."""
+        asks = bool(part.hints(index) & QUESTION)
+        firsts = part.firsts
+        low, high = (index, index + 1) if firsts is None else (firsts[index], firsts[index + 1])
+        if high == low + 1:
+            frequencies = [(unit, own + near) for unit, own, near in chosen.frequencies]
+            return [Passage(0, frequencies, part.passage_lengths[low] + chosen.around, asks)]
+        found = [(unit, self._in_passages(unit, number) if own else {}, near) for unit, own, near in chosen.frequencies]
+        held = {at for _, counts, _ in found if counts for at in range(low, high) if at in counts}
+        return [
+            Passage(
+                at - low,
+                [(unit, count) for unit, counts, near in found if (count := counts.get(at, 0) + near)],
+                part.passage_lengths[at] + chosen.around,
+                asks and at == high - 1,
+            )
+            for at in sorted(held) or [low]
+        ]
+
+    def _in_passages(self, unit: int, number: int) -> Mapping[int, int]:
+        """How often a unit occurs in each passage of a part."""
+        known = self._passages.get((unit, number))
+        if known is None:
+            joined: dict[int, int] = {}
+            for occurrences in self.units[unit].occurring[number]:
+                for at, count in occurrences.passages().items():
+                    joined[at] = joined.get(at, 0) + count
+            known = self._passages[unit, number] = joined
+        return known
 
     def _age(self, instant: float) -> float | None:
         if self._period is None or instant < self._period[0]:

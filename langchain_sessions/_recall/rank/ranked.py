@@ -141,7 +141,7 @@ class RankedSearch:
             found = shortlist.ranked()
             known = yield from self._cosines(logs, meaning, shortlist.compared(found))
             found = shortlist.by_meaning(found, lambda number, index: known.get((number, index)))
-        hits = [logs.hit(each.segment, each.index, each.ranked.score, each.ranked.parts) for each in found]
+        hits = [logs.hit(each.segment, each.index, each.ranked) for each in found]
         return hits, shortlist.is_cut
 
     def _cosines(

@@ -1,8 +1,9 @@
-"""The one ranking: BM25 in which an event is read together with its neighbours.
+"""The one ranking: BM25 in which a passage of an event is read together with the event's neighbours.
 
 In a conversation the words of a question stand in one message and the answer in the next, so term frequencies of
-neighbours of the same session are added *inside* the saturation, fading with distance. Nothing here reads a database:
-an index, whichever it is, supplies `CorpusStatistics` and `Candidate` values.
+neighbours of the same session are added *inside* the saturation, fading with distance; a long one counts no more than a
+short turn. An event is worth what its best passage is. Nothing here reads a database: an index, whichever it is,
+supplies `CorpusStatistics` and `Candidate` values.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 COMPARED: Final = 50
 """How many events, the best by their words, are compared with a query in meaning. More of them gain nothing."""
@@ -26,32 +27,35 @@ class RankingWeights:
 
     Attributes:
         saturation: BM25's k1: how soon more of the same word stops counting.
-        length: BM25's b: how much long windows are held back.
+        length: BM25's b: how much long passages are held back.
         reach: How many neighbours on each side are read along; 0 for none.
         before: What the words of the event just before count.
         after: What the words of the event just after count.
         fading: By what these shrink per further event.
+        neighbour: As how many words a neighbour counts at most, 255 or fewer: an answer of a thousand words must not
+            drown the question before it.
         author: Share by which an event of the one author named in the query gains.
         author_bonus: What it gains besides.
-        question: What an event that ends in a question mark loses: it asks, it does not tell.
+        human: Share by which what a human said gains where the query says "I" or "my".
+        question: What a passage that hardly does more than ask loses: it asks, it does not tell.
         answer: What an event after such a one gains.
-        time: What an event that speaks of time gains when the query asks when.
         period: What an event inside the period that the query names gains; soon after it, a fading share.
         meaning: What a difference of 1 in cosine is worth, where embeddings are used; neighbours count along as their
             words do.
     """
 
-    saturation: float = 0.8
-    length: float = 0.45
+    saturation: float = 0.6
+    length: float = 0.9
     reach: int = 4
     before: float = 0.6
     after: float = 0.4
     fading: float = 0.6
+    neighbour: int = 30
     author: float = 0.25
     author_bonus: float = 0.5
+    human: float = 0.25
     question: float = 0.2
-    answer: float = 0.3
-    time: float = 0.8
+    answer: float = 0.15
     period: float = 0.5
     meaning: float = 2.0
 
@@ -71,7 +75,7 @@ class CorpusStatistics:
     Attributes:
         events: How many events it holds.
         frequencies: In how many of them each group of the query occurs, in the order of the groups; 0 for not found.
-        average_window: Mean windowed length of its events (see `Candidate.window`), above 0.
+        average_window: Mean length of passages read with their neighbours (see `Passage.window`), above 0.
     """
 
     events: int
@@ -86,23 +90,37 @@ class CorpusStatistics:
         )
 
 
-class Candidate(NamedTuple):
-    """What ranking asks about one event besides its words.
+class Passage(NamedTuple):
+    """What ranking asks about one passage of an event.
 
     Attributes:
-        window: Number of terms of the event and its neighbours, each weighted by `RankingWeights.kernel`.
-        is_question: Whether it ends in a question mark.
-        is_answer: Whether the event just before it does.
-        mentions_time: Whether it says when.
+        number: Which of its event.
+        frequencies: How often it holds each group of the query, with what the event's neighbours add: (group, count).
+        window: Number of its terms, and of those of the neighbours, as they count.
+        is_question: Whether it does nothing but ask.
+    """
+
+    number: int
+    frequencies: Sequence[tuple[int, float]]
+    window: float
+    is_question: bool = False
+
+
+class Candidate(NamedTuple):
+    """What ranking asks about one event.
+
+    Attributes:
+        passages: Those worth ranking, at least one.
+        is_answer: Whether the event just before it does nothing but ask.
         is_named: Whether its author is the one whom the query names.
+        is_meant: Whether a human said it and the query says "I".
         age: Seconds after the period that the query names; 0 inside, None before or where none is named.
     """
 
-    window: float
-    is_question: bool = False
+    passages: Sequence[Passage]
     is_answer: bool = False
-    mentions_time: bool = False
     is_named: bool = False
+    is_meant: bool = False
     age: float | None = None
 
 
@@ -112,41 +130,36 @@ class RankedEvent(NamedTuple):
     Attributes:
         position: The index's number of the event.
         score: The sum of the parts; comparable within one search only.
-        parts: What each reason added: `words`, `author`, `question`, `answer`, `time`, `period`, `meaning`.
+        parts: What each reason added: `words`, `author`, `human`, `question`, `answer`, `period`, `meaning`.
+        passage: Which of its passages earned it.
     """
 
     position: int
     score: float
     parts: Mapping[str, float]
+    passage: int = 0
 
 
 def rank(
-    chosen: Mapping[int, Sequence[tuple[int, float]]],
-    statistics: CorpusStatistics,
-    describe: Callable[[int], Candidate],
-    weights: RankingWeights,
-    *,
-    asks_when: bool = False,
+    chosen: Iterable[tuple[int, Candidate]], statistics: CorpusStatistics, weights: RankingWeights
 ) -> list[RankedEvent]:
     """Rank what `shortlist` chose, the best first; equal scores in order of position.
 
     Args:
-        chosen: By position, the windowed frequency of each group.
+        chosen: Position and description of each.
         statistics: The scope.
-        describe: Tells the rest about a position.
         weights: What counts how much.
-        asks_when: Whether the query wants a time as its answer.
     """
     rarity = statistics.weights()
-    found = [(position, describe(position)) for position in sorted(chosen)]
     ranked: list[RankedEvent] = []
-    for position, candidate in found:
-        words = _word_score(chosen[position], candidate.window, rarity, statistics, weights)
-        parts = {"words": words, **_hints(candidate, weights, asks_when=asks_when)}
-        if candidate.is_named:
-            parts["author"] = weights.author * words + weights.author_bonus
-        ranked.append(RankedEvent(position, sum(parts.values()), parts))
-    ranked.sort(key=lambda event: -event.score)
+    for position, candidate in chosen:
+        words, best = max(
+            ((_word_score(passage, rarity, statistics, weights), passage) for passage in candidate.passages),
+            key=lambda each: each[0] - weights.question * each[1].is_question,
+        )
+        parts = {"words": words, **_hints(words, best, candidate, weights)}
+        ranked.append(RankedEvent(position, sum(parts.values()), parts, best.number))
+    ranked.sort(key=lambda event: (-event.score, event.position))
     return ranked
 
 
@@ -168,32 +181,31 @@ def rank_by_meaning(
             again.append(event)
             continue
         gain = weights.meaning * (near - mean)
-        again.append(RankedEvent(event.position, event.score + gain, {**event.parts, "meaning": gain}))
+        again.append(event._replace(score=event.score + gain, parts={**event.parts, "meaning": gain}))
     again.sort(key=lambda event: -event.score)
     return again
 
 
 def _word_score(
-    frequencies: Sequence[tuple[int, float]],
-    window: float,
-    rarity: Sequence[float],
-    statistics: CorpusStatistics,
-    weights: RankingWeights,
+    passage: Passage, rarity: Sequence[float], statistics: CorpusStatistics, weights: RankingWeights
 ) -> float:
-    """BM25 as a share of what a perfect event would get, times 4, so that hints weigh the same for every query."""
-    damping = weights.saturation * (1 - weights.length + weights.length * window / statistics.average_window)
-    gained = sum(rarity[group] * count / (count + damping) for group, count in frequencies)
+    """BM25 as a share of what a perfect passage would get, times 4, so that hints weigh the same for every query."""
+    length = passage.window / statistics.average_window
+    damping = weights.saturation * (1 - weights.length + weights.length * length)
+    gained = sum([rarity[group] * count / (count + damping) for group, count in passage.frequencies])
     return 4 * (weights.saturation + 1) * gained / (sum(rarity) or 1.0)
 
 
-def _hints(candidate: Candidate, weights: RankingWeights, *, asks_when: bool) -> dict[str, float]:
+def _hints(words: float, passage: Passage, candidate: Candidate, weights: RankingWeights) -> dict[str, float]:
     parts: dict[str, float] = {}
-    if candidate.is_question:
+    if passage.is_question:
         parts["question"] = -weights.question
     if candidate.is_answer:
         parts["answer"] = weights.answer
-    if asks_when and candidate.mentions_time:
-        parts["time"] = weights.time
+    if candidate.is_named:
+        parts["author"] = weights.author * words + weights.author_bonus
+    elif candidate.is_meant:
+        parts["human"] = weights.human * words
     if candidate.age is not None:
         # What happened in May is often told in June: half the gain is left a month later.
         parts["period"] = weights.period * 0.5 ** (candidate.age / _MONTH)

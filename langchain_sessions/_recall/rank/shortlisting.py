@@ -2,8 +2,8 @@
 
 Rare words choose first, commoner ones only decide among what those found; pairs of events are compared, with the pairs
 beside them, since the words of a question are spread over messages. Around the best, what neighbours say is added up
-for all events at once: a byte per event, a number of as many bytes per word, shifted and added as a whole. That costs
-a few milliseconds among 100 000 events, where ranking each of them would cost a second.
+for all events at once: two bytes per event, a number of as many bytes per word, shifted and added as a whole. That
+costs a few milliseconds among 100 000 events, where ranking each of them would cost a second.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from heapq import nlargest
 from itertools import islice, repeat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from langchain_sessions._recall.index.columns import from_bytes
+from langchain_sessions._recall.rank.kernel import FULL, MOST_OWN, Kernel
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from langchain_sessions._recall.index.parts import Occurrences
     from langchain_sessions._recall.rank.ranking import CorpusStatistics, RankingWeights
 
-_UNIT: Final = 16
-"""What a word counts in an event of its own; a neighbour's counts a whole number of these parts."""
-_FULL: Final = 255
-_LEAST_COUNTED: Final = 3
 _NONE: Final = repeat(0)
 
 Lookup = Mapping[int, int] | bytes
@@ -31,10 +31,11 @@ Lookup = Mapping[int, int] | bytes
 
 
 class Postings(NamedTuple):
-    """Where any term of one unit of a query occurs: by part, and in how many events in all."""
+    """Where any term of one unit of a query occurs: by part, in how many events in all, and as it was found."""
 
     lookups: Sequence[Lookup | None]
     frequency: int
+    occurring: Sequence[Sequence[Occurrences]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,25 +45,45 @@ class Layout:
     Attributes:
         starts: Where each part begins.
         sizes: How many events each holds.
+        lengths: Number of terms of the events of each part.
+        shares: The same by passage: of an event that is several, the mean.
+        average: Mean length of a passage read with its neighbours.
         admits: Whether an event (part, index) may be chosen; None for all.
-        is_named: Whether an event (part, index) is by the author whom the query names; None for none.
+        is_favoured: Whether an event (part, index) is by whom the query names or means; None for nobody.
+        favour: By which share these gain, and what besides.
     """
 
     starts: Sequence[int]
     sizes: Sequence[int]
+    lengths: Sequence[Sequence[int]]
+    shares: Sequence[Sequence[int]]
+    average: float
     admits: Callable[[int, int], bool] | None = None
-    is_named: Callable[[int, int], bool] | None = None
+    is_favoured: Callable[[int, int], bool] | None = None
+    favour: tuple[float, float] = (0.0, 0.0)
+
+
+class Chosen(NamedTuple):
+    """An event worth ranking.
+
+    Attributes:
+        frequencies: The units that it or its neighbours hold: (unit, its own count, what neighbours add).
+        around: Number of terms of the neighbours, as they count.
+    """
+
+    frequencies: list[tuple[int, int, float]]
+    around: float
 
 
 class Choice(NamedTuple):
     """What was chosen.
 
     Attributes:
-        events: By position, the (unit, windowed frequency) pairs of each event.
+        events: By position, what is known of each.
         is_cut: Whether there may be more that fit less.
     """
 
-    events: dict[int, list[tuple[int, float]]]
+    events: dict[int, Chosen]
     is_cut: bool
 
 
@@ -87,17 +108,22 @@ def shortlist(
         limit: How many events to choose.
     """
     rarity = statistics.weights()
-    seeds, is_cut = _seeds(postings, layout, rarity, weights, limit)
+    seeds, is_cut = _seeds(postings, layout, rarity, limit)
     zone = _Zone(layout, seeds, weights.reach)
     if not zone.size:
         return Choice({}, is_cut)
-    kernel = _Kernel(weights)
-    windows = [kernel.spread(zone.counts(unit.lookups)) for unit in postings]
-    rough = _rough(windows, rarity, kernel.unit * weights.saturation, zone.size)
-    best = _best(zone, rough, layout, weights, limit)
-    found = [(unit, counts) for unit, counts in enumerate(windows) if counts]
+    kernel = Kernel(weights, zone.column(layout.lengths), zone.column(layout.shares), layout.average)
+    counted = [zone.counts(unit.lookups) for unit in postings]
+    windows = [kernel.windows(counts) for counts in counted]
+    best = _best(zone, kernel.rough(windows, rarity), layout, weights, limit)
+    found = [(unit, counted[unit], from_bytes("H", around)) for unit, around in enumerate(windows) if around]
+    scale = kernel.scale
     events = {
-        position: [(unit, counts[at] / kernel.unit) for unit, counts in found if counts[at]] for at, position in best
+        position: Chosen(
+            [(unit, own[at], around[at] / scale - min(own[at], MOST_OWN)) for unit, own, around in found if around[at]],
+            kernel.around[at] / scale,
+        )
+        for at, position in best
     }
     return Choice(events, is_cut or len(best) >= limit)
 
@@ -108,9 +134,7 @@ _Cells = dict[int, float]
 """What pairs of adjoining events of a part gain by the units that they hold."""
 
 
-def _seeds(
-    postings: Sequence[Postings], layout: Layout, rarity: Sequence[float], weights: RankingWeights, limit: int
-) -> tuple[list[int], bool]:
+def _seeds(postings: Sequence[Postings], layout: Layout, rarity: Sequence[float], limit: int) -> tuple[list[int], bool]:
     """The positions around which to look, ascending: all that hold a word where they are few; and if some lack."""
     if sum(unit.frequency for unit in postings) <= 4 * limit:
         places = {
@@ -127,7 +151,7 @@ def _seeds(
         enough = 0 if sum(map(len, own)) >= 4 * limit else 4 * limit
         is_cut = is_cut or postings[unit].frequency > 4 * enough
         _add(own, postings[unit], rarity[unit], enough)
-    return _around_best(own, layout, rarity, weights, limit), is_cut or sum(map(len, own)) > limit // 2
+    return _around_best(own, layout, rarity, limit), is_cut or sum(map(len, own)) > limit // 2
 
 
 def _add(own: list[_Cells], unit: Postings, gain: float, enough: int) -> None:
@@ -155,9 +179,7 @@ def _add(own: list[_Cells], unit: Postings, gain: float, enough: int) -> None:
             cells[cell] = cells.get(cell, 0.0) + gain
 
 
-def _around_best(
-    own: list[_Cells], layout: Layout, rarity: Sequence[float], weights: RankingWeights, limit: int
-) -> list[int]:
+def _around_best(own: list[_Cells], layout: Layout, rarity: Sequence[float], limit: int) -> list[int]:
     """The positions of the best pairs, by what they and the pairs beside them hold, and by who speaks."""
     found: list[tuple[float, int, int]] = []
     for number, cells in enumerate(own):
@@ -167,10 +189,10 @@ def _around_best(
             for at, gain in cells.items()
         ]
     most = limit // 2
-    if layout.is_named is not None:
-        bonus = weights.author_bonus * sum(rarity) / 4
+    if layout.is_favoured is not None:
+        share, bonus = layout.favour[0], layout.favour[1] * sum(rarity) / 4
         found = [
-            (gain * (1 + weights.author) + bonus if _any(layout, layout.is_named, number, at, 0) else gain, number, at)
+            (gain * (1 + share) + bonus if _any(layout, layout.is_favoured, number, at, 0) else gain, number, at)
             for gain, number, at in nlargest(3 * most, found)
         ]
     if layout.admits is None:
@@ -228,6 +250,13 @@ class _Zone:
         for _, at, indexes in self.stretches:
             self.candidates[at : at + len(indexes)] = near[at : at + len(indexes)]
 
+    def column(self, values: Sequence[Sequence[int]]) -> list[int]:
+        """A value of the events at each place; 0 where there is none."""
+        found = [0] * self.size
+        for part, at, indexes in self.stretches:
+            found[at : at + len(indexes)] = values[part][indexes[0] : indexes[-1] + 1]
+        return found
+
     def counts(self, lookups: Sequence[Lookup | None]) -> bytes:
         """How often a unit occurs at each place; empty where nowhere."""
         counts = bytearray(self.size)
@@ -257,54 +286,11 @@ def _by_part(spans: Iterable[tuple[int, int, int]], layout: Layout) -> list[_Str
     return found
 
 
-class _Kernel:
-    """Adds up what neighbours say, for all places at once.
-
-    Attributes:
-        unit: What a word counts in an event of its own.
-    """
-
-    def __init__(self, weights: RankingWeights) -> None:
-        self.unit = 2 * _UNIT
-        shares: dict[int, int] = {}
-        while self.unit > 1 and (not shares or _LEAST_COUNTED * sum(shares.values()) > _FULL):
-            self.unit //= 2
-            shares = {offset: round(self.unit * share) for offset, share in weights.kernel().items()}
-        self._shares = shares
-        self._reach = weights.reach
-        most = max(1, _FULL // max(1, sum(shares.values())))
-        self._capped = bytes(min(count, most) for count in range(_FULL + 1))
-
-    def spread(self, counts: bytes) -> bytes:
-        """How often a unit occurs at each place and around it, in units."""
-        if not counts:
-            return b""
-        whole = int.from_bytes(counts.translate(self._capped), "little")
-        total = 0
-        for offset, share in self._shares.items():
-            total += share * (whole >> 8 * offset if offset > 0 else whole << -8 * offset)
-        return total.to_bytes(len(counts) + self._reach + 1, "little")[: len(counts)]
-
-
-def _rough(windows: Sequence[bytes], rarity: Sequence[float], damping: float, size: int) -> bytes:
-    """The score of every place by words, as if all were of the same length, as a share of 255."""
-    found = [(counts, gain) for counts, gain in zip(windows, rarity, strict=True) if counts]
-    # However little a word is worth beside the others, it is a reason to be found.
-    least = 1 if len(found) < _FULL // 2 else 0
-    scale = (_FULL - least * len(found)) / (sum(rarity) or 1.0)
-    saturated = [count / (count + damping) if count else 0.0 for count in range(_FULL + 1)]
-    total = 0
-    for counts, gain in found:
-        worth = bytes(int(scale * gain * share) + least if share else 0 for share in saturated)
-        total += int.from_bytes(counts.translate(worth), "little")
-    return total.to_bytes(size, "little")
-
-
 def _best(zone: _Zone, rough: bytes, layout: Layout, weights: RankingWeights, limit: int) -> list[tuple[int, int]]:
     """Place in the zone and position of the best candidates."""
     masked = int.from_bytes(rough, "little") & int.from_bytes(zone.candidates, "little")
     scores: Sequence[float] = masked.to_bytes(zone.size, "little")
-    if layout.admits is not None or layout.is_named is not None:
+    if layout.admits is not None or layout.is_favoured is not None:
         scores = _judged(zone, scores, layout, weights)
     places = [place for place, score in enumerate(scores) if score]
     if len(places) > limit:
@@ -320,12 +306,12 @@ def _best(zone: _Zone, rough: bytes, layout: Layout, weights: RankingWeights, li
 
 def _judged(zone: _Zone, scores: Sequence[float], layout: Layout, weights: RankingWeights) -> list[float]:
     """The scores of those that may be chosen. An author who is named counts as much here as in the ranking."""
-    bonus = _FULL * weights.author_bonus / (4 * (weights.saturation + 1))
+    share, bonus = layout.favour[0], FULL * layout.favour[1] / (4 * (weights.saturation + 1))
     judged = [0.0] * len(scores)
     for part, at, indexes in zone.stretches:
         for place, index in enumerate(indexes, at):
             score = scores[place]
             if score and (layout.admits is None or layout.admits(part, index)):
-                named = layout.is_named is not None and layout.is_named(part, index)
-                judged[place] = score * (1 + weights.author) + bonus if named else score
+                named = layout.is_favoured is not None and layout.is_favoured(part, index)
+                judged[place] = score * (1 + share) + bonus if named else score
     return judged

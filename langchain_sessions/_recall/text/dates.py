@@ -1,6 +1,6 @@
-"""Time in words: whether a text speaks of it, whether a query asks for it, and the range that a query names.
+"""Dates: what an index keeps of them, what a query asks for by them, and the range that it names.
 
-These are hints for ranking, in the languages that cost a line each; a language without its line loses the hint only.
+Months are known by their English names and in figures.
 """
 
 from __future__ import annotations
@@ -20,28 +20,6 @@ _MONTH_NUMBER: Final = {name: number for number, name in enumerate(_MONTHS, 1)} 
     name[:3]: number for number, name in enumerate(_MONTHS, 1)
 }
 
-TIME_WORDS: Final = f"""
-yesterday today tonight tomorrow ago last next since recently week weekend month year morning afternoon evening spring
-summer autumn winter monday tuesday wednesday thursday friday saturday sunday {" ".join(_MONTHS).replace("may ", "")}
-day days gestern heute letzte letzten letztes nächste nächsten woche jahr hier demain dernier dernière prochain semaine
-année ayer hoy mañana pasado pasada próximo próxima semana año ieri oggi domani settimana anno ontem hoje amanhã ano
-gisteren vandaag morgen jaar вчера сегодня завтра неделя год месяц أمس اليوم غدا أسبوع سنة कल आज साल महीने
-昨天 今天 明天 前天 后天 後天 昨晚 今晚 早上 上午 中午 下午 晚上 凌晨 去年 今年 明年 前年
-上周 下周 这周 上週 下週 上个 下个 个月 星期 周末 週末 昨日 今日 明日
-先週 来週 先月 来月 来年 週間 어제 오늘 내일 지난 다음 작년 주말 วาน วันนี้ พรุ่ง {" ".join(map(str, range(1900, 2100)))}
-"""
-"""Words by which a text says when; an index compares terms with theirs, which is faster than any pattern."""
-
-_QUESTION: Final = re.compile(
-    r"\b(?:when|how (?:long|soon|recently)|what (?:year|month|day|date|time|week)|"
-    r"(?:which|in what|on what) (?:year|month|day|date|week)|how many (?:days|weeks|months|years)|"
-    r"wann|seit wann|quand|cuándo|quando|wanneer|когда|متى|कब)\b"
-    r"|什么时[候间]|什麼時[候間]|[何几][时時]|哪一?[天年月]|哪个月|哪個月|几[月号点天年]|幾[月號點天年]|多久|多长时间|多長時間"
-    r"|(?:星期|周|礼拜)几|いつ|何[月年日]|何曜日|언제|며칠|몇\s?[년월일]|무슨\s?요일|เมื่อไหร่|เมื่อไร|วันไหน",
-    re.IGNORECASE,
-)
-_MONTH_IN_FIGURES: Final = re.compile(r"(?<![0-9])(1?[0-9])\s*[月월]")
-
 _DAY: Final = r"(?P<day>[0-3]?[0-9])(?:st|nd|rd|th)?"
 _MONTH: Final = rf"(?P<month>{'|'.join(_MONTHS)}|{'|'.join(name[:3] for name in _MONTHS)})\.?"
 _YEAR: Final = r"(?P<year>(?:19|20)[0-9]{2})"
@@ -57,21 +35,46 @@ _DATES: Final = tuple(
     )
 )
 
+_LONG: Final = "|".join(name for name in _MONTHS if name not in ("march", "may"))
+_PARTS: Final = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"\b{_DAY}(?: of)? {_MONTH}\b",
+        rf"\b{_MONTH} {_DAY}\b",
+        rf"\b(?:in|during|since|of|by|before|after|until|till|from|early|mid|late|last|this|next) {_MONTH}\b",
+        rf"\b(?P<month>{_LONG})\b",
+        rf"\b(?:before|after|until|by|from|spring|summer|autumn|fall|winter|christmas) {_YEAR}\b",
+        r"(?<![0-9])(?P<month>1?[0-9])\s*[月월](?:\s*(?P<day>[0-3]?[0-9])\s*[日号號일])?",
+    )
+)
+"""Dates that are not whole: they name no period, but a day, a month or a year all the same."""
 
-def asks_when(query: str) -> bool:
-    """Whether a query wants a time as its answer."""
-    return _QUESTION.search(query) is not None
+
+def date_terms(day: date) -> list[str]:
+    """What an index keeps of a date beside the words of an event; no word is written like it."""
+    return [f"at:{day.day}", f"at:{_MONTHS[day.month - 1]}", f"at:{day.year}"]
 
 
-def date_words(day: date) -> str:
-    """Spell a date as people write it: what an index adds to the text of an event."""
-    return f"{day.day} {_MONTHS[day.month - 1]} {day.year}"
+def asked_dates(query: str) -> list[tuple[str, str]]:
+    """The parts of a query that ask for a date, with the terms of such dates.
 
-
-def months_in_figures(query: str) -> list[str]:
-    """Name the months that a query writes as 5月 or 5월, as `date_words` spells them."""
-    numbers = (int(figure) for figure in _MONTH_IN_FIGURES.findall(_plain(query)))
-    return [_MONTHS[number - 1] for number in numbers if 1 <= number <= len(_MONTHS)]
+    A number is a day or a year only beside a month, a year only where it is asked about as one: in "fact 18" or "room
+    2023" it is what was said.
+    """
+    found: dict[tuple[str, str], None] = {}
+    plain = _plain(query)
+    for pattern in (*_DATES, *_PARTS):
+        for match in pattern.finditer(plain):
+            named = match.groupdict()
+            number = _month_number(named.get("month"))
+            if named.get("year"):
+                found[named["year"], f"at:{int(named['year'])}"] = None
+            if 1 <= number <= len(_MONTHS):
+                written = named["month"].lower()
+                found[str(number) if written.isdigit() else written, f"at:{_MONTHS[number - 1]}"] = None
+            if named.get("day"):
+                found[str(int(named["day"])), f"at:{int(named['day'])}"] = None
+    return list(found)
 
 
 def date_range(query: str) -> tuple[datetime, datetime] | None:

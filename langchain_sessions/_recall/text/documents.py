@@ -38,12 +38,14 @@ class Document:
         author: Who said it, or None where nobody is known.
         timestamp: When.
         is_question: Whether it ends in a question mark.
+        is_human: Whether a human said it.
     """
 
     text: str
     author: str | None
     timestamp: datetime
     is_question: bool
+    is_human: bool = False
 
 
 def make_document(message: BaseMessage, *, author: str | None, timestamp: datetime) -> Document:
@@ -60,6 +62,7 @@ def make_document(message: BaseMessage, *, author: str | None, timestamp: dateti
         author=author or speaker_of(message),
         timestamp=timestamp,
         is_question=is_question(text),
+        is_human=message.type == "human",
     )
 
 

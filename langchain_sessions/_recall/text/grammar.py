@@ -9,16 +9,16 @@ stems, so an index only narrows them down and `QueryMatcher` decides on the text
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from langchain_sessions._recall.text.dates import months_in_figures
+from langchain_sessions._recall.text.dates import asked_dates
 from langchain_sessions._recall.text.terms import is_dense, split_words
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
     from langchain_sessions._recall.text.terms import TermMaker
 
@@ -30,6 +30,8 @@ MOST_CLAUSES: Final = 64
 
 MOST_GROUPS: Final = 256
 """Units that are ranked by: scripts without blanks make many of a single clause."""
+
+_MOST_DATES: Final = 16
 
 HINT: Final = 'Say what to look for: words, a "phrase", prefix*, AND, OR, -not.'
 """What a query is told that asks for nothing."""
@@ -160,8 +162,7 @@ def parse_query(text: str, maker: TermMaker) -> Query:
     if not any(piece.clause.words for piece in pieces):
         return literal_query(text.strip())
     wanted = [piece for piece in pieces if not piece.excluded]
-    months = [_word(month, maker) for month in months_in_figures(text[:LONGEST_QUERY])[:MOST_CLAUSES]] if wanted else []
-    ranked = (*(piece.clause for piece in wanted), *months)
+    ranked = _dated([piece.clause for piece in wanted], asked_dates(text[:LONGEST_QUERY])[:_MOST_DATES], maker)
     required = _required_groups(wanted)
     if wanted and not required and not any(clause.groups for clause in ranked):
         # Nothing but function words ("who are you"): no index knows them, so they are looked up as they stand.
@@ -169,6 +170,26 @@ def parse_query(text: str, maker: TermMaker) -> Query:
         required = ((Clause(kind=ClauseKind.PHRASE, words=words, groups=()),),)
     excluded = tuple(piece.clause for piece in pieces if piece.excluded)
     return Query(text=text, ranked=ranked, required=required, excluded=excluded)
+
+
+def _dated(clauses: list[Clause], dates: Iterable[tuple[str, str]], maker: TermMaker) -> tuple[Clause, ...]:
+    """Let the words that ask for a date find what was said then, beside what says them."""
+    if not clauses:
+        return ()
+    for word, term in dates:
+        said = maker.query_terms(word)
+        clauses = [_or_dated(clause, said, term) if clause.kind is ClauseKind.WORD else clause for clause in clauses]
+        if not any(term in group for clause in clauses for group in clause.groups):
+            clauses.append(Clause(kind=ClauseKind.WORD, words=(word,), groups=((term,),)))
+    return tuple(clauses)
+
+
+def _or_dated(clause: Clause, said: tuple[tuple[str, ...], ...], term: str) -> Clause:
+    """The clause, where it holds a word of a date, with the date beside the word."""
+    if not any(group[: len(unit)] == unit for group in clause.groups for unit in said):
+        return clause
+    groups = ((*group, term) if any(group[: len(unit)] == unit for unit in said) else group for group in clause.groups)
+    return replace(clause, groups=tuple(groups))
 
 
 def _read_pieces(text: str, maker: TermMaker) -> list[_Piece]:

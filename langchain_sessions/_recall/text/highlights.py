@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._recall.text.grammar import ClauseKind, QueryMode
@@ -38,7 +38,7 @@ def find_spans(text: str, query: Query, maker: TermMaker, *, limit: int = 100) -
         spans = _literal_spans(text, query.literal)
     else:
         spans = _word_spans(text, query, maker)
-    return tuple(_merge(spans))[:limit]
+    return tuple(islice(_merge(spans), limit))
 
 
 def snippet(text: str, spans: tuple[Span, ...], *, width: int = 240) -> str:

@@ -11,10 +11,11 @@ from collections import Counter
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from langchain_sessions._recall.text.terms import TOKEN
+from langchain_sessions._recall.text.languages import guess_language
+from langchain_sessions._recall.text.terms import TOKEN, normalize
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from langchain_sessions._recall.index.parts import Group, Part
     from langchain_sessions._recall.text.terms import TermMaker
@@ -48,6 +49,32 @@ def speakers_in(logs: Iterable[Sequence[Part]]) -> set[str]:
         if labels and 2 * labels.total() >= sum(part.events for part in log):
             found.update(label for label, count in labels.items() if count >= _RECURS)
     return found
+
+
+_FIRST_PERSON: Final[Mapping[str, frozenset[str]]] = {
+    language: frozenset(words.split())
+    for language, words in {
+        "english": "i me my mine myself i'm i've i'd i'll",
+        "german": "ich mich mir mein meine meinen meinem meiner meines",
+        "french": "je j'ai moi mon ma mes mien mienne",
+        "spanish": "yo mi mis mío mía conmigo",
+        "italian": "io mio mia miei mie mi",
+        "portuguese": "eu meu minha meus minhas mim comigo",
+        "dutch": "ik mij mijn me",
+    }.items()
+}
+_OTHER_FIRST_PERSON: Final = re.compile(
+    r"[我俺倉僕私]|\b(?:я|мой|моя|мое|моё|мои|моего|моей|мою|мне|меня)\b"
+    r"|ฉัน|ผม|(?:^|\s)(?:내|내가|나는|나의|저는|제|제가)(?=\s)"
+    r"|(?:^|\s)(?:मैं|मेरा|मेरी|मेरे|मुझे)(?=\s|$)"
+)
+
+
+def means_the_human(query: str) -> bool:
+    """Whether a query says "I" or "my" in its language: then it is about what the human said."""
+    words = normalize(query).split()
+    asked = {word.strip(".,;:!?\"'()") for word in words}
+    return not asked.isdisjoint(_FIRST_PERSON[guess_language(words)]) or _OTHER_FIRST_PERSON.search(query) is not None
 
 
 def names_in(authors: Collection[str], groups: Sequence[Group], maker: TermMaker) -> tuple[frozenset[str], list[Group]]:

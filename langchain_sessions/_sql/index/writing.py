@@ -31,7 +31,7 @@ def _place(tx: Transaction, session: SessionRow, fingerprint: str) -> IndexPlace
         return select(*columns).where(logs.c.skey == param("skey"))
 
     def sizes() -> Select[Any]:
-        columns = [chunks.c.chunk, chunks.c.events]
+        columns = [chunks.c.chunk, chunks.c.events, chunks.c.terms]
         return select(*columns).where(chunks.c.skey == param("skey")).order_by(chunks.c.chunk)
 
     values = {"skey": session.skey}
@@ -40,7 +40,13 @@ def _place(tx: Transaction, session: SessionRow, fingerprint: str) -> IndexPlace
     if row is None or row[1] != fingerprint:
         return IndexPlace(session.skey, session.last_seq, 0, generation, ())
     stored = tx.rows(tx.prepare("recall sizes", sizes), values)
-    return IndexPlace(session.skey, session.last_seq, int(row[0]), generation, tuple((n, size) for n, size in stored))
+    return IndexPlace(
+        session.skey,
+        session.last_seq,
+        int(row[0]),
+        generation,
+        tuple((n, events, terms) for n, events, terms in stored),
+    )
 
 
 def load_chunks(

@@ -144,7 +144,7 @@ def find_index(at: Partitions, key: SessionKey, fingerprint: str, now: int) -> F
     known = head.index
     if known.fingerprint != fingerprint:
         return IndexPlace(head.skey, head.session.last_seq, 0, known.generation, ())
-    sizes = tuple((chunk[0], chunk[2]) for chunk in known.chunks)
+    sizes = tuple((chunk[0], chunk[2], chunk[3]) for chunk in known.chunks)
     return IndexPlace(head.skey, head.session.last_seq, known.indexed_to, known.generation, sizes)
 
 
