@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -39,6 +40,15 @@ def threaded(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, 
     # `wraps` copies the mark of an abstract method; this half is supplied.
     twin.__isabstractmethod__ = False  # type: ignore[attr-defined]
     return twin
+
+
+async def alone(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Await a call in a thread of its own: for what is rare, waits long and must not wait for others' work."""
+    pool = ThreadPoolExecutor(1, thread_name_prefix="langchain-sessions-alone")
+    try:
+        return await asyncio.get_running_loop().run_in_executor(pool, lambda: call(*args, **kwargs))
+    finally:
+        pool.shutdown(wait=False)
 
 
 async def finish(work: Coroutine[Any, Any, T] | Awaitable[T]) -> T:

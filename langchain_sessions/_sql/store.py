@@ -120,11 +120,6 @@ class SqlStore(SessionStore):
             await self._aprepare_schema()
         return await self._runner.arun(mode, operation, *args, **kwargs)
 
-    @property
-    def waits_on_loop(self) -> bool:
-        """Whether async methods run on an async engine; otherwise they hop to a worker thread."""
-        return self._engines.async_ is not None
-
     def _create_schema(self) -> Flow[None]:
         """Create or upgrade the tables."""
         # The dialect learns on its first connection whether a mysql URL leads to MariaDB.

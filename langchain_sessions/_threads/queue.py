@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
@@ -133,8 +132,6 @@ class CommitQueue:
         """Async `submit`. A cancelled caller never leaves half a plan."""
         if not self._store.waits:
             return self.submit(plan, after)
-        if not self._store.waits_on_loop:
-            return await finish(asyncio.to_thread(self.submit, plan, after))
         return await finish(self._asubmit(plan, after))
 
     async def _asubmit(self, plan: ThreadPlan, after: Callable[[Any], None]) -> Any:
@@ -148,8 +145,11 @@ class CommitQueue:
         try:
             async with line.turn:
                 if not call.is_done:
-                    with suppress(asyncio.TimeoutError):
-                        await asyncio.wait_for(line.company.wait(), _PATIENCE)
+                    if not line.company.is_set():
+                        # A timer costs a third of `wait_for`, which makes a task, and this is asked for every step.
+                        patience = asyncio.get_running_loop().call_later(_PATIENCE, line.company.set)
+                        await line.company.wait()
+                        patience.cancel()
                     batch = line.take()
                     try:
                         _note(batch, await self._store.acommit_threads([each.plan for each in batch]))

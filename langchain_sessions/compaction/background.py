@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core.flow import Flow, adrive, drive
+from langchain_sessions._core.twins import alone
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,7 +113,7 @@ class BackgroundRuns:
         pending: set[asyncio.Task[Any]] = set()
         if tasks:
             _, pending = await asyncio.wait(tasks, timeout=timeout)
-        if has_threads and not await asyncio.to_thread(self.drain, timeout):
+        if has_threads and not await alone(self.drain, timeout):
             return False
         return not pending
 

@@ -258,15 +258,6 @@ Keep = Callable[[ThreadRows], Collection[CheckpointPlace]]
 class ThreadStore(Store):
     """What a store does with threads. See the module for the rules that hold for every method."""
 
-    @property
-    def waits_on_loop(self) -> bool:
-        """Whether the async half awaits the database itself, on the loop.
-
-        By default it runs the other half in a worker thread, so whoever has more to do than one call does better to
-        take one thread for all of it.
-        """
-        return False
-
     # -- writing -------------------------------------------------------------------------------------------
 
     @abstractmethod

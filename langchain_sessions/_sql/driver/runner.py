@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from langchain_sessions._core.twins import finish
+from langchain_sessions._core.twins import alone, finish
 from langchain_sessions._sql.driver import forks
 from langchain_sessions._sql.driver.ends import Writer, ends_for
 from langchain_sessions._sql.driver.failures import DeadConnectionError, Failures, LostRaceError
@@ -39,7 +39,8 @@ Work = Callable[[Transaction], T]
 
 _MAX_TRIES = 12
 _THREADS = 4
-"""Workers for stores without an async engine: one writes while others read."""
+"""Workers for stores without an async engine: one writes while others read. They are the store's own, since nodes and
+tools of the application may hold every thread of the loop's executor."""
 _MAX_DEAD = 3
 
 
@@ -264,12 +265,16 @@ class Runner:
     def close(self) -> None:
         """Close the engines that the library opened. An async engine is closed by `aclose`."""
         self._close_writer()
-        self._threads.shutdown(wait=False)
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="langchain-sessions")
+        self._close_threads()
         if self.engines.owned and self.engines.sync is not None:
             self.engines.sync.dispose()
         if self.engines.owned:
             self._loops.close_orphans()
+
+    def _close_threads(self) -> None:
+        """End the worker threads once they have done what was given to them. A call after it finds new ones."""
+        ending, self._threads = self._threads, ThreadPoolExecutor(_THREADS, thread_name_prefix="langchain-sessions")
+        ending.shutdown()
 
     def _close_writer(self) -> None:
         if self._turn is not None:
@@ -289,11 +294,12 @@ class Runner:
     async def aclose(self) -> None:
         """Async `close`."""
         if self._turn is not None:
-            await asyncio.to_thread(self._close_writer)
+            await alone(self._close_writer)
+        await alone(self._close_threads)
         if self.engines.owned:
             await self._loops.dispose()
         if self.engines.owned and self.engines.sync is not None:
-            await asyncio.to_thread(self.engines.sync.dispose)
+            await alone(self.engines.sync.dispose)
 
 
 def _bound(operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> Work[T]:
