@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from langchain_sessions.compaction.windows import Interval, SlidingWindow, TokenWindow, TurnWindow
     from langchain_sessions.errors import (
         BareAdvisorError,
+        CommitUnknownError,
         CorruptRowError,
         EmbeddingError,
         EventConflictError,
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
         SessionExistsError,
         SessionNotFoundError,
         SessionsError,
+        StalePlanError,
         StaleSessionError,
         StoreError,
         StoreUnavailableError,
@@ -129,6 +131,7 @@ _HOMES = {
     "compaction.windows": ("Interval", "SlidingWindow", "TokenWindow", "TurnWindow"),
     "errors": (
         "BareAdvisorError",
+        "CommitUnknownError",
         "CorruptRowError",
         "EmbeddingError",
         "EventConflictError",
@@ -146,6 +149,7 @@ _HOMES = {
         "SessionExistsError",
         "SessionNotFoundError",
         "SessionsError",
+        "StalePlanError",
         "StaleSessionError",
         "StoreError",
         "StoreUnavailableError",
@@ -179,6 +183,7 @@ __all__ = [
     "BareAdvisorError",
     "CalibratedTokenCounter",
     "ChatWithMemory",
+    "CommitUnknownError",
     "Compaction",
     "CompactionPlan",
     "CompactionRequest",
@@ -239,6 +244,7 @@ __all__ = [
     "SessionsError",
     "SlidingWindow",
     "SqlStore",
+    "StalePlanError",
     "StaleSessionError",
     "Standing",
     "StoreError",

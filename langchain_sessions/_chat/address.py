@@ -11,6 +11,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_sessions._core.checks import require
 from langchain_sessions._core.ids import check_id
 from langchain_sessions._core.rows import ANYONE, Anyone, Owner
+from langchain_sessions._log.log import log_of
 from langchain_sessions.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -46,11 +47,12 @@ class Addressing:
         owner: Whose sessions a config reaches, see `OwnerPolicy`.
 
     Raises:
-        InvalidInputError: There is no such policy.
+        InvalidInputError: There is no such policy, or something else was given than a service.
     """
 
     def __init__(self, sessions: SessionService, owner: OwnerPolicy = "config") -> None:
         """See the class."""
+        log_of(sessions)  # refuses what is no service
         require(callable(owner) or owner in ("config", "ignore"), "owner", "give 'config', 'ignore' or a function")
         self._sessions = sessions
         self._owner = owner

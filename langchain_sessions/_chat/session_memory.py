@@ -12,7 +12,8 @@ from langchain_sessions._chat.overflow import is_context_overflow
 from langchain_sessions._chat.running import Keeping, window_of
 from langchain_sessions._core.checks import require
 from langchain_sessions._core.ids import check_branch
-from langchain_sessions.compaction.plan import ModelCall
+from langchain_sessions._log.log import log_of
+from langchain_sessions.compaction.plan import ModelCall, check_compaction
 from langchain_sessions.selectors import Selector, not_empty
 from langchain_sessions.tokens import CalibratedTokenCounter
 
@@ -79,12 +80,13 @@ class SessionMemory:
         super().__init__()
         require(on_missing_session in ("error", "skip"), "on_missing_session", "give 'error' or 'skip'")
         require(on_store_error in ("warn", "raise"), "on_store_error", "give 'warn' or 'raise'")
+        check_compaction(compaction)
         self.sessions = sessions
         self._addressing = Addressing(sessions, owner)
         self.on_missing_session = on_missing_session
         self.context_window = context_window
         self._is_overflow = is_overflow
-        self._counts = CalibratedTokenCounter(sessions.tokens)
+        self._counts = CalibratedTokenCounter(log_of(sessions).tokens)
         self.keeping = Keeping(
             compaction=compaction,
             branch=check_branch(branch),

@@ -23,8 +23,10 @@ def compact_log(
     automatic: bool = False,
 ) -> Flow[CompactionResult]:
     """`SessionService.compact`."""
+    from langchain_sessions.compaction.plan import check_compaction
     from langchain_sessions.compaction.run import compact_session
 
+    check_compaction(compaction)
     return (
         yield from compact_session(
             log,

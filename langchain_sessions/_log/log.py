@@ -12,7 +12,7 @@ from langchain_sessions._core.codec.values import as_dict
 from langchain_sessions._core.ids import check_id
 from langchain_sessions._core.rows import Owner, SessionHeading, SessionKey, SessionRow
 from langchain_sessions._core.times import check_aware, from_micros, to_micros
-from langchain_sessions.errors import CorruptRowError, ServiceClosedError
+from langchain_sessions.errors import CorruptRowError, InvalidInputError, ServiceClosedError
 from langchain_sessions.session import Session
 
 if TYPE_CHECKING:
@@ -123,8 +123,16 @@ class Log:
 
 
 def log_of(service: SessionService) -> Log:
-    """The plumbing of a service or of a view of it: the one way in for adapters of this package."""
-    return service._log
+    """The plumbing of a service or of a view of it: the one way in for adapters of this package.
+
+    Raises:
+        InvalidInputError: It is something else, such as a URL.
+    """
+    log = getattr(service, "_log", None)
+    if not isinstance(log, Log):
+        problem = f"give a SessionService, such as SessionService('sqlite:///chat.db'), not {type(service).__name__}"
+        raise InvalidInputError("sessions", problem)
+    return log
 
 
 def _fields(row: SessionRow | SessionHeading) -> dict[str, Any]:

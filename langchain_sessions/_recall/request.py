@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from langchain_sessions._core.checks import require
 from langchain_sessions.errors import InvalidInputError
+from langchain_sessions.filters import EventFilter
 from langchain_sessions.page import decode_cursor, encode_cursor
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Iterable
 
-    from langchain_sessions.filters import EventFilter
     from langchain_sessions.stores.values import LogScope
 
 MOST_HITS: Final = 1000
@@ -64,6 +65,9 @@ class SearchRequest:
         )
         require(type(self.page) is int, "page", "give a whole number; pages are counted from 0")
         object.__setattr__(self, "page", max(0, self.page))
+        known = isinstance(self.recency, (int, float)) and math.isfinite(self.recency)
+        require(known, "recency", "give a number; 0 ranks old and new alike")
+        require(isinstance(self.where, EventFilter), "where", f"give an EventFilter, not {type(self.where).__name__}")
         require(self.cursor is None or not self.page, "cursor", "give either a cursor or a page")
         require(
             self.where.limit is None,

@@ -150,6 +150,16 @@ class CompactionStrategy(Protocol):
 
 
 Where = Literal["before", "background", "manual"]
+_WRITE = "write Compaction(when, how), for example Compaction(TokenCount(8000), TurnWindow(10))"
+
+
+def check_compaction(given: object, field: str = "compaction") -> None:
+    """Refuse what is neither a `Compaction` nor None, such as a bare trigger.
+
+    Raises:
+        InvalidInputError: It is.
+    """
+    require(given is None or isinstance(given, Compaction), field, f"{_WRITE}, not {type(given).__name__}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +180,11 @@ class Compaction:
     on_result: Callable[[CompactionResult], None] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a place that does not exist."""
+        """Refuse what is no trigger, no strategy, or no place; a trigger and a strategy are easily swapped."""
+        is_when = self.when is None or callable(getattr(self.when, "is_due", None))
+        require(is_when, "when", f"{_WRITE}; {type(self.when).__name__} is no trigger")
+        is_how = callable(getattr(self.how, "plan", None))
+        require(is_how, "how", f"{_WRITE}; {type(self.how).__name__} is no strategy")
         require(self.where in ("before", "background", "manual"), "where", "give 'before', 'background' or 'manual'")
 
 

@@ -59,6 +59,14 @@ class Engines:
         return found
 
     @property
+    def url(self) -> URL:
+        """Where the engines lead."""
+        engine = self.sync if self.sync is not None else self.async_
+        assert engine is not None
+        found: URL = engine.url
+        return found
+
+    @property
     def is_mariadb(self) -> bool:
         """Whether an engine that has connected found MariaDB behind a mysql URL."""
         dialects: list[Any] = [engine.dialect for engine in (self.sync, self.async_) if engine is not None]
@@ -111,6 +119,11 @@ def _parse(database: str | URL) -> URL:
     except (ArgumentError, ValueError) as error:
         raise InvalidInputError("database", "not a database URL, such as sqlite:///chat.db") from error
     name = "mysql" if backend == "mariadb" else backend
+    if name == "postgres":
+        raise UnsupportedDatabaseError("SQLAlchemy knows postgres:// no longer. Write postgresql:// in the URL.")
+    if name == "sqlite" and url.host:
+        meant = f"sqlite:///{url.host} for a file here, sqlite:////… for an absolute path"
+        raise InvalidInputError("database", f"two slashes name a server, which SQLite has not; write {meant}")
     if name not in _DEFAULT_DRIVER:
         problem = f"{backend!r} is not supported. Use one of: {', '.join(_DEFAULT_DRIVER)}."
         raise UnsupportedDatabaseError(problem)

@@ -27,6 +27,9 @@ _LOST_RACES = ("40001", "40P01", "55P03")
 _MYSQL_RACES = (1205, 1213, 1020)
 _MYSQL_TOO_LARGE = 1153
 _UNREACHABLE = ("08", "57P", "53")
+_REFUSED_LOGINS = ("28000", "28P01", 1044, 1045, 1698)
+_PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
+_CANNOT_BE_REACHED = "The database cannot be reached."
 _UNKNOWN = "The database could not do it; see the cause."
 _UNREADABLE_ROW = "Something stored that this call needs cannot be read; other sessions can."
 
@@ -132,11 +135,23 @@ class Failures:
     def connecting(self, error: Exception) -> Exception:
         """The same for what a driver raised when it was to open a connection."""
         if isinstance(error, (TypeError, ValueError)):
-            return InvalidInputError("database", "the driver does not take the options of the URL")
+            if self._engines.url.query:
+                return InvalidInputError("database", "the driver does not take the options of the URL")
+            return StoreUnavailableError(f"The driver could not connect to {self._place()}; see the cause.")
         translated = self.translated(error)
-        if type(translated) is StoreUnavailableError and str(translated) == _UNKNOWN:
-            return StoreUnavailableError("The database cannot be reached; see the cause.")
-        return translated
+        if type(translated) is not StoreUnavailableError or str(translated) not in (_UNKNOWN, _CANNOT_BE_REACHED):
+            return translated
+        driver: Any = getattr(error, "orig", None) or error
+        if _error_code(driver) in _REFUSED_LOGINS or "authentication failed" in str(driver).lower():
+            return StoreUnavailableError(f"{self._place()} refused the user or the password of the URL.")
+        return StoreUnavailableError(f"{self._place()} cannot be reached; see the cause.")
+
+    def _place(self) -> str:
+        """Where the database is, as its URL says: host and port, never who logs in."""
+        url, dialect = self._engines.url, self._engines.dialect
+        if not url.host:
+            return "The database"
+        return f"The database at {url.host}:{url.port or _PORTS.get(dialect.name, 0)}"
 
     def _dialect_of(self, driver: Any) -> Dialect:
         """The dialect of the driver that raised: on MariaDB each face has a driver with errors of its own."""
@@ -159,7 +174,7 @@ def _store_error(code: Any, driver: Any, dbapi: Any) -> StoreError:
     if code in _BY_CODE:
         return _BY_CODE[code]()
     if isinstance(code, str) and code.startswith(_UNREACHABLE):
-        return StoreUnavailableError("The database cannot be reached.")
+        return StoreUnavailableError(_CANNOT_BE_REACHED)
     text = str(driver).lower()
     for words, problem in _BY_WORDS.items():
         if words in text:

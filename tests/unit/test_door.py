@@ -1,0 +1,231 @@
+"""One door: what can be imported from the top, how it is documented, and what it refuses."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import inspect
+import pickle
+import traceback
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+
+import langchain_sessions
+from langchain_sessions import (
+    Compaction,
+    InMemoryStore,
+    InvalidInputError,
+    ServiceClosedError,
+    SessionChatMessageHistory,
+    SessionCheckpointSaver,
+    SessionEvent,
+    SessionMemoryAdvisor,
+    SessionNotFoundError,
+    SessionsError,
+    SessionService,
+    StoreUnavailableError,
+    TokenCount,
+    TurnWindow,
+    UnsupportedDatabaseError,
+    create_conversation_search_tool,
+    errors,
+)
+from langchain_sessions._core.codec.messages import MessageCodec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from langchain_core.messages import BaseMessage
+
+    from langchain_sessions._core.rows import EventRow
+
+ROOT = Path(__file__).parents[2]
+
+
+def _top() -> ast.Module:
+    return ast.parse((ROOT / "langchain_sessions" / "__init__.py").read_text())
+
+
+def _names_for_type_checkers() -> dict[str, str]:
+    """What the block for type checkers imports, with where from."""
+    block = next(node for node in _top().body if isinstance(node, ast.If))
+    return {
+        alias.asname or alias.name: str(node.module).removeprefix("langchain_sessions.")
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+
+def test_the_three_lists_of_names_agree() -> None:
+    lazy = {name: home for home, names in langchain_sessions._HOMES.items() for name in names}
+    assert lazy == _names_for_type_checkers()
+    assert sorted(lazy) == sorted(langchain_sessions.__all__)
+
+
+@pytest.mark.parametrize("name", langchain_sessions.__all__)
+def test_every_name_is_there_and_says_what_it_is(name: str) -> None:
+    found = getattr(langchain_sessions, name)
+    assert not (inspect.isclass(found) or inspect.isfunction(found)) or (found.__doc__ or "").strip()
+
+
+def test_every_error_is_in_one_module_and_at_the_top() -> None:
+    here = {name for name, cls in vars(errors).items() if inspect.isclass(cls) and issubclass(cls, SessionsError)}
+    assert here <= {*langchain_sessions.__all__}
+
+
+def test_inheritance_is_at_most_two_deep() -> None:
+    ours = [cls for cls in SessionService.__mro__ if cls.__module__.startswith("langchain_sessions")]
+    assert max(len([base for base in cls.__mro__ if base in ours]) for cls in ours[1:]) == 1
+
+
+def test_the_twin_is_shown_as_the_method_is() -> None:
+    for name in ("append", "search", "create"):
+        one, two = getattr(SessionService, name), getattr(SessionService, f"a{name}")
+        assert inspect.signature(one) == inspect.signature(two)
+        assert two.__doc__ == f"Async `{name}`."
+
+
+def test_a_wrong_keyword_names_the_method_that_was_called() -> None:
+    service: Any = SessionService(InMemoryStore())
+    with pytest.raises(TypeError, match=r"append\(\) got an unexpected keyword argument 'sesion'"):
+        service.append("s", HumanMessage("hi"), sesion="s")
+
+
+def test_a_service_asks_for_its_database() -> None:
+    make: Any = SessionService
+    with pytest.raises(TypeError, match="database"):
+        make()
+
+
+@pytest.fixture
+def ada() -> Iterator[SessionService]:
+    with SessionService(InMemoryStore()) as service:
+        ada = service.as_user("ada")
+        ada.open("s")
+        yield ada
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "memory"])
+def test_a_closed_service_refuses_every_call(url: str) -> None:
+    """Issue 17, list a."""
+    service = SessionService(InMemoryStore() if url == "memory" else url)
+    service.create("s")
+    view = service.as_user("ada")
+    service.close()
+    calls: list[Callable[[], Any]] = [
+        lambda: service.append("s", HumanMessage("hi")),
+        lambda: service.messages("s"),
+        lambda: service.get("s"),
+        service.list_sessions,
+        lambda: service.delete("s"),
+        lambda: service.search("hi", whole_app=True),
+        service.create_schema,
+        lambda: view.open("t"),
+    ]
+    for call in calls:
+        with pytest.raises(ServiceClosedError, match="was closed"):
+            call()
+    service.close()  # twice does no harm
+
+
+def test_an_append_decodes_nothing_until_asked(ada: SessionService, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[int] = []
+    decode = MessageCodec.decode
+
+    def counting(self: MessageCodec, session_id: str, row: EventRow) -> BaseMessage:
+        decoded.append(row.seq)
+        return decode(self, session_id, row)
+
+    monkeypatch.setattr(MessageCodec, "decode", counting)
+    said = HumanMessage("hi", id="m1")
+    (event,) = ada.append("s", said)
+    assert decoded == []
+    assert event.message == said
+    assert event.message is not said
+    assert event.message is event.message
+    assert decoded == [1]
+
+
+def test_what_an_append_returns_is_a_value(ada: SessionService) -> None:
+    def appended() -> SessionEvent:
+        return ada.append("s", AIMessage("hello", id="m1"))[0]
+
+    stored = ada.events("s").items or (appended(), *ada.events("s").items)
+    assert appended() == ada.events("s").items[0]
+    assert repr(appended()) == repr(stored[0])
+    assert pickle.loads(pickle.dumps(appended())) == appended()  # noqa: S301 - bytes of our own
+    assert copy.deepcopy(appended()) == appended()
+    assert replace(appended(), author="x").message == AIMessage("hello", id="m1")
+    assert SessionEvent.message is None
+
+
+def test_a_traceback_shows_the_driver_once(ada: SessionService) -> None:
+    with pytest.raises(SessionNotFoundError) as caught:
+        ada.messages("nowhere")
+    frames = [frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert len([name for name in frames if name.endswith("flow.py")]) == 1
+
+
+@pytest.mark.parametrize("recency", ["high", float("nan"), None])
+def test_a_wrong_option_of_a_search_is_no_corruption(ada: SessionService, recency: float) -> None:
+    ada.append("s", HumanMessage("hello"))
+    with pytest.raises(InvalidInputError, match="recency"):
+        ada.search("hello", session_id="s", recency=recency)
+
+
+def test_what_is_no_compaction_is_refused_with_the_way_out(ada: SessionService) -> None:
+    """Issue 17, list c."""
+    trigger: Any = TokenCount(10)
+    swapped: Any = TurnWindow(2)
+    for make in (
+        lambda: SessionMemoryAdvisor(ada, compaction=trigger),
+        lambda: Compaction(swapped, trigger),
+        lambda: ada.compact("s", trigger),
+    ):
+        with pytest.raises(InvalidInputError, match=r"write Compaction\(when, how\)"):
+            make()
+
+
+def test_a_url_where_a_service_is_wanted_is_refused_with_the_way_out() -> None:
+    """Issue 17, list c."""
+    url: Any = "sqlite:///chat.db"
+    for make in (
+        lambda: SessionMemoryAdvisor(url),
+        lambda: SessionChatMessageHistory("s", url),
+        lambda: SessionCheckpointSaver(url),
+        lambda: create_conversation_search_tool(url),
+    ):
+        with pytest.raises(InvalidInputError, match=r"give a SessionService, such as SessionService\('sqlite:"):
+            make()
+
+
+@pytest.mark.parametrize(
+    ("url", "meant"),
+    [
+        ("sqlite://chat.db", "sqlite:///chat.db"),
+        ("postgres://ada:secret@host/chat", "postgresql://"),
+        ("chat.db", "sqlite:///chat.db"),
+    ],
+)
+def test_a_url_that_is_written_wrongly_names_what_was_meant(url: str, meant: str) -> None:
+    """Issue 17, list j."""
+    with pytest.raises((InvalidInputError, UnsupportedDatabaseError)) as caught:
+        SessionService(url)
+    assert meant in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "mysql"])
+def test_an_unreachable_server_is_named_without_the_password(scheme: str) -> None:
+    """Issue 17, list j."""
+    service = SessionService(f"{scheme}://ada:secret@127.0.0.1:1/chat")
+    with pytest.raises(StoreUnavailableError) as caught:
+        service.get("s")
+    assert "127.0.0.1:1" in str(caught.value)
+    assert "secret" not in str(caught.value)
+    service.close()
