@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from langchain_sessions._core.flow import Flow, ask, faces
 from langchain_sessions._sql.driver.engines import TYPE_ASYNC_ENGINE, Engines, engines_for
-from langchain_sessions._sql.driver.failures import UniqueViolationError
+from langchain_sessions._sql.driver.failures import PassedInError, UniqueViolationError
 from langchain_sessions._sql.driver.modes import Mode
 from langchain_sessions._sql.driver.runner import Operation, Runner
 from langchain_sessions._sql.index import reading as recall_reading
@@ -27,9 +27,9 @@ from langchain_sessions._sql.log import (
 from langchain_sessions._sql.log.lookup import locate
 from langchain_sessions._sql.tables import migrations
 from langchain_sessions._sql.tables.schema import build_tables
-from langchain_sessions._sql.threads import committing, pruning
-from langchain_sessions._sql.threads import reading as threads
-from langchain_sessions._sql.threads import standing as standing_threads
+from langchain_sessions._sql.threads import history
+from langchain_sessions._sql.threads import reading as thread_reading
+from langchain_sessions._sql.threads.writing import commit_plans
 from langchain_sessions.errors import SessionExistsError, StoreUnavailableError
 from langchain_sessions.stores.base import SessionStore
 
@@ -112,13 +112,21 @@ class SqlStore(SessionStore):
         """Run an operation on a schema that is known to fit."""
         if not self._is_checked:
             self._prepare_schema()
-        return self._runner.run(mode, operation, *args, **kwargs)
+        try:
+            return self._runner.run(mode, operation, *args, **kwargs)
+        except PassedInError as passed_in:
+            error = passed_in.error
+        raise error
 
     async def arun(self, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Async `run`."""
         if not self._is_checked:
             await self._aprepare_schema()
-        return await self._runner.arun(mode, operation, *args, **kwargs)
+        try:
+            return await self._runner.arun(mode, operation, *args, **kwargs)
+        except PassedInError as passed_in:
+            error = passed_in.error
+        raise error
 
     def _create_schema(self) -> Flow[None]:
         """Create or upgrade the tables."""
@@ -255,15 +263,15 @@ class SqlStore(SessionStore):
     # -- threads -------------------------------------------------------------------------------------------
 
     def _commit_threads(self, plans: Sequence[ThreadPlan]) -> Flow[list[PlanOutcome]]:
-        return (yield from committing.commit_plans(self.run, plans))
+        return (yield from commit_plans(self.run, plans))
 
     commit_threads, acommit_threads = faces(_commit_threads)
 
-    find_checkpoints, afind_checkpoints = pair(Mode.READ, threads.find_checkpoints)
-    load_lineage, aload_lineage = pair(Mode.READ, threads.load_lineage)
-    list_root_checkpoints, alist_root_checkpoints = pair(Mode.READ, standing_threads.list_root_checkpoints)
-    find_runs, afind_runs = pair(Mode.READ, pruning.find_runs)
-    prune_checkpoints, aprune_checkpoints = pair(Mode.WRITE, pruning.prune_checkpoints)
+    find_checkpoints, afind_checkpoints = pair(Mode.READ, thread_reading.find_checkpoints)
+    load_lineage, aload_lineage = pair(Mode.READ, thread_reading.load_lineage)
+    list_root_checkpoints, alist_root_checkpoints = pair(Mode.READ, history.list_root_checkpoints)
+    find_runs, afind_runs = pair(Mode.READ, history.find_runs)
+    prune_checkpoints, aprune_checkpoints = pair(Mode.WRITE, history.prune_checkpoints)
 
     # -- recall --------------------------------------------------------------------------------------------
 

@@ -5,39 +5,14 @@ psycopg can, given a libpq of version 14 or later. Elsewhere statements run one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sqlalchemy import Dialect
 
-Row = tuple[Any, ...]
-
-
-class Later:
-    """The outcome of a statement that waits to be sent. Its rows are there once it was."""
-
-    __slots__ = ("rows",)
-
-    def __init__(self) -> None:
-        """Know nothing yet."""
-        self.rows: list[Row] = []
-
-    @property
-    def row(self) -> Row | None:
-        """The first row, or None."""
-        return self.rows[0] if self.rows else None
-
-
-class Queued(NamedTuple):
-    """A statement that waits to be sent."""
-
-    text: str
-    values: Row
-    outcome: Later
-
-
-Send = Callable[[Any, Sequence[Queued]], None]
+    from langchain_sessions._sql.driver.transaction import Queued
 
 
 def send(connection: Any, queue: Sequence[Queued]) -> None:

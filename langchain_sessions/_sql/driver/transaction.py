@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from sqlalchemy import BindParameter, Dialect, bindparam
-
-from langchain_sessions._sql.driver.pipelining import Later, Queued, Send
 
 if TYPE_CHECKING:
     from sqlalchemy.sql.elements import ClauseElement
@@ -21,6 +19,33 @@ if TYPE_CHECKING:
     from langchain_sessions._sql.tables.schema import Tables
 
 Values = Mapping[str, Any]
+Row = tuple[Any, ...]
+
+
+class Later:
+    """The outcome of a statement that waits to be sent. Its rows are there once it was."""
+
+    __slots__ = ("rows",)
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self.rows: list[Row] = []
+
+    @property
+    def row(self) -> Row | None:
+        """The first row, or None."""
+        return self.rows[0] if self.rows else None
+
+
+class Queued(NamedTuple):
+    """A statement that waits to be sent."""
+
+    text: str
+    values: Row
+    outcome: Later
+
+
+Send = Callable[[Any, Sequence[Queued]], None]
 
 
 def param(name: str, type_: TypeEngine[Any] | None = None) -> BindParameter[Any]:

@@ -31,7 +31,7 @@ from langchain_sessions._sql.log.lookup import (
 )
 from langchain_sessions._sql.log.scoped import change_scoped_state
 from langchain_sessions._sql.log.standing import read_rows, replay
-from langchain_sessions._sql.threads.standing import copy_thread
+from langchain_sessions._sql.threads.history import copy_thread
 from langchain_sessions.errors import EventNotFoundError, SessionExistsError, SessionNotFoundError
 from langchain_sessions.stores.values import SessionDraft, SessionQuery, SessionSlice
 

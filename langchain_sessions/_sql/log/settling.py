@@ -34,7 +34,7 @@ from langchain_sessions.stores.values import AppendBatch, Appended
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from langchain_sessions._sql.driver.pipelining import Later
+    from langchain_sessions._sql.driver.transaction import Later
 
 _FAILED = r.MARKS["failed"]
 _MOST_NAMES = 64

@@ -23,7 +23,7 @@ from langchain_sessions._sql.log.lookup import (
     require_session,
     set_session,
 )
-from langchain_sessions._sql.threads.standing import rewind_thread
+from langchain_sessions._sql.threads.history import rewind_thread
 from langchain_sessions.errors import EventNotFoundError
 from langchain_sessions.stores.values import ArchivePlan, RewindPlan, Rewound
 

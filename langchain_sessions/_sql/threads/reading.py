@@ -24,8 +24,8 @@ from langchain_sessions._core.checkpoints import (
 )
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import ANYONE, SessionKey, SessionRow
-from langchain_sessions._sql.driver.pipelining import Later
-from langchain_sessions._sql.driver.transaction import Prepared, Transaction
+from langchain_sessions._sql.driver.failures import call_passed_in
+from langchain_sessions._sql.driver.transaction import Later, Prepared, Transaction
 from langchain_sessions._sql.log.lookup import (
     key_values,
     locate,
@@ -151,7 +151,7 @@ def _find(
         page = _candidates(tx, query, session, after, size)
         for item in page:
             after = (item.row.cid, item.session.skey, item.row.ns)
-            if is_in_sight(item.session, item.row) and (query.accept is None or query.accept(item)):
+            if is_in_sight(item.session, item.row) and (query.accept is None or call_passed_in(query.accept, item)):
                 found.append(item)
                 if len(found) == wanted:
                     return found, after
@@ -392,7 +392,8 @@ def load_lineage(
         found.append(FoundCheckpoint(session, target[0].ns_name, row))
         names = _ask_shape(tx, session.skey, row.shape)
         tx.flush()
-        missing.difference_update(stored_in(found[-1], bytes(names.rows[0][0]) if names.rows else b""))
+        shape = bytes(names.rows[0][0]) if names.rows else b""
+        missing.difference_update(call_passed_in(stored_in, found[-1], shape))
         parent = row.parent
     return CheckpointPage(found, _complete(tx, found, reader), None)
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from langchain_sessions._core.rows import SessionKey
-    from langchain_sessions._sql.driver.pipelining import Later
+    from langchain_sessions._sql.driver.transaction import Later
     from langchain_sessions.stores.threads import WritesPlan
 
 

@@ -1,10 +1,13 @@
-"""Writing checkpoints and pending writes: positions, the head and the counters move in the same transaction."""
+"""Writing checkpoints and pending writes: positions, the head and the counters move in the same transaction.
+
+Several calls for one thread share one; where that fails, each is written by itself.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlalchemy import Select, Table, and_, bindparam, func, literal_column, select, update
 from sqlalchemy.dialects import mysql, postgresql, sqlite
@@ -22,9 +25,12 @@ from langchain_sessions._core.checkpoints import (
 )
 from langchain_sessions._core.counters import tally
 from langchain_sessions._core.drafts import moved
+from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import Ledger, LogView
 from langchain_sessions._core.ranges import SeqSet, decode_runs
 from langchain_sessions._core.rows import Counters, EventRow, SessionRow
+from langchain_sessions._sql.driver.failures import UniqueViolationError, call_passed_in
+from langchain_sessions._sql.driver.modes import Mode
 from langchain_sessions._sql.log.counting import add_counters
 from langchain_sessions._sql.log.lookup import (
     event_columns,
@@ -44,20 +50,21 @@ from langchain_sessions._sql.threads.staging import (
     clear_staged,
     insert_writes,
     skey_of,
+    stage_unseen,
     stage_writes,
     staged_in,
 )
-from langchain_sessions.errors import HeadConflictError, SessionEndedError, StalePlanError
-from langchain_sessions.stores.threads import PutDecision, PutPlan, PutResult, WritesPlan
+from langchain_sessions.errors import HeadConflictError, SessionEndedError, StalePlanError, StoreUnavailableError
+from langchain_sessions.stores.threads import PlanOutcome, PutDecision, PutPlan, PutResult, ThreadPlan, WritesPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from langchain_sessions._core.rows import SessionKey
-    from langchain_sessions._sql.driver.pipelining import Later
-    from langchain_sessions._sql.driver.transaction import Transaction
+    from langchain_sessions._sql.driver.transaction import Later, Transaction
 
 _CHUNK = 400
+_MAX_RACES = 20
 _MAX_STAGED = 16
 """What waits for a checkpoint that does not come is stored for good before there is much of it."""
 
@@ -85,9 +92,9 @@ def put_checkpoint(
     stale = session.head_id is not None and session.head_id not in (plan.parent, plan.cid)
     if plan.strict and plan.ns == ROOT and stale and not plan.is_fork:
         raise HeadConflictError(session.id, plan.parent, session.head_id or "")
-    writes = [write for item in staged if is_of_parent(plan, item) for write in item.writes]
-    writes += [write for item in arrived for write in item.rows(session.skey)]
-    decision = plan.decide(session, relatives, writes)
+    writes = [write for item in staged if _is_of_parent(plan, item) for write in item.writes]
+    writes += [write for item in arrived for write in call_passed_in(item.rows, session.skey)]
+    decision = call_passed_in(plan.decide, session, relatives, writes)
     _require_values(tx, session.skey, decision)
     if decision.fresh:
         insert_events(tx, session.skey, decision.fresh)
@@ -103,7 +110,7 @@ def put_checkpoint(
     return PutResult(_move(tx, session, plan, decision), decision)
 
 
-def is_of_parent(plan: PutPlan, item: StagedWrites | WritesPlan) -> bool:
+def _is_of_parent(plan: PutPlan, item: StagedWrites | WritesPlan) -> bool:
     """Whether writes are those of the checkpoint that another one comes from."""
     return item.ns == plan.ns and item.cid == plan.parent
 
@@ -112,7 +119,7 @@ def _look_up(
     tx: Transaction, plan: PutPlan, session: SessionRow | None
 ) -> tuple[SessionRow, list[EventRow], list[StagedWrites]]:
     """The session, locked, opened where there is none; revisions of the new messages; and what is staged."""
-    located = None if session is not None else ask_session(tx, plan.key, plan.draft.now)
+    located = None if session is not None else _ask_session(tx, plan.key, plan.draft.now)
     related = _ask_relatives(tx, plan)
     staged = ask_staged(tx, plan.key)
     tx.flush()
@@ -128,7 +135,7 @@ def _store_writes(
     tx: Transaction, skey: int, plan: PutPlan, decision: PutDecision, staged: Sequence[StagedWrites]
 ) -> None:
     """Store the parent's writes for good; also those of other checkpoints, where many wait."""
-    mine = [item for item in staged if is_of_parent(plan, item)]
+    mine = [item for item in staged if _is_of_parent(plan, item)]
     if decision.writes and plan.parent is not None:
         insert_writes(tx, skey, plan.ns, plan.parent, decision.writes)
     others = [item for item in staged if item not in mine]
@@ -139,7 +146,7 @@ def _store_writes(
     clear_staged(tx, skey, mine)
 
 
-def ask_session(tx: Transaction, key: SessionKey, now: int) -> Later:
+def _ask_session(tx: Transaction, key: SessionKey, now: int) -> Later:
     """Ask for the session of a key, and lock it."""
     shape = owner_shape(key.owner)
     return tx.later(tx.prepare(("locate", shape, True), partial(locating, tx, shape, lock=True)), key_values(key, now))
@@ -312,11 +319,112 @@ def put_writes(tx: Transaction, plan: WritesPlan, session: SessionRow | None = N
         SessionNotFoundError: The session is somebody else's, or was deleted lately.
     """
     if session is None:
-        located = ask_session(tx, plan.key, plan.draft.now)
+        located = _ask_session(tx, plan.key, plan.draft.now)
         tx.flush()
         draft = replace(plan.draft, anew=False)
         session = session_row(located.row) if located.row is not None else open_session(tx, draft)
-    stage_writes(tx, session.skey, plan, plan.rows(session.skey))
+    stage_writes(tx, session.skey, plan, call_passed_in(plan.rows, session.skey))
     if plan.named_in != session.skey:
         name_things(tx, session.skey, (plan.ns, plan.ns_name))
     return session
+
+
+# -- sharing a transaction -----------------------------------------------------------------------------------
+
+
+class Run(Protocol):
+    """Runs an operation in a transaction; a bound method with an async twin."""
+
+    def __call__(self, mode: Mode, operation: Callable[..., Any], /, *args: Any, **options: Any) -> Any:
+        """Run it."""
+        ...
+
+
+def commit_plans(run: Run, plans: Sequence[ThreadPlan]) -> Flow[list[PlanOutcome]]:
+    """Commit plans together; those that this did not write, each alone."""
+    written: list[_Attempt | None] = [None] * len(plans)
+    if len(plans) > 1:
+        try:
+            written = yield from ask(run, _mode(plans), run_plans, plans)
+        except Exception:
+            written = [None] * len(plans)
+    outcomes: list[PlanOutcome] = []
+    for plan, attempt in zip(plans, written, strict=True):
+        if attempt is not None and attempt.is_stored:
+            outcomes.append(attempt.result)
+        else:
+            outcomes.append((yield from _commit_alone(run, plan)))
+    return outcomes
+
+
+def _commit_alone(run: Run, plan: ThreadPlan) -> Flow[PlanOutcome]:
+    """Commit one plan, again where it lost a race."""
+    for races in range(_MAX_RACES):
+        try:
+            (attempt,) = yield from ask(run, _mode([plan]), run_plans, [plan], wary=races > 0)
+        except UniqueViolationError:
+            continue
+        except Exception as error:
+            return error
+        if attempt.is_stored:
+            result: PlanOutcome = attempt.result
+            return result
+    return StoreUnavailableError(f"Thread {plan.key.id!r} could not be written: other writers keep winning.")
+
+
+def _mode(plans: Sequence[ThreadPlan]) -> Mode:
+    """How to run them: without waiting for the disk only where none of them has to."""
+    may_lag = all(isinstance(plan, WritesPlan) and plan.may_lag for plan in plans)
+    return Mode.RELAXED if may_lag else Mode.APPEND
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """What a transaction did about a plan, known once it is over."""
+
+    result: PutResult | None = None
+    sent_to: int | None = None
+    """The session key that writes were sent for unseen; None where the session was looked at first."""
+    session: Later | None = None
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether it is stored."""
+        if self.sent_to is None or self.session is None:
+            return True
+        return self.session.row is not None and self.session.row[0] == self.sent_to
+
+
+def run_plans(tx: Transaction, plans: Sequence[ThreadPlan], *, wary: bool = False) -> list[_Attempt]:
+    """Run several plans for one thread in one transaction. If one fails, none of them happened.
+
+    Args:
+        tx: The transaction.
+        plans: The plans, writes before checkpoints.
+        wary: Look at the session before anything is sent. Else writes are sent for the session as it was last seen,
+            without waiting for it, and their outcome says whether it was.
+    """
+    attempts: list[_Attempt] = []
+    session: SessionRow | None = None
+    asked: dict[SessionKey, Later] = {}
+    puts = [plan for plan in plans if isinstance(plan, PutPlan)]
+    arrived: list[WritesPlan] = []
+    for plan in plans:
+        known = session if session is not None and plan.key.admits(session.user_id) else None
+        if isinstance(plan, PutPlan):
+            done = put_checkpoint(tx, plan, known, [item for item in arrived if _is_of_parent(plan, item)])
+            arrived = [item for item in arrived if not _is_of_parent(plan, item)]
+            session = done.session
+            attempts.append(_Attempt(done))
+        elif any(plan.key == put.key and _is_of_parent(put, plan) for put in puts):
+            arrived.append(plan)
+            attempts.append(_Attempt())
+        elif known is None and plan.named_in is not None and not wary:
+            if plan.key not in asked:
+                asked[plan.key] = _ask_session(tx, plan.key, plan.draft.now)
+            stage_unseen(tx, plan.named_in, plan, call_passed_in(plan.rows, plan.named_in))
+            attempts.append(_Attempt(None, plan.named_in, asked[plan.key]))
+        else:
+            session = put_writes(tx, plan, known)
+            attempts.append(_Attempt())
+    return attempts
