@@ -9,7 +9,7 @@ stems, so an index only narrows them down and `QueryMatcher` decides on the text
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
 from typing import TYPE_CHECKING, Final
@@ -162,7 +162,7 @@ def parse_query(text: str, maker: TermMaker) -> Query:
     if not any(piece.clause.words for piece in pieces):
         return literal_query(text.strip())
     wanted = [piece for piece in pieces if not piece.excluded]
-    ranked = _dated([piece.clause for piece in wanted], asked_dates(text[:LONGEST_QUERY])[:_MOST_DATES], maker)
+    ranked = _dated([piece.clause for piece in wanted], asked_dates(text[:LONGEST_QUERY])[:_MOST_DATES])
     required = _required_groups(wanted)
     if wanted and not required and not any(clause.groups for clause in ranked):
         # Nothing but function words ("who are you"): no index knows them, so they are looked up as they stand.
@@ -172,24 +172,11 @@ def parse_query(text: str, maker: TermMaker) -> Query:
     return Query(text=text, ranked=ranked, required=required, excluded=excluded)
 
 
-def _dated(clauses: list[Clause], dates: Iterable[tuple[str, str]], maker: TermMaker) -> tuple[Clause, ...]:
-    """Let the words that ask for a date find what was said then, beside what says them."""
+def _dated(clauses: list[Clause], dates: Iterable[tuple[str, str]]) -> tuple[Clause, ...]:
+    """Let the dates of a query find what was said then, beside what says them and is rarer."""
     if not clauses:
         return ()
-    for word, term in dates:
-        said = maker.query_terms(word)
-        clauses = [_or_dated(clause, said, term) if clause.kind is ClauseKind.WORD else clause for clause in clauses]
-        if not any(term in group for clause in clauses for group in clause.groups):
-            clauses.append(Clause(kind=ClauseKind.WORD, words=(word,), groups=((term,),)))
-    return tuple(clauses)
-
-
-def _or_dated(clause: Clause, said: tuple[tuple[str, ...], ...], term: str) -> Clause:
-    """The clause, where it holds a word of a date, with the date beside the word."""
-    if not any(group[: len(unit)] == unit for group in clause.groups for unit in said):
-        return clause
-    groups = ((*group, term) if any(group[: len(unit)] == unit for unit in said) else group for group in clause.groups)
-    return replace(clause, groups=tuple(groups))
+    return (*clauses, *(Clause(kind=ClauseKind.WORD, words=(word,), groups=((term,),)) for word, term in dates))
 
 
 def _read_pieces(text: str, maker: TermMaker) -> list[_Piece]:
