@@ -76,6 +76,13 @@ if TYPE_CHECKING:
     from langchain_sessions.events import EventKind, InvocationStatus, NewEvent, SessionEvent, Standing
     from langchain_sessions.filters import ANY_BRANCH, EventFilter
     from langchain_sessions.history import SessionChatMessageHistory
+    from langchain_sessions.importing import (
+        ImportProblem,
+        ImportProgress,
+        ImportReport,
+        aimport_threads,
+        import_threads,
+    )
     from langchain_sessions.invocation import Invocation
     from langchain_sessions.long_term import LongTermMemory
     from langchain_sessions.memory import SessionMemoryAdvisor
@@ -161,6 +168,7 @@ _HOMES = {
     "events": ("EventKind", "InvocationStatus", "NewEvent", "SessionEvent", "Standing"),
     "filters": ("ANY_BRANCH", "EventFilter"),
     "history": ("SessionChatMessageHistory",),
+    "importing": ("ImportProblem", "ImportProgress", "ImportReport", "aimport_threads", "import_threads"),
     "invocation": ("Invocation",),
     "long_term": ("LongTermMemory",),
     "memory": ("SessionMemoryAdvisor",),
@@ -204,6 +212,9 @@ __all__ = [
     "EventKind",
     "EventNotFoundError",
     "HeadConflictError",
+    "ImportProblem",
+    "ImportProgress",
+    "ImportReport",
     "InMemoryStore",
     "Interval",
     "InvalidInputError",
@@ -268,12 +279,14 @@ __all__ = [
     "TurnWindow",
     "UnsupportedDatabaseError",
     "VocabularyMissingError",
+    "aimport_threads",
     "all_of",
     "any_of",
     "best_counter",
     "checkpointer_factory",
     "create_conversation_search_tool",
     "create_cross_session_search_tool",
+    "import_threads",
     "is_context_overflow",
     "schema_sql",
 ]

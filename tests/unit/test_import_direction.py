@@ -44,7 +44,9 @@ EDGES = {
     "tools": CHAT,
     "_threads": CHAT,
     "checkpointer": {*CHAT, "_threads"},
-    "cli": {*SERVICE, "_sql"},
+    "_importing": {*SERVICE, "checkpointer"},
+    "importing": {*SERVICE, "_importing", "_sql", "checkpointer"},
+    "cli": {*SERVICE, "_importing", "_sql", "importing"},
     "testing": {*SERVICE},
     "": set[str](),
 }
@@ -55,10 +57,12 @@ HOMES = {
     "langgraph": {
         "_chat",
         "_core.codec",
+        "_importing",
         "_log",
         "_threads",
         "checkpointer",
         "cli",
+        "importing",
         "middleware",
         "service",
         "testing",
@@ -67,7 +71,7 @@ HOMES = {
     "pytest": {"testing"},
     "rich": {"cli"},
     "snowballstemmer": {"_recall.text"},
-    "sqlalchemy": {"_log", "_sql", "cli", "service"},
+    "sqlalchemy": {"_importing", "_log", "_sql", "cli", "importing", "service"},
     "tiktoken": {"tokens"},
     "typer": {"cli"},
 }

@@ -1,0 +1,1 @@
+"""What other libraries stored, read as it lies there, and written as sessions."""

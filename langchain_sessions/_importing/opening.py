@@ -1,0 +1,101 @@
+"""What a source is: found by what lies in it, never created."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from langgraph.checkpoint.memory import InMemorySaver
+from sqlalchemy import create_engine, exc, inspect
+from sqlalchemy.engine import URL, make_url
+
+from langchain_sessions._importing.savers import MemoryThreads, PostgresThreads, SqliteThreads
+from langchain_sessions.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from sqlalchemy import Connection
+
+    from langchain_sessions._importing.values import HistorySource, ThreadSource
+
+    Source = ThreadSource | HistorySource
+
+_DRIVERS = {"postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg", "sqlite": "sqlite"}
+_SQLITE_HEAD = b"SQLite format 3\0"
+# Which tables tell whose database it is.
+_KINDS: tuple[tuple[frozenset[str], Callable[[Connection, Mapping[str, set[str]]], Source]], ...] = (
+    (frozenset({"checkpoints", "checkpoint_blobs", "checkpoint_writes"}), PostgresThreads),
+    (frozenset({"checkpoints", "writes"}), SqliteThreads),
+)
+
+
+def open_source(source: Any) -> Source:
+    """Open a source for reading.
+
+    Args:
+        source: A path, a URL of a database, or an `InMemorySaver`.
+
+    Raises:
+        InvalidInputError: There is no such file, it cannot be read, or it is nothing that is known here.
+    """
+    if isinstance(source, InMemorySaver):
+        return MemoryThreads(source)
+    if isinstance(source, Path):
+        return _file(source)
+    if isinstance(source, URL):
+        return _database(source)
+    if type(source) is not str or not source:
+        raise InvalidInputError("source", "give a path, the URL of a database, or an InMemorySaver")
+    if "://" not in source:
+        return _file(Path(source))
+    try:
+        url = make_url(source)
+    except exc.ArgumentError:
+        raise InvalidInputError("source", "this is no URL of a database") from None
+    if url.get_backend_name() == "sqlite":
+        return _file(Path(url.database or ""))
+    return _database(url)
+
+
+def _file(path: Path) -> Source:
+    if not path.is_file():
+        raise InvalidInputError("source", f"no such file: {path}")
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(_SQLITE_HEAD))
+    except OSError:
+        raise InvalidInputError("source", f"the file cannot be read: {path}") from None
+    if head == _SQLITE_HEAD:
+        # Read-only and as a URI: a path that is wrong stays no database, and the source is never changed.
+        return _database(URL.create("sqlite", database=f"file:{path.absolute()}", query={"mode": "ro", "uri": "true"}))
+    raise InvalidInputError("source", f"nothing that is known here: {path}")
+
+
+def _database(url: URL) -> Source:
+    backend = url.get_backend_name()
+    if backend not in _DRIVERS:
+        raise InvalidInputError("source", f"databases of {backend} are not read")
+    try:
+        # Each statement for itself: a long import holds no transaction open in a database that others use.
+        engine = create_engine(url.set(drivername=_DRIVERS[backend]), hide_parameters=True)
+        connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+    except ImportError:
+        raise InvalidInputError("source", f"the driver of {backend} is not installed") from None
+    except exc.SQLAlchemyError:
+        raise InvalidInputError("source", "the database cannot be opened") from None
+    try:
+        looking = inspect(connection)
+        columns = {
+            name: {str(each["name"]) for each in looking.get_columns(name)} for name in looking.get_table_names()
+        }
+    except exc.SQLAlchemyError:
+        connection.close()
+        engine.dispose()
+        raise InvalidInputError("source", "the database cannot be read") from None
+    for tables, kind in _KINDS:
+        if tables <= columns.keys():
+            return kind(connection, columns)
+    connection.close()
+    engine.dispose()
+    raise InvalidInputError("source", "the database holds no conversations of a library that is known here")

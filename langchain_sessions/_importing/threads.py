@@ -1,0 +1,161 @@
+"""One thread of another saver becomes a session, checkpoint by checkpoint, at the times at which they were made."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from langchain_sessions._importing.undecoded import NotDecodedError, importing_serde
+from langchain_sessions._importing.values import SourceError, StoredCheckpoint, StoredWrite
+from langchain_sessions._log.log import log_of
+from langchain_sessions.checkpointer import SessionCheckpointSaver
+from langchain_sessions.errors import InvalidInputError
+from langchain_sessions.service import SessionService
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from langgraph.checkpoint.serde.base import SerializerProtocol
+
+    from langchain_sessions._importing.values import Place, ThreadSource
+
+_SENDS = "__pregel_tasks"
+_PICKLED = "pickle"
+_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, LookupError, RecursionError, NotImplementedError)
+"""What a serializer raises on damaged bytes, or on bytes of another key."""
+
+
+class ThreadImport:
+    """Writes threads into the sessions of one service."""
+
+    def __init__(
+        self,
+        sessions: SessionService,
+        source: ThreadSource,
+        serde: SerializerProtocol | None,
+        tell: Callable[[str, str, str], None],
+    ) -> None:
+        """Say `tell(thread, checkpoint, problem)` for whatever cannot be taken over."""
+        log = log_of(sessions)
+        self._source = source
+        self._reader = importing_serde(serde)
+        self._tell = tell
+        self._now = datetime.now(timezone.utc)
+        # What is taken over was said then: the past's times are this service's present.
+        self._sessions = SessionService(
+            log.store,
+            app=log.app,
+            codec=log.codec.serde,
+            encrypted=log.codec.encrypts,
+            tokens=log.tokens,
+            require_user=log.require_user,
+            search=log.search or False,
+            clock=lambda: self._now,
+        )
+        self._writer = importing_serde(log.codec.serde)
+
+    def metadata(self, thread_id: str) -> Mapping[str, Any]:
+        """The metadata of a thread's newest checkpoint that can be read; empty where none can."""
+        for place in reversed(self._source.places(thread_id)):
+            if place.namespace:
+                continue
+            try:
+                stored = self._source.checkpoint(thread_id, place).metadata
+                return self._loaded(stored) if isinstance(stored, tuple) else stored
+            except (SourceError, NotDecodedError):
+                continue
+        return {}
+
+    def take(self, thread_id: str, owner: str | None) -> int:
+        """Take over what the session does not have yet of a thread; returns how many checkpoints that was.
+
+        Raises:
+            SourceError: The thread's checkpoints cannot be listed.
+            SessionNotFoundError: There is such a session, and it is somebody else's.
+        """
+        places = self._source.places(thread_id)
+        # Each thread with a saver of its own: what it remembers of a thread goes with it.
+        saver = SessionCheckpointSaver(self._sessions.as_user(owner), serde=self._writer, owner="ignore")
+        present = {
+            (config["checkpoint_ns"], config["checkpoint_id"]): len(found.pending_writes or ())
+            for found in saver.list({"configurable": {"thread_id": thread_id}})
+            if (config := found.config["configurable"])
+        }
+        done = 0
+        for place in places:
+            try:
+                taken = self._take_one(saver, thread_id, place, present.get((place.namespace, place.id)))
+            except (SourceError, NotDecodedError, InvalidInputError) as problem:
+                self._tell(thread_id, place.id, str(problem))
+            else:
+                done += taken
+        return done
+
+    def _take_one(self, saver: SessionCheckpointSaver, thread_id: str, place: Place, present: int | None) -> bool:
+        stored = self._source.checkpoint(thread_id, place)
+        if present is not None and present >= len(stored.writes):
+            return False
+        config: Any = {"configurable": {"thread_id": thread_id, "checkpoint_ns": place.namespace}}
+        if present is None:
+            checkpoint = self._checkpoint(thread_id, stored)
+            metadata: Any = self._loaded(stored.metadata) if isinstance(stored.metadata, tuple) else stored.metadata
+            self._now = _moment(checkpoint.get("ts"))
+            parent = {"checkpoint_id": stored.parent} if stored.parent else {}
+            at: Any = {"configurable": {**config["configurable"], **parent}}
+            saver.put(at, checkpoint, metadata, checkpoint["channel_versions"])
+        config["configurable"]["checkpoint_id"] = place.id
+        for group in _tasks(stored.writes):
+            values = list(self._written(thread_id, place, group))
+            if values:
+                saver.put_writes(config, values, group[0].task_id, group[0].task_path)
+        return present is None
+
+    def _checkpoint(self, thread_id: str, stored: StoredCheckpoint) -> Any:
+        """The checkpoint as its graph put it."""
+        body: Any = self._loaded(stored.body) if isinstance(stored.body, tuple) else dict(stored.body)
+        if type(body) is not dict or "id" not in body or "channel_versions" not in body:
+            raise SourceError("it is no checkpoint")
+        values = dict(body.get("channel_values") or {})
+        for channel, value in stored.values.items():
+            try:
+                values[channel] = self._loaded(value)
+            except (SourceError, NotDecodedError) as problem:
+                self._tell(thread_id, stored.id, f"channel {channel!r}: {problem}")
+        if (sends := body.pop("sends", None)) is not None:
+            values[_SENDS] = [self._loaded(send) for send in sends]
+        return {**body, "channel_values": values}
+
+    def _written(self, thread_id: str, place: Place, writes: Sequence[StoredWrite]) -> Iterator[tuple[str, Any]]:
+        for write in writes:
+            try:
+                yield write.channel, self._loaded((write.tag, write.data))
+            except (SourceError, NotDecodedError) as problem:
+                self._tell(thread_id, place.id, f"what was written to {write.channel!r}: {problem}")
+
+    def _loaded(self, value: tuple[str, bytes]) -> Any:
+        tag = value[0]
+        if tag.partition("+")[0] == _PICKLED:
+            raise NotDecodedError(tag)
+        try:
+            return self._reader.loads_typed(value)
+        except NotDecodedError:
+            raise
+        except _UNREADABLE as error:
+            why = "its key fits not, or it is damaged" if "+" in tag else "it is damaged"
+            raise SourceError(why) from error
+
+
+def _tasks(writes: Sequence[StoredWrite]) -> Iterator[Sequence[StoredWrite]]:
+    """The writes of each task: those that replace, and those that stay, as they were put."""
+    groups: dict[tuple[str, str, bool], list[StoredWrite]] = {}
+    for write in writes:
+        groups.setdefault((write.task_path, write.task_id, write.idx < 0), []).append(write)
+    yield from groups.values()
+
+
+def _moment(told: Any) -> datetime:
+    try:
+        at = datetime.fromisoformat(told)
+    except (TypeError, ValueError):
+        return datetime.now(timezone.utc)
+    return at if at.tzinfo is not None else at.replace(tzinfo=timezone.utc)

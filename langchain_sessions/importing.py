@@ -1,0 +1,318 @@
+"""Coming over: what LangGraph's savers and other libraries stored becomes sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from langchain_sessions._core.checks import require
+from langchain_sessions._core.rows import Anyone
+from langchain_sessions._core.twins import finish
+from langchain_sessions._importing.opening import open_source
+from langchain_sessions._importing.threads import ThreadImport
+from langchain_sessions._importing.values import SourceError, ThreadSource
+from langchain_sessions._log.log import log_of
+from langchain_sessions._sql.driver.modes import Mode
+from langchain_sessions._sql.store import SqlStore
+from langchain_sessions._sql.tables.size import database_bytes
+from langchain_sessions.errors import InvalidInputError, SessionNotFoundError
+from langchain_sessions.service import SessionService
+
+if TYPE_CHECKING:
+    from langgraph.checkpoint.memory import InMemorySaver
+    from langgraph.checkpoint.serde.base import SerializerProtocol
+    from sqlalchemy.engine import URL
+
+    from langchain_sessions._importing.values import HistorySource
+
+OwnerOf = Callable[[str, Mapping[str, Any]], "str | None"]
+_LISTED = 1000
+_SAMPLE = 50
+Listed = TypeVar("Listed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportProblem:
+    """Something that was not taken over.
+
+    Attributes:
+        thread: The thread or conversation; empty where more of them could not even be listed.
+        checkpoint: The checkpoint; empty where it is the whole thread.
+        problem: What is wrong with it, without any text of the conversation.
+    """
+
+    thread: str
+    checkpoint: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportProgress:
+    """How far an import is.
+
+    Attributes:
+        thread: The thread that was just finished.
+        threads: How many are finished.
+        total: How many there are.
+        seconds_left: How long the rest will take at the speed so far.
+    """
+
+    thread: str
+    threads: int
+    total: int
+    seconds_left: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportReport:
+    """What an import did.
+
+    Attributes:
+        threads: Threads, or conversations, that are here now.
+        unchanged: How many of them were here before, whole.
+        checkpoints: Checkpoints that were taken over.
+        messages: Messages that were taken over, each counted once.
+        problems: What was not taken over; at most the first thousand.
+        problem_count: How many problems there were in all.
+        bytes_before: The size of the source; None where nobody knows.
+        bytes_after: How much the target grew; None where nobody knows. Of a prediction, what an import would need in
+            SQLite.
+    """
+
+    threads: int
+    unchanged: int
+    checkpoints: int
+    messages: int
+    problems: tuple[ImportProblem, ...]
+    problem_count: int
+    bytes_before: int | None
+    bytes_after: int | None
+
+
+def import_threads(
+    sessions: SessionService,
+    source: str | Path | URL | InMemorySaver,
+    *,
+    user: str | None = None,
+    user_from: str | OwnerOf | None = None,
+    serde: SerializerProtocol | None = None,
+    progress: Callable[[ImportProgress], None] | None = None,
+    dry_run: bool = False,
+) -> ImportReport:
+    """Take over what another library stored. The source is only read, and may be in use.
+
+    A thread becomes the session of its id, with the times at which its checkpoints were made. What is here already
+    stays: a second import adds what is missing, and one that was broken off goes on. Values of classes that nobody
+    allowed travel as the bytes that they are, and the graph that knows them finds them. Pickled values are never
+    loaded; they are among the problems, as is whatever is damaged.
+
+    Args:
+        sessions: Where to; of a view of `as_user` every thread becomes that user's.
+        source: A file, the URL of a database, or an `InMemorySaver`.
+        user: Who owns every thread.
+        user_from: Who owns each thread: a place such as `metadata.user_id` in the metadata of its newest checkpoint,
+            or a function of the thread's id and this metadata. Where it finds nobody, `user` owns it, else nobody.
+        serde: The source's serializer, where it encrypts.
+        progress: Called after each thread.
+        dry_run: Write nothing here. A sample of the threads, all of them if they are few, is taken over into a file
+            that is thrown away, and the report says what all of them would come to.
+
+    Raises:
+        InvalidInputError: The source cannot be read, or is nothing that is known here.
+        StoreError: The target failed. What was taken over until then is whole.
+    """
+    owner_of = _owner_of(sessions, user, user_from)
+    with _opened(source) as found:
+        if dry_run:
+            return _predicted(sessions, found, owner_of, serde, progress)
+        before = _size(sessions)
+        run = _Run(sessions, owner_of, progress)
+        run.take(found, serde)
+        after = _size(sessions)
+        return run.report(found.size(), None if before is None or after is None else max(after - before, 0))
+
+
+async def aimport_threads(
+    sessions: SessionService,
+    source: str | Path | URL | InMemorySaver,
+    *,
+    user: str | None = None,
+    user_from: str | OwnerOf | None = None,
+    serde: SerializerProtocol | None = None,
+    progress: Callable[[ImportProgress], None] | None = None,
+    dry_run: bool = False,
+) -> ImportReport:
+    """Async `import_threads`, in a thread of its own. A cancelled caller leaves whole checkpoints behind."""
+    work = asyncio.to_thread(
+        import_threads,
+        sessions,
+        source,
+        user=user,
+        user_from=user_from,
+        serde=serde,
+        progress=progress,
+        dry_run=dry_run,
+    )
+    return await finish(work)
+
+
+class _Run:
+    """One import: what it did so far."""
+
+    def __init__(
+        self, sessions: SessionService, owner_of: OwnerOf, progress: Callable[[ImportProgress], None] | None
+    ) -> None:
+        self._sessions = sessions
+        self._owner_of = owner_of
+        self._progress = progress
+        self._problems: list[ImportProblem] = []
+        self._problem_count = 0
+        self._threads = self._unchanged = self._checkpoints = self._messages = 0
+        self._began = time.monotonic()
+
+    def take(self, source: ThreadSource | HistorySource, serde: SerializerProtocol | None, every: int = 1) -> None:
+        """Take over every thread of a source, or one of so many."""
+        if isinstance(source, ThreadSource):
+            self._take_threads(source, serde, every)
+
+    def _take_threads(self, source: ThreadSource, serde: SerializerProtocol | None, every: int) -> None:
+        work = ThreadImport(self._sessions, source, serde, self._note)
+        total = -(-count_of(source) // every)
+        for done, thread_id in enumerate(islice(self._listed(source.threads()), 0, None, every), 1):
+            try:
+                self._take_thread(work, thread_id)
+            except SourceError as problem:
+                self._note(thread_id, "", str(problem))
+            except SessionNotFoundError:
+                self._note(thread_id, "", "a session of that id is somebody else's")
+            except InvalidInputError as problem:
+                self._note(thread_id, "", str(problem))
+            self._tell(thread_id, done, total)
+
+    def _take_thread(self, work: ThreadImport, thread_id: str) -> None:
+        owner = self._owner_of(thread_id, work.metadata(thread_id))
+        before = self._count(thread_id, owner)
+        taken = work.take(thread_id, owner)
+        self._threads += 1
+        self._unchanged += taken == 0
+        self._checkpoints += taken
+        self._messages += self._count(thread_id, owner) - before
+
+    def _count(self, thread_id: str, owner: str | None) -> int:
+        """How many entries the log of a session has."""
+        try:
+            return self._sessions.as_user(owner).get(thread_id).version
+        except SessionNotFoundError:
+            return 0
+
+    def _listed(self, threads: Iterator[Listed]) -> Iterator[Listed]:
+        try:
+            yield from threads
+        except SourceError as problem:
+            self._note("", "", f"no further threads can be listed: {problem}")
+
+    def _note(self, thread: str, checkpoint: str, problem: str) -> None:
+        self._problem_count += 1
+        if len(self._problems) < _LISTED:
+            self._problems.append(ImportProblem(thread=thread, checkpoint=checkpoint, problem=problem))
+
+    def _tell(self, thread: str, done: int, total: int) -> None:
+        if self._progress is not None:
+            left = (time.monotonic() - self._began) / done * max(total - done, 0)
+            self._progress(ImportProgress(thread=thread, threads=done, total=max(total, done), seconds_left=left))
+
+    def report(self, before: int | None, after: int | None) -> ImportReport:
+        """What was done."""
+        return ImportReport(
+            threads=self._threads,
+            unchanged=self._unchanged,
+            checkpoints=self._checkpoints,
+            messages=self._messages,
+            problems=tuple(self._problems),
+            problem_count=self._problem_count,
+            bytes_before=before,
+            bytes_after=after,
+        )
+
+
+def count_of(source: ThreadSource | HistorySource) -> int:
+    """How many threads a source can list."""
+    found = 0
+    with suppress(SourceError):
+        for _ in source.threads() if isinstance(source, ThreadSource) else source.histories():
+            found += 1
+    return found
+
+
+def _predicted(
+    sessions: SessionService,
+    source: ThreadSource | HistorySource,
+    owner_of: OwnerOf,
+    serde: SerializerProtocol | None,
+    progress: Callable[[ImportProgress], None] | None,
+) -> ImportReport:
+    """What an import would come to, from one into a file that is thrown away."""
+    every = max(1, -(-count_of(source) // _SAMPLE))
+    log = log_of(sessions)
+    with (
+        TemporaryDirectory(prefix="langchain-sessions-") as directory,
+        SessionService(
+            f"sqlite:///{Path(directory) / 'sample.db'}",
+            app=log.app,
+            codec=log.codec.serde,
+            encrypted=log.codec.encrypts,
+            synchronous="NORMAL",
+        ) as sample,
+    ):
+        sample.create_schema()
+        empty = _size(sample) or 0
+        run = _Run(sample, owner_of, progress)
+        run.take(source, serde, every)
+        found = run.report(source.size(), max((_size(sample) or 0) - empty, 0) * every)
+    return replace(
+        found, threads=found.threads * every, checkpoints=found.checkpoints * every, messages=found.messages * every
+    )
+
+
+def _size(sessions: SessionService) -> int | None:
+    """How many bytes the database of a service takes; None where it does not tell."""
+    store = log_of(sessions).store
+    return store.run(Mode.READ, database_bytes) if isinstance(store, SqlStore) else None
+
+
+@contextmanager
+def _opened(source: Any) -> Iterator[ThreadSource | HistorySource]:
+    found = open_source(source)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def _owner_of(sessions: SessionService, user: str | None, user_from: str | OwnerOf | None) -> OwnerOf:
+    bound = sessions.owner
+    if not isinstance(bound, Anyone):
+        require(user is None and user_from is None, "user", "the sessions are a user's already")
+        return lambda _thread, _metadata: bound
+    if user_from is None:
+        return lambda _thread, _metadata: user
+    if callable(user_from):
+        asked = user_from
+        return lambda thread, metadata: asked(thread, metadata) or user
+    root, *path = user_from.split(".")
+    require(root == "metadata" and bool(path), "user_from", "name a place in the metadata, such as metadata.user_id")
+    return lambda _thread, metadata: _found(metadata, path) or user
+
+
+def _found(metadata: Mapping[str, Any], path: list[str]) -> str | None:
+    value: Any = metadata
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return str(value).strip() or None if isinstance(value, (str, int)) else None
