@@ -12,9 +12,9 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langchain_sessions._chat.address import Addressing, OwnerPolicy
 from langchain_sessions._core.codec.messages import MessageCodec
+from langchain_sessions._core.edge import check_id
 from langchain_sessions._core.encode import EventEncoder
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
-from langchain_sessions._core.ids import check_id
 from langchain_sessions._core.rows import ANYONE
 from langchain_sessions._log.lifecycle import adapter_draft
 from langchain_sessions._log.log import log_of

@@ -7,10 +7,8 @@ from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Literal
 
-from langchain_sessions._core.checks import require
-from langchain_sessions._core.ids import check_branch
+from langchain_sessions._core.edge import check_aware, check_branch, require
 from langchain_sessions._core.kinds import TYPES
-from langchain_sessions._core.times import check_aware
 from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.events import EventKind, Standing
 

@@ -25,9 +25,8 @@ from langchain_sessions._chat.address import Address, Addressing, OwnerPolicy, u
 from langchain_sessions._chat.call_ids import rename_calls
 from langchain_sessions._chat.outbound import mended
 from langchain_sessions._chat.storing import append_all
-from langchain_sessions._core.checks import require
+from langchain_sessions._core.edge import check_branch, check_id, check_optional_id, require
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
-from langchain_sessions._core.ids import check_branch, check_id, check_optional_id
 from langchain_sessions._core.view import call_ids
 from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.events import NewEvent

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from langchain_core.documents import Document
 from langchain_core.messages import HumanMessage
 
-from langchain_sessions._core.checks import require
+from langchain_sessions._core.edge import require
 from langchain_sessions._core.flow import Flow, ask, faces
 from langchain_sessions._core.rows import Anyone
 from langchain_sessions.errors import SessionNotFoundError

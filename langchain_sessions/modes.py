@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from langchain_core.messages import BaseMessage, SystemMessage
 
-from langchain_sessions._core.checks import require
+from langchain_sessions._core.edge import require
 from langchain_sessions._core.kinds import role_of
 
 if TYPE_CHECKING:

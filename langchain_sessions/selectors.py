@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_sessions._core.checks import require
+from langchain_sessions._core.edge import require
 from langchain_sessions._core.view import call_ids, pair_tool_calls, without_calls
 from langchain_sessions.errors import InvalidInputError
 

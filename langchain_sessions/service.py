@@ -8,10 +8,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
-from langchain_sessions._core.checks import require
+from langchain_sessions._core.edge import check_branch, check_id, check_optional_id, require, utc_now
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
-from langchain_sessions._core.ids import check_branch, check_id, check_optional_id
-from langchain_sessions._core.times import utc_now
 from langchain_sessions._log.event_methods import EventMethods
 from langchain_sessions._log.opening import open_log
 from langchain_sessions._log.search_methods import SearchMethods

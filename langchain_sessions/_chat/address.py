@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
 
-from langchain_sessions._core.checks import require
-from langchain_sessions._core.ids import check_id
+from langchain_sessions._core.edge import check_id, require
 from langchain_sessions._core.rows import ANYONE, Anyone, Owner
 from langchain_sessions._log.log import log_of
 from langchain_sessions.errors import InvalidInputError

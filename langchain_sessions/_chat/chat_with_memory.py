@@ -13,7 +13,7 @@ from langchain_core.runnables.config import merge_configs
 from typing_extensions import override
 
 from langchain_sessions._chat.exchange import Exchange, listening
-from langchain_sessions._core.checks import require
+from langchain_sessions._core.edge import require
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from langchain_sessions._chat.prompt import merge_system
 from langchain_sessions._chat.recalling import build, recall
 from langchain_sessions._chat.replies import Delivered, ReplyRecorder, consumed_calls
 from langchain_sessions._chat.wrapped import Wrapped, model_behind
-from langchain_sessions._core.checks import require
+from langchain_sessions._core.edge import require
 from langchain_sessions._core.view import call_ids
 from langchain_sessions.compaction.triggers import known_window
 

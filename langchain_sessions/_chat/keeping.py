@@ -26,8 +26,8 @@ from langchain_sessions._chat.outbound import acknowledgement
 from langchain_sessions._chat.recalling import STORED, Loaded, as_remembered, newest_messages, open_context
 from langchain_sessions._chat.running import Keeping, Running
 from langchain_sessions._chat.storing import append, mark
+from langchain_sessions._core.edge import check_branch
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.ids import check_branch
 from langchain_sessions._core.rows import TURN_OF
 from langchain_sessions._core.view import call_ids
 from langchain_sessions.compaction.plan import Compaction, CompactionResult, ModelCall

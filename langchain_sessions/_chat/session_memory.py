@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from langchain_sessions._chat.address import Address, Addressing, OwnerPolicy
 from langchain_sessions._chat.overflow import is_context_overflow
 from langchain_sessions._chat.running import Keeping, window_of
-from langchain_sessions._core.checks import require
-from langchain_sessions._core.ids import check_branch
+from langchain_sessions._core.edge import check_branch, require
 from langchain_sessions._log.log import log_of
 from langchain_sessions.compaction.plan import ModelCall, check_compaction
 from langchain_sessions.selectors import Selector, not_empty

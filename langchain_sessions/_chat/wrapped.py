@@ -11,7 +11,7 @@ from langchain_core.runnables import Runnable, RunnableSequence, RunnableWithFal
 from langchain_core.runnables.base import RunnableBindingBase
 
 from langchain_sessions._chat.news import as_messages
-from langchain_sessions._core.checks import require
+from langchain_sessions._core.edge import require
 from langchain_sessions.errors import InvalidInputError
 
 if TYPE_CHECKING:

@@ -12,16 +12,23 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import BaseMessage
 
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.building import built
-from langchain_sessions._core.checks import UNREADABLE, require
 from langchain_sessions._core.codec.messages import MessageCodec, digest, unreadable
 from langchain_sessions._core.codec.text import fold, searchable_text
 from langchain_sessions._core.codec.values import as_dict, dump_exact
-from langchain_sessions._core.ids import check_branch, check_id, check_optional_id
+from langchain_sessions._core.edge import (
+    UNREADABLE,
+    built,
+    check_aware,
+    check_branch,
+    check_id,
+    check_optional_id,
+    from_micros,
+    require,
+    to_micros,
+)
 from langchain_sessions._core.kinds import ENTRY_CODES, RECORDS, ROLE_CODES, only_tool_of, speaker_of, tools_of
 from langchain_sessions._core.rows import EventRow
 from langchain_sessions._core.state import dump_delta
-from langchain_sessions._core.times import check_aware, from_micros, to_micros
 from langchain_sessions.errors import CorruptRowError, InvalidInputError
 from langchain_sessions.events import NewEvent, SessionEvent, Standing
 from langchain_sessions.stores.values import EventQuery

@@ -6,7 +6,13 @@ reads them. Times are microseconds since 1970 in UTC.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import json
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from langchain_sessions.stores.values import SessionDraft
 
 # Kinds of entries. Message kinds are small and positive, records of other happenings are 32 and above.
 HUMAN, AI, SYSTEM, TOOL, CHAT, FUNCTION, OTHER = 1, 2, 3, 4, 5, 6, 7
@@ -192,3 +198,74 @@ class SessionKey(NamedTuple):
     def admits(self, user_id: str | None) -> bool:
         """Whether a session of this user may be touched."""
         return isinstance(self.owner, Anyone) or self.owner == user_id
+
+
+def tally(rows: Iterable[EventRow]) -> dict[str | None, Counters]:
+    """What rows add to the counters of each scope."""
+    counted: dict[str | None, Counters] = {}
+    for row in rows:
+        if row.kind >= FIRST_RECORD:
+            continue
+        scope = row.scope
+        turn = 1 if row.flags & TURN else 0
+        was = counted.get(scope)
+        if was is None:
+            counted[scope] = Counters(1, turn, row.tokens)
+        else:
+            counted[scope] = Counters(was.events + 1, was.turns + turn, was.tokens + row.tokens)
+    return counted
+
+
+ACTIVITY_GRAIN: Final = 60_000_000
+"""Activity is indexed to the minute: an indexed time that moves with every append defeats PostgreSQL's HOT."""
+
+
+def new_session_row(skey: int, draft: SessionDraft) -> SessionRow:
+    """The row of a session that was just created."""
+    return SessionRow(
+        skey=skey,
+        app=draft.app,
+        id=draft.id,
+        user_id=draft.user_id,
+        title=draft.title,
+        metadata=draft.metadata,
+        initial_state=draft.state,
+        state=draft.state,
+        created_at=draft.now,
+        updated_at=draft.now,
+        activity=draft.now,
+        expires_at=draft.expires_at,
+        renewal=draft.renewal,
+        renewal_grain=draft.renewal_grain,
+        ended_at=None,
+        last_seq=0,
+        live_events=0,
+        live_turns=0,
+        live_tokens=0,
+        aliased=0,
+        ledger=None,
+        head_id=None,
+        head_runs=None,
+    )
+
+
+def merged_changes(session: SessionRow, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns that an update sets; the keys of `metadata` are merged into the stored ones, None deletes."""
+    values = dict(changes)
+    if "metadata" in values:
+        merged = {**json.loads(session.metadata), **json.loads(values["metadata"])}
+        kept = {key: value for key, value in merged.items() if value is not None}
+        values["metadata"] = json.dumps(kept, separators=(",", ":"))
+    return values
+
+
+def moved(session: SessionRow, count: int, now: int) -> dict[str, Any]:
+    """The columns of a session row that every change of its log moves."""
+    changes: dict[str, Any] = {"last_seq": session.last_seq + count, "updated_at": now}
+    if session.activity <= now - ACTIVITY_GRAIN:
+        changes["activity"] = now
+    if session.renewal is not None and session.renewal_grain is not None and session.expires_at is not None:
+        due = now + session.renewal
+        if due - session.expires_at >= session.renewal_grain:
+            changes["expires_at"] = due
+    return changes

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langchain_sessions._core.checks import require
 from langchain_sessions._core.codec.values import as_dict, dump_exact, dump_json
+from langchain_sessions._core.edge import require
 from langchain_sessions.errors import InvalidInputError
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import BaseMessage
 
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.checks import require
 from langchain_sessions._core.codec.values import as_dict
+from langchain_sessions._core.edge import require
 from langchain_sessions._core.encode import as_events
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.state import TEMP

@@ -10,14 +10,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.checks import require
 from langchain_sessions._core.codec.values import as_dict, dump_exact, dump_mapping
+from langchain_sessions._core.edge import check_duration, check_id, check_optional_id, check_title, require
 from langchain_sessions._core.encode import new_record
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.ids import check_id, check_optional_id, check_title
 from langchain_sessions._core.rows import Anyone
 from langchain_sessions._core.state import APP, USER, dump_delta
-from langchain_sessions._core.times import check_duration
 from langchain_sessions._log.values import UNSET, Unset
 from langchain_sessions.errors import CorruptRowError, SessionNotFoundError
 from langchain_sessions.page import Page, decode_positions, encode_cursor

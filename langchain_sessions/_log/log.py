@@ -6,12 +6,9 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from langchain_sessions._core.building import built
-from langchain_sessions._core.checks import UNREADABLE
 from langchain_sessions._core.codec.values import as_dict
-from langchain_sessions._core.ids import check_id
+from langchain_sessions._core.edge import UNREADABLE, built, check_aware, check_id, from_micros, to_micros
 from langchain_sessions._core.rows import Owner, SessionHeading, SessionKey, SessionRow
-from langchain_sessions._core.times import check_aware, from_micros, to_micros
 from langchain_sessions.errors import CorruptRowError, InvalidInputError, ServiceClosedError
 from langchain_sessions.session import Session
 

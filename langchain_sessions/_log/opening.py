@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from langchain_sessions._core.checks import require
 from langchain_sessions._core.codec.messages import MessageCodec
+from langchain_sessions._core.edge import check_duration, check_id, require
 from langchain_sessions._core.encode import EventEncoder
-from langchain_sessions._core.ids import check_id
 from langchain_sessions._core.rows import ANYONE
-from langchain_sessions._core.times import check_duration
 from langchain_sessions._log.log import Log, Shared
 from langchain_sessions._recall.settings import SearchSettings
 from langchain_sessions.compaction.background import BackgroundRuns

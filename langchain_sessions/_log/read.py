@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from langchain_sessions._core.checks import UNREADABLE, require
+from langchain_sessions._core.edge import UNREADABLE, check_branch, require
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.ids import check_branch
 from langchain_sessions._core.state import merged_view
 from langchain_sessions._core.view import Context, pair_tool_calls
 from langchain_sessions.errors import CorruptRowError

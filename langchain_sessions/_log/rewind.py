@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.checks import require
+from langchain_sessions._core.edge import check_optional_id, require
 from langchain_sessions._core.encode import new_record
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.ids import check_optional_id
 from langchain_sessions._log.values import RewindResult
 from langchain_sessions.stores.values import RewindPlan
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from langchain_sessions._core.checks import UNREADABLE, require
-from langchain_sessions._core.ids import check_id
+from langchain_sessions._core.edge import UNREADABLE, check_id, require
 from langchain_sessions._core.rows import Anyone, SessionKey
 from langchain_sessions._log.indexing import embed_later, embedder_of, indexer_of
 from langchain_sessions.errors import CorruptRowError, SessionsError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_sessions._core.checks import UNREADABLE
+from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._log.indexing import embedder_of, indexer_of
 from langchain_sessions.errors import CorruptRowError, SessionsError

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from langchain_sessions._core import rows as r
+from langchain_sessions._core.edge import from_micros
 from langchain_sessions._core.kinds import only_tool_of, tools_of
-from langchain_sessions._core.times import from_micros
 from langchain_sessions._recall.index.chunks import LAYOUT_VERSION
 from langchain_sessions._recall.index.facts import EventFacts
 from langchain_sessions._recall.index.facts_cache import FactsCache

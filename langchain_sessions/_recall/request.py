@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from langchain_sessions._core.checks import require
+from langchain_sessions._core.edge import require
 from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.filters import EventFilter
 from langchain_sessions.page import decode_cursor, encode_cursor

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from langchain_sessions._core.checkpoints import ROOT, CheckpointRow
-from langchain_sessions._core.checks import require
+from langchain_sessions._core.edge import check_duration, from_micros, require
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.times import check_duration, from_micros
 from langchain_sessions._threads.record import Record, decode_metadata, decode_record
 
 if TYPE_CHECKING:

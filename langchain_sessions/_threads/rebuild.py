@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from langgraph.checkpoint.base import CheckpointTuple, PendingWrite, writes_sort_key
 
 from langchain_sessions._core.checkpoints import corrupt_checkpoint
-from langchain_sessions._core.checks import UNREADABLE
+from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.ranges import decode_runs, expand_runs
 from langchain_sessions._threads.names import config_of
 from langchain_sessions._threads.record import (

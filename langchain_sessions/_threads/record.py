@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import ormsgpack
 
 from langchain_sessions._core.checkpoints import CheckpointRow, ValueRow, corrupt_checkpoint, seq_set
-from langchain_sessions._core.checks import UNREADABLE
-from langchain_sessions._core.ids import check_id
+from langchain_sessions._core.edge import UNREADABLE, check_id, from_micros, to_micros
 from langchain_sessions._core.ranges import SeqSet, encode_runs
-from langchain_sessions._core.times import from_micros, to_micros
 from langchain_sessions._threads.names import short_digest, value_digest
 from langchain_sessions._threads.split import may_be_private, without_private_calls
 from langchain_sessions.errors import InvalidInputError

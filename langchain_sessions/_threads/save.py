@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from langgraph.checkpoint.base import WRITES_IDX_MAP
 
 from langchain_sessions._core.checkpoints import ROOT, WriteRow
+from langchain_sessions._core.edge import check_id
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.ids import check_id
 from langchain_sessions._core.ranges import encode_runs
 from langchain_sessions._core.rows import ROOTED
 from langchain_sessions._log.append import after_append

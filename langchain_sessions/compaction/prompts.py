@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_sessions._core.checks import require
+from langchain_sessions._core.edge import require
 from langchain_sessions._core.kinds import role_of
 from langchain_sessions._core.whole import whole_text
 

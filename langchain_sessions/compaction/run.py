@@ -14,11 +14,10 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from langchain_sessions._core.edge import check_branch, from_micros
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.ids import check_branch
 from langchain_sessions._core.ledger import Cover, Ledger
 from langchain_sessions._core.ranges import SeqSet
-from langchain_sessions._core.times import from_micros
 from langchain_sessions.compaction.fallback import PENDING, load_pending, runs_of, that_fit, would_not_fit
 from langchain_sessions.compaction.loaded import Loaded, plan_tokens
 from langchain_sessions.compaction.plan import (

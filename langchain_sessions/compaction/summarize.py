@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from langchain_core.runnables import Runnable
 
-from langchain_sessions._core.checks import require
+from langchain_sessions._core.edge import require
 from langchain_sessions.compaction.model_summarizer import ModelSummarizer
 from langchain_sessions.compaction.prompts import SummaryPrompts
 from langchain_sessions.compaction.selection import split_segments

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
-from langchain_sessions._core.checks import require
 from langchain_sessions._core.codec.values import dump_exact
+from langchain_sessions._core.edge import require
 from langchain_sessions.compaction.plan import Outcome
 from langchain_sessions.errors import InvalidInputError, SummaryError
 

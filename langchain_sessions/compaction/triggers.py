@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from langchain_sessions._core.checks import require
+from langchain_sessions._core.edge import require
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from langchain_sessions._core.checks import require
+from langchain_sessions._core.edge import require
 from langchain_sessions.compaction.plan import CompactionPlan, CompactionRequest
 from langchain_sessions.compaction.selection import is_summary, pinned, split_segments
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langchain_sessions._core.times import to_micros
+from langchain_sessions._core.edge import to_micros
 from langchain_sessions.errors import (
     EventConflictError,
     EventNotFoundError,

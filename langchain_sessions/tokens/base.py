@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
-from langchain_sessions._core.checks import require
+from langchain_sessions._core.edge import require
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool

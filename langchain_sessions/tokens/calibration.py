@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
-from langchain_sessions._core.checks import require
+from langchain_sessions._core.edge import require
 from langchain_sessions.tokens.base import TokenTotal
 
 if TYPE_CHECKING:

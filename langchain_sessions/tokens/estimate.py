@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from langchain_sessions._core.checks import require
+from langchain_sessions._core.edge import require
 from langchain_sessions.tokens.base import MediaCosts, TextCounter
 
 Vocabulary = Literal["o200k_base", "cl100k_base"]

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.checks import require
+from langchain_sessions._core.edge import require
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._recall.findings import Finding
 from langchain_sessions._recall.rank.admission import Admission

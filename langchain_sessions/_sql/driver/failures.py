@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from sqlalchemy import exc as sa_exc
 
-from langchain_sessions._core.checks import UNREADABLE
+from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions.errors import (
     CorruptRowError,
     InvalidInputError,

@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from langchain_sessions._core.twins import alone, finish
 from langchain_sessions._sql.driver import forks
-from langchain_sessions._sql.driver.ends import Writer, ends_for
 from langchain_sessions._sql.driver.failures import DeadConnectionError, Failures, LostRaceError
 from langchain_sessions._sql.driver.loops import LoopEngines, disposed
-from langchain_sessions._sql.driver.modes import Mode
 from langchain_sessions._sql.driver.pipelining import can_pipeline, send, send_adapted
-from langchain_sessions._sql.driver.transaction import Send, StatementCache, Transaction
+from langchain_sessions._sql.driver.transaction import Mode, Send, StatementCache, Transaction, Writer, ends_for
 from langchain_sessions.errors import SessionsError, StoreUnavailableError, SyncNotAvailableError
 
 if TYPE_CHECKING:

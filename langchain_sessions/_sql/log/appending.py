@@ -26,10 +26,8 @@ from sqlalchemy import (
 )
 
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.counters import tally
-from langchain_sessions._core.drafts import ACTIVITY_GRAIN
 from langchain_sessions._core.marks import last_mark
-from langchain_sessions._core.rows import Counters, EventRow, SessionKey
+from langchain_sessions._core.rows import ACTIVITY_GRAIN, Counters, EventRow, SessionKey, tally
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.log.lookup import insert_events, key_criteria, owner_shape, upsert
 from langchain_sessions.stores.values import AppendBatch, Appended

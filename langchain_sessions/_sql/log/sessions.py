@@ -8,10 +8,19 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Column, ColumnElement, Select, delete, insert, or_, select
 from sqlalchemy import and_ as both
 
-from langchain_sessions._core.drafts import ACTIVITY_GRAIN, merged_changes, moved, new_session_row
 from langchain_sessions._core.ledger import Ledger
 from langchain_sessions._core.ranges import SeqSet
-from langchain_sessions._core.rows import EventRow, Owner, SessionHeading, SessionKey, SessionRow
+from langchain_sessions._core.rows import (
+    ACTIVITY_GRAIN,
+    EventRow,
+    Owner,
+    SessionHeading,
+    SessionKey,
+    SessionRow,
+    merged_changes,
+    moved,
+    new_session_row,
+)
 from langchain_sessions._core.state import require_owner
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction, param
 from langchain_sessions._sql.log.counting import recount

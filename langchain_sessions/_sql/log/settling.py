@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Select, literal_column, select
 
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.counters import tally_change
-from langchain_sessions._core.drafts import moved
 from langchain_sessions._core.identity import place_batch, require_version
 from langchain_sessions._core.marks import last_mark
-from langchain_sessions._core.rows import EventRow, SessionKey, SessionRow
-from langchain_sessions._core.standing import view_of
+from langchain_sessions._core.rows import EventRow, SessionKey, SessionRow, moved
+from langchain_sessions._core.standing import tally_change, view_of
 from langchain_sessions._core.state import apply_deltas, require_owner
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.log.counting import ALL_AWAKE, add_counters, read_invocation, recount

@@ -30,7 +30,7 @@ from sqlalchemy.dialects.mysql import mariadb
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.checks import require
+from langchain_sessions._core.edge import require
 from langchain_sessions._sql.tables.recall import RecallTables, build_recall_tables
 from langchain_sessions._sql.tables.threads import ThreadTables, build_thread_tables
 from langchain_sessions._sql.tables.types import big_key, bytes_type, ident_type, keyed_table, text_type

@@ -23,14 +23,12 @@ from langchain_sessions._core.checkpoints import (
     seq_set,
     touched_by_put,
 )
-from langchain_sessions._core.counters import tally
-from langchain_sessions._core.drafts import moved
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import Ledger, LogView
 from langchain_sessions._core.ranges import SeqSet, decode_runs
-from langchain_sessions._core.rows import Counters, EventRow, SessionRow
+from langchain_sessions._core.rows import Counters, EventRow, SessionRow, moved, tally
 from langchain_sessions._sql.driver.failures import UniqueViolationError, call_passed_in
-from langchain_sessions._sql.driver.modes import Mode
+from langchain_sessions._sql.driver.transaction import Mode
 from langchain_sessions._sql.log.counting import add_counters
 from langchain_sessions._sql.log.lookup import (
     event_columns,

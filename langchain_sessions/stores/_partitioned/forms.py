@@ -7,9 +7,8 @@ from base64 import b64decode, b64encode
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langchain_sessions._core.checks import UNREADABLE
-from langchain_sessions._core.counters import tally
-from langchain_sessions._core.rows import Counters, EventRow, InvocationRow, SessionRow
+from langchain_sessions._core.edge import UNREADABLE
+from langchain_sessions._core.rows import Counters, EventRow, InvocationRow, SessionRow, tally
 from langchain_sessions._core.standing import view_of
 from langchain_sessions.errors import CorruptRowError
 from langchain_sessions.stores.engine import Head

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from langchain_sessions._core.drafts import ACTIVITY_GRAIN, merged_changes, moved, new_session_row
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.rows import EventRow, Owner, SessionKey, SessionRow
+from langchain_sessions._core.rows import (
+    ACTIVITY_GRAIN,
+    EventRow,
+    Owner,
+    SessionKey,
+    SessionRow,
+    merged_changes,
+    moved,
+    new_session_row,
+)
 from langchain_sessions._core.state import require_owner
 from langchain_sessions.errors import SessionExistsError, SessionNotFoundError
 from langchain_sessions.stores._partitioned import keys

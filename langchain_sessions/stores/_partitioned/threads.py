@@ -21,10 +21,10 @@ from langchain_sessions._core.checkpoints import (
     touched_by_put,
     unpack_staged,
 )
-from langchain_sessions._core.checks import UNREADABLE
-from langchain_sessions._core.drafts import moved
+from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import Ledger
+from langchain_sessions._core.rows import moved
 from langchain_sessions.errors import (
     CorruptRowError,
     HeadConflictError,
