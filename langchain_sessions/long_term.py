@@ -13,7 +13,9 @@ from langchain_core.messages import HumanMessage
 from langchain_sessions._core.edge import require
 from langchain_sessions._core.flow import Flow, ask, faces
 from langchain_sessions._core.rows import Anyone
-from langchain_sessions.errors import SessionNotFoundError
+from langchain_sessions._log.copies import Copies
+from langchain_sessions._log.log import log_of
+from langchain_sessions.errors import SessionNotFoundError, StoreError
 from langchain_sessions.events import EventKind, SessionEvent, Standing
 from langchain_sessions.filters import EventFilter
 from langchain_sessions.modes import MemoryMode, PromptDraft, Template, check_template, fill
@@ -42,14 +44,23 @@ TOP_K_KEY = "long_term_top_k"
 
 _STANDING = frozenset({Standing.LIVE, Standing.ARCHIVED, Standing.INTERRUPTED, Standing.DETACHED})
 _PAGE = 200
+_OVER_FETCH = 4
+"""How many times as much is asked of the vector store as is wanted, and again where too little of it counted."""
+_MOST = 64
+"""But never more than so many times as much."""
 
 
-class LongTermMemory(MemoryMode):
+class LongTermMemory(MemoryMode, Copies):
     """What was said before, recalled by meaning into the system prompt.
 
-    Each thing that somebody said is indexed once, under an id of its own, however often it is indexed. A hit counts
-    only if it names this app and this user (or this session) and the log still holds it, whatever the vector store
-    returns: what was deleted, rewound or said by somebody else never reaches a prompt.
+    Each thing that somebody said is indexed once, under an id of its own, however often it is indexed, and only after
+    the answer: a question is never among what it recalls. A hit counts only if it names this app and this user (or
+    this session) and the log still holds it, whatever the vector store returns: what was deleted, rewound or said by
+    somebody else never reaches a prompt. Of equal texts the best hit alone counts, and none that the prompt shows
+    anyway; so more is asked of the store than the prompt recalls.
+
+    `delete` and `delete_user` of a service that this memory is used with remove its documents. Where nothing of it is
+    used in a process that deletes, `attach(sessions)` has the same effect.
 
     Args:
         store: Any vector store.
@@ -86,30 +97,44 @@ class LongTermMemory(MemoryMode):
         question = "\n".join(str(m.text) for m in draft.tail if isinstance(m, HumanMessage)).strip()
         if not question:
             return draft
-        shown = {event.id for event in draft.history} | {message.id for message in draft.tail if message.id}
-        said = {str(message.text) for message in draft.tail}
         try:
-            hits = yield from self._search(draft.address, question, draft.configurable.get(TOP_K_KEY, self.top_k))
+            hits = yield from self._search(draft, question, draft.configurable.get(TOP_K_KEY, self.top_k))
         except Exception as error:  # noqa: BLE001 - recalling less must not cost the answer
             _log.warning("Long-term memory could not be searched: %s", type(error).__name__)
             return draft
-        entries = [_entry(event) for event in hits if event.id not in shown and _text(event) not in said]
-        if not entries:
+        if not hits:
             return draft
-        return draft.with_system(
-            fill(self.template, instructions=draft.instructions, long_term_memory="\n".join(entries))
-        )
+        recalled = "\n".join(map(_entry, hits))
+        return draft.with_system(fill(self.template, instructions=draft.instructions, long_term_memory=recalled))
 
-    def _search(self, address: Address, question: str, top_k: object) -> Flow[list[SessionEvent]]:
+    def _search(self, draft: PromptDraft, question: str, top_k: object) -> Flow[list[SessionEvent]]:
+        """The best hits that the prompt does not show already, each text once."""
         require(type(top_k) is int and top_k > 0, TOP_K_KEY, "give a whole number above 0")
+        address = draft.address
         session = yield from ask(address.sessions.get, address.session_id)
         options = {} if self._search_kwargs is None else dict(self._search_kwargs(session))
-        documents = yield from ask(self.store.similarity_search, question, **{"k": top_k, **options})
+        wanted = options.pop("k", top_k)
+        shown: set[Any] = {event.id for event in draft.history} | {m.id for m in draft.tail if m.id}
+        texts = {str(message.text).strip() for message in draft.tail}
         found: list[SessionEvent] = []
-        for document in documents:
-            if self._belongs(document, session):
-                found.extend((yield from self._standing(address, document)))
-        return found
+        asked = _OVER_FETCH * wanted
+        while True:
+            documents = yield from ask(self.store.similarity_search, question, **{"k": asked, **options})
+            for document in documents:
+                event_id, text = document.metadata.get("event_id"), document.page_content.strip()
+                if event_id in shown or text in texts or not self._belongs(document, session):
+                    continue
+                shown.add(event_id)
+                event = yield from self._standing(address, document)
+                if event is None:
+                    continue
+                texts.add(text)
+                found.append(event)
+                if len(found) == wanted:
+                    return found
+            if len(documents) < asked or asked >= _MOST * wanted:
+                return found
+            asked *= _OVER_FETCH
 
     def _belongs(self, document: Document, session: Session) -> bool:
         """Whether a hit says that it is of the same owner, and of the same session where that is asked."""
@@ -118,17 +143,50 @@ class LongTermMemory(MemoryMode):
         anybody = session.user_id is None  # sessions that nobody owns have nothing in common
         return same_owner and (about.get("session_id") == session.id or (self.scope == "user" and not anybody))
 
-    def _standing(self, address: Address, document: Document) -> Flow[list[SessionEvent]]:
+    def _standing(self, address: Address, document: Document) -> Flow[SessionEvent | None]:
         """The event of a hit, if the log still holds it for this owner."""
         seq, session_id = document.metadata.get("seq"), document.metadata.get("session_id")
         if type(seq) is not int or not isinstance(session_id, str):
-            return []
+            return None
         wanted = EventFilter(standings=_STANDING, after_seq=seq - 1, before_seq=seq + 1)
         try:
             found = yield from ask(address.sessions.events, session_id, wanted)
         except SessionNotFoundError:
-            return []
-        return [event for event in found if event.id == document.metadata.get("event_id")]
+            return None
+        return next((event for event in found if event.id == document.metadata.get("event_id")), None)
+
+    # -- forgetting ----------------------------------------------------------------------------------------
+
+    def attach(self, sessions: SessionService) -> None:
+        """Have `delete` and `delete_user` of a service, and of all its views, remove documents too."""
+        copies = log_of(sessions).shared.copies
+        if self not in copies:
+            copies.append(self)
+
+    def forget(self, app: str, session_id: str, event_ids: Sequence[str]) -> Flow[None]:
+        """Remove the documents of some events.
+
+        Raises:
+            StoreError: The vector store refused it.
+        """
+        ids = [_document_id(app, session_id, event_id) for event_id in event_ids]
+        try:
+            ids = yield from self._present(ids)
+            if ids:
+                yield from ask(self.store.delete, ids)
+        except Exception as error:
+            problem = (
+                f"What long-term memory keeps of session {session_id!r} could not be removed, so the session stays."
+            )
+            raise StoreError(problem) from error
+
+    def _present(self, ids: list[str]) -> Flow[list[str]]:
+        """Those that are there, where the store can tell: some refuse to delete what they do not have."""
+        try:
+            documents = yield from ask(self.store.get_by_ids, ids)
+        except NotImplementedError:
+            return ids
+        return [document.id for document in documents if document.id is not None]
 
     # -- indexing ------------------------------------------------------------------------------------------
 
@@ -183,10 +241,15 @@ def _is_said(event: SessionEvent) -> bool:
     return spoken and not event.is_synthetic and bool(_text(event).strip())
 
 
+def _document_id(app: str, session_id: str, event_id: str) -> str:
+    """The id of an event's document, which anybody who knows the event can tell."""
+    name = f"{app}\x00{session_id}\x00{event_id}"
+    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+
+
 def _document(session: Session, event: SessionEvent) -> Document:
-    name = f"{session.app}\x00{session.id}\x00{event.id}"
     return Document(
-        id=hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest(),
+        id=_document_id(session.app, session.id, event.id),
         page_content=_text(event),
         metadata={
             "app": session.app,

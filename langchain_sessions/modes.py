@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from langchain_sessions._chat.news import Remembered
     from langchain_sessions._core.flow import Flow
     from langchain_sessions.events import SessionEvent
+    from langchain_sessions.service import SessionService
 
 MEMORY_TEMPLATE = """{instructions}
 
@@ -74,6 +75,9 @@ class MemoryMode(ABC):
     @abstractmethod
     def shape(self, draft: PromptDraft) -> Flow[PromptDraft]:
         """The draft with this mode's memory in it."""
+
+    def attach(self, sessions: SessionService) -> None:  # noqa: B027 - for subclasses
+        """Called once for each service that this mode is used with; most modes need not know it."""
 
     def index(self, address: Address, events: Sequence[SessionEvent]) -> Flow[None]:  # noqa: ARG002 - for subclasses
         """Take note of what was said; most modes need not."""

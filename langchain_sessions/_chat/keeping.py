@@ -96,7 +96,7 @@ def begin(
 
 
 def _store_request(keeping: Keeping, running: Running, loaded: Loaded) -> Flow[None]:
-    """Store what is new in a request, index it, and compact if it is time."""
+    """Store what is new in a request, and compact if it is time."""
     news = running.news
     for run in news.given_up:
         yield from mark(keeping, running.address, run, InvocationStatus.FAILED)
@@ -108,7 +108,6 @@ def _store_request(keeping: Keeping, running: Running, loaded: Loaded) -> Flow[N
         yield from _adopt(keeping, running, loaded.last_seq)
     if news.invocation_id is None:
         running.context = (*loaded.context, *as_remembered(running.appended))
-    yield from _index(keeping, running, running.appended)
     if keeping.compaction is not None and keeping.compaction.where == "before":
         yield from _compact(keeping, running, keeping.compaction, force=False)
 
@@ -206,7 +205,8 @@ def finish(
         for run, standing in running.news.others.items():
             if standing is not Standing.LIVE:
                 yield from mark(keeping, running.address, run, status)
-        yield from _index(keeping, running, stored)
+        # Only now: a question that is its own best match would take a place among what it recalls.
+        yield from _index(keeping, running, [*running.appended, *stored])
         if keeping.compaction is not None and keeping.compaction.where == "background" and not awaits:
             sessions, session_id = running.address
             yield from ask(
@@ -244,6 +244,8 @@ def interrupt(
             yield from append(keeping, running, [partial], status, interrupted=True)
         elif not steps:
             yield from append(keeping, running, [], status)
+        if status is InvocationStatus.INTERRUPTED:
+            yield from _index(keeping, running, running.appended)
     except Exception as error:  # noqa: BLE001 - nobody is left to tell but the log
         _report(running, "What arrived before the reader left was not stored", error)
 

@@ -86,6 +86,8 @@ class SessionMemory:
         self.context_window = context_window
         self._is_overflow = is_overflow
         self._counts = CalibratedTokenCounter(log_of(sessions).tokens)
+        for mode in modes:
+            mode.attach(sessions)
         self.keeping = Keeping(
             compaction=compaction,
             branch=check_branch(branch),

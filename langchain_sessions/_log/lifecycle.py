@@ -16,6 +16,7 @@ from langchain_sessions._core.encode import new_record
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.rows import Anyone
 from langchain_sessions._core.state import APP, USER, dump_delta
+from langchain_sessions._log.copies import forget_session, forget_user
 from langchain_sessions._log.values import UNSET, Unset
 from langchain_sessions.errors import CorruptRowError, SessionNotFoundError
 from langchain_sessions.page import Page, decode_positions, encode_cursor
@@ -168,6 +169,7 @@ def reopen_session(log: Log, session_id: str) -> Flow[Session]:
 
 def delete_session(log: Log, session_id: str) -> Flow[bool]:
     """`SessionService.delete`."""
+    yield from forget_session(log, session_id)
     now = log.now()
     until = now + TOMBSTONE // timedelta(microseconds=1)
     return (yield from ask(log.store.delete_session, log.key(session_id), now, until))
@@ -178,6 +180,7 @@ def delete_user(log: Log, user_id: str | None = None) -> Flow[int]:
     bound = None if isinstance(log.owner, Anyone) else log.owner
     wanted = check_id(bound if user_id is None else user_id, "user_id")
     require(isinstance(log.owner, Anyone) or wanted == bound, "user_id", "this view is bound to another user")
+    yield from forget_user(log, wanted)
     now = log.now()
     until = now + TOMBSTONE // timedelta(microseconds=1)
     return (yield from ask(log.store.delete_user, log.app, wanted, now, until))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions._core.codec.messages import MessageCodec
     from langchain_sessions._core.encode import EventEncoder
+    from langchain_sessions._log.copies import Copies
     from langchain_sessions._recall.settings import SearchSettings
     from langchain_sessions.compaction.background import BackgroundRuns
     from langchain_sessions.service import SessionService
@@ -32,10 +33,12 @@ class Shared:
     Attributes:
         is_closed: The service was closed: every call is refused.
         to_embed: Logs with something to embed, in the order in which they asked.
+        copies: What keeps copies of what was said elsewhere, and is told before a session goes.
     """
 
     is_closed: bool = False
     to_embed: dict[SessionKey, None] = field(default_factory=dict[SessionKey, None])
+    copies: list[Copies] = field(default_factory=list["Copies"])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -191,7 +191,8 @@ class SessionMethods:
     def delete(self, session_id: str) -> bool:
         """Remove a session with everything that it holds: events, state, index, checkpoints. False if there is none.
 
-        A late write cannot bring it back; `create` starts anew.
+        A late write cannot bring it back; `create` starts anew. What a `LongTermMemory` of this service keeps of it
+        goes first; where that fails, nothing is removed.
         """
         return drive(lifecycle.delete_session(self._log, session_id))
 
@@ -201,6 +202,8 @@ class SessionMethods:
 
     def delete_user(self, user_id: str | None = None) -> int:
         """Remove all sessions of a user and the user's `user:` state; how many sessions there were.
+
+        What a `LongTermMemory` of this service keeps of them goes first, as for `delete`.
 
         Args:
             user_id: Whose, on the operator's service; a bound view removes its own.
