@@ -216,7 +216,8 @@ class LogView:
         if row.flags & r.SUMMARY:
             if row.seq in summaries:
                 return Standing.LIVE
-            return Standing.REWOUND if self.archived_by(row) is None else Standing.ARCHIVED
+            # One that stands for nothing any more was taken back with its compaction, or a wider one took over.
+            return Standing.REWOUND if row.seq in self.ledger.hidden else Standing.ARCHIVED
         if row.seq in self.ledger.hidden:
             return Standing.REWOUND
         if self.superseded_by(row) is not None:

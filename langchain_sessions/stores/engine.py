@@ -19,12 +19,16 @@ import time
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from langchain_sessions._core.rows import ANYONE
 from langchain_sessions._core.twins import threaded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from langchain_sessions._core.rows import Owner
+
+
+__all__ = ["ANYONE", "Head", "Listed", "Partition", "PartitionEngine", "Range", "Row"]
 
 
 class Partition(NamedTuple):

@@ -5,5 +5,6 @@ Only this package needs pytest; `langchain_sessions.testing.machine` needs hypot
 
 from langchain_sessions.testing.contract import StoreContract
 from langchain_sessions.testing.faces import FACES, Face, PrivateLoop, SettableClock, faced
+from langchain_sessions.testing.suites.engines import EngineContract
 
-__all__ = ["FACES", "Face", "PrivateLoop", "SettableClock", "StoreContract", "faced"]
+__all__ = ["FACES", "EngineContract", "Face", "PrivateLoop", "SettableClock", "StoreContract", "faced"]

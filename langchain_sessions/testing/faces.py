@@ -94,7 +94,7 @@ def faced(target: T, face: Face, loop: PrivateLoop) -> T:
     """The object itself, or a stand-in whose synchronous methods run the async ones.
 
     Args:
-        target: A service, a store or an invocation.
+        target: A service, a store, an engine or an invocation.
         face: `sync` for the object itself, `async` for the stand-in.
         loop: Where the async methods run.
 

@@ -102,7 +102,7 @@ class ListModel:
 
     def _standing(self, record: Record, seen: set[int], replaced: set[int], force: Record | None, now: int) -> Standing:
         if record.summary_of is not None:
-            return self._of_summary(record, force)
+            return self._of_summary(record, seen, force)
         if record.seq not in seen:
             return Standing.REWOUND
         if record.kind != "message":
@@ -113,11 +113,10 @@ class ListModel:
             return Standing.ARCHIVED
         return self._of_run(record.run, now)
 
-    def _of_summary(self, record: Record, force: Record | None) -> Standing:
+    def _of_summary(self, record: Record, seen: set[int], force: Record | None) -> Standing:
         if force is not None and record.seq in force.summaries:
             return Standing.LIVE
-        within = force is not None and record.place <= max(self.places(force.covered))
-        return Standing.ARCHIVED if within else Standing.REWOUND
+        return Standing.ARCHIVED if record.seq in seen else Standing.REWOUND
 
     def _of_run(self, name: str | None, now: int) -> Standing:
         run = self.runs.get(name) if name is not None else None
@@ -127,8 +126,8 @@ class ListModel:
             return Standing.FAILED
         return _STATUS[run.status]
 
-    def context(self, viewer: str | None, now: int) -> list[Record]:
-        """What a viewer's prompt holds, in context order."""
+    def context(self, viewer: str | None, now: int, last_n: int | None = None) -> list[Record]:
+        """What a viewer's prompt holds: the newest in context order, then the turns of each run side by side."""
         stand = self.standings(now)
         shown = [
             record
@@ -137,7 +136,12 @@ class ListModel:
             and stand[record.seq] in (Standing.LIVE, Standing.INTERRUPTED)
             and (record.branch is None or (viewer is not None and f"{viewer}.".startswith(f"{record.branch}.")))
         ]
-        return sorted(shown, key=lambda record: (record.place, record.summary_of is None, record.seq))
+        shown.sort(key=lambda record: (record.place, record.summary_of is None, record.seq))
+        newest = shown if last_n is None else shown[-last_n:]
+        began: dict[str | int, int] = {}
+        for at, record in enumerate(newest):
+            began.setdefault(record.run or record.seq, at)
+        return sorted(newest, key=lambda record: began[record.run or record.seq])
 
     def state(self) -> dict[str, Any]:
         """The session's own state."""

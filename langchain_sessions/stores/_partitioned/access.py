@@ -20,7 +20,7 @@ from langchain_sessions.stores.engine import Partition, Range, Row
 if TYPE_CHECKING:
     from langchain_sessions._core.ranges import Run
     from langchain_sessions._core.rows import EventRow, SessionKey
-    from langchain_sessions.stores.engine import PartitionEngine
+    from langchain_sessions.stores.engine import Head, PartitionEngine
 
 T = TypeVar("T")
 _MOST_RACES = 200
@@ -146,6 +146,15 @@ class Partitions:
                 raise
             return False
 
+    def repeat(
+        self, partition: Partition, expected: int, head: Head | None, rows: Mapping[str, bytes | None]
+    ) -> Flow[bool]:
+        """A commit that does no harm twice: where nobody knows whether it happened, it is as if it had not."""
+        try:
+            return (yield from ask(self.engine.commit, partition, expected, head, rows))
+        except CommitUnknownError:
+            return False
+
     def race(self, lost: int, what: str) -> Flow[None]:
         """Wait after a lost race, and give up after very many.
 
@@ -158,18 +167,30 @@ class Partitions:
             longest = min(_LONGEST_PAUSE, 0.001 * 2 ** min(lost - _PATIENT_RACES, 10))
             yield from ask(self.engine.pause, random.uniform(0, longest))  # noqa: S311 - spreads writers
 
-    def change(self, key: SessionKey, now: int, decide: Decide) -> Flow[Any]:
+    def change(self, key: SessionKey, now: int, decide: Decide, *, is_repeatable: bool = False) -> Flow[Any]:
         """Change the session of a key, however many others do.
+
+        Args:
+            key: The session.
+            now: The present.
+            decide: What to write.
+            is_repeatable: A decision that was written already comes to nothing: it may be made again where nobody
+                can say whether it was.
 
         Raises:
             SessionNotFoundError: There is none for this key.
+            CommitUnknownError: Nobody can say whether it was written, and it is not repeatable.
         """
         lost = 0
         while True:
             found = yield from self.require(key, now)
             change = yield from decide(found)
-            if change.head is None or (yield from self.commit(name_of(key), change.head, change.rows)):
-                return change.answer
+            try:
+                if change.head is None or (yield from self.commit(name_of(key), change.head, change.rows)):
+                    return change.answer
+            except CommitUnknownError:
+                if not is_repeatable:
+                    raise
             lost += 1
             yield from self.race(lost, f"Session {key.id!r}")
 

@@ -47,7 +47,7 @@ def fork_session(at: Partitions, key: SessionKey, draft: SessionDraft, at_seq: i
     try:
         made = yield from _copy(at, source, target, draft, upto)
     except SessionsError:
-        yield from ask(at.engine.commit, session_partition(draft.app, draft.id), target.version, None, {})
+        yield from at.repeat(session_partition(draft.app, draft.id), target.version, None, {})
         raise
     partition = session_partition(draft.app, draft.id)
     yield from ask(at.engine.remove_rows, partition, keys.prefix(made.skey))

@@ -47,7 +47,7 @@ _AWAKE = 0
 
 def append_events(at: Partitions, key: SessionKey, batch: AppendBatch) -> Flow[Appended]:
     """The contract's `append_events`."""
-    appended, owes = yield from at.change(key, batch.now, partial(_append, at, batch))
+    appended, owes = yield from at.change(key, batch.now, partial(_append, at, batch), is_repeatable=True)
     if owes:
         yield from settle_owed(at, key, batch.now)
     answer: Appended = appended
@@ -261,5 +261,5 @@ def lease_scope(at: Partitions, key: SessionKey, scope: str | None, holder: str,
         kept = {name: lease for name, lease in head.leases.items() if lease[1] > now}
         return Change(answer=True, head=replace(head, leases={**kept, scope or "": (holder, until)}))
 
-    granted: bool = yield from at.change(key, now, decide)
+    granted: bool = yield from at.change(key, now, decide, is_repeatable=True)
     return granted

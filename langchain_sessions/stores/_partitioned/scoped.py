@@ -49,7 +49,7 @@ def settle_owed(at: Partitions, key: SessionKey, now: int) -> Flow[None]:
             return Change(None)
         return Change(None, replace(found, owed=left))
 
-    yield from at.change(key, now, decide)
+    yield from at.change(key, now, decide, is_repeatable=True)
 
 
 def is_scoped(delta: str | None) -> bool:
@@ -77,7 +77,7 @@ def _write(at: Partitions, partition: Partition, changes: Mapping[str, str | Non
         newer = {row.key for rows in stored for row in rows if json.loads(row.value)[2] > now}
         rows = {each: dump_json([name, changes[name], now]) for each, name in names.items() if each not in newer}
         made = Head(1 if head is None else head.version + 1, dump_json({"number": skey}))
-        if not rows or (yield from ask(at.engine.commit, partition, made.version - 1, made, rows)):
+        if not rows or (yield from at.repeat(partition, made.version - 1, made, rows)):
             return
         lost += 1
         yield from at.race(lost, "Shared state")
@@ -107,7 +107,7 @@ def forget_user(at: Partitions, app: str, user_id: str) -> Flow[None]:
     lost = 0
     while True:
         head = (yield from ask(at.engine.read_heads, [partition]))[0]
-        if head is None or (yield from ask(at.engine.commit, partition, head.version, None, {})):
+        if head is None or (yield from at.repeat(partition, head.version, None, {})):
             return
         lost += 1
         yield from at.race(lost, "Shared state")

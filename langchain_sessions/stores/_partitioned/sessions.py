@@ -246,7 +246,7 @@ def purge_expired(at: Partitions, app: str, owner: Owner, now: int, limit: int) 
 def _forget(at: Partitions, partition: Partition, head: Head) -> Flow[bool]:
     """Remove a partition; False where somebody changed it meanwhile."""
     found = load_head(head)
-    done = yield from ask(at.engine.commit, partition, head.version, None, {})
+    done = yield from at.repeat(partition, head.version, None, {})
     if done:
         yield from ask(at.engine.remove_rows, partition, keys.prefix(found.skey + 1))
     return done

@@ -39,6 +39,11 @@ class ArchiveSuite(StoreSuite):
         assert done is not None
         return done
 
+    def by_text(self, service: SessionService) -> dict[str, Standing]:
+        """Where each message stands."""
+        events = service.events("s1").items
+        return dict(zip(texts(events), standings(events), strict=True))
+
     def test_the_summary_takes_the_place(self, long: SessionService) -> None:
         """S1, A21: the log is whole, the context is short."""
         done = self.archived(long, 1, 4)
@@ -208,6 +213,42 @@ class ArchiveSuite(StoreSuite):
         assert texts(ada.messages("s1")) == ["m1", "sum"]
         assert ada.count("s1").events == 2
         assert ada.verify("s1") == []
+
+    def test_17_r_a_summary_is_rewound_with_what_it_stands_for(self, ada: SessionService) -> None:
+        """Found by random use: it stood where an earlier compaction had left something out."""
+        ada.append("s1", [human("one", "a"), ai("two", "b"), human("three"), ai("four")])
+        base = ada.context("s1")
+        assert archive(ada, "s1", [2, 3, 4], base=base, summary=[NewEvent(message=ai("early"))]) is not None
+        ada.append("s1", human("five"), invocation_id="run-1", state_delta={"k": 1})
+        ada.edit("s1", ai("one!", "a"))
+        base = ada.context("s1")
+        covered = [event.seq for event in base.events if not event.is_synthetic]
+        assert archive(ada, "s1", covered, base=base, summary=[NewEvent(message=ai("late"))]) is not None
+        ada.rewind("s1", before_invocation="run-1")
+        stand = self.by_text(ada)
+        assert stand["late"] is stand["five"] is stand["one!"] is Standing.REWOUND
+        assert stand["early"] is stand["one"] is Standing.LIVE
+        assert texts(ada.messages("s1")) == ["one", "early"]
+        assert texts(ada.events("s1", EventFilter(standings=frozenset({Standing.ARCHIVED})))) == [
+            "two",
+            "three",
+            "four",
+        ]
+        assert ada.verify("s1") == []
+
+    def test_17_r_a_summary_that_a_wider_one_replaced_is_archived(self, long: SessionService) -> None:
+        """It comes back with its compaction, and goes with it."""
+        self.archived(long, 1, 2, "early")
+        self.archived(long, 3, 4, "late")
+        stand = self.by_text(long)
+        assert (stand["early"], stand["late"]) == (Standing.ARCHIVED, Standing.LIVE)
+        long.rewind("s1", to_seq=3)
+        stand = self.by_text(long)
+        assert (stand["early"], stand["late"]) == (Standing.LIVE, Standing.REWOUND)
+        long.undo_rewind("s1")
+        stand = self.by_text(long)
+        assert (stand["early"], stand["late"]) == (Standing.ARCHIVED, Standing.LIVE)
+        assert long.verify("s1") == []
 
     def test_records_say_what_happened(self, long: SessionService) -> None:
         base = long.context("s1")
