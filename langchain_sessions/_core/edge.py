@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from datetime import datetime, timedelta, timezone
@@ -149,3 +150,39 @@ def check_duration(duration: object, field: str) -> int:
     if duration > _LONGEST:
         raise InvalidInputError(field, "give at most a thousand years; None is for ever")
     return duration // _MICROSECOND
+
+
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_PRIVATE = 0x10F000
+
+
+def fold(text: str) -> str:
+    """Case-folded text in characters that every database stores: NUL and half pairs move to a private plane."""
+    folded = text.casefold()
+    if _UNSTORABLE.search(folded) is None:
+        return folded
+    return _UNSTORABLE.sub(lambda found: chr(_PRIVATE + (ord(found[0]) & 0xFFF)), folded)
+
+
+def folded_column(text: str, searchable: str) -> str | None:
+    """What to store for keyword search; None where the ASCII lower case of `text` compares alike."""
+    if searchable is text and text.isascii():
+        return None
+    folded = fold(searchable)
+    # Databases differ in how they lower other letters, so the short cut holds only where there are none to lower.
+    return None if searchable is text and folded == text.lower() == ascii_lower(text) else folded
+
+
+def is_storable(text: str) -> bool:
+    """Whether every database holds the text as it is."""
+    if text.isascii():
+        return "\0" not in text
+    return _UNSTORABLE.search(text) is None
+
+
+_ASCII_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+
+
+def ascii_lower(text: str) -> str:
+    """Lower case of A to Z alone, which is what all databases agree on."""
+    return text.translate(_ASCII_LOWER)

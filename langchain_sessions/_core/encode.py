@@ -13,7 +13,7 @@ from langchain_core.messages import BaseMessage
 
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.codec.messages import MessageCodec, digest, unreadable
-from langchain_sessions._core.codec.text import fold, searchable_text
+from langchain_sessions._core.codec.text import searchable_text
 from langchain_sessions._core.codec.values import as_dict, dump_exact
 from langchain_sessions._core.edge import (
     UNREADABLE,
@@ -22,6 +22,7 @@ from langchain_sessions._core.edge import (
     check_branch,
     check_id,
     check_optional_id,
+    fold,
     from_micros,
     require,
     to_micros,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.codec.text import ascii_lower
+from langchain_sessions._core.edge import ascii_lower
 from langchain_sessions._core.ledger import LogView, visible_scopes
 from langchain_sessions.filters import AnyBranch
 from langchain_sessions.stores.values import EventQuery, EventSlice

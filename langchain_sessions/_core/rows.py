@@ -269,3 +269,8 @@ def moved(session: SessionRow, count: int, now: int) -> dict[str, Any]:
         if due - session.expires_at >= session.renewal_grain:
             changes["expires_at"] = due
     return changes
+
+
+def owner_shape(owner: Owner) -> str:
+    """Which of the three owner criteria a statement carries."""
+    return "any" if isinstance(owner, Anyone) else "none" if owner is None else "is"

@@ -22,9 +22,9 @@ from pydantic import BaseModel
 
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.codec.privacy import without_private
-from langchain_sessions._core.codec.text import REASONING_FIELDS, folded_column, is_storable, searchable_text
+from langchain_sessions._core.codec.text import REASONING_FIELDS, searchable_text
 from langchain_sessions._core.codec.values import dump_json, dump_readably, load_json, pack, unpack
-from langchain_sessions._core.edge import UNREADABLE
+from langchain_sessions._core.edge import UNREADABLE, folded_column, is_storable
 from langchain_sessions._core.kinds import CLASSES, CODES
 from langchain_sessions.errors import CorruptRowError, SealedEventError
 

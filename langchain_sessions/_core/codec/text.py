@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-_PRIVATE = 0x10F000
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 """Where providers without content blocks put what a model thought: keys of `additional_kwargs`."""
 _MAX_DEPTH = 20
@@ -58,35 +55,3 @@ def _words(value: Any, depth: int = 0) -> list[str]:
     if isinstance(value, (list, tuple)):
         return [word for item in value for word in _words(item, depth + 1)]
     return []
-
-
-def fold(text: str) -> str:
-    """Case-folded text in characters that every database stores: NUL and half pairs move to a private plane."""
-    folded = text.casefold()
-    if _UNSTORABLE.search(folded) is None:
-        return folded
-    return _UNSTORABLE.sub(lambda found: chr(_PRIVATE + (ord(found[0]) & 0xFFF)), folded)
-
-
-def folded_column(text: str, searchable: str) -> str | None:
-    """What to store for keyword search; None where the ASCII lower case of `text` compares alike."""
-    if searchable is text and text.isascii():
-        return None
-    folded = fold(searchable)
-    # Databases differ in how they lower other letters, so the short cut holds only where there are none to lower.
-    return None if searchable is text and folded == text.lower() == ascii_lower(text) else folded
-
-
-def is_storable(text: str) -> bool:
-    """Whether every database holds the text as it is."""
-    if text.isascii():
-        return "\0" not in text
-    return _UNSTORABLE.search(text) is None
-
-
-_ASCII_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
-
-
-def ascii_lower(text: str) -> str:
-    """Lower case of A to Z alone, which is what all databases agree on."""
-    return text.translate(_ASCII_LOWER)

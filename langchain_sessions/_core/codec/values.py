@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.documents import Document
 
-from langchain_sessions._core.codec.text import is_storable
+from langchain_sessions._core.edge import is_storable
 from langchain_sessions.errors import InvalidInputError
 
 if TYPE_CHECKING:

@@ -9,16 +9,10 @@ from sqlalchemy import ColumnElement, Select, or_, select
 
 from langchain_sessions._core.ledger import Ledger, LogView
 from langchain_sessions._core.ranges import decode_runs
-from langchain_sessions._core.rows import InvocationRow, SessionRow
+from langchain_sessions._core.rows import InvocationRow, SessionRow, owner_shape
 from langchain_sessions._core.standing import open_invocations
 from langchain_sessions._sql.driver.transaction import Transaction, param
-from langchain_sessions._sql.log.lookup import (
-    key_values,
-    owner_criterion,
-    owner_shape,
-    session_columns,
-    session_row,
-)
+from langchain_sessions._sql.log.lookup import key_values, owner_criterion, session_columns, session_row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

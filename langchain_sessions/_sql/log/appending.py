@@ -26,13 +26,15 @@ from sqlalchemy import (
 )
 
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.marks import last_mark
-from langchain_sessions._core.rows import ACTIVITY_GRAIN, Counters, EventRow, SessionKey, tally
+from langchain_sessions._core.marks import last_mark, marks_of
+from langchain_sessions._core.rows import ACTIVITY_GRAIN, Counters, EventRow, SessionKey, owner_shape, tally
 from langchain_sessions._sql.driver.transaction import Transaction, param
-from langchain_sessions._sql.log.lookup import insert_events, key_criteria, owner_shape, upsert
+from langchain_sessions._sql.log.lookup import key_criteria, upsert
 from langchain_sessions.stores.values import AppendBatch, Appended
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sqlalchemy.sql.dml import Insert, Update
 
 
@@ -259,3 +261,16 @@ def _one_statement(tx: Transaction, key: SessionKey, batch: AppendBatch, *, mark
         side = _side_source(tx.tables.scopes, bump.c.skey, scope=cast(param("scope"), tx.tables.scopes.c.scope.type))
         statement = statement.add_cte(note_scope(tx, side.select_from(bump)).cte("note_scope"))
     return statement.returning(table.c.seq)
+
+
+def insert_events(tx: Transaction, skey: int, rows: Sequence[EventRow]) -> None:
+    """Insert rows that have their positions, and their marks."""
+    statement = tx.prepare("insert events", lambda: _insert_all(tx.tables.events))
+    tx.insert_tuples(statement, [(skey, *row) for row in rows])
+    if any(row.extra is not None for row in rows) and (marks := marks_of(rows)):
+        statement = tx.prepare("insert marks", lambda: insert(tx.tables.marks))
+        tx.run_many(statement, [{"skey": skey, **mark._asdict()} for mark in marks])
+
+
+def _insert_all(table: Table) -> Any:
+    return insert(table).values({column.name: param(column.name) for column in table.c})

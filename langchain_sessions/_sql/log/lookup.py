@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Select, Table, delete, insert, literal_column, or_, select
+from sqlalchemy import ColumnElement, Select, Table, delete, literal_column, or_, select
 from sqlalchemy import and_ as both
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.marks import marks_of
-from langchain_sessions._core.rows import Anyone, EventRow, InvocationRow, Mark, Owner, SessionKey, SessionRow
+from langchain_sessions._core.rows import EventRow, InvocationRow, Mark, SessionKey, SessionRow, owner_shape
 from langchain_sessions._core.standing import view_of
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.log.keyed import update_rows
@@ -25,11 +24,6 @@ if TYPE_CHECKING:
     from langchain_sessions._sql.tables.schema import Tables
 
 Changes = Mapping[str, Callable[[Any], Any]]
-
-
-def owner_shape(owner: Owner) -> str:
-    """Which of the three owner criteria a statement carries."""
-    return "any" if isinstance(owner, Anyone) else "none" if owner is None else "is"
 
 
 def owner_criterion(tables: Tables, shape: str) -> list[ColumnElement[bool]]:
@@ -154,19 +148,6 @@ def load_marks(tx: Transaction, session: SessionRow, upto: int | None = None) ->
     if upto is not None:
         statement = statement.where(table.c.seq <= upto)
     return [Mark(*row) for row in tx.once(statement.order_by(table.c.seq))]
-
-
-def insert_events(tx: Transaction, skey: int, rows: Sequence[EventRow]) -> None:
-    """Insert rows that have their positions, and their marks."""
-    statement = tx.prepare("insert events", lambda: _insert_all(tx.tables.events))
-    tx.insert_tuples(statement, [(skey, *row) for row in rows])
-    if any(row.extra is not None for row in rows) and (marks := marks_of(rows)):
-        statement = tx.prepare("insert marks", lambda: insert(tx.tables.marks))
-        tx.run_many(statement, [{"skey": skey, **mark._asdict()} for mark in marks])
-
-
-def _insert_all(table: Table) -> Any:
-    return insert(table).values({column.name: param(column.name) for column in table.c})
 
 
 def set_session(tx: Transaction, skey: int, **values: Any) -> None:

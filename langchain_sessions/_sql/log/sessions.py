@@ -20,18 +20,18 @@ from langchain_sessions._core.rows import (
     merged_changes,
     moved,
     new_session_row,
+    owner_shape,
 )
 from langchain_sessions._core.state import require_owner
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction, param
+from langchain_sessions._sql.log.appending import insert_events
 from langchain_sessions._sql.log.counting import recount
 from langchain_sessions._sql.log.keyed import delete_rows, find_rows, insert_row
 from langchain_sessions._sql.log.lookup import (
-    insert_events,
     key_values,
     load_marks,
     locate,
     owner_criterion,
-    owner_shape,
     remove_rows,
     require_session,
     session_columns,

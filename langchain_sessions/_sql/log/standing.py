@@ -12,10 +12,10 @@ from langchain_sessions._core.marks import covers_of, marks_of, undone_target, w
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import EventRow, SessionKey, SessionRow, moved
 from langchain_sessions._core.state import apply_deltas, scoped_keys
+from langchain_sessions._sql.log.appending import insert_events
 from langchain_sessions._sql.log.counting import ALL_AWAKE, recount, recount_scope
 from langchain_sessions._sql.log.lookup import (
     event_columns,
-    insert_events,
     load_light,
     load_marks,
     load_view,

@@ -21,11 +21,11 @@ from langchain_sessions._core.checkpoints import (
     unpack_writes,
 )
 from langchain_sessions._core.ledger import Ledger
-from langchain_sessions._core.rows import ANYONE, Owner, SessionKey, SessionRow
+from langchain_sessions._core.rows import ANYONE, Owner, SessionKey, SessionRow, owner_shape
 from langchain_sessions._sql.driver.failures import call_passed_in
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction
 from langchain_sessions._sql.log.counting import recount
-from langchain_sessions._sql.log.lookup import locate, owner_criterion, owner_shape, set_session
+from langchain_sessions._sql.log.lookup import locate, owner_criterion, set_session
 from langchain_sessions._sql.threads.reading import checkpoint_columns, checkpoint_row, newest_in_sight, packed_writes
 from langchain_sessions._sql.threads.staging import store_staged
 from langchain_sessions.errors import InvalidInputError, SessionNotFoundError

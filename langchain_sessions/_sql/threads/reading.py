@@ -23,7 +23,7 @@ from langchain_sessions._core.checkpoints import (
     writes_in_sight,
 )
 from langchain_sessions._core.ranges import SeqSet
-from langchain_sessions._core.rows import ANYONE, SessionKey, SessionRow
+from langchain_sessions._core.rows import ANYONE, SessionKey, SessionRow, owner_shape
 from langchain_sessions._sql.driver.failures import call_passed_in
 from langchain_sessions._sql.driver.transaction import Later, Prepared, Transaction
 from langchain_sessions._sql.log.lookup import (
@@ -31,7 +31,6 @@ from langchain_sessions._sql.log.lookup import (
     locate,
     locating,
     owner_criterion,
-    owner_shape,
     session_columns,
     session_row,
 )

@@ -30,8 +30,9 @@ from langchain_sessions._core.checkpoints import (
     pack_writes,
     unpack_staged,
 )
+from langchain_sessions._core.rows import owner_shape
 from langchain_sessions._sql.driver.transaction import Transaction, param
-from langchain_sessions._sql.log.lookup import key_criteria, key_values, owner_shape, upsert
+from langchain_sessions._sql.log.lookup import key_criteria, key_values, upsert
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

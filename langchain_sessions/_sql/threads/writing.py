@@ -26,19 +26,18 @@ from langchain_sessions._core.checkpoints import (
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import Ledger, LogView
 from langchain_sessions._core.ranges import SeqSet, decode_runs
-from langchain_sessions._core.rows import Counters, EventRow, SessionRow, moved, tally
+from langchain_sessions._core.rows import Counters, EventRow, SessionRow, moved, owner_shape, tally
 from langchain_sessions._sql.driver.failures import UniqueViolationError, call_passed_in
 from langchain_sessions._sql.driver.transaction import Mode
+from langchain_sessions._sql.log.appending import insert_events
 from langchain_sessions._sql.log.counting import add_counters
 from langchain_sessions._sql.log.lookup import (
     event_columns,
-    insert_events,
     key_values,
     light_columns,
     light_row,
     load_view,
     locating,
-    owner_shape,
     session_row,
     set_session,
 )
