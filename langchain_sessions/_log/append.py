@@ -16,6 +16,7 @@ from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.state import TEMP
 from langchain_sessions._log.indexing import embed_later, indexer_of
 from langchain_sessions._log.lifecycle import get_session
+from langchain_sessions._recall.index.tally import bytes_of
 from langchain_sessions._recall.settings import EMBED_EVERY, INDEX_EVERY
 from langchain_sessions.events import InvocationStatus, NewEvent, SessionEvent
 from langchain_sessions.stores.values import AppendBatch
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from langchain_sessions._core.rows import SessionKey
+    from langchain_sessions._core.rows import EventRow, SessionKey
     from langchain_sessions._log.log import Log
 
 
@@ -83,15 +84,16 @@ def append_events(
         idle_before=log.idle_before(now),
     )
     appended = yield from ask(log.store.append_events, key, batch)
-    yield from after_append(log, key, appended.version, len(rows))
+    yield from after_append(log, key, appended.version, rows)
     return [log.encoder.appended(session_id, row, appended.view) for row in appended.rows]
 
 
-def after_append(log: Log, key: SessionKey, version: int, added: int) -> Flow[None]:
+def after_append(log: Log, key: SessionKey, version: int, rows: Sequence[EventRow]) -> Flow[None]:
     """What recall does about new events now and then, so that no search pays for all of them; never an error."""
     if log.search is None:
         return
-    if version % INDEX_EVERY < added:
+    added = len(rows)
+    if version % INDEX_EVERY < added or log.search.tally.passes(key, bytes_of(rows)):
         yield from indexer_of(log).catch_up_quietly(key)
     if version % EMBED_EVERY < added and log.search.embedder is not None:
         yield from embed_later(log, [key])

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from langchain_sessions._recall.index.tally import Tally
 from langchain_sessions._recall.rank.ranking import RankingWeights
 
 if TYPE_CHECKING:
@@ -52,6 +53,11 @@ class SearchSettings:
         from langchain_sessions._recall.engine import RecallEngine  # noqa: PLC0415
 
         return RecallEngine(self)
+
+    @cached_property
+    def tally(self) -> Tally:
+        """What waits for the index."""
+        return Tally()
 
     @cached_property
     def embedder(self) -> Embedder | None:

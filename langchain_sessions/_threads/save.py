@@ -83,7 +83,7 @@ class CheckpointWriter:
                 self._cache.forget(at.log.app, at.session_id)
                 thread = None
             else:
-                yield from after_append(at.log, at.key, done.session.last_seq, len(done.decision.fresh))
+                yield from after_append(at.log, at.key, done.session.last_seq, done.decision.fresh)
                 return config_of(done.session, at.namespace, record.cid)
 
     def _planned(self, at: ThreadConfig, record: Record, thread: ThreadCache | None) -> PlannedCheckpoint:

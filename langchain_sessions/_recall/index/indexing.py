@@ -67,6 +67,7 @@ class Indexer:
             SealedEventError: The log holds what this codec cannot read.
         """
         added = lost = 0
+        fewest = LARGEST_CHUNK
         if self.codec.encrypts:
             return 0
         while lost < _LOST:
@@ -75,10 +76,13 @@ class Indexer:
                 break
             # Far behind, nobody gains by small steps, and whole chunks are never merged again.
             size = LARGEST_CHUNK if place.last_seq - place.indexed_to >= LARGEST_CHUNK else BATCH
+            size = min(size, fewest)
             query = EventQuery(kinds=MESSAGE_CODES, after_seq=place.indexed_to, limit=size)
             found = yield from ask(self.store.find_events, key, query, self.now())
             entries = self._entries(key.id, found.rows)
             whole = len(entries) == len(found.rows) < size
+            # Where events are so long that a step takes few of them, the next one reads no more than it may take.
+            fewest = 2 * len(entries) if len(entries) < len(found.rows) else fewest
             upto = found.view.last_seq if whole else entries[-1][0].seq
             change = yield from self._plan(key, place, entries, upto)
             if change is not None and (yield from ask(self.store.write_index, key, change, self.now())):

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Final
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.kinds import MESSAGE_CODES
 from langchain_sessions._core.ranges import SeqSet
+from langchain_sessions._core.rows import SessionKey
 from langchain_sessions._recall.findings import Finding, KnownFacts, ReadLogs, index_query
+from langchain_sessions._recall.index.tally import MOST_BYTES, bytes_of
 from langchain_sessions._recall.meaning.nearness import SCANNED, asked_text, nearest
 from langchain_sessions._recall.rank.corpus import shortlist_logs
 from langchain_sessions._recall.rank.ranking import COMPARED
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from langchain_sessions._core.codec.messages import MessageCodec
-    from langchain_sessions._core.rows import SessionKey
     from langchain_sessions._recall.engine import RecallEngine
     from langchain_sessions._recall.index.facts import ChunkFacts
     from langchain_sessions._recall.index.facts_cache import Place
@@ -165,13 +166,18 @@ class RankedSearch:
             last = stuck or attempt == _ROUNDS - 1
             asked = replace(wanted, most_scanned=_EVERYTHING) if last else wanted
             read = yield from ask(self._store.load_index, asked)
-            if not read.behind:
+            behind = read.behind or _heavy(read.logs)
+            if last or not behind:
                 break
             try:
-                for key in read.behind:
-                    yield from self._indexer.catch_up(key)
+                added = 0
+                for key in behind:
+                    added += yield from self._indexer.catch_up(key)
             except StoreError:
                 stuck = True  # a full or read-only disk: the logs can be read all the same
+                continue
+            if not added and not read.behind:
+                break  # the store keeps no index
         return read
 
     def _read_sealed(self, scope: LogScope) -> Flow[IndexRead]:
@@ -220,6 +226,19 @@ class RankedSearch:
             for row in log.rows.rows:
                 if (log.session.skey, row.seq) in waiting:
                     waiting[log.session.skey, row.seq].row = row
+
+
+def _heavy(logs: Iterable[IndexedLog]) -> list[SessionKey]:
+    """Whose text waits for the index in such amount that no search should scan it, the most first."""
+    waiting = sorted(((bytes_of(log.tail), log.session) for log in logs if log.tail), key=lambda pair: -pair[0])
+    left = sum(size for size, _ in waiting)
+    found: list[SessionKey] = []
+    for size, session in waiting:
+        if left <= MOST_BYTES:
+            break
+        found.append(SessionKey(session.app, session.id, session.user_id))
+        left -= size
+    return found
 
 
 def _without_phrases(query: Query) -> Query | None:

@@ -1,0 +1,60 @@
+"""What waits for the index is bounded in bytes, not only in events."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from langchain_core.messages import HumanMessage
+
+from langchain_sessions._recall.index.tally import MOST_BYTES, Tally
+
+if TYPE_CHECKING:
+    from langchain_sessions import SessionService
+
+PAGE = "The committee spoke about the harbour, the tariffs and the weather of that week. "
+
+
+def heavy(number: int, size: int = MOST_BYTES // 4) -> HumanMessage:
+    return HumanMessage(PAGE * (size // len(PAGE)) + f"needle{number}")
+
+
+def test_the_append_that_passes_the_bound_pays(ada: SessionService) -> None:
+    for number in range(4):
+        ada.append("s1", heavy(number))
+    assert ada.reindex() == 4
+    ada.open("s2")
+    for number in range(5):
+        ada.append("s2", heavy(number))
+    assert ada.reindex() == 0
+    assert ada.search("needle4", session_id="s2").items[0].event.seq == 5
+
+
+def test_a_search_scans_no_megabytes_twice(ada: SessionService) -> None:
+    for number in range(8):
+        ada.append("s1", heavy(number))
+    ada.search("needle1", session_id="s1")
+    started = time.process_time()
+    for number in range(8):
+        [hit] = [hit for hit in ada.search(f"needle{number}", session_id="s1") if hit.why == "match"]
+        assert hit.event.seq == number + 1
+        assert hit.text.endswith(f"needle{number}")
+    assert time.process_time() - started < 4.0
+
+
+def test_a_log_that_is_heavy_as_it_is_found_is_indexed_once(ada: SessionService) -> None:
+    ada.append("s1", [heavy(number, MOST_BYTES // 2) for number in range(3)])
+    assert ada.search("needle2", session_id="s1").items
+    assert ada.reindex() == 0
+
+
+def test_the_tally_forgets_what_it_counted() -> None:
+    tally = Tally()
+
+    class Key:
+        app, id = "app", "s1"
+
+    for _ in range(3):
+        assert not tally.passes(Key, MOST_BYTES // 2)  # type: ignore[arg-type]
+        assert not tally.passes(Key, MOST_BYTES // 2)  # type: ignore[arg-type]
+        assert tally.passes(Key, 2)  # type: ignore[arg-type]
