@@ -74,6 +74,7 @@ if TYPE_CHECKING:
         VocabularyMissingError,
     )
     from langchain_sessions.events import EventKind, InvocationStatus, NewEvent, SessionEvent, Standing
+    from langchain_sessions.exporting import export_sessions
     from langchain_sessions.filters import ANY_BRANCH, EventFilter
     from langchain_sessions.history import SessionChatMessageHistory
     from langchain_sessions.importing import (
@@ -166,6 +167,7 @@ _HOMES = {
         "VocabularyMissingError",
     ),
     "events": ("EventKind", "InvocationStatus", "NewEvent", "SessionEvent", "Standing"),
+    "exporting": ("export_sessions",),
     "filters": ("ANY_BRANCH", "EventFilter"),
     "history": ("SessionChatMessageHistory",),
     "importing": ("ImportProblem", "ImportProgress", "ImportReport", "aimport_threads", "import_threads"),
@@ -286,6 +288,7 @@ __all__ = [
     "checkpointer_factory",
     "create_conversation_search_tool",
     "create_cross_session_search_tool",
+    "export_sessions",
     "import_threads",
     "is_context_overflow",
     "schema_sql",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from langchain_sessions._core.edge import require
 from langchain_sessions._core.rows import Anyone
 from langchain_sessions._core.twins import finish
+from langchain_sessions._importing.conversations import HistoryImport
 from langchain_sessions._importing.opening import open_source
 from langchain_sessions._importing.threads import ThreadImport
 from langchain_sessions._importing.values import SourceError, ThreadSource
@@ -22,7 +23,7 @@ from langchain_sessions._log.log import log_of
 from langchain_sessions._sql.driver.transaction import Mode
 from langchain_sessions._sql.store import SqlStore
 from langchain_sessions._sql.tables.size import database_bytes
-from langchain_sessions.errors import InvalidInputError, SessionNotFoundError
+from langchain_sessions.errors import EventConflictError, InvalidInputError, SessionNotFoundError
 from langchain_sessions.service import SessionService
 
 if TYPE_CHECKING:
@@ -115,7 +116,9 @@ def import_threads(
 
     Args:
         sessions: Where to; of a view of `as_user` every thread becomes that user's.
-        source: A file, the URL of a database, or an `InMemorySaver`.
+        source: A file, the URL of a database, or an `InMemorySaver`. What it is, it tells itself: databases of
+            LangGraph's savers, `SQLChatMessageHistory`, langchain-postgres, openai-agents and Google ADK; JSON of
+            LangChain's messages; JSON lines in OpenAI's chat format, or of `export_sessions`.
         user: Who owns every thread.
         user_from: Who owns each thread: a place such as `metadata.user_id` in the metadata of its newest checkpoint,
             or a function of the thread's id and this metadata. Where it finds nobody, `user` owns it, else nobody.
@@ -181,6 +184,8 @@ class _Run:
         """Take over every thread of a source, or one of so many."""
         if isinstance(source, ThreadSource):
             self._take_threads(source, serde, every)
+        else:
+            self._take_histories(source, every)
 
     def _take_threads(self, source: ThreadSource, serde: SerializerProtocol | None, every: int) -> None:
         work = ThreadImport(self._sessions, source, serde, self._note)
@@ -204,6 +209,26 @@ class _Run:
         self._unchanged += taken == 0
         self._checkpoints += taken
         self._messages += self._count(thread_id, owner) - before
+
+    def _take_histories(self, source: HistorySource, every: int) -> None:
+        work = HistoryImport(self._sessions)
+        total = -(-count_of(source) // every)
+        for done, history in enumerate(islice(self._listed(source.histories()), 0, None, every), 1):
+            told = {"user_id": history.user_id, **history.metadata}
+            owner = self._owner_of(history.id, told) or history.user_id
+            try:
+                before = self._count(history.id, owner)
+                work.take(history, owner)
+                added = self._count(history.id, owner) - before
+            except SessionNotFoundError:
+                self._note(history.id, "", "a session of that id is somebody else's")
+            except (SourceError, InvalidInputError, EventConflictError) as problem:
+                self._note(history.id, "", str(problem))
+            else:
+                self._threads += 1
+                self._unchanged += added == 0
+                self._messages += added
+            self._tell(history.id, done, total)
 
     def _count(self, thread_id: str, owner: str | None) -> int:
         """How many entries the log of a session has."""

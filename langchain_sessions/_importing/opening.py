@@ -9,6 +9,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from sqlalchemy import create_engine, exc, inspect
 from sqlalchemy.engine import URL, make_url
 
+from langchain_sessions._importing.files import FileHistories
+from langchain_sessions._importing.histories import AdkSessions, agents_sessions, langchain_history, message_tables
 from langchain_sessions._importing.savers import MemoryThreads, PostgresThreads, SqliteThreads
 from langchain_sessions.errors import InvalidInputError
 
@@ -27,6 +29,8 @@ _SQLITE_HEAD = b"SQLite format 3\0"
 _KINDS: tuple[tuple[frozenset[str], Callable[[Connection, Mapping[str, set[str]]], Source]], ...] = (
     (frozenset({"checkpoints", "checkpoint_blobs", "checkpoint_writes"}), PostgresThreads),
     (frozenset({"checkpoints", "writes"}), SqliteThreads),
+    (frozenset({"agent_sessions", "agent_messages"}), agents_sessions),
+    (frozenset({"sessions", "events", "app_states", "user_states"}), AdkSessions),
 )
 
 
@@ -69,7 +73,7 @@ def _file(path: Path) -> Source:
     if head == _SQLITE_HEAD:
         # Read-only and as a URI: a path that is wrong stays no database, and the source is never changed.
         return _database(URL.create("sqlite", database=f"file:{path.absolute()}", query={"mode": "ro", "uri": "true"}))
-    raise InvalidInputError("source", f"nothing that is known here: {path}")
+    return FileHistories(path)
 
 
 def _database(url: URL) -> Source:
@@ -96,6 +100,8 @@ def _database(url: URL) -> Source:
     for tables, kind in _KINDS:
         if tables <= columns.keys():
             return kind(connection, columns)
+    if message_tables(columns):
+        return langchain_history(connection, columns)
     connection.close()
     engine.dispose()
     raise InvalidInputError("source", "the database holds no conversations of a library that is known here")

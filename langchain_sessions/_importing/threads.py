@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from langchain_sessions._importing.past import at_past_times
 from langchain_sessions._importing.undecoded import NotDecodedError, importing_serde
 from langchain_sessions._importing.values import SourceError, StoredCheckpoint, StoredWrite
 from langchain_sessions._log.log import log_of
 from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.errors import InvalidInputError
-from langchain_sessions.service import SessionService
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
     from langchain_sessions._importing.values import Place, ThreadSource
+    from langchain_sessions.service import SessionService
 
 _SENDS = "__pregel_tasks"
 _PICKLED = "pickle"
@@ -41,17 +42,7 @@ class ThreadImport:
         self._reader = importing_serde(serde)
         self._tell = tell
         self._now = datetime.now(timezone.utc)
-        # What is taken over was said then: the past's times are this service's present.
-        self._sessions = SessionService(
-            log.store,
-            app=log.app,
-            codec=log.codec.serde,
-            encrypted=log.codec.encrypts,
-            tokens=log.tokens,
-            require_user=log.require_user,
-            search=log.search or False,
-            clock=lambda: self._now,
-        )
+        self._sessions = at_past_times(sessions, lambda: self._now)
         self._writer = importing_serde(log.codec.serde)
 
     def metadata(self, thread_id: str) -> Mapping[str, Any]:

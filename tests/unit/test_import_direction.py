@@ -44,9 +44,11 @@ EDGES = {
     "tools": CHAT,
     "_threads": CHAT,
     "checkpointer": {*CHAT, "_threads"},
-    "_importing": {*SERVICE, "checkpointer"},
+    "_exporting": SERVICE,
+    "exporting": {*SERVICE, "_exporting"},
+    "_importing": {*SERVICE, "_exporting", "checkpointer"},
     "importing": {*SERVICE, "_importing", "_sql", "checkpointer"},
-    "cli": {*SERVICE, "_importing", "_sql", "importing"},
+    "cli": {*SERVICE, "_exporting", "_importing", "_sql", "exporting", "importing"},
     "testing": {*SERVICE},
     "": set[str](),
 }
@@ -57,6 +59,7 @@ HOMES = {
     "langgraph": {
         "_chat",
         "_core.codec",
+        "_exporting",
         "_importing",
         "_log",
         "_threads",

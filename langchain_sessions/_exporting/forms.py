@@ -1,0 +1,89 @@
+"""The lines of one session in each form."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import convert_to_openai_messages
+
+from langchain_sessions._exporting.form import event_line, session_line
+from langchain_sessions.filters import EventFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from langchain_sessions.events import SessionEvent
+    from langchain_sessions.service import SessionService
+    from langchain_sessions.session import Session
+
+_PAGE = 200
+
+
+def all_events(sessions: SessionService, session_id: str) -> Iterator[SessionEvent]:
+    """The whole log, a page at a time."""
+    cursor: str | None = None
+    where = EventFilter(page_size=_PAGE)
+    while True:
+        page = sessions.events(session_id, where, cursor=cursor)
+        yield from page.items
+        cursor = page.next_cursor
+        if cursor is None or len(page.items) < _PAGE:
+            return
+
+
+def jsonl_lines(sessions: SessionService, session: Session) -> Iterator[str]:
+    """Our own form: the session, then its log. `import_threads` reads it."""
+    yield _json(session_line(session))
+    for event in all_events(sessions, session.id):
+        yield _json(event_line(event))
+
+
+def openai_lines(sessions: SessionService, session: Session) -> Iterator[str]:
+    """OpenAI's chat format: one line with what a model would be shown."""
+    messages = convert_to_openai_messages(list(sessions.messages(session.id)))
+    yield _json({"session_id": session.id, "messages": messages})
+
+
+def langsmith_lines(sessions: SessionService, session: Session) -> Iterator[str]:
+    """Examples as LangSmith's datasets take them: for each answer what led to it, and the answer."""
+    before: list[Mapping[str, Any]] = []
+    for message in sessions.messages(session.id):
+        written: Any = convert_to_openai_messages(message)
+        if message.type == "ai":
+            named = {"session_id": session.id, "thread_id": session.id}
+            yield _json({"inputs": {"messages": before}, "outputs": {"messages": [written]}, "metadata": named})
+        before = [*before, written]
+
+
+def markdown_lines(sessions: SessionService, session: Session) -> Iterator[str]:
+    """Markdown to read: who spoke when, and what was said."""
+    yield f"# {session.title or session.id}"
+    yield ""
+    for event in all_events(sessions, session.id):
+        if event.message is None or event.standing.value not in {"live", "archived", "interrupted"}:
+            continue
+        if event.is_synthetic:
+            continue
+        who = event.author or {"human": "User", "ai": "Assistant"}.get(event.message.type, event.message.type)
+        yield f"**{who}** · {event.timestamp:%Y-%m-%d %H:%M}"
+        yield ""
+        said = str(event.message.text)
+        if said:
+            yield said
+            yield ""
+        for call in getattr(event.message, "tool_calls", ()):
+            yield f"- `{call['name']}({_json(call['args'])})`"
+            yield ""
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)
+
+
+FORMS: Mapping[str, Callable[[SessionService, Session], Iterator[str]]] = {
+    "jsonl": jsonl_lines,
+    "langsmith": langsmith_lines,
+    "markdown": markdown_lines,
+    "openai": openai_lines,
+}

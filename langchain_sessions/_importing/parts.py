@@ -1,0 +1,118 @@
+"""Messages of other libraries' forms, as LangChain's."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    convert_to_messages,
+    messages_from_dict,
+)
+
+from langchain_sessions._core.codec.values import unpack
+from langchain_sessions._importing.undecoded import NotDecodedError, UndecodedSerializer
+from langchain_sessions._importing.values import SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_STRANGE = (ValueError, TypeError, KeyError, AttributeError, LookupError, NotImplementedError, RecursionError)
+
+
+def read_with(convert: Callable[[Any], BaseMessage], value: Any) -> BaseMessage:
+    """A message by one of the functions below.
+
+    Raises:
+        SourceError: It is none.
+    """
+    try:
+        given = json.loads(value) if isinstance(value, (str, bytes)) else value
+        return convert(given)
+    except (*_STRANGE, NotDecodedError) as error:
+        raise SourceError("it is no message of this form") from error
+
+
+def langchain_message(value: Mapping[str, Any]) -> BaseMessage:
+    """What `message_to_dict` or LangChain's `dumpd` wrote."""
+    if "lc" in value:
+        return _checked(UndecodedSerializer().loads_typed(("json", json.dumps(value).encode())))
+    return messages_from_dict([dict(value)])[0]
+
+
+def exported_message(value: Mapping[str, Any]) -> BaseMessage:
+    """What our own export wrote."""
+    return langchain_message(unpack(value))
+
+
+def openai_message(value: Mapping[str, Any]) -> BaseMessage:
+    """One message of OpenAI's chat format."""
+    return convert_to_messages([dict(value)])[0]
+
+
+def agents_message(item: Mapping[str, Any]) -> BaseMessage:
+    """One item of OpenAI's responses format, as the agents library stores it."""
+    kind, name = item.get("type", "message"), item.get("id")
+    if kind == "function_call":
+        call = {"id": item["call_id"], "name": item["name"], "args": json.loads(item["arguments"] or "{}")}
+        return AIMessage("", id=name, tool_calls=[{**call, "type": "tool_call"}])
+    if kind == "function_call_output":
+        output = item["output"]
+        text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
+        return ToolMessage(text, tool_call_id=item["call_id"])
+    if kind != "message":
+        return AIMessage([dict(item)], id=name)
+    content = _agents_content(item["content"])
+    role = item["role"]
+    if role == "user":
+        return HumanMessage(content, id=name)
+    return AIMessage(content, id=name) if role == "assistant" else SystemMessage(content, id=name)
+
+
+def _agents_content(content: Any) -> Any:
+    if isinstance(content, str):
+        return content
+    texts = {"input_text", "output_text", "text"}
+    if all(part.get("type") in texts for part in content) and len(content) == 1:
+        return str(content[0]["text"])
+    return [{"type": "text", "text": part["text"]} if part.get("type") in texts else dict(part) for part in content]
+
+
+def adk_message(content: Mapping[str, Any], author: str | None) -> list[BaseMessage]:
+    """The messages of one event of Google's ADK: a result stands for itself, all else is one message."""
+    parts = content.get("parts") or []
+    said = [str(part["text"]) for part in parts if part.get("text") and not part.get("thought")]
+    calls = [call for part in parts if (call := part.get("function_call"))]
+    results = [result for part in parts if (result := part.get("function_response"))]
+    other = [part for part in parts if not {"text", "function_call", "function_response"} & part.keys()]
+    found: list[BaseMessage] = [
+        ToolMessage(
+            json.dumps(result.get("response"), ensure_ascii=False),
+            tool_call_id=str(result.get("id") or result["name"]),
+            name=result["name"],
+        )
+        for result in results
+    ]
+    text: Any = "\n".join(said)
+    if other:
+        text = [*({"type": "text", "text": each} for each in said), *({"type": "adk", "part": each} for each in other)]
+    if author == "user" or content.get("role") == "user":
+        return [*found, HumanMessage(text)] if said or other else found
+    if not said and not calls and not other:
+        return found
+    made = [
+        {"id": str(call.get("id") or call["name"]), "name": call["name"], "args": call.get("args") or {}}
+        for call in calls
+    ]
+    return [*found, AIMessage(text, tool_calls=[{**call, "type": "tool_call"} for call in made], name=None)]
+
+
+def _checked(value: Any) -> BaseMessage:
+    if not isinstance(value, BaseMessage):
+        raise SourceError("it is no message of this form")
+    return value
