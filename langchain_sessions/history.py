@@ -24,7 +24,7 @@ from typing_extensions import override
 from langchain_sessions._chat.address import Address, Addressing, OwnerPolicy, user_named
 from langchain_sessions._chat.call_ids import rename_calls
 from langchain_sessions._chat.outbound import mended
-from langchain_sessions._chat.storing import append_all
+from langchain_sessions._chat.store_run import append_all
 from langchain_sessions._core.edge import check_branch, check_id, check_optional_id, require
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
 from langchain_sessions._core.view import call_ids

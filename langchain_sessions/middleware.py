@@ -19,20 +19,17 @@ from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
 
-from langchain_sessions._chat import keeping as k
+from langchain_sessions._chat.call import Call
 from langchain_sessions._chat.news import sort_request
-from langchain_sessions._chat.overflow import is_cut_by_window
-from langchain_sessions._chat.recalling import build
 from langchain_sessions._chat.session_memory import SessionMemory
+from langchain_sessions._chat.store_run import fail_tool, keep_result
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
-from langchain_sessions.compaction.triggers import known_window
 from langchain_sessions.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.runtime import Runtime
 
-    from langchain_sessions._chat.running import Running
 
 Asked = TypeVar("Asked")
 Answered = TypeVar("Answered")
@@ -81,58 +78,32 @@ class SessionMemoryMiddleware(SessionMemory, AgentMiddleware[AgentState[Any], An
         if address is None:
             return (yield from ask(step.run, request))
         system = [] if request.system_message is None else [request.system_message]
-        running = yield from k.begin(
-            self.keeping,
+        call = yield from Call.begin(
+            self,
             address,
             sort_request([*system, *request.messages]),
             run_id=uuid.uuid4().hex,
-            call=self.call(
+            model=self.model_call(
                 model=request.model,
-                system=None if self.keeping.store_system else request.system_message,
+                system=None if self.options.store_system else request.system_message,
                 tools=tuple(request.tools),
             ),
             configurable=cast("Mapping[str, Any]", config.get("configurable") or {}),
             state=request.state.get("messages", ()),
         )
         try:
-            shown, response = yield from self._asked(request, running, step)
+            shown, response = yield from _asked(call, request, step)
         except GraphBubbleUp:
             raise  # the graph waits for somebody; the run goes on later
         except BaseException as error:
-            yield from k.fail(self.keeping, running, None, error)
+            yield from call.fail(None, error)
             raise
         said, ended = _said(response)
         if said and isinstance(said[0], AIMessage) and shown.response_format is None:
             system = [] if shown.system_message is None else [shown.system_message]
             self.observe(said[0], [*system, *shown.messages], shown.tools)
-        yield from k.finish(self.keeping, running, said, ended=ended)
+        yield from call.finish(said, ended=ended)
         return response
-
-    def _asked(
-        self, request: ModelRequest[Any], running: Running, step: _Step[ModelRequest[Any], ModelResult]
-    ) -> Flow[tuple[ModelRequest[Any], ModelResult]]:
-        """What was shown and answered; a prompt that turns out to be too long is compacted once."""
-        shown = yield from self._shown(request, running)
-        try:
-            response = yield from ask(step.run, shown)
-        except Exception as error:
-            if not self.is_overflow(error) or not (yield from k.make_room(self.keeping, running)):
-                raise
-        else:
-            said, _ = _said(response)
-            reply = said[0] if said else None
-            was_cut = isinstance(reply, AIMessage) and is_cut_by_window(reply, known_window(running.call))
-            if not was_cut or not (yield from k.make_room(self.keeping, running)):
-                return shown, response
-        shown = yield from self._shown(request, running)
-        return shown, (yield from ask(step.run, shown))
-
-    def _shown(self, request: ModelRequest[Any], running: Running) -> Flow[ModelRequest[Any]]:
-        """The request with the compacted view in place of the state's messages."""
-        prompt: list[Any] = yield from build(self.keeping, running)
-        if prompt and isinstance(prompt[0], SystemMessage):
-            return request.override(system_message=prompt[0], messages=prompt[1:])
-        return request.override(messages=prompt)
 
     # -- tools ---------------------------------------------------------------------------------------------
 
@@ -155,13 +126,39 @@ class SessionMemoryMiddleware(SessionMemory, AgentMiddleware[AgentState[Any], An
             raise  # the tool waits for somebody; the run goes on later
         except BaseException:
             if address is not None and call_id is not None:
-                yield from k.fail_call(self.keeping, address, call_id)
+                yield from fail_tool(self.options, address, call_id)
             raise
         if address is not None and call_id is not None:
             ends = request.tool is not None and request.tool.return_direct
             results = _results(result, call_id)
-            yield from k.keep_result(self.keeping, address, results, call_id, ends_turn=ends)
+            yield from keep_result(self.options, address, results, call_id, ends_turn=ends)
         return result
+
+
+def _asked(
+    call: Call, request: ModelRequest[Any], step: _Step[ModelRequest[Any], ModelResult]
+) -> Flow[tuple[ModelRequest[Any], ModelResult]]:
+    """What was shown and answered; a prompt that turns out to be too long is compacted once."""
+    shown = yield from _shown(call, request)
+    try:
+        response = yield from ask(step.run, shown)
+    except Exception as error:
+        if not (yield from call.is_shorter_after(error)):
+            raise
+    else:
+        said, _ = _said(response)
+        if not (yield from call.is_shorter_after_cut(said[0] if said else None)):
+            return shown, response
+    shown = yield from _shown(call, request)
+    return shown, (yield from ask(step.run, shown))
+
+
+def _shown(call: Call, request: ModelRequest[Any]) -> Flow[ModelRequest[Any]]:
+    """The request with the compacted view in place of the state's messages."""
+    prompt: list[Any] = yield from call.prompt()
+    if prompt and isinstance(prompt[0], SystemMessage):
+        return request.override(system_message=prompt[0], messages=prompt[1:])
+    return request.override(messages=prompt)
 
 
 def config_of_run(runtime: Runtime[Any]) -> RunnableConfig:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from html import escape
 from typing import TYPE_CHECKING, TypeAlias
 
-from langchain_core.messages import BaseMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 
 from langchain_sessions._core.edge import require
 from langchain_sessions._core.kinds import role_of
+from langchain_sessions.compaction.selection import is_summary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from langchain_core.prompts import BasePromptTemplate
 
     from langchain_sessions._chat.address import Address
-    from langchain_sessions._chat.news import Remembered
     from langchain_sessions._core.flow import Flow
     from langchain_sessions.events import SessionEvent
     from langchain_sessions.service import SessionService
@@ -52,7 +52,7 @@ class PromptDraft:
 
     address: Address
     system: SystemMessage | None
-    history: tuple[Remembered, ...]
+    history: tuple[SessionEvent, ...]
     tail: tuple[BaseMessage, ...] = ()
     configurable: Mapping[str, object] = field(default_factory=dict[str, object])
 
@@ -143,7 +143,7 @@ class SystemPromptMemory(MemoryMode):
         yield from ()
         if not draft.history:
             return draft
-        memory = transcript([event.message for event in draft.history])
+        memory = transcript([event.message for event in draft.history if event.message is not None])
         shaped = draft.with_system(fill(self.template, instructions=draft.instructions, memory=memory))
         return replace(shaped, history=())
 
@@ -164,10 +164,10 @@ class SummaryAsFact(MemoryMode):
     def shape(self, draft: PromptDraft) -> Flow[PromptDraft]:
         """Move the summary into the system prompt."""
         yield from ()
-        summaries = [event for event in draft.history if event.is_summary]
-        texts = [str(event.message.text) for event in summaries if event.message.type == "ai"]
+        summaries = [event.message for event in draft.history if is_summary(event)]
+        texts = [str(message.text) for message in summaries if isinstance(message, AIMessage)]
         if not texts:
             return draft
         summary = escape("\n\n".join(texts), quote=False)
         shaped = draft.with_system(fill(self.template, instructions=draft.instructions, summary=summary))
-        return replace(shaped, history=tuple(event for event in draft.history if not event.is_summary))
+        return replace(shaped, history=tuple(event for event in draft.history if not is_summary(event)))

@@ -7,33 +7,34 @@ from contextlib import aclosing, closing
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
+from langchain_core.callbacks import AsyncCallbackManagerForChainRun, BaseCallbackManager, CallbackManagerForChainRun
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import merge_configs
 from typing_extensions import override
 
-from langchain_sessions._chat.exchange import Exchange, listening
+from langchain_sessions._chat.wrapped import WrappedCall
 from langchain_sessions._core.edge import require
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
 
 if TYPE_CHECKING:
+    from langchain_sessions._chat.replies import ReplyRecorder
     from langchain_sessions._chat.session_memory import SessionMemory
     from langchain_sessions._chat.wrapped import Wrapped
 
 Out = TypeVar("Out")
 
 _Manager = CallbackManagerForChainRun | AsyncCallbackManagerForChainRun
-_Body = Callable[[Any, _Manager, RunnableConfig, dict[str, Any]], Flow[Any]]
+_Workflow = Callable[[Any, _Manager, RunnableConfig, dict[str, Any]], Flow[Any]]
 
 
-class _Run:
+class _Body:
     """The body of a call as LangChain runs it: it looks at the parameters of a body each time, so they stand here."""
 
     __signature__ = Signature(
         [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in ("input", "run_manager", "config")]
     )
 
-    def __init__(self, driver: Callable[[Flow[Any]], Any], body: _Body) -> None:
+    def __init__(self, driver: Callable[[Flow[Any]], Any], body: _Workflow) -> None:
         self._driver = driver
         self._body = body
 
@@ -50,7 +51,7 @@ class ChatWithMemory(Runnable[Any, Out]):
 
     def __init__(self, memory: SessionMemory, wrapped: Wrapped, config: RunnableConfig | None = None) -> None:
         """See `SessionMemoryAdvisor.wrap`."""
-        wrapped.check(writes_system=any(mode.uses_system for mode in memory.keeping.modes))
+        wrapped.check(writes_system=any(mode.uses_system for mode in memory.options.modes))
         self.memory = memory
         self.wrapped = wrapped
         self._config: RunnableConfig = config or {}
@@ -96,11 +97,11 @@ class ChatWithMemory(Runnable[Any, Out]):
 
     @override
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Out:
-        return self._call_with_config(_Run(drive, self._answer), input, self._configured(config), **kwargs)
+        return self._call_with_config(_Body(drive, self._answer), input, self._configured(config), **kwargs)
 
     @override
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Out:
-        return await self._acall_with_config(_Run(adrive, self._answer), input, self._configured(config), **kwargs)
+        return await self._acall_with_config(_Body(adrive, self._answer), input, self._configured(config), **kwargs)
 
     def _configured(self, config: RunnableConfig | None) -> RunnableConfig | None:
         return merge_configs(self._config, config) if self._config else config
@@ -108,34 +109,34 @@ class ChatWithMemory(Runnable[Any, Out]):
     def _answer(self, value: Any, manager: _Manager, config: RunnableConfig, kwargs: dict[str, Any]) -> Flow[Any]:
         """One call from the request to the stored reply."""
         inner = self.wrapped.inner
-        exchange = yield from self._begin(value, manager, config)
-        if exchange is None:
+        call = yield from self._begin(value, manager, config)
+        if call is None:
             return (yield from ask(inner.invoke, self.wrapped.without_memory(value), config, **kwargs))
-        heard = listening(config, exchange.recorder)
+        heard = _listening(config, call.recorder)
         try:
-            output = yield from self._asked(exchange, heard, kwargs)
+            output = yield from self._asked(call, heard, kwargs)
         except BaseException as error:
-            yield from exchange.break_off(error)
+            yield from call.break_off(error)
             raise
-        exchange.delivered.note(output)
-        yield from exchange.finish()
+        call.delivered.note(output)
+        yield from call.finish()
         return output
 
-    def _asked(self, exchange: Exchange, heard: RunnableConfig, kwargs: dict[str, Any]) -> Flow[Any]:
+    def _asked(self, call: WrappedCall, heard: RunnableConfig, kwargs: dict[str, Any]) -> Flow[Any]:
         """What is answered; a prompt that turns out to be too long is compacted once."""
         invoke = self.wrapped.inner.invoke
         try:
-            output = yield from ask(invoke, (yield from exchange.payload()), heard, **kwargs)
+            output = yield from ask(invoke, (yield from call.payload()), heard, **kwargs)
         except Exception as error:
-            if not (yield from exchange.may_retry(error)):
+            if not (yield from call.may_retry(error)):
                 raise
         else:
-            if not (yield from exchange.was_cut()):
+            if not (yield from call.was_cut()):
                 return output
-        return (yield from ask(invoke, (yield from exchange.payload()), heard, **kwargs))
+        return (yield from ask(invoke, (yield from call.payload()), heard, **kwargs))
 
-    def _begin(self, value: Any, manager: _Manager, config: RunnableConfig) -> Flow[Exchange | None]:
-        return (yield from Exchange.begin(self.memory, self.wrapped, value, str(manager.run_id), config))
+    def _begin(self, value: Any, manager: _Manager, config: RunnableConfig) -> Flow[WrappedCall | None]:
+        return (yield from WrappedCall.begin(self.memory, self.wrapped, value, str(manager.run_id), config))
 
     # -- streams -------------------------------------------------------------------------------------------
 
@@ -169,27 +170,27 @@ class ChatWithMemory(Runnable[Any, Out]):
         self, inputs: Iterator[Any], run_manager: CallbackManagerForChainRun, config: RunnableConfig, **kwargs: Any
     ) -> Iterator[Any]:
         value, inner = _joined(list(inputs)), self.wrapped.inner
-        exchange = drive(self._begin(value, run_manager, config))
-        if exchange is None:
+        call = drive(self._begin(value, run_manager, config))
+        if call is None:
             yield from inner.stream(self.wrapped.without_memory(value), config, **kwargs)
             return
-        heard = listening(config, exchange.recorder)
+        heard = _listening(config, call.recorder)
         try:
             while True:
-                payload = drive(exchange.payload())
+                payload = drive(call.payload())
                 try:
                     with closing(cast("Any", inner.stream(payload, heard, **kwargs))) as chunks:
                         for chunk in chunks:
-                            exchange.delivered.note(chunk)
+                            call.delivered.note(chunk)
                             yield chunk
                     break
                 except Exception as error:
-                    if not drive(exchange.may_retry(error)):
+                    if not drive(call.may_retry(error)):
                         raise
         except BaseException as error:
-            drive(exchange.break_off(error))
+            drive(call.break_off(error))
             raise
-        drive(exchange.finish())
+        drive(call.finish())
 
     async def _astream(
         self,
@@ -199,28 +200,28 @@ class ChatWithMemory(Runnable[Any, Out]):
         **kwargs: Any,
     ) -> AsyncIterator[Any]:
         value, inner = _joined([part async for part in inputs]), self.wrapped.inner
-        exchange = await adrive(self._begin(value, run_manager, config))
-        if exchange is None:
+        call = await adrive(self._begin(value, run_manager, config))
+        if call is None:
             async for chunk in inner.astream(self.wrapped.without_memory(value), config, **kwargs):
                 yield chunk
             return
-        heard = listening(config, exchange.recorder)
+        heard = _listening(config, call.recorder)
         try:
             while True:
-                payload = await adrive(exchange.payload())
+                payload = await adrive(call.payload())
                 try:
                     async with aclosing(cast("Any", inner.astream(payload, heard, **kwargs))) as chunks:
                         async for chunk in chunks:
-                            exchange.delivered.note(chunk)
+                            call.delivered.note(chunk)
                             yield chunk
                     break
                 except Exception as error:
-                    if not await adrive(exchange.may_retry(error)):
+                    if not await adrive(call.may_retry(error)):
                         raise
         except BaseException as error:
-            await adrive(exchange.break_off(error))
+            await adrive(call.break_off(error))
             raise
-        await adrive(exchange.finish())
+        await adrive(call.finish())
 
 
 def _joined(parts: list[Any]) -> Any:
@@ -230,3 +231,13 @@ def _joined(parts: list[Any]) -> Any:
     for part in parts[1:]:
         value = value + part
     return value
+
+
+def _listening(config: RunnableConfig, recorder: ReplyRecorder) -> RunnableConfig:
+    """A config whose calls the recorder hears."""
+    callbacks = config.get("callbacks")
+    if not isinstance(callbacks, BaseCallbackManager):
+        return merge_configs(config, {"callbacks": [recorder]})
+    heard = callbacks.copy()
+    heard.add_handler(recorder, inherit=True)
+    return {**config, "callbacks": heard}

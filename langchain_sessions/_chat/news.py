@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from langchain_core.messages import (
     AIMessage,
@@ -23,44 +23,10 @@ from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.events import Standing
 from langchain_sessions.selectors import not_empty
 
+if TYPE_CHECKING:
+    from langchain_sessions.events import SessionEvent
+
 _RESUMABLE = frozenset({Standing.FAILED, Standing.INTERRUPTED, Standing.OPEN})
-
-
-class Remembered(NamedTuple):
-    """A message of the log, as far as a prompt needs to know it.
-
-    Attributes:
-        id: Names the event.
-        seq: Its place in the log.
-        position: Its place in the context.
-        message: The message.
-        standing: Where it stands.
-        invocation_id: The run that it belongs to.
-        is_synthetic: Made by the library or an application, not said by anybody.
-        is_attempt: What arrived of a reply that failed; a retry does not continue it.
-    """
-
-    id: str
-    seq: int
-    position: int
-    message: BaseMessage
-    standing: Standing = Standing.LIVE
-    invocation_id: str | None = None
-    is_synthetic: bool = False
-    is_attempt: bool = False
-
-    @property
-    def is_summary(self) -> bool:
-        """Whether a compaction made it: then it stands where what it covers stood."""
-        return self.is_synthetic and self.position != self.seq
-
-    @property
-    def run(self) -> str | None:
-        """The run that it belongs to: its invocation, or the one that a question from before any run gives its name."""
-        if self.invocation_id is not None or not isinstance(self.message, HumanMessage):
-            return self.invocation_id
-        name = TURN_OF + (self.message.id or self.id)
-        return name if len(name) <= MAX_ID else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,6 +67,19 @@ class News:
     is_open: bool = False
     others: Mapping[str, Standing] = field(default_factory=dict[str, Standing])
     given_up: tuple[str, ...] = ()
+
+
+def message_of(event: SessionEvent) -> BaseMessage:
+    """The message of an event of a context: such events have one."""
+    return cast("BaseMessage", event.message)
+
+
+def run_of(event: SessionEvent) -> str | None:
+    """The run that an event belongs to: its invocation, or what a question from before any run gives its name."""
+    if event.invocation_id is not None or not isinstance(event.message, HumanMessage):
+        return event.invocation_id
+    name = TURN_OF + (event.message.id or event.id)
+    return name if len(name) <= MAX_ID else None
 
 
 def as_messages(value: object) -> list[BaseMessage]:
@@ -156,13 +135,12 @@ def says_one_thing(body: Sequence[BaseMessage]) -> bool:
     return len(body) == 1 and isinstance(body[0], HumanMessage)
 
 
-def window_for(body: Sequence[BaseMessage]) -> int:
-    """How many of the newest events `find_news` needs to see: the running turn and some slack for a busy log."""
-    turn = next((at for at, message in enumerate(reversed(body)) if isinstance(message, HumanMessage)), len(body))
-    return 2 * turn + 8
+def turn_length(body: Sequence[BaseMessage]) -> int:
+    """How many messages of a request follow its last question; all where it has none."""
+    return next((at for at, message in enumerate(reversed(body)) if isinstance(message, HumanMessage)), len(body))
 
 
-def find_news(body: Sequence[BaseMessage], recent: Sequence[Remembered]) -> News:
+def find_news(body: Sequence[BaseMessage], recent: Sequence[SessionEvent]) -> News:
     """Tell what a request adds to a log.
 
     A message of the request is in the log if an event has its id, whatever else differs; or if it belongs to a run
@@ -174,7 +152,7 @@ def find_news(body: Sequence[BaseMessage], recent: Sequence[Remembered]) -> News
         body: The request without its system messages.
         recent: The newest message events of the log in log order, archived, failed and running ones included.
     """
-    events = [event for event in recent if not (event.is_attempt or event.is_synthetic)]
+    events = [event for event in recent if event.error_code is None and not event.is_synthetic]
     by_id = _known_by_id(body, events)
     known = by_id | _known_run(body, events)
     last_known = max(known, default=-1)
@@ -190,13 +168,13 @@ def find_news(body: Sequence[BaseMessage], recent: Sequence[Remembered]) -> News
     else:
         news = _continued(body, fresh, first_new, known, events)
     earlier = len(body) - len(news.tail)
-    left = (event.run for at, event in sorted(by_id.items()) if at < earlier and event.standing is Standing.OPEN)
+    left = (run_of(event) for at, event in sorted(by_id.items()) if at < earlier and event.standing is Standing.OPEN)
     over = dict.fromkeys(run for run in left if run is not None and run != news.invocation_id)
     return replace(news, given_up=tuple(over)) if over else news
 
 
-def _known_by_id(body: Sequence[BaseMessage], events: Sequence[Remembered]) -> dict[int, Remembered]:
-    by_id = {event.message.id: event for event in events if event.message.id}
+def _known_by_id(body: Sequence[BaseMessage], events: Sequence[SessionEvent]) -> dict[int, SessionEvent]:
+    by_id = {message_of(event).id: event for event in events if message_of(event).id}
     known = {at: by_id[message.id] for at, message in enumerate(body) if message.id in by_id}
     for at in sorted(known, reverse=True):
         if _says_something_else(at, body, known, events):
@@ -205,42 +183,42 @@ def _known_by_id(body: Sequence[BaseMessage], events: Sequence[Remembered]) -> d
         # A question that the log had to store under another id stands before the reply that it got.
         if at not in known and at + 1 in known and isinstance(body[at], HumanMessage):
             before = _before_in_run(known[at + 1], events)
-            if before is not None and likeness(before.message) == likeness(body[at]):
+            if before is not None and likeness(message_of(before)) == likeness(body[at]):
                 known[at] = before
     return known
 
 
 def _says_something_else(
-    at: int, body: Sequence[BaseMessage], known: Mapping[int, Remembered], events: Sequence[Remembered]
+    at: int, body: Sequence[BaseMessage], known: Mapping[int, SessionEvent], events: Sequence[SessionEvent]
 ) -> bool:
     """Whether a question has the id of an earlier one, which was answered by itself: somebody counts anew."""
     event = known[at]
-    if not isinstance(body[at], HumanMessage) or event.message.content == body[at].content:
+    if not isinstance(body[at], HumanMessage) or message_of(event).content == body[at].content:
         return False
-    if likeness(event.message) == likeness(body[at]):
+    if likeness(message_of(event)) == likeness(body[at]):
         return False
     following = next((known[n] for n in range(at + 1, len(body)) if n in known), None)
     if following is not None:
-        return following.run != event.run and not isinstance(following.message, HumanMessage)
-    return any(isinstance(reply.message, AIMessage) and reply.run == event.run for reply in events)
+        return run_of(following) != run_of(event) and not isinstance(following.message, HumanMessage)
+    return any(isinstance(reply.message, AIMessage) and run_of(reply) == run_of(event) for reply in events)
 
 
-def _before_in_run(event: Remembered, events: Sequence[Remembered]) -> Remembered | None:
+def _before_in_run(event: SessionEvent, events: Sequence[SessionEvent]) -> SessionEvent | None:
     """What the log holds of the same run just before an event."""
     before = None
     for other in events:
         if other is event:
             return before
-        if other.run == event.run:
+        if run_of(other) == run_of(event):
             before = other
     return None
 
 
-def _known_run(body: Sequence[BaseMessage], events: Sequence[Remembered]) -> dict[int, Remembered]:
+def _known_run(body: Sequence[BaseMessage], events: Sequence[SessionEvent]) -> dict[int, SessionEvent]:
     """The longest run of the request that equals the newest events and starts with a question."""
     ours = [likeness(message) for message in body]
     newest = events[-len(ours) :] if ours else ()
-    theirs = [likeness(event.message) for event in newest]
+    theirs = [likeness(message_of(event)) for event in newest]
     for end in range(len(ours), 0, -1):
         length = 0
         while length < min(end, len(theirs)) and ours[end - 1 - length] == theirs[-1 - length]:
@@ -252,7 +230,7 @@ def _known_run(body: Sequence[BaseMessage], events: Sequence[Remembered]) -> dic
     return {}
 
 
-def _is_whole_run(body: Sequence[BaseMessage], start: int, run: Sequence[Remembered]) -> bool:
+def _is_whole_run(body: Sequence[BaseMessage], start: int, run: Sequence[SessionEvent]) -> bool:
     """Whether a run of equal messages is one conversation sent again, and not the same words said twice."""
     if not isinstance(body[start], HumanMessage) and start > 0:
         return False
@@ -269,7 +247,7 @@ def _begun(
     fresh: Sequence[BaseMessage],
     first_new: int,
     last_known: int,
-    events: Sequence[Remembered],
+    events: Sequence[SessionEvent],
 ) -> News:
     """A request that says something new, or results that stand alone."""
     invocation, stored = None, 0
@@ -289,10 +267,10 @@ def _begun(
     )
 
 
-def asking_event(call_id: str, events: Sequence[Remembered]) -> Remembered | None:
+def asking_event(call_id: str, events: Sequence[SessionEvent]) -> SessionEvent | None:
     """The newest event that made the call which a result answers."""
     for event in reversed(events):
-        if call_id in call_ids(event.message):
+        if call_id in call_ids(message_of(event)):
             return event
     return None
 
@@ -301,43 +279,66 @@ def _continued(
     body: Sequence[BaseMessage],
     fresh: Sequence[BaseMessage],
     first_new: int,
-    known: dict[int, Remembered],
-    events: Sequence[Remembered],
+    known: dict[int, SessionEvent],
+    events: Sequence[SessionEvent],
 ) -> News:
     """A request that carries on with a turn that the log knows."""
     start = _start_of_turn(body, first_new, known)
-    turn = {at: known[at] for at in sorted(known) if at >= start}
+    turn = _KnownTurn(start, {at: known[at] for at in sorted(known) if at >= start})
     missed = [m for at, m in enumerate(body[start:first_new], start) if at not in known and _is_missed(m, events)]
     added = [*missed, *fresh]
-    first = turn.get(start) or next(iter(turn.values()), None)
-    finished = not added and first is not None and all(event.standing not in _RESUMABLE for event in turn.values())
-    answered = any(isinstance(event.message, AIMessage) for event in turn.values())
-    runs = {event.run: event.standing for event in turn.values() if event.run is not None}
-    named = next((event.invocation_id for event in turn.values() if event.invocation_id is not None), None)
-    # Of several questions the last names the run: the reply belongs behind it.
-    invocation = None if finished and answered else named or next(reversed(runs), None)
+    invocation = turn.run_to_go_on(says_more=bool(added))
+    standings = turn.standings
     before = body[:start]
     is_template = start <= min(known, default=start) and all(message.id is None for message in before)
     return News(
         examples=tuple(before) if is_template else (),
         tail=tuple(body[start:]),
         fresh=tuple(added),
-        start=None if first is None else first.position,
+        start=None if turn.first is None else turn.first.position,
         invocation_id=invocation,
-        stored=_count(invocation, turn.values()),
-        is_open=runs.get(invocation or "") is Standing.OPEN,
-        others={run: standing for run, standing in runs.items() if run != invocation and run.startswith(TURN_OF)},
+        stored=_count(invocation, turn.events.values()),
+        is_open=standings.get(invocation or "") is Standing.OPEN,
+        others={run: where for run, where in standings.items() if run != invocation and run.startswith(TURN_OF)},
     )
 
 
-def _is_missed(message: BaseMessage, events: Sequence[Remembered]) -> bool:
+class _KnownTurn(NamedTuple):
+    """The running turn as far as the log holds it: where it starts in the request, and its events by their place."""
+
+    start: int
+    events: Mapping[int, SessionEvent]
+
+    @property
+    def first(self) -> SessionEvent | None:
+        """The event that it begins with."""
+        return self.events.get(self.start) or next(iter(self.events.values()), None)
+
+    @property
+    def standings(self) -> dict[str, Standing]:
+        """Its runs, and where the last event of each stands."""
+        named = ((run_of(event), event.standing) for event in self.events.values())
+        return {run: standing for run, standing in named if run is not None}
+
+    def run_to_go_on(self, *, says_more: bool) -> str | None:
+        """The run that the reply belongs to; None where the turn is over and the same is asked once more."""
+        is_over = bool(self.events) and all(event.standing not in _RESUMABLE for event in self.events.values())
+        is_answered = any(isinstance(event.message, AIMessage) for event in self.events.values())
+        if is_over and is_answered and not says_more:
+            return None
+        named = (event.invocation_id for event in self.events.values() if event.invocation_id is not None)
+        # Of several questions the last names the run: the reply belongs behind it.
+        return next(named, None) or next(reversed(self.standings), None)
+
+
+def _is_missed(message: BaseMessage, events: Sequence[SessionEvent]) -> bool:
     """Whether a message of the running turn should be in the log: a result, or calls that the log does not know."""
     calls = call_ids(message)
     unknown = bool(calls) and all(asking_event(call, events) is None for call in calls)
     return unknown or isinstance(message, ToolMessage)
 
 
-def _start_of_turn(body: Sequence[BaseMessage], first_new: int, known: dict[int, Remembered]) -> int:
+def _start_of_turn(body: Sequence[BaseMessage], first_new: int, known: dict[int, SessionEvent]) -> int:
     """Where the newest question stands, with those that were logged together with it."""
     start = max((at for at in range(first_new) if isinstance(body[at], HumanMessage)), default=0)
     while start in known and start - 1 in known and isinstance(body[start - 1], HumanMessage):
@@ -348,5 +349,5 @@ def _start_of_turn(body: Sequence[BaseMessage], first_new: int, known: dict[int,
     return start
 
 
-def _count(invocation: str | None, events: Iterable[Remembered]) -> int:
+def _count(invocation: str | None, events: Iterable[SessionEvent]) -> int:
     return 0 if invocation is None else sum(event.invocation_id == invocation for event in events)

@@ -2,16 +2,148 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import threading
+from collections import OrderedDict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langchain_core.messages import BaseMessage, SystemMessage
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
+from langchain_sessions._chat.call_ids import rename_calls
+from langchain_sessions._chat.news import message_of
 from langchain_sessions._chat.outbound import mended, settle
+from langchain_sessions._chat.store_run import STORED
+from langchain_sessions._core.flow import Flow, ask
+from langchain_sessions._core.rows import SYSTEM
+from langchain_sessions._core.view import pair_tool_calls
+from langchain_sessions._log.log import log_of
+from langchain_sessions._log.read import read_rows
+from langchain_sessions.errors import InvalidInputError
+from langchain_sessions.events import EventKind, SessionEvent, Standing
+from langchain_sessions.filters import EventFilter
+from langchain_sessions.selectors import not_empty
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from langchain_sessions._chat.news import News, Remembered
+    from langchain_sessions._chat.address import Address
+    from langchain_sessions._chat.news import News
+    from langchain_sessions._chat.session_memory import ChatOptions, SessionMemory
+    from langchain_sessions.page import Page
+    from langchain_sessions.stores.values import ContextSlice
+
+FILTER_KEY = "session_filter"
+"""The key of `configurable` that narrows what one call sees."""
+
+_IN_CONTEXT = frozenset({Standing.LIVE, Standing.INTERRUPTED})
+_MOST_KNOWN = 1000
+
+
+class LoadedContext(NamedTuple):
+    """What stands in the context of a session, as far as it was loaded.
+
+    Attributes:
+        events: The events in the order of a prompt.
+        is_whole: Whether nothing older stands there.
+        has_unfinished: Whether some invocation of the session is not done.
+        version: How far the log went.
+        older_system: The newest system message among what is older, where it was asked for.
+    """
+
+    events: tuple[SessionEvent, ...] = ()
+    is_whole: bool = True
+    has_unfinished: bool = False
+    version: int = 0
+    older_system: SystemMessage | None = None
+
+
+class SystemLookups:
+    """The newest system messages of logs that are seen through a window: a log is looked through once, then its growth.
+
+    What was found counts as long as nothing changed where earlier events stand. No index knows the kinds of events,
+    so that to look anew is the one part of a call that costs more the longer a log is.
+    """
+
+    def __init__(self) -> None:
+        """Nothing was looked for yet."""
+        self._lock = threading.Lock()
+        self._known: OrderedDict[tuple[int, str | None], _Lookup] = OrderedDict()
+
+    def find(self, options: ChatOptions, address: Address, found: ContextSlice) -> Flow[SystemMessage | None]:
+        """The newest system message of a context whose newest part holds none."""
+        place, version = (found.session.skey, options.branch), found.session.last_seq
+        unfinished = found.view.invocations
+        failed = frozenset(name for name, standing in unfinished.items() if standing is Standing.FAILED)
+        state = found.session.ledger, found.session.head_runs, failed
+        known = self._known.get(place)
+        if known is None or known.state != state:
+            known = _Lookup(0, state, None)
+        newest = known.newest
+        if known.upto < version:
+            wanted = EventFilter(
+                roles=frozenset({"system"}),
+                standings=_IN_CONTEXT,
+                branch=options.branch,
+                after_seq=known.upto,
+                before_seq=version + 1,
+            )
+            page: Page[SessionEvent] = yield from ask(address.sessions.events, address.session_id, wanted)
+            # By place: an edit of an old one was logged late and stands early.
+            newest = max((*page.items, *([] if newest is None else [newest])), key=_place, default=None)
+            if Standing.OPEN not in unfinished.values():  # what is open may yet be done, and then stands there
+                self._note(place, _Lookup(version, state, newest))
+        message = None if newest is None else newest.message
+        return message.model_copy(deep=True) if isinstance(message, SystemMessage) else None
+
+    def _note(self, place: tuple[int, str | None], lookup: _Lookup) -> None:
+        with self._lock:
+            self._known[place] = lookup
+            self._known.move_to_end(place)
+            if len(self._known) > _MOST_KNOWN:
+                self._known.popitem(last=False)
+
+
+class _Lookup(NamedTuple):
+    """How far a log was looked through, what decided where its events stood then, and what was found."""
+
+    upto: int
+    state: tuple[str | None, bytes | None, frozenset[str]]
+    newest: SessionEvent | None
+
+
+def _place(event: SessionEvent) -> int:
+    return event.position
+
+
+def load_context(
+    memory: SessionMemory, address: Address, invocation_id: str | None, last_n: int | None, *, wants_system: bool
+) -> Flow[LoadedContext]:
+    """What stands in the context for a run: all of it, or the newest so many and the newest system message."""
+    sessions, session_id = address
+    log, options = log_of(sessions), memory.options
+    found = yield from read_rows(log, session_id, options.branch, invocation_id=invocation_id, last_n=last_n)
+    context = LoadedContext(
+        tuple(log.encoder.event(session_id, row, found.view) for row in found.rows),
+        is_whole=last_n is None or len(found.rows) < last_n,
+        has_unfinished=bool(found.view.invocations),
+        version=found.session.last_seq,
+    )
+    if context.is_whole or not wants_system or any(row.kind == SYSTEM for row in found.rows):
+        return context
+    return context._replace(older_system=(yield from memory.systems.find(options, address, found)))
+
+
+def newest_messages(options: ChatOptions, address: Address, last_n: int) -> Flow[Sequence[SessionEvent]]:
+    """The newest messages of the log, wherever they stand now."""
+    wanted = EventFilter(
+        kinds=frozenset({EventKind.MESSAGE}),
+        standings=STORED,
+        synthetic=False,
+        branch=options.branch,
+        last_n=last_n,
+    )
+    found: Page[SessionEvent] = yield from ask(address.sessions.events, address.session_id, wanted)
+    return found.items
 
 
 def merge_system(messages: Sequence[BaseMessage]) -> SystemMessage | None:
@@ -29,7 +161,7 @@ def merge_system(messages: Sequence[BaseMessage]) -> SystemMessage | None:
     return SystemMessage(blocks)
 
 
-def remembered(context: Sequence[Remembered], appended: frozenset[int], news: News) -> list[Remembered]:
+def remembered(context: Iterable[SessionEvent], appended: frozenset[int], news: News) -> list[SessionEvent]:
     """What of a context a request does not carry itself.
 
     Where the request carries the running turn, what other writers logged since it began belongs behind it.
@@ -39,9 +171,68 @@ def remembered(context: Sequence[Remembered], appended: frozenset[int], news: Ne
     ]
 
 
-def newest_system(context: Sequence[Remembered]) -> list[SystemMessage]:
+def newest_system(context: Sequence[SessionEvent]) -> SystemMessage | None:
     """The system message that stands in a log: a newer one replaces the older."""
-    return [event.message for event in context if isinstance(event.message, SystemMessage)][-1:]
+    system = (event.message for event in reversed(context) if isinstance(event.message, SystemMessage))
+    return next(system, None)
+
+
+def spoken(context: Iterable[SessionEvent]) -> list[SessionEvent]:
+    """What was said, without system messages and, since checkpointers log them too, replies without a word."""
+    said = (event for event in context if not isinstance(event.message, SystemMessage))
+    return [event for event in said if not_empty.accepts(message_of(event))]
+
+
+def with_whole_calls(history: Sequence[SessionEvent]) -> list[SessionEvent]:
+    """A history whose calls stand with their results, for those who choose from it."""
+    paired = pair_tool_calls(rename_calls([message_of(event) for event in history]))
+    return [_with_message(history[at], message) for at, message in paired]
+
+
+def chosen(history: Sequence[SessionEvent], messages: Sequence[BaseMessage]) -> list[SessionEvent]:
+    """What a selector left of a history; its own copies of messages stand where the originals stood."""
+    if not history:
+        return []
+    by_message = {id(event.message): event for event in history}
+    by_id = {message_of(event).id: event for event in history if message_of(event).id}
+    found = [(by_message.get(id(m)) or by_id.get(m.id or "") or history[-1], m) for m in messages]
+    return [_with_message(event, message) for event, message in found]
+
+
+def _with_message(event: SessionEvent, message: BaseMessage) -> SessionEvent:
+    return event if event.message is message else replace(event, message=message)
+
+
+def from_question(history: Sequence[SessionEvent]) -> list[SessionEvent]:
+    """A history from its first question on: what stands before it may lack its beginning."""
+    first = next((at for at, event in enumerate(history) if isinstance(event.message, HumanMessage)), len(history))
+    return list(history[first:])
+
+
+def narrowed(
+    options: ChatOptions, address: Address, events: Sequence[SessionEvent], given: object, begun: int | None
+) -> Flow[list[SessionEvent]]:
+    """What a filter of one call leaves of a context; it never adds anything.
+
+    Args:
+        options: How the conversation is kept.
+        address: The session.
+        events: The context.
+        given: The filter.
+        begun: The first event of the call itself, which a window of the filter does not count.
+
+    Raises:
+        InvalidInputError: It is no filter.
+    """
+    if not isinstance(given, EventFilter):
+        raise InvalidInputError(FILTER_KEY, "give an EventFilter")
+    wanted = replace(EventFilter.active(), branch=options.branch).merge(given)
+    if begun is not None:
+        wanted = replace(wanted, before_seq=min(begun, wanted.before_seq or begun))
+    found: Page[SessionEvent] = yield from ask(address.sessions.events, address.session_id, wanted)
+    seqs = {event.seq for event in found}
+    kept = [event for event in events if event.seq in seqs]
+    return from_question(kept)
 
 
 def assemble(

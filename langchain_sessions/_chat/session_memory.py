@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import copy
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_sessions._chat.address import Address, Addressing, OwnerPolicy
 from langchain_sessions._chat.overflow import is_context_overflow
-from langchain_sessions._chat.running import Keeping, window_of
+from langchain_sessions._chat.prompt import SystemLookups
 from langchain_sessions._core.edge import check_branch, require
 from langchain_sessions._log.log import log_of
 from langchain_sessions.compaction.plan import ModelCall, check_compaction
-from langchain_sessions.selectors import Selector, not_empty
+from langchain_sessions.selectors import Selector, message_window, not_empty
 from langchain_sessions.tokens import CalibratedTokenCounter
 
 if TYPE_CHECKING:
@@ -30,6 +30,41 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChatOptions:
+    """How a conversation is kept.
+
+    Attributes:
+        compaction: When and how to compact.
+        branch: The agent's branch; None is root.
+        author: Who answers.
+        human: Who asks.
+        store: Chooses which new messages are stored.
+        show: Chooses which remembered messages a prompt shows.
+        window: How many of the newest `show` needs to see, where that is known; None for all.
+        store_system: Whether system messages of a request are stored; a newer one replaces the older.
+        store_examples: Whether few-shots of a request are stored.
+        modes: How memory reaches the model; as messages where there is none.
+        on_store_error: What becomes of an answer that could not be stored.
+    """
+
+    compaction: Compaction | None = None
+    branch: str | None = None
+    author: str | None = None
+    human: str | None = None
+    store: Selector = not_empty
+    show: Selector | None = None
+    window: int | None = None
+    store_system: bool = False
+    store_examples: bool = False
+    modes: tuple[MemoryMode, ...] = ()
+    on_store_error: Literal["warn", "raise"] = "warn"
+
+    def author_of(self, message: BaseMessage) -> str | None:
+        """Who says a message, as the log names it."""
+        return self.human if message.type.startswith(("human", "Human")) else self.author
 
 
 class SessionMemory:
@@ -85,16 +120,18 @@ class SessionMemory:
         self.on_missing_session = on_missing_session
         self.context_window = context_window
         self._is_overflow = is_overflow
+        self.systems = SystemLookups()
         self._counts = CalibratedTokenCounter(log_of(sessions).tokens)
         for mode in modes:
             mode.attach(sessions)
-        self.keeping = Keeping(
+        self.options = ChatOptions(
             compaction=compaction,
             branch=check_branch(branch),
             author=author,
             human=human,
             store=store,
-            show=window_of(last_n, select),
+            show=_window_behind(select, last_n),
+            window=last_n if select is None else None,
             store_system=store_system,
             store_examples=store_examples,
             modes=tuple(modes),
@@ -103,22 +140,22 @@ class SessionMemory:
 
     def __repr__(self) -> str:
         """Short: where it speaks."""
-        branch = "" if self.keeping.branch is None else f"branch={self.keeping.branch!r}"
+        branch = "" if self.options.branch is None else f"branch={self.options.branch!r}"
         return f"{type(self).__name__}({branch})"
 
     def on_branch(self, branch: str | None) -> Self:
         """The same memory for an agent on another branch."""
         bound = copy.copy(self)
-        bound.keeping = replace(self.keeping, branch=check_branch(branch))
+        bound.options = replace(self.options, branch=check_branch(branch))
         return bound
 
-    def call(self, **known: Any) -> ModelCall:
+    def model_call(self, **known: Any) -> ModelCall:
         """A model call as far as it is known, with what earlier replies reported of its model's tokens."""
         return ModelCall(context_window=self.context_window, calibration=self._counts.calibration, **known)
 
     def observe(self, reply: AIMessage, prompt: Sequence[BaseMessage], tools: Sequence[Tool]) -> None:
         """Learn from a reply's reported usage, until enough is known, where a trigger may ask for it."""
-        if self.keeping.compaction is None or self._counts.calibration.is_settled:
+        if self.options.compaction is None or self._counts.calibration.is_settled:
             return
         try:
             self._counts.observe(reply, prompt, tools=tools)
@@ -142,3 +179,11 @@ class SessionMemory:
         if self.on_missing_session == "skip":
             return self._addressing.find(config)
         return self._addressing.require(config)
+
+
+def _window_behind(select: Selector | None, last_n: int | None) -> Selector | None:
+    """The selector and the window of a caller as one."""
+    if last_n is None:
+        return select
+    window = message_window(last_n)
+    return window if select is None else lambda messages: window(select(messages))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from langchain_sessions._core.rows import Counters
     from langchain_sessions._log.log import Log
     from langchain_sessions.events import SessionEvent
-    from langchain_sessions.stores.values import EventSlice
+    from langchain_sessions.stores.values import ContextSlice, EventSlice
 
 
 _EVERYTHING = EventFilter()
@@ -68,6 +68,15 @@ def _page(
     )
 
 
+def read_rows(
+    log: Log, session_id: str, viewer: str | None, *, invocation_id: str | None = None, last_n: int | None = None
+) -> Flow[ContextSlice]:
+    """The rows of a viewer's context in the order of a prompt: what every reader of the one view begins with."""
+    now = log.now()
+    key = log.key(session_id)
+    return (yield from ask(log.store.load_context, key, viewer, invocation_id, last_n, now, log.idle_before(now)))
+
+
 def load_context(
     log: Log,
     session_id: str,
@@ -78,13 +87,9 @@ def load_context(
 ) -> Flow[Context]:
     """`SessionService.context`."""
     require(last_n is None or (type(last_n) is int and last_n > 0), "last_n", "give a whole number above 0")
-    now = log.now()
     viewer = check_branch(branch)
-    found = yield from ask(
-        log.store.load_context, log.key(session_id), viewer, invocation_id, last_n, now, log.idle_before(now)
-    )
-    messages = log.codec.decode_all(session_id, found.rows)
-    paired = pair_tool_calls(messages)
+    found = yield from read_rows(log, session_id, viewer, invocation_id=invocation_id, last_n=last_n)
+    paired = pair_tool_calls(log.codec.decode_all(session_id, found.rows))
     cover = found.view.ledger.covers.get(viewer)
     return Context(
         session_id=session_id,
@@ -108,16 +113,7 @@ def load_messages(
 ) -> Flow[list[BaseMessage]]:
     """`SessionService.messages`."""
     require(last_n is None or (type(last_n) is int and last_n > 0), "last_n", "give a whole number above 0")
-    now = log.now()
-    found = yield from ask(
-        log.store.load_context,
-        log.key(session_id),
-        check_branch(branch),
-        invocation_id,
-        last_n,
-        now,
-        log.idle_before(now),
-    )
+    found = yield from read_rows(log, session_id, check_branch(branch), invocation_id=invocation_id, last_n=last_n)
     return [message for _, message in pair_tool_calls(log.codec.decode_all(session_id, found.rows))]
 
 

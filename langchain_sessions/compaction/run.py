@@ -18,6 +18,7 @@ from langchain_sessions._core.edge import check_branch, from_micros
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import Cover, Ledger
 from langchain_sessions._core.ranges import SeqSet
+from langchain_sessions._log.read import read_rows
 from langchain_sessions.compaction.fallback import PENDING, load_pending, runs_of, that_fit, would_not_fit
 from langchain_sessions.compaction.loaded import Loaded, plan_tokens
 from langchain_sessions.compaction.plan import (
@@ -171,16 +172,7 @@ class _Run:
 
     def _load(self, request: CompactionRequest) -> Flow[Loaded]:
         """The request with the live events of the scope: what is archived costs nothing."""
-        now = self.log.now()
-        found = yield from ask(
-            self.log.store.load_context,
-            self.key,
-            self.scope,
-            self.invocation_id,
-            None,
-            now,
-            self.log.idle_before(now),
-        )
+        found = yield from read_rows(self.log, self.session_id, self.scope, invocation_id=self.invocation_id)
         rows = [row for row in found.rows if row.scope == self.scope]
         events = tuple(self.log.encoder.event(self.session_id, row, found.view) for row in rows)
         return Loaded(replace(request, events=events), found.view, found.view.ledger.covers.get(self.scope))

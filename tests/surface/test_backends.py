@@ -69,7 +69,7 @@ async def test_a_question_that_was_logged_before_its_run(
     if named:
         # Without an id nothing tells this question from the same words said again.
         await face.invoke(chat, question, config_for("s1"))
-        assert texts(stored) == ["question", "another", "hello", "answer"]
+        assert texts(stored) == ["question", "answer", "another", "hello"]
         assert len(stored.events("s1", failed)) == 0
         await face.invoke(chat, "thanks", config_for("s1"))
         assert stub.last.texts == ["question", "answer", "another", "hello", "thanks"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -9,17 +10,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_sessions import InvalidInputError, Standing
+from langchain_sessions import InvalidInputError, SessionEvent, Standing
 from langchain_sessions import selectors as selecting
-from langchain_sessions._chat.news import Remembered, find_news
+from langchain_sessions._chat.news import find_news, message_of
 from langchain_sessions._chat.prompt import assemble, merge_system
 from tests.openai_stub import rules
 
 
-def logged(*messages: BaseMessage, standing: Standing = Standing.LIVE, run: str | None = "r") -> list[Remembered]:
+def event(
+    at: int, message: BaseMessage, standing: Standing = Standing.LIVE, invocation_id: str | None = "r"
+) -> SessionEvent:
+    return SessionEvent(
+        id=message.id or str(at),
+        session_id="s",
+        seq=at,
+        position=at,
+        timestamp=datetime(2026, 1, 1, tzinfo=timezone.utc),
+        message=message,
+        standing=standing,
+        invocation_id=invocation_id,
+    )
+
+
+def logged(*messages: BaseMessage, standing: Standing = Standing.LIVE, run: str | None = "r") -> list[SessionEvent]:
     return [
-        Remembered(str(at), at + 1, at + 1, message, standing, run if message.type != "system" else None)
-        for at, message in enumerate(messages)
+        event(at, message, standing, run if message.type != "system" else None)
+        for at, message in enumerate(messages, 1)
     ]
 
 
@@ -31,7 +47,7 @@ def result(id_: str) -> ToolMessage:
     return ToolMessage(f"result of {id_}", tool_call_id=id_)
 
 
-def fresh(body: list[BaseMessage], log: list[Remembered]) -> list[str]:
+def fresh(body: list[BaseMessage], log: list[SessionEvent]) -> list[str]:
     return [str(message.text) for message in find_news(body, log).fresh]
 
 
@@ -60,7 +76,7 @@ Q, A = HumanMessage("yes"), AIMessage("ok")
         ([Q], logged(Q, standing=Standing.OPEN), ["yes"]),  # another tab
     ],
 )  # fmt: skip
-def test_what_is_new(body: list[BaseMessage], log: list[Remembered], expected: list[str]) -> None:
+def test_what_is_new(body: list[BaseMessage], log: list[SessionEvent], expected: list[str]) -> None:
     assert fresh(body, log) == expected
 
 
@@ -73,12 +89,12 @@ def test_ids_tell_whatever_else_differs() -> None:
 def test_a_result_that_was_stored_out_of_turn() -> None:
     """Parallel tools return in any order."""
     log = logged(HumanMessage("q", id="1"), AIMessage("", id="2", tool_calls=calling("a", "b").tool_calls))
-    log += [Remembered("x", 3, 3, ToolMessage("b", tool_call_id="b", id="t2"), Standing.OPEN, "r")]
+    log.append(event(3, ToolMessage("b", tool_call_id="b", id="t2"), Standing.OPEN))
     body: list[BaseMessage] = [
-        log[0].message,
-        log[1].message,
+        message_of(log[0]),
+        message_of(log[1]),
         ToolMessage("a", tool_call_id="a", id="t1"),
-        log[2].message,
+        message_of(log[2]),
     ]
     news = find_news(body, log)
     assert [message.id for message in news.fresh] == ["t1"]

@@ -1,0 +1,429 @@
+"""One model call around which a conversation is kept: what is stored before it, what it is shown, what comes of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import uuid
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage, message_to_dict
+
+from langchain_sessions._chat import prompt as prompts
+from langchain_sessions._chat.news import (
+    News,
+    Request,
+    find_news,
+    message_of,
+    run_of,
+    says_one_thing,
+    turn_length,
+)
+from langchain_sessions._chat.outbound import acknowledgement
+from langchain_sessions._chat.overflow import is_cut_by_window
+from langchain_sessions._chat.prompt import FILTER_KEY, LoadedContext, load_context
+from langchain_sessions._chat.store_run import mark_run, store_messages, take_up_edits
+from langchain_sessions._core.flow import Flow, ask
+from langchain_sessions._core.rows import TURN_OF
+from langchain_sessions._core.view import call_ids
+from langchain_sessions.compaction.plan import Compaction, CompactionResult, ModelCall
+from langchain_sessions.compaction.triggers import known_window
+from langchain_sessions.compaction.windows import TurnWindow
+from langchain_sessions.errors import ReplyNotStoredError, SessionEndedError, SessionNotFoundError
+from langchain_sessions.events import EventKind, InvocationStatus, SessionEvent, Standing
+from langchain_sessions.modes import PromptDraft
+from langchain_sessions.selectors import not_empty
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from langchain_sessions._chat.address import Address
+    from langchain_sessions._chat.session_memory import ChatOptions, SessionMemory
+
+_log = logging.getLogger(__name__)
+
+_SLACK = 8
+"""How many messages more than a window are loaded at least: it begins with a question, and tools answer in between."""
+_GROWTH = 4
+
+
+@dataclass(kw_only=True, slots=True)
+class Call:
+    """One model call in progress. Made by `begin`.
+
+    Attributes:
+        memory: How the conversation is kept.
+        address: The session.
+        request: What the model is asked.
+        news: What of it the log did not hold.
+        invocation_id: The run that it belongs to.
+        model: What is known of the model.
+        configurable: The `configurable` of the call.
+        appended: What was stored of it so far.
+        context: What stands in the session for it; None where that has to be loaded anew.
+        was_shortened: Whether the prompt was too long before, and was made shorter.
+    """
+
+    memory: SessionMemory
+    address: Address
+    request: Request
+    news: News
+    invocation_id: str
+    model: ModelCall
+    configurable: Mapping[str, Any]
+    appended: tuple[SessionEvent, ...] = ()
+    context: LoadedContext | None = None
+    was_shortened: bool = False
+
+    @property
+    def options(self) -> ChatOptions:
+        """How the conversation is kept."""
+        return self.memory.options
+
+    # -- before the model ----------------------------------------------------------------------------------
+
+    @classmethod
+    def begin(
+        cls,
+        memory: SessionMemory,
+        address: Address,
+        request: Request,
+        *,
+        run_id: str,
+        model: ModelCall,
+        configurable: Mapping[str, Any],
+        state: Sequence[BaseMessage] = (),
+    ) -> Flow[Call]:
+        """Open the session, store what is new in the request, compact if it is time.
+
+        Args:
+            memory: How the conversation is kept.
+            address: The session.
+            request: What the model is asked.
+            run_id: Names the run, where it is a new one.
+            model: What is known of the model.
+            configurable: The `configurable` of the call.
+            state: What the graph holds around the call; edits in it are taken up.
+
+        Raises:
+            SessionNotFoundError: The session belongs to somebody else.
+            SessionEndedError: It has ended.
+        """
+        call = cls(
+            memory=memory,
+            address=address,
+            request=request,
+            news=News(),
+            invocation_id=run_id,
+            model=model,
+            configurable=configurable,
+        )
+        context = yield from call._look_at_log(state)
+        try:
+            yield from call._store_request(context)
+            compaction = call.options.compaction
+            if compaction is not None and compaction.where == "before":
+                yield from call._compact(compaction, force=False)
+        except BaseException as error:
+            yield from call.fail(None, error)
+            raise
+        return call
+
+    def _look_at_log(self, state: Sequence[BaseMessage]) -> Flow[LoadedContext]:
+        """Load what stands in the session, with a graph's edits, and tell what is new beside it."""
+        options, body = self.options, self.request.body
+        # A graph may have edited whatever it holds, so what is compared reaches as far back as its state does.
+        size = self._enough(len(state))
+        try:
+            context = yield from self._load(None, size)
+        except SessionNotFoundError:
+            yield from ask(self.address.sessions.open, self.address.session_id)
+            context = LoadedContext()
+        if (yield from take_up_edits(options, self.address, context.events, state)):
+            context = yield from self._load(None, size)
+        recent: Sequence[SessionEvent] = context.events
+        if context.has_unfinished or not says_one_thing(body):
+            # The running turn and some slack for a busy log.
+            recent = yield from prompts.newest_messages(options, self.address, 2 * turn_length(body) + _SLACK)
+        self.news = find_news(body, [event for event in recent if not isinstance(event.message, SystemMessage)])
+        if self.news.invocation_id is None:
+            self.context = context
+        else:
+            self.invocation_id = self.news.invocation_id
+        return context
+
+    def _load(self, invocation_id: str | None, last_n: int | None) -> Flow[LoadedContext]:
+        wants_system = not self.request.system or self.options.store_system
+        return load_context(self.memory, self.address, invocation_id, last_n, wants_system=wants_system)
+
+    def _enough(self, carried: int = 0) -> int | None:
+        """How many of the newest messages to load at first; None for all."""
+        window = self.options.window
+        if window is None or self.configurable.get(FILTER_KEY) is not None:
+            return None
+        return window + max(window // 2, _SLACK) + max(carried, turn_length(self.request.body))
+
+    def _store_request(self, context: LoadedContext) -> Flow[None]:
+        """Store what is new in the request."""
+        options, news = self.options, self.news
+        for run in news.given_up:
+            yield from self._mark(run, InvocationStatus.FAILED)
+        system = self._new_system(context)
+        examples = [_told_by_content(m, options.branch) for m in news.examples] if options.store_examples else []
+        fresh = [*system, *examples, *options.store(news.fresh)]
+        if fresh or not news.is_open:
+            self.appended = tuple((yield from self._append(fresh, InvocationStatus.OPEN)))
+            yield from self._adopt_runs(context.version)
+
+    def _new_system(self, context: LoadedContext) -> list[SystemMessage]:
+        """The request's system message, if it is to be stored and says something new."""
+        merged = prompts.merge_system(self.request.system)
+        if merged is None or not self.options.store_system:
+            return []
+        stored = prompts.newest_system(context.events) or context.older_system
+        return [] if stored is not None and stored.content == merged.content else [merged]
+
+    def _adopt_runs(self, version: int) -> Flow[None]:
+        """Take up the runs of questions that a checkpoint logged between the look at the log and the append."""
+        events = [event for event in self.appended if event.kind is EventKind.MESSAGE and event.seq > version]
+        runs = [run for event in events if (run := run_of(event)) is not None and run.startswith(TURN_OF)]
+        if not runs:
+            return
+        if all(event.invocation_id is None for event in events):
+            self.invocation_id = runs[-1]
+            yield from self._mark(runs[-1], InvocationStatus.OPEN)
+        others = {run: Standing.LIVE for run in runs if run != self.invocation_id}
+        self.news = replace(self.news, others={**self.news.others, **others})
+
+    # -- the prompt ----------------------------------------------------------------------------------------
+
+    def prompt(self) -> Flow[list[BaseMessage]]:
+        """What the model is shown: one system block, few-shots, what is remembered, what is being said."""
+        draft = yield from self.draft()
+        history = [message_of(event) for event in draft.history]
+        return prompts.assemble(draft.system, self.news.examples, history, draft.tail)
+
+    def draft(self) -> Flow[PromptDraft]:
+        """What is remembered, in the form that the modes give it."""
+        context, shown = yield from self._remembered()
+        history = self._history(context, shown)
+        show = self.options.show
+        if show is not None:
+            history = prompts.chosen(history, show([message_of(event) for event in history]))
+        system = prompts.merge_system(self.request.system) or prompts.newest_system(shown) or context.older_system
+        draft = PromptDraft(
+            address=self.address,
+            system=system,
+            history=tuple(history),
+            tail=self.news.tail,
+            configurable=self.configurable,
+        )
+        for mode in self.options.modes:
+            draft = yield from mode.shape(draft)
+        return draft
+
+    def _remembered(self) -> Flow[tuple[LoadedContext, list[SessionEvent]]]:
+        """What of the context the request does not carry itself, as far back as the window goes."""
+        appended = frozenset(event.seq for event in self.appended)
+        size = self._enough()
+        while True:
+            context = self.context
+            if context is None:
+                context = self.context = yield from self._load(self.invocation_id, size)
+            shown = prompts.remembered(context.events, appended, self.news)
+            if context.is_whole or len(self._history(context, shown)) >= (self.options.window or 0):
+                break
+            # The turn at hand is long, or much is not shown: look further back.
+            size, self.context = _GROWTH * len(context.events), None
+        given = self.configurable.get(FILTER_KEY)
+        if given is not None:
+            begun = self.appended[0].seq if self.appended else None
+            shown = yield from prompts.narrowed(self.options, self.address, shown, given, begun)
+        return context, shown
+
+    def _history(self, context: LoadedContext, shown: Sequence[SessionEvent]) -> list[SessionEvent]:
+        """What was said, whole turns of it where the past is not known whole."""
+        history = prompts.spoken(shown)
+        if not context.is_whole:
+            history = prompts.from_question(history)
+        is_chosen_from = self.options.show is not None or self.options.modes
+        return prompts.with_whole_calls(history) if is_chosen_from else history
+
+    # -- a prompt that is too long -------------------------------------------------------------------------
+
+    def is_shorter_after(self, error: Exception) -> Flow[bool]:
+        """Whether the prompt was refused as too long, for the first time, and is shorter now."""
+        if self.was_shortened or not self.memory.is_overflow(error):
+            return False
+        return (yield from self._shorten())
+
+    def is_shorter_after_cut(self, reply: BaseMessage | None) -> Flow[bool]:
+        """Whether the window cut the reply, for the first time, and the prompt is shorter now."""
+        was_cut = isinstance(reply, AIMessage) and is_cut_by_window(reply, known_window(self.model))
+        if self.was_shortened or not was_cut:
+            return False
+        return (yield from self._shorten())
+
+    def _shorten(self) -> Flow[bool]:
+        """Compact, whatever the trigger says; whether that made the prompt shorter."""
+        self.was_shortened = True
+        given = self.options.compaction
+        if given is not None:
+            result = yield from self._compact(given, force=True)
+            # A long history is summarised in steps; the call at hand cannot wait for the last of them.
+            window = known_window(self.model)
+            if result.is_compacted and (window is None or result.tokens_after < window):
+                return True
+        last_resort = Compaction(None, TurnWindow(max_turns=1), on_result=None if given is None else given.on_result)
+        return (yield from self._compact(last_resort, force=True)).is_compacted
+
+    def _compact(self, compaction: Compaction, *, force: bool) -> Flow[CompactionResult]:
+        sessions, session_id = self.address
+        result = yield from ask(
+            sessions.compact,
+            session_id,
+            compaction,
+            branch=self.options.branch,
+            invocation_id=self.invocation_id,
+            force=force,
+            call=self.model,
+            automatic=True,
+        )
+        if result.is_compacted:
+            self.context = None
+        return result
+
+    # -- after the model -----------------------------------------------------------------------------------
+
+    def finish(self, said: Sequence[BaseMessage], *, consumed: Sequence[str] = (), ended: bool = False) -> Flow[None]:
+        """Store what was answered. The run is done, unless it asks for tools.
+
+        Args:
+            said: The reply, with the calls and the results that came with it.
+            consumed: Calls of the reply that a structured output was made from.
+            ended: Nobody will answer its calls.
+
+        Raises:
+            ReplyNotStoredError: It could not be stored, and `on_store_error` is `raise`.
+        """
+        awaits = not (consumed or ended) and _awaits_results(said)
+        kept: list[BaseMessage] = list(self.options.store(said)) if said else []
+        if kept:
+            kept += [acknowledgement(call) for call in consumed]
+        status = self._status_after(said, is_open=awaits and bool(kept))
+        try:
+            yield from self._store_reply(kept, status)
+            if not awaits:
+                yield from self._compact_in_background()
+        except (SessionNotFoundError, SessionEndedError) as error:
+            # Deleted or ended while the model spoke: the answer is still delivered.
+            _log.warning("A reply was not stored: %s", error)
+        except Exception as error:
+            self._report("The answer was delivered but not stored", error)
+            if self.options.on_store_error == "raise":
+                raise ReplyNotStoredError(self.address.session_id, said) from error
+        except BaseException:
+            # Cancelled on the way. The answer is there, and to append it again stores nothing twice.
+            yield from self._append(kept, status, is_reply=True)
+            raise
+
+    def _status_after(self, said: Sequence[BaseMessage], *, is_open: bool) -> InvocationStatus:
+        """How far the run is with a reply."""
+        has_answer = any(isinstance(message, AIMessage) for message in self.news.tail)
+        if said and not not_empty(said) and not has_answer:
+            return InvocationStatus.FAILED  # an answer without a word leaves the question unanswered
+        return InvocationStatus.OPEN if is_open else InvocationStatus.DONE
+
+    def _store_reply(self, kept: Sequence[BaseMessage], status: InvocationStatus) -> Flow[None]:
+        stored = yield from self._append(kept, status, is_reply=True)
+        for run, standing in self.news.others.items():
+            if standing is not Standing.LIVE:
+                yield from self._mark(run, status)
+        # Only now: a question that is its own best match would take a place among what it recalls.
+        yield from self._index([*self.appended, *stored])
+
+    def _compact_in_background(self) -> Flow[None]:
+        sessions, session_id = self.address
+        compaction, branch = self.options.compaction, self.options.branch
+        if compaction is not None and compaction.where == "background":
+            yield from ask(sessions.compact_later, session_id, compaction, branch=branch, call=self.model)
+
+    def interrupt(self, partial: AIMessage | None, *, steps: Sequence[BaseMessage] = ()) -> Flow[None]:
+        """The reader left: keep what arrived. A question that got no word of answer is not replayed."""
+        status = InvocationStatus.INTERRUPTED if steps or partial is not None else InvocationStatus.FAILED
+        try:
+            if steps:
+                self.appended += tuple((yield from self._append(self.options.store(steps), status)))
+            if partial is not None:
+                yield from self._append([partial], status, interrupted=True)
+            elif not steps:
+                yield from self._append([], status)
+            if status is InvocationStatus.INTERRUPTED:
+                yield from self._index(self.appended)
+        except Exception as error:  # noqa: BLE001 - nobody is left to tell but the log
+            self._report("What arrived before the reader left was not stored", error)
+
+    def fail(self, partial: AIMessage | None, error: BaseException) -> Flow[None]:
+        """The call failed: mark the run, and keep what arrived in a run of its own, out of a retry's way."""
+        try:
+            yield from self._append([], InvocationStatus.FAILED)
+            for run in self.news.others:
+                yield from self._mark(run, InvocationStatus.FAILED)
+            if partial is not None:
+                yield from store_messages(
+                    self.options,
+                    self.address,
+                    [partial],
+                    InvocationStatus.FAILED,
+                    invocation_id=f"attempt:{uuid.uuid4().hex}",
+                    interrupted=True,
+                    error_code=type(error).__name__,
+                )
+        except (SessionNotFoundError, SessionEndedError):
+            return
+        except Exception as unmarked:  # noqa: BLE001 - the caller is told what went wrong with the call itself
+            self._report("A failed call was not marked", unmarked)
+
+    # -- the log -------------------------------------------------------------------------------------------
+
+    def _append(
+        self, messages: Sequence[BaseMessage], status: InvocationStatus, **more: Any
+    ) -> Flow[list[SessionEvent]]:
+        """Append messages as the next of this run, and say how far it has got."""
+        return store_messages(
+            self.options,
+            self.address,
+            messages,
+            status,
+            invocation_id=self.invocation_id,
+            first_ordinal=self.news.stored + len(self.appended),
+            **more,
+        )
+
+    def _mark(self, invocation_id: str, status: InvocationStatus) -> Flow[None]:
+        return mark_run(self.options, self.address, invocation_id, status)
+
+    def _index(self, events: Sequence[SessionEvent]) -> Flow[None]:
+        for mode in self.options.modes:
+            yield from mode.index(self.address, events)
+
+    def _report(self, what: str, error: Exception) -> None:
+        """Say in the log what the store did not take; no text of messages, no driver's words."""
+        name = type(error).__name__
+        _log.error("%s: session %r, run %r: %s", what, self.address.session_id, self.invocation_id, name)
+
+
+def _awaits_results(said: Sequence[BaseMessage]) -> bool:
+    """Whether a reply calls tools whose results did not come with it."""
+    answered = {message.tool_call_id for message in said if isinstance(message, ToolMessage)}
+    return any(call not in answered for message in said for call in call_ids(message))
+
+
+def _told_by_content(example: BaseMessage, branch: str | None) -> BaseMessage:
+    """A few-shot under an id that it makes itself: stored once, however often a template repeats it."""
+    if example.id is not None:
+        return example
+    content = json.dumps([branch, message_to_dict(example)], sort_keys=True, default=str)
+    return example.model_copy(update={"id": f"example:{hashlib.sha256(content.encode()).hexdigest()}"})

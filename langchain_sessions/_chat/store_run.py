@@ -1,0 +1,211 @@
+"""What a conversation writes to the log: messages of a run under ids that the log can take, edits, tool results."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from langchain_sessions._chat.news import asking_event, likeness
+from langchain_sessions._core.codec.privacy import without_private
+from langchain_sessions._core.flow import Flow, ask
+from langchain_sessions._core.ledger import visible_scopes
+from langchain_sessions._core.view import call_ids
+from langchain_sessions.errors import EventConflictError, EventNotFoundError
+from langchain_sessions.events import EventKind, InvocationStatus, NewEvent, SessionEvent, Standing
+from langchain_sessions.filters import EventFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_sessions._chat.address import Address
+    from langchain_sessions._chat.session_memory import ChatOptions
+    from langchain_sessions.page import Page
+
+_log = logging.getLogger(__name__)
+
+STORED = frozenset(Standing) - {Standing.REWOUND, Standing.SUPERSEDED}
+"""Where a message may stand that the log holds."""
+_STANDING = frozenset({Standing.LIVE, Standing.OPEN, Standing.INTERRUPTED})
+_REVISIONS = 100
+_LAST_CALLS = 8
+
+
+def store_messages(
+    options: ChatOptions,
+    address: Address,
+    messages: Sequence[BaseMessage],
+    status: InvocationStatus,
+    *,
+    invocation_id: str,
+    first_ordinal: int = 0,
+    is_reply: bool = False,
+    **more: Any,
+) -> Flow[list[SessionEvent]]:
+    """Append messages as the next of a run, and say how far it has got.
+
+    A message whose id the log has for another one is stored without it: some providers and clients count anew in each
+    process or conversation, and what was said must not be lost for that. So is a message that a checkpointer logged
+    for a subgraph, on a branch that the agent does not see.
+    """
+    events = [
+        NewEvent(
+            message=message,
+            author=options.author_of(message),
+            branch=options.branch,
+            invocation_id=invocation_id,
+            **more,
+        )
+        for message in messages
+    ]
+    if not events:
+        yield from mark_run(options, address, invocation_id, status)
+        return []
+    how: dict[str, Any] = {"invocation_status": status, "first_ordinal": first_ordinal}
+    stored: list[SessionEvent] = yield from append_all(address, events, **how)
+    seen = visible_scopes(options.branch)
+    taken = [
+        at
+        for at, event in enumerate(stored)
+        if event.branch not in seen or (is_reply and _is_earlier_reply(event, invocation_id))
+    ]
+    if taken:
+        events = [_unnamed(event) if at in taken else event for at, event in enumerate(events)]
+        stored = yield from append_all(address, events, **how)
+    return stored
+
+
+def mark_run(options: ChatOptions, address: Address, invocation_id: str, status: InvocationStatus) -> Flow[None]:
+    """Say how far a run has got."""
+    sessions, session_id = address
+    event = NewEvent(invocation_id=invocation_id, branch=options.branch)
+    yield from ask(sessions.append, session_id, event, invocation_status=status)
+
+
+def append_all(address: Address, events: Sequence[NewEvent], **how: Any) -> Flow[list[SessionEvent]]:
+    """Append events; those whose id the log has for another message go without it.
+
+    But for the question at hand: a graph may have replaced it (redacted, say) after a checkpoint logged it.
+    """
+    sessions, session_id = address
+    replaced: set[str] = set()
+    while True:
+        try:
+            return (yield from ask(sessions.append, session_id, events, **how))
+        except EventConflictError as conflict:
+            named = [event.message is not None and event.message.id == conflict.event_id for event in events]
+            if not any(named):
+                raise
+            taken = conflict.event_id
+        ours = events[named.index(True)]
+        if taken not in replaced and (yield from _replace_question(address, ours)):
+            replaced.add(taken)
+        else:
+            events = [_unnamed(event) if is_named else event for event, is_named in zip(events, named, strict=True)]
+
+
+def _replace_question(address: Address, event: NewEvent) -> Flow[bool]:
+    """Edit the newest message of the log, if it is a question under this one's id; whether it was."""
+    sessions, session_id = address
+    wanted = EventFilter(kinds=frozenset({EventKind.MESSAGE}), standings=_STANDING, branch=event.branch, last_n=1)
+    newest: Page[SessionEvent] = yield from ask(sessions.events, session_id, wanted)
+    asked = newest.items[0].message if newest.items else None
+    if event.message is None or not isinstance(asked, HumanMessage) or asked.id != event.message.id:
+        return False
+    return (yield from _edit(address, event.message, event.author))
+
+
+def _unnamed(event: NewEvent) -> NewEvent:
+    """The event under an id that is made of its run and its place in it."""
+    message = event.message
+    return event if message is None else replace(event, message=message.model_copy(update={"id": None}))
+
+
+def _is_earlier_reply(stored: SessionEvent, invocation_id: str) -> bool:
+    """Whether the log gave an earlier reply, of the same id and content, in answer."""
+    if stored.invocation_id in (None, invocation_id):
+        return False  # nearly always, and so the message needs not be decoded
+    return stored.message is not None and stored.message.type == "ai"
+
+
+# -- edits of a graph ------------------------------------------------------------------------------------------
+
+
+def take_up_edits(
+    options: ChatOptions, address: Address, context: Sequence[SessionEvent], state: Sequence[BaseMessage]
+) -> Flow[bool]:
+    """Edit in the log what a graph's state holds in other words: redacted by a middleware, or by `update_state`.
+
+    Only turns that are done are compared. Where the log itself was edited and the state still holds an earlier
+    revision, the log is right.
+
+    Returns:
+        Whether the log was edited, so that a context that was loaded before is out of date.
+    """
+    asked = max((at for at, message in enumerate(state) if isinstance(message, HumanMessage)), default=0)
+    if not asked:
+        return False
+    held = {message.id: message for event in context if (message := event.message) is not None and message.id}
+    changed = [m for m in options.store(state[:asked]) if m.id in held and not _says_the_same(m, held[m.id])]
+    if not changed:
+        return False
+    superseded = EventFilter(standings=frozenset({Standing.SUPERSEDED}), last_n=_REVISIONS)
+    earlier = yield from ask(address.sessions.events, address.session_id, superseded)
+    revisions = [(event.message.id, likeness(event.message)) for event in earlier if event.message is not None]
+    newer = [m for m in changed if (m.id, likeness(without_private(m))) not in revisions]
+    for message in newer:
+        yield from _edit(address, message, options.author_of(message))
+    return bool(newer)
+
+
+def _edit(address: Address, message: BaseMessage, author: str | None) -> Flow[bool]:
+    """Replace a message by its id; whether it was still there."""
+    try:
+        yield from ask(address.sessions.edit, address.session_id, message, author=author)
+    except EventNotFoundError:
+        return False  # rewound meanwhile
+    return True
+
+
+def _says_the_same(ours: BaseMessage, theirs: BaseMessage) -> bool:
+    if ours.content == theirs.content and call_ids(ours) == call_ids(theirs) == []:
+        return True
+    return likeness(without_private(ours)) == likeness(theirs)
+
+
+# -- results of tools ------------------------------------------------------------------------------------------
+
+
+def keep_result(
+    options: ChatOptions, address: Address, results: Sequence[BaseMessage], call_id: str, *, ends_turn: bool
+) -> Flow[None]:
+    """Store the results of a tool call as part of the run that made it."""
+    try:
+        calling = yield from _calling_run(options, address, call_id)
+        if calling is not None:
+            status = InvocationStatus.DONE if ends_turn else InvocationStatus.OPEN
+            kept = options.store(results)
+            yield from store_messages(options, address, kept, status, invocation_id=calling)
+    except Exception as error:  # noqa: BLE001 - the tool has acted; the next model call stores what it is shown
+        _log.warning("A tool result was not stored yet: session %r: %s", address.session_id, type(error).__name__)
+
+
+def fail_tool(options: ChatOptions, address: Address, call_id: str) -> Flow[None]:
+    """A tool raised: the run that called it has failed, unless it goes on all the same."""
+    try:
+        calling = yield from _calling_run(options, address, call_id)
+        if calling is not None:
+            yield from mark_run(options, address, calling, InvocationStatus.FAILED)
+    except Exception as error:  # noqa: BLE001 - the caller is told what went wrong with the tool
+        _log.warning("A failed tool was not marked: session %r: %s", address.session_id, type(error).__name__)
+
+
+def _calling_run(options: ChatOptions, address: Address, call_id: str) -> Flow[str | None]:
+    """The id of the run that made a call; None where something called that is not kept."""
+    sessions, session_id = address
+    wanted = EventFilter(roles=frozenset({"ai"}), standings=STORED, branch=options.branch, last_n=_LAST_CALLS)
+    recent: Page[SessionEvent] = yield from ask(sessions.events, session_id, wanted)
+    asked = asking_event(call_id, recent.items)
+    return None if asked is None else asked.invocation_id
