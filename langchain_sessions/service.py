@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from langchain_sessions._core.edge import check_branch, check_id, check_optional_id, require, utc_now
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
+from langchain_sessions._log.append import AppendMethods
 from langchain_sessions._log.event_methods import EventMethods
 from langchain_sessions._log.opening import open_log
 from langchain_sessions._log.search_methods import SearchMethods
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from langchain_sessions.tokens import TokenCounter
 
 
-class SessionService(SessionMethods, EventMethods, SearchMethods):
+class SessionService(SessionMethods, AppendMethods, EventMethods, SearchMethods):
     """Conversations as append-only logs.
 
     Every method `x` that does I/O has a twin `ax`. The service itself is the operator's: it reaches every session

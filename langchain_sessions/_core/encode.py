@@ -179,7 +179,8 @@ class EventEncoder:
 
     def _read(self, session_id: str, row: EventRow) -> dict[str, Any]:
         fields: dict[str, Any] = {
-            "id": row.id,
+            # What was neither named otherwise nor edited has the id of its message: nearly everything.
+            "id": row.ident if row.event_id is None and not row.flags & r.EDIT else row.id,
             "session_id": session_id,
             "seq": row.seq,
             "position": row.seq if row.position is None else row.position,

@@ -271,6 +271,10 @@ def moved(session: SessionRow, count: int, now: int) -> dict[str, Any]:
     return changes
 
 
+OWNER_SHAPES: Final[Mapping[type, str]] = {Anyone: "any", type(None): "none"}
+"""Which owner criterion a statement carries, by the type of the owner; `is` for a user's id."""
+
+
 def owner_shape(owner: Owner) -> str:
     """Which of the three owner criteria a statement carries."""
-    return "any" if isinstance(owner, Anyone) else "none" if owner is None else "is"
+    return OWNER_SHAPES.get(type(owner), "is")

@@ -1,4 +1,4 @@
-"""Appending to logs."""
+"""Appending to logs: what a service offers, and how it is done."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from langchain_sessions._core import rows as r
 from langchain_sessions._core.codec.values import as_dict
 from langchain_sessions._core.edge import require
 from langchain_sessions._core.encode import as_events
-from langchain_sessions._core.flow import Flow, ask
+from langchain_sessions._core.flow import Flow, adrive, ask, drive
 from langchain_sessions._core.state import TEMP
 from langchain_sessions._log.indexing import embed_later, indexer_of
 from langchain_sessions._log.lifecycle import get_session
@@ -30,6 +30,133 @@ if TYPE_CHECKING:
 
 
 _NOTHING_SHARED = (None, None, None, None, None)
+
+
+class AppendMethods:
+    """The methods of `SessionService` that append. Each is a workflow of this module, run in two ways."""
+
+    _log: Log
+
+    def append(
+        self,
+        session_id: str,
+        messages: BaseMessage | NewEvent | Sequence[BaseMessage | NewEvent],
+        *,
+        branch: str | None = None,
+        author: str | None = None,
+        invocation_id: str | None = None,
+        invocation_status: InvocationStatus | None = None,
+        first_ordinal: int = 0,
+        state_delta: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        timestamp: datetime | None = None,
+        expected_version: int | None = None,
+    ) -> list[SessionEvent]:
+        """Append messages or prepared events: all of them or none, in one transaction.
+
+        Idempotent by event id: a message with an id, or any message within an invocation, is stored once however
+        often the append is repeated. A message that is stored already is returned as it stands.
+
+        Args:
+            session_id: The session.
+            messages: A message, a `NewEvent`, or several.
+            branch: Dotted path of the agent; None is root.
+            author: Who speaks.
+            invocation_id: The run that they belong to.
+            invocation_status: How far that run has got with this append; events may name the run themselves.
+            first_ordinal: Position of the first message within its invocation; a handle counts for you.
+            state_delta: Changes of state; they take effect with the first event.
+            metadata: The caller's own data, for each event that has none.
+            timestamp: When it happened, aware; by default now.
+            expected_version: Append only if the log is at this version.
+
+        Returns:
+            An event for each message, in order; streaming chunks (`partial`) are left out.
+
+        Raises:
+            SessionNotFoundError: There is no such session for this view.
+            SessionEndedError: It has ended.
+            StaleSessionError: The log is at another version; nothing was written.
+            EventConflictError: An event id stands with another message; nothing was written.
+            InvalidInputError: A value cannot be stored exactly; nothing was written.
+        """
+        return drive(
+            append_events(
+                self._log,
+                session_id,
+                messages,
+                branch=branch,
+                author=author,
+                invocation_id=invocation_id,
+                invocation_status=invocation_status,
+                first_ordinal=first_ordinal,
+                state_delta=state_delta,
+                metadata=metadata,
+                timestamp=timestamp,
+                expected_version=expected_version,
+            )
+        )
+
+    async def aappend(
+        self,
+        session_id: str,
+        messages: BaseMessage | NewEvent | Sequence[BaseMessage | NewEvent],
+        *,
+        branch: str | None = None,
+        author: str | None = None,
+        invocation_id: str | None = None,
+        invocation_status: InvocationStatus | None = None,
+        first_ordinal: int = 0,
+        state_delta: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        timestamp: datetime | None = None,
+        expected_version: int | None = None,
+    ) -> list[SessionEvent]:
+        """Async `append`."""
+        return await adrive(
+            append_events(
+                self._log,
+                session_id,
+                messages,
+                branch=branch,
+                author=author,
+                invocation_id=invocation_id,
+                invocation_status=invocation_status,
+                first_ordinal=first_ordinal,
+                state_delta=state_delta,
+                metadata=metadata,
+                timestamp=timestamp,
+                expected_version=expected_version,
+            )
+        )
+
+    def edit(
+        self,
+        session_id: str,
+        message: BaseMessage,
+        *,
+        author: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> SessionEvent:
+        """Replace a message by its id. The old revision stays in the log; the new one takes its place.
+
+        Raises:
+            SessionNotFoundError: There is no such session for this view.
+            EventNotFoundError: No message of that id stands in the log.
+            InvalidInputError: The message has no id.
+        """
+        return drive(edit_message(self._log, session_id, message, author=author, metadata=metadata))
+
+    async def aedit(
+        self,
+        session_id: str,
+        message: BaseMessage,
+        *,
+        author: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> SessionEvent:
+        """Async `edit`."""
+        return await adrive(edit_message(self._log, session_id, message, author=author, metadata=metadata))
 
 
 def append_events(

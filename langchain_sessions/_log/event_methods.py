@@ -1,16 +1,13 @@
-"""The part of a service that is about what was said: appended, read, rewound and compacted."""
+"""The part of a service that is about what was said: read, rewound and compacted."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core.flow import adrive, drive
-from langchain_sessions._log import append, compact, read, rewind
+from langchain_sessions._log import compact, read, rewind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
-
     from langchain_core.messages import BaseMessage
 
     from langchain_sessions._core.rows import Counters
@@ -18,7 +15,7 @@ if TYPE_CHECKING:
     from langchain_sessions._log.log import Log
     from langchain_sessions._log.values import RewindResult
     from langchain_sessions.compaction.plan import Compaction, CompactionResult, ModelCall
-    from langchain_sessions.events import InvocationStatus, NewEvent, SessionEvent
+    from langchain_sessions.events import SessionEvent
     from langchain_sessions.filters import EventFilter
     from langchain_sessions.page import Page
     from langchain_sessions.turns import Turn
@@ -28,127 +25,6 @@ class EventMethods:
     """The methods of `SessionService` that are about events. Each is a workflow of a module here, run in two ways."""
 
     _log: Log
-
-    def append(
-        self,
-        session_id: str,
-        messages: BaseMessage | NewEvent | Sequence[BaseMessage | NewEvent],
-        *,
-        branch: str | None = None,
-        author: str | None = None,
-        invocation_id: str | None = None,
-        invocation_status: InvocationStatus | None = None,
-        first_ordinal: int = 0,
-        state_delta: Mapping[str, Any] | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        timestamp: datetime | None = None,
-        expected_version: int | None = None,
-    ) -> list[SessionEvent]:
-        """Append messages or prepared events: all of them or none, in one transaction.
-
-        Idempotent by event id: a message with an id, or any message within an invocation, is stored once however
-        often the append is repeated. A message that is stored already is returned as it stands.
-
-        Args:
-            session_id: The session.
-            messages: A message, a `NewEvent`, or several.
-            branch: Dotted path of the agent; None is root.
-            author: Who speaks.
-            invocation_id: The run that they belong to.
-            invocation_status: How far that run has got with this append; events may name the run themselves.
-            first_ordinal: Position of the first message within its invocation; a handle counts for you.
-            state_delta: Changes of state; they take effect with the first event.
-            metadata: The caller's own data, for each event that has none.
-            timestamp: When it happened, aware; by default now.
-            expected_version: Append only if the log is at this version.
-
-        Returns:
-            An event for each message, in order; streaming chunks (`partial`) are left out.
-
-        Raises:
-            SessionNotFoundError: There is no such session for this view.
-            SessionEndedError: It has ended.
-            StaleSessionError: The log is at another version; nothing was written.
-            EventConflictError: An event id stands with another message; nothing was written.
-            InvalidInputError: A value cannot be stored exactly; nothing was written.
-        """
-        return drive(
-            append.append_events(
-                self._log,
-                session_id,
-                messages,
-                branch=branch,
-                author=author,
-                invocation_id=invocation_id,
-                invocation_status=invocation_status,
-                first_ordinal=first_ordinal,
-                state_delta=state_delta,
-                metadata=metadata,
-                timestamp=timestamp,
-                expected_version=expected_version,
-            )
-        )
-
-    async def aappend(
-        self,
-        session_id: str,
-        messages: BaseMessage | NewEvent | Sequence[BaseMessage | NewEvent],
-        *,
-        branch: str | None = None,
-        author: str | None = None,
-        invocation_id: str | None = None,
-        invocation_status: InvocationStatus | None = None,
-        first_ordinal: int = 0,
-        state_delta: Mapping[str, Any] | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        timestamp: datetime | None = None,
-        expected_version: int | None = None,
-    ) -> list[SessionEvent]:
-        """Async `append`."""
-        return await adrive(
-            append.append_events(
-                self._log,
-                session_id,
-                messages,
-                branch=branch,
-                author=author,
-                invocation_id=invocation_id,
-                invocation_status=invocation_status,
-                first_ordinal=first_ordinal,
-                state_delta=state_delta,
-                metadata=metadata,
-                timestamp=timestamp,
-                expected_version=expected_version,
-            )
-        )
-
-    def edit(
-        self,
-        session_id: str,
-        message: BaseMessage,
-        *,
-        author: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> SessionEvent:
-        """Replace a message by its id. The old revision stays in the log; the new one takes its place.
-
-        Raises:
-            SessionNotFoundError: There is no such session for this view.
-            EventNotFoundError: No message of that id stands in the log.
-            InvalidInputError: The message has no id.
-        """
-        return drive(append.edit_message(self._log, session_id, message, author=author, metadata=metadata))
-
-    async def aedit(
-        self,
-        session_id: str,
-        message: BaseMessage,
-        *,
-        author: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> SessionEvent:
-        """Async `edit`."""
-        return await adrive(append.edit_message(self._log, session_id, message, author=author, metadata=metadata))
 
     def events(
         self,

@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.marks import last_mark, marks_of
-from langchain_sessions._core.rows import ACTIVITY_GRAIN, Counters, EventRow, SessionKey, owner_shape, tally
+from langchain_sessions._core.rows import ACTIVITY_GRAIN, OWNER_SHAPES, Counters, EventRow, SessionKey
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.log.lookup import key_criteria, upsert
 from langchain_sessions.stores.values import AppendBatch, Appended
@@ -93,12 +93,12 @@ def _numbered(batch: AppendBatch, last: int) -> tuple[EventRow, ...]:
 
 def _shape(key: SessionKey, batch: AppendBatch) -> tuple[Any, ...]:
     named = batch.rows[0].invocation_id is not None
-    return (owner_shape(key.owner), batch.expected_version is not None, named)
+    return (OWNER_SHAPES.get(type(key.owner), "is"), batch.expected_version is not None, named)
 
 
 def _bump_values(key: SessionKey, batch: AppendBatch) -> dict[str, Any]:
     first = batch.rows[0]
-    counted = tally(batch.rows).get(None, Counters()) if first.branch is None else Counters()
+    counted = _counted(batch) if first.branch is None else Counters()
     return {
         "k_app": key.app,
         "k_id": key.id,
@@ -201,7 +201,13 @@ def invocation_values(batch: AppendBatch, mark: int, first_seq: int) -> dict[str
 
 def _scope_values(batch: AppendBatch) -> dict[str, Any]:
     scope = batch.rows[0].branch
-    return {"scope": scope, **tally(batch.rows).get(scope, Counters())._asdict()}
+    return {"scope": scope, **_counted(batch)._asdict()}
+
+
+def _counted(batch: AppendBatch) -> Counters:
+    """What the messages of a batch of one branch add to its counters."""
+    said = [row for row in batch.rows if row.kind < r.FIRST_RECORD]
+    return Counters(len(said), sum(1 for row in said if row.flags & r.TURN), sum(row.tokens for row in said))
 
 
 def note_invocation(tx: Transaction, source: Select[Any], *, marked: bool) -> Insert:
