@@ -310,25 +310,16 @@ def delete(drive: Drive) -> None:
 
 
 LANES: tuple[tuple[Step, ...], ...] = (
-    (
-        threads,
-        empty_state,
-        run_and_wait,
-        run_in_background,
-        run_and_stream,
-        search_tool,
-        state,
-        history,
-        update_state,
-        copy,
-        delete,
-    ),
-    (cancel, two_runs_at_once),
-    (stream_joined, run_from_the_past, interrupt_and_resume, interrupt_before),
-    (assistants, stateless, event_stream, delete_run, history_before),
+    (threads, empty_state, run_and_wait, run_in_background, run_and_stream, search_tool, state, history, update_state),
+    (stream_joined, run_from_the_past, interrupt_and_resume),
+    (event_stream, history_before, interrupt_before),
 )
 """What goes on at the same time: a run waits for the server's queue, which looks twice a second. Only the first lane
-talks in the drive's own thread, only the second holds answers back."""
+talks in the drive's own thread."""
+AFTERWARDS: tuple[Step, ...] = (copy, assistants, stateless, cancel, two_runs_at_once, delete_run, delete)
+"""What removes something. The server's records are lists that a removal replaces by others: whatever another request
+adds meanwhile is lost, and who waits for it waits for ever."""
+STEPS = (*(step for lane in LANES for step in lane), *AFTERWARDS)
 
 
 def name_of(step: Step) -> str:
@@ -343,7 +334,8 @@ def drive_every_route(drive: Drive) -> dict[str, str]:
         return {name_of(step): outcome(step, drive) for step in lane}
 
     with ThreadPoolExecutor(len(LANES)) as pool:
-        return {name: found for lane in pool.map(in_turn, LANES) for name, found in lane.items()}
+        found = list(pool.map(in_turn, LANES))
+    return {name: said for lane in (*found, in_turn(AFTERWARDS)) for name, said in lane.items()}
 
 
 def outcome(step: Step, drive: Drive) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from langchain_sessions import SessionNotFoundError, SessionService
 from tests.hosts.langgraph_server import PAGE, running_server, write_app
-from tests.hosts.routes import LANES, Drive, drive_every_route, name_of, script
+from tests.hosts.routes import STEPS, Drive, drive_every_route, name_of, script
 from tests.openai_stub.replies import call
 from tests.openai_stub.server import OpenAIStub
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytest.importorskip("langgraph_api", reason="LangGraph's server needs Python 3.11")
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(400)
 
 _ROW = re.compile(r"^\| ([a-z ]+?) \| ((?:yes|no)(?: \| (?:yes|no)){4}) \|$", re.MULTILINE)
 _IDENTITY = """
@@ -61,7 +61,7 @@ def test_item_1_every_route_of_the_server(backend: str, fresh_database_url: str,
     with SessionService(fresh_database_url) as sessions:
         sessions.create_schema()
     found, thread = drive_all(tmp_path, fresh_database_url, with_auth=with_auth)
-    assert found == {name_of(step): "yes" for lane in LANES for step in lane}
+    assert found == {name_of(step): "yes" for step in STEPS}
     assert found == column(backend, with_auth=with_auth), "the table of docs/langgraph-server.md says otherwise"
     with SessionService(fresh_database_url) as sessions:
         # Middleware and saver write one log: no message stands in it twice.
