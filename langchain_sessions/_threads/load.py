@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._threads.cache import CacheReader
-from langchain_sessions._threads.names import namespace_digest
 from langchain_sessions._threads.rebuild import Rebuilder
 from langchain_sessions._threads.record import EMPTY, decode_metadata, decode_record
 
@@ -43,17 +42,13 @@ class CheckpointLoader:
         return rebuilder.tuple_of(found[0], config if at.checkpoint_id else None)
 
     def load_parent(self, at: ThreadConfig) -> Flow[ThreadCache | None]:
-        """What is known of a thread; with it the checkpoint that a config names, which the next one comes from."""
-        thread = self.cache.known(at.log.app, at.session_id)
-        place = (namespace_digest(at.namespace), at.checkpoint_id)
-        if at.checkpoint_id is None or (thread is not None and place in thread.records):
-            return thread
+        """What is known of a thread, and with it the checkpoint that a config names."""
         reader = CacheReader(self.cache)
         query = at.query(cid=at.checkpoint_id)
         found, details, _ = yield from ask(self._store.find_checkpoints, query, None, reader)
-        if found:
-            thread, _ = Rebuilder(self._serde, details, reader).remember(found[0])
-        return thread
+        if not found:
+            return self.cache.known(at.log.app, at.session_id)
+        return Rebuilder(self._serde, details, reader).remember(found[0])[0]
 
     def pages(self, query: CheckpointQuery, limit: int | None) -> CheckpointPages:
         """Pages of checkpoints, newest first."""

@@ -70,9 +70,12 @@ class CheckpointWriter:
         strict: bool,
     ) -> Flow[RunnableConfig]:
         """Store a checkpoint that came from the one which the config names; the config of the new one."""
-        thread = yield from self._loader.load_parent(at)
+        ns, parent = namespace_digest(at.namespace), at.checkpoint_id
+        thread = self._cache.known(at.log.app, at.session_id)
+        if parent is not None and (thread is None or (ns, parent) not in thread.records):
+            thread = yield from self._loader.load_parent(at)
         while True:
-            record = record_of(namespace_digest(at.namespace), checkpoint, at.checkpoint_id, metadata, self._serde)
+            record = record_of(ns, checkpoint, parent, metadata, self._serde)
             planned = self._planned(at, record, thread)
             planned.take(checkpoint["channel_values"], new_versions)
             plan = self._plan(at, planned, strict=strict, is_fork=metadata.get("source") == "fork")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions.stores.threads import PlanOutcome, ThreadPlan
 
-pytestmark = pytest.mark.backends("sqlite", "postgres", "mariadb")
+pytestmark = pytest.mark.backends("memory", "sqlite", "postgres", "mariadb")
 CONFIG: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
 
 
