@@ -49,7 +49,8 @@ class Kernel:
 
     Attributes:
         scale: What one word counts.
-        around: Number of terms of the neighbours of each place, as they count, times `scale`.
+        around: Number of terms of the neighbours of each place, as they count, times `unit`.
+        unit: What one term counts there.
     """
 
     def __init__(self, weights: RankingWeights, lengths: Sequence[int], shares: Sequence[int], average: float) -> None:
@@ -64,7 +65,8 @@ class Kernel:
         is_long = max(lengths, default=0) > longest
         self._worth = bytes([_PARTS * longest // max(longest, each) for each in lengths]) if is_long else None
         around = self._spread(bytes(map(min, lengths, repeat(longest))))
-        self.around = [count * _PARTS for count in self._lanes(around)]
+        self.around = self._lanes(around)
+        self.unit = unit
         told = around + unit * _as_lanes(bytes(map(min, shares, repeat(FULL))))
         steps = told.to_bytes(2 * self._size, "little")[1::2]
         classes = steps.translate(_classes((_WIDEST + 1) / (FULL + 1) / unit / average))

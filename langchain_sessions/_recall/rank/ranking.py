@@ -153,10 +153,12 @@ def rank(
     rarity = statistics.weights()
     ranked: list[RankedEvent] = []
     for position, candidate in chosen:
-        words, best = max(
-            ((_word_score(passage, rarity, statistics, weights), passage) for passage in candidate.passages),
-            key=lambda each: each[0] - weights.question * each[1].is_question,
-        )
+        best = candidate.passages[0]
+        words = _word_score(best, rarity, statistics, weights)
+        for passage in candidate.passages[1:]:
+            score = _word_score(passage, rarity, statistics, weights)
+            if score - weights.question * passage.is_question > words - weights.question * best.is_question:
+                best, words = passage, score
         parts = {"words": words, **_hints(words, best, candidate, weights)}
         ranked.append(RankedEvent(position, sum(parts.values()), parts, best.number))
     ranked.sort(key=lambda event: (-event.score, event.position))

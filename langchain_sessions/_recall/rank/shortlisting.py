@@ -121,7 +121,7 @@ def shortlist(
     events = {
         position: Chosen(
             [(unit, own[at], around[at] / scale - min(own[at], MOST_OWN)) for unit, own, around in found if around[at]],
-            kernel.around[at] / scale,
+            kernel.around[at] / kernel.unit,
         )
         for at, position in best
     }
