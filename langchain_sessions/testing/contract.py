@@ -24,6 +24,7 @@ from langchain_sessions.testing.suites.filtering import FilterSuite, PagingSuite
 from langchain_sessions.testing.suites.invocations import InvocationSuite
 from langchain_sessions.testing.suites.living import DeletionSuite, ExpirySuite, SessionSuite
 from langchain_sessions.testing.suites.owning import OwnerSuite
+from langchain_sessions.testing.suites.recalling import IndexSuite, VectorSuite
 from langchain_sessions.testing.suites.refusing import RefusalSuite
 from langchain_sessions.testing.suites.rewinding import ForkSuite, RewindSuite
 from langchain_sessions.testing.suites.state import StateSuite
@@ -46,5 +47,9 @@ class ValueContract(ExactSuite, TimeSuite, RefusalSuite):
     """What may be stored and comes back equal, and what is refused."""
 
 
-class StoreContract(LogContract, ViewContract, SessionContract, ValueContract):
+class RecallContract(IndexSuite, VectorSuite):
+    """What recall keeps beside logs."""
+
+
+class StoreContract(LogContract, ViewContract, SessionContract, ValueContract, RecallContract):
     """All that a store must do."""
