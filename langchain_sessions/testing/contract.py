@@ -28,6 +28,7 @@ from langchain_sessions.testing.suites.recalling import IndexSuite, VectorSuite
 from langchain_sessions.testing.suites.refusing import RefusalSuite
 from langchain_sessions.testing.suites.rewinding import ForkSuite, RewindSuite
 from langchain_sessions.testing.suites.state import StateSuite
+from langchain_sessions.testing.suites.threading import ThreadSuite
 from langchain_sessions.testing.suites.viewing import BranchSuite, ContextSuite, PairingSuite
 
 
@@ -47,9 +48,9 @@ class ValueContract(ExactSuite, TimeSuite, RefusalSuite):
     """What may be stored and comes back equal, and what is refused."""
 
 
-class RecallContract(IndexSuite, VectorSuite):
-    """What recall keeps beside logs."""
+class BesideContract(ThreadSuite, IndexSuite, VectorSuite):
+    """What is kept beside a log: threads, and what recall needs."""
 
 
-class StoreContract(LogContract, ViewContract, SessionContract, ValueContract, RecallContract):
+class StoreContract(LogContract, ViewContract, SessionContract, ValueContract, BesideContract):
     """All that a store must do."""
