@@ -1,67 +1,69 @@
-"""The commands. Each is one call of the service; what it refuses is told in a line, and the exit code is 1."""
+"""The commands that look. Each is one call of the service.
+
+What the service refuses is told in a line, and the exit code is 1; 2 is a command that was typed wrong, 3 an import
+that left something out.
+"""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+import sys
+import time
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from langchain_sessions._sql.tables import schema as sql_schema
-from langchain_sessions.cli import tables
-from langchain_sessions.errors import SessionsError
+from langchain_sessions._exporting.form import event_line, session_line
+from langchain_sessions._log.log import log_of
+from langchain_sessions._sql.driver.transaction import Mode
+from langchain_sessions._sql.store import SqlStore
+from langchain_sessions._sql.tables.size import database_bytes
+from langchain_sessions.cli import moving, tables, upkeep
+from langchain_sessions.cli.conversation import paged, pages, spoken
+from langchain_sessions.cli.place import AnywhereGroup, Place, answer, service
 from langchain_sessions.filters import EventFilter
-from langchain_sessions.service import SessionService
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from langchain_sessions.events import SessionEvent
+    from langchain_sessions.service import SessionService
+    from langchain_sessions.session import Session
 
 app = typer.Typer(
+    cls=AnywhereGroup,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,  # its pictures of local variables hold texts and passwords
-    help="Look at a log of conversations, search it and look after it.",
+    help="Look at a log of conversations, search it and look after it. Common options may stand before or after the "
+    "command. Exit codes: 0 done, 1 refused or not found, 2 typed wrong, 3 an import left something out.",
 )
+app.registered_commands += [*upkeep.app.registered_commands, *moving.app.registered_commands]
 
 SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
+_PAUSE = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Which database, and on whose behalf."""
-
-    url: str
-    user: str | None
-    namespace: str
-    prefix: str
+def _version(asked: bool) -> None:  # noqa: FBT001 - what an option gives
+    if asked:
+        typer.echo(f"langchain-sessions {version('langchain-sessions')}")
+        raise typer.Exit
 
 
 @app.callback()
 def place(
     context: typer.Context,
+    *,
     url: Annotated[str, typer.Option(help="The database, as SQLAlchemy writes it.")] = "sqlite:///chat.db",
     user: Annotated[str | None, typer.Option(help="See and touch only this user's sessions.")] = None,
     namespace: Annotated[str, typer.Option("--app", help="The application.")] = "default",
     prefix: Annotated[str, typer.Option(help="As `table_prefix` of the service.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+    as_lines: Annotated[bool, typer.Option("--jsonl", help="Answer in lines of JSON.")] = False,
+    _: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Say it, and end.")] = False,
 ) -> None:
     """Say once where the log is."""
-    context.obj = _Place(url, user, namespace, prefix)
-
-
-@app.command("init")
-def create_schema(context: typer.Context) -> None:
-    """Create the tables, or bring them up to date."""
-    with _service(context, create_schema=True) as service:
-        service.create_schema()
-
-
-@app.command("schema")
-def print_schema(context: typer.Context, dialect: Annotated[str, typer.Argument(help="sqlite, postgresql …")]) -> None:
-    """Print the DDL, for migrations of your own."""
-    with _told():
-        typer.echo(sql_schema.schema_sql(dialect, context.obj.prefix))
+    context.obj = Place(url, user, namespace, prefix, "json" if as_json else "jsonl" if as_lines else "")
 
 
 @app.command("list")
@@ -69,11 +71,11 @@ def list_sessions(
     context: typer.Context, limit: Annotated[int, typer.Option(help="At most so many.")] = 50, after: str | None = None
 ) -> None:
     """List sessions, newest activity first."""
-    with _service(context) as service:
-        page = service.list_sessions(limit=limit, cursor=after)
-        Console().print(tables.sessions_table(page))
+    with service(context) as sessions:
+        page = sessions.list_sessions(limit=limit, cursor=after)
+        answer(context, map(_session, page), lambda: [tables.sessions_table(page)])
         if page.next_cursor is not None:
-            typer.echo(f"more: --after {page.next_cursor}")
+            typer.echo(f"more: --after {page.next_cursor}", err=bool(context.obj.form))
 
 
 @app.command()
@@ -81,16 +83,52 @@ def show(
     context: typer.Context,
     session: SessionId,
     *,
-    log: Annotated[bool, typer.Option("--log", help="Everything ever logged, not just what a model sees.")] = False,
-    branch: Annotated[str | None, typer.Option(help="As a viewer on this branch.")] = None,
+    context_only: Annotated[bool, typer.Option("--context", help="What a model would be shown, and no more.")] = False,
+    log: Annotated[bool, typer.Option("--log", help="Everything ever logged, as a table.")] = False,
+    branch: Annotated[str | None, typer.Option(help="What a model on this branch would be shown.")] = None,
     last: Annotated[int | None, typer.Option(help="Only the newest so many.")] = None,
+    pager: Annotated[bool, typer.Option(help="Page through it, on a terminal.")] = True,
 ) -> None:
-    """Show what a model would be shown of a session, or its whole log."""
-    with _service(context) as service:
-        if not log:
-            Console().print(tables.messages_table(service.messages(session, branch=branch, last_n=last)))
+    """Show a session as a conversation."""
+    with service(context) as sessions:
+        sessions.get(session)
+        if context_only or branch is not None:
+            messages = sessions.messages(session, branch=branch, last_n=last)
+            found = ({"role": each.type, "content": each.content} for each in messages)
+            answer(context, found, lambda: [tables.messages_table(messages)])
             return
-        Console().print(tables.events_table(service.events(session, EventFilter(last_n=last))))
+        events = pages(sessions, session) if last is None else iter(sessions.events(session, EventFilter(last_n=last)))
+        if log and not context.obj.form:
+            Console().print(tables.events_table(events))
+            return
+        console = Console()
+        if context.obj.form or not (pager and console.is_terminal and sys.stdin.isatty()):
+            answer(context, map(event_line, events), lambda: spoken(events))
+            return
+        paged(console, spoken(events))
+
+
+@app.command()
+def tail(
+    context: typer.Context,
+    session: SessionId,
+    *,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Wait for more, until it is broken off.")] = False,
+    lines: Annotated[int, typer.Option("-n", help="Begin with the newest so many.")] = 10,
+) -> None:
+    """Show the end of a session, and go on as it grows."""
+    with service(context) as sessions:
+        seq = sessions.get(session).version
+        newest = list(sessions.events(session, EventFilter(last_n=lines))) if lines else []
+        _tell(context, newest)
+        try:
+            while follow:
+                time.sleep(_PAUSE)
+                newest = list(pages(sessions, session, after=seq))
+                _tell(context, newest)
+                seq = newest[-1].seq if newest else seq
+        except KeyboardInterrupt:
+            return
 
 
 @app.command()
@@ -103,74 +141,60 @@ def search(
     literal: Annotated[bool, typer.Option("--literal", help="The text as it stands, oldest first.")] = False,
 ) -> None:
     """Search everything that was said, compacted or not."""
-    with _service(context) as service:
+    with service(context) as sessions:
         everyone = session is None and context.obj.user is None
-        page = service.search(
+        page = sessions.search(
             query, session_id=session, whole_app=everyone, limit=limit, mode="literal" if literal else "ranked"
         )
-        if page.items:
-            Console().print(tables.hits_table(page))
+        if page.items or context.obj.form:
+            found = (
+                {"session_id": hit.event.session_id, "score": hit.score, "text": hit.text, **event_line(hit.event)}
+                for hit in page
+            )
+            answer(context, found, lambda: [tables.hits_table(page)])
         else:
             typer.echo(" ".join(["Nothing found.", *filter(None, [page.hint]), *page.nearest]))
 
 
 @app.command()
-def verify(context: typer.Context, session: SessionId) -> None:
-    """Compare a session's index and counters with its log; exit code 1 when they differ."""
-    with _service(context) as service:
-        problems = service.verify(session)
-    for problem in problems:
-        typer.echo(problem)
-    raise typer.Exit(code=1 if problems else 0)
-
-
-@app.command()
-def reindex(context: typer.Context, session: Annotated[str | None, typer.Argument(metavar="SESSION")] = None) -> None:
-    """Build the search index anew, of one session or of all."""
-    with _service(context) as service:
-        done = service.reindex(session)
-    typer.echo(f"{done} indexed")
-
-
-@app.command()
-def purge(context: typer.Context) -> None:
-    """Remove the rows of sessions that have expired."""
-    with _service(context) as service:
-        removed = service.purge_expired()
-    typer.echo(f"{removed} removed")
-
-
-@app.command()
-def delete(
-    context: typer.Context,
-    session: SessionId,
-    yes: Annotated[bool, typer.Option("--yes", prompt="Delete it for good?", help="Do not ask.")],
+def stats(
+    context: typer.Context, biggest: Annotated[int, typer.Option(help="Show so many of the biggest sessions.")] = 10
 ) -> None:
-    """Delete a session with everything that it holds."""
-    if not yes:
-        raise typer.Abort
-    with _service(context) as service:
-        found = service.delete(session)
-    typer.echo("deleted" if found else "there is none")
-    raise typer.Exit(code=0 if found else 1)
+    """Count sessions, entries and tokens, and name the biggest sessions."""
+    with service(context) as sessions:
+        total: dict[str, Any] = {"sessions": 0, "users": 0, "entries": 0, "live_messages": 0, "live_tokens": 0}
+        users: set[str | None] = set()
+        top: list[Session] = []
+        for each in _all_sessions(sessions):
+            users.add(each.user_id)
+            total["sessions"] += 1
+            total["entries"] += each.version
+            total["live_messages"] += each.message_count
+            total["live_tokens"] += each.token_count
+            top = sorted([*top, each], key=lambda one: -one.version)[: max(biggest, 0)]
+        total["users"] = len(users - {None})
+        store = log_of(sessions).store
+        if isinstance(store, SqlStore):
+            total["bytes"] = store.run(Mode.READ, database_bytes)
+        lines = (f"{name.replace('_', ' ')}: {number}" for name, number in total.items())
+        found = [{**total, "biggest": [_session(each) for each in top]}]
+        answer(context, found, lambda: [*lines, tables.sessions_table(top)])
 
 
-@contextmanager
-def _service(context: typer.Context, *, create_schema: bool = False) -> Iterator[SessionService]:
-    where: _Place = context.obj
-    with (
-        _told(),
-        SessionService(
-            where.url, app=where.namespace, table_prefix=where.prefix, create_schema=create_schema
-        ) as service,
-    ):
-        yield service if where.user is None else service.as_user(where.user)
+def _tell(context: typer.Context, events: Sequence[SessionEvent]) -> None:
+    answer(context, map(event_line, events), lambda: spoken(events))
 
 
-@contextmanager
-def _told() -> Iterator[None]:
-    try:
-        yield
-    except SessionsError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(code=1) from None
+def _all_sessions(sessions: SessionService) -> Iterator[Session]:
+    cursor: str | None = None
+    while True:
+        page = sessions.list_sessions(limit=200, cursor=cursor)
+        yield from page
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+
+
+def _session(session: Session) -> dict[str, Any]:
+    counts = {"version": session.version, "messages": session.message_count, "tokens": session.token_count}
+    return {**session_line(session)["session"], **counts}

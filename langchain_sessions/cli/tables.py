@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from langchain_sessions.search import SearchHit
     from langchain_sessions.session import Session
 
+_HARMLESS = "\n\t\u200c\u200d"
+"""The joiners among them: they hold emoji and letters of some scripts together."""
+
 
 def sessions_table(sessions: Iterable[Session]) -> Table:
     """One line for each session."""
@@ -37,7 +40,7 @@ def messages_table(messages: Iterable[BaseMessage]) -> Table:
     """What a model would be shown."""
     table = Table("role", "text")
     for message in messages:
-        table.add_row(message.type, _said(message))
+        table.add_row(message.type, said(message))
     return table
 
 
@@ -48,7 +51,7 @@ def events_table(events: Iterable[SessionEvent]) -> Table:
         message = event.message
         kind = event.kind.value if message is None else message.type
         style = "" if event.standing is Standing.LIVE else "dim"
-        text = Text() if message is None else _said(message)
+        text = Text() if message is None else said(message)
         table.add_row(str(event.seq), _moment(event.timestamp), kind, event.standing.value, text, style=style)
     return table
 
@@ -65,10 +68,11 @@ def hits_table(hits: Iterable[SearchHit]) -> Table:
 
 def plain(text: str) -> Text:
     """Text of a stranger: characters that a terminal would obey are shown as their code."""
-    return Text("".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text))
+    return Text("".join(c if c.isprintable() or c in _HARMLESS else ascii(c)[1:-1] for c in text))
 
 
-def _said(message: BaseMessage) -> Text:
+def said(message: BaseMessage) -> Text:
+    """What a message says, its calls included."""
     calls = [f"{call['name']}({call['args']})" for call in getattr(message, "tool_calls", [])]
     return plain("\n".join(filter(None, [str(message.text), *calls])))
 

@@ -72,7 +72,10 @@ def test_a_problem_is_told_in_a_line(run: Callable[..., Result], tmp_path: Path)
         refused = run(*words)
         assert (refused.exit_code, refused.output.count("\n")) == (1, 1)
     empty = CliRunner().invoke(app, ["--url", f"sqlite:///{tmp_path / 'other.db'}", "list"])
-    assert (empty.exit_code, "create_schema" in empty.output) == (1, True)
+    assert (empty.exit_code, "no such file" in empty.output, "init" in empty.output) == (1, True, True)
+    (tmp_path / "empty.db").touch()
+    bare = CliRunner().invoke(app, ["--url", f"sqlite:///{tmp_path / 'empty.db'}", "list"])
+    assert (bare.exit_code, "langchain-sessions init" in bare.output, bare.output.count("\n")) == (1, True, 1)
 
 
 def test_the_schema(run: Callable[..., Result], tmp_path: Path) -> None:

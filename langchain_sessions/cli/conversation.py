@@ -1,0 +1,95 @@
+"""A log as a conversation: who spoke, and what; what happened to the log is one line."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from langchain_sessions.cli.tables import plain, said
+from langchain_sessions.events import EventKind, Standing
+from langchain_sessions.filters import EventFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from rich.console import Console
+
+    from langchain_sessions.events import SessionEvent
+    from langchain_sessions.service import SessionService
+
+_PAGE = 200
+_SPEAKERS = {"human": "user", "ai": "assistant"}
+_COLOURS = {"human": "bold green", "ai": "bold cyan", "tool": "bold yellow", "system": "bold magenta"}
+
+
+def pages(sessions: SessionService, session_id: str, after: int = 0) -> Iterator[SessionEvent]:
+    """The log from a position on, a page at a time: the first line is there before the last one is read."""
+    while True:
+        found = list(sessions.events(session_id, EventFilter(after_seq=after, page_size=_PAGE)))
+        yield from found
+        if len(found) < _PAGE:
+            return
+        after = found[-1].seq
+
+
+def spoken(events: Iterable[SessionEvent]) -> Iterator[Text]:
+    """What people read of events."""
+    for event in events:
+        if event.message is None:
+            record = _record(event)
+            if record is not None:
+                yield Text(f"── {record}", style="dim")
+            continue
+        who = event.author or event.message.name or _SPEAKERS.get(event.message.type, event.message.type)
+        standing = "" if event.standing is Standing.LIVE else f", {event.standing.value}"
+        faded = standing and event.standing is not Standing.ARCHIVED
+        head = Text.assemble(
+            (plain(who).plain, "dim" if faded else _COLOURS.get(event.message.type, "bold")),
+            (f"  {event.timestamp:%Y-%m-%d %H:%M}  {event.seq}{standing}", "dim"),
+        )
+        body = said(event.message)
+        if faded:
+            body.stylize("dim")
+        yield Text("\n").join([head, body, Text()])
+
+
+def _record(event: SessionEvent) -> str | None:
+    """A record of the log in one line; None for what says nothing to a reader."""
+    told: dict[str, Any] = dict(event.metadata)
+    if event.kind is EventKind.REWIND:
+        return _line(f"rewind at {event.seq}", told, ("to_seq",))
+    if event.kind is EventKind.COMPACTION:
+        runs = ", ".join(f"{first}-{last}" for first, last in event.covers)
+        covered = f"compaction of {runs}" if runs else "compaction"
+        return _line(covered, told, ("outcome", "tokens_before", "tokens_after"))
+    if event.kind is EventKind.LIFECYCLE:
+        return f"ended or reopened at {event.seq}"
+    return None
+
+
+def _line(begin: str, told: dict[str, Any], names: Iterable[str]) -> str:
+    return ", ".join(
+        [begin, *(f"{name.replace('_', ' ')} {told[name]}" for name in names if told.get(name) is not None)]
+    )
+
+
+def paged(console: Console, pieces: Iterable[Text]) -> None:
+    """Page through what is not all there yet; where there is no pager, print it."""
+    pager = shutil.which("less")
+    if pager is None:
+        for piece in pieces:
+            console.print(piece)
+        return
+    with (
+        suppress(BrokenPipeError),  # the reader has seen enough
+        subprocess.Popen([pager, "-R"], stdin=subprocess.PIPE, text=True, encoding="utf-8") as reading,  # noqa: S603
+    ):
+        for piece in pieces:
+            with console.capture() as captured:
+                console.print(piece)
+            if reading.stdin is not None:
+                reading.stdin.write(captured.get())

@@ -1,0 +1,118 @@
+"""What all commands share: where the log is, in which form answers are given, and how errors are told."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.console import Console
+from sqlalchemy import exc
+from sqlalchemy.engine import make_url
+from typer.core import TyperGroup
+
+from langchain_sessions.errors import SchemaMissingError, SessionsError
+from langchain_sessions.service import SessionService
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from rich.console import RenderableType
+
+FAILED = 1
+INCOMPLETE = 3
+_WITH_VALUE = frozenset({"--url", "--user", "--app", "--prefix"})
+_ALONE = frozenset({"--json", "--jsonl"})
+
+
+class AnywhereGroup(TyperGroup):
+    """A command whose common options may stand before the name of the subcommand or after it."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Bring the common options to the front."""
+        front: list[str] = []
+        rest: list[str] = []
+        words = iter(args)
+        for word in words:
+            if word == "--":
+                rest += [word, *words]
+            elif word in _WITH_VALUE:
+                front += [word, *[value for value in [next(words, None)] if value is not None]]
+            elif word in _ALONE or word.partition("=")[0] in _WITH_VALUE:
+                front.append(word)
+            else:
+                rest.append(word)
+        return super().parse_args(ctx, front + rest)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which database, on whose behalf, and how to answer."""
+
+    url: str
+    user: str | None
+    namespace: str
+    prefix: str
+    form: str
+
+    @property
+    def file(self) -> Path | None:
+        """The file of a SQLite database; None for one on a server or in memory."""
+        try:
+            url = make_url(self.url)
+        except exc.ArgumentError:
+            return None
+        if url.get_backend_name() != "sqlite" or url.database in {None, "", ":memory:"} or "uri" in url.query:
+            return None
+        return Path(str(url.database))
+
+
+@contextmanager
+def service(context: typer.Context, *, creates: bool = False, as_operator: bool = False) -> Iterator[SessionService]:
+    """The service that a command works on. Only a command that `creates` makes a database."""
+    where: Place = context.obj
+    if not creates and where.file is not None and not where.file.is_file():
+        fail(f"no such file: {where.file}. `langchain-sessions --url {where.url} init` would create it.")
+    with (
+        told(),
+        SessionService(where.url, app=where.namespace, table_prefix=where.prefix, create_schema=creates) as sessions,
+    ):
+        yield sessions if where.user is None or as_operator else sessions.as_user(where.user)
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Tell an error of the library in one line, in the words of the command."""
+    try:
+        yield
+    except SchemaMissingError:
+        fail("The database holds no tables of langchain-sessions. `langchain-sessions init` creates them.")
+    except SessionsError as error:
+        fail(str(error))
+
+
+def fail(problem: str) -> None:
+    """Say one line on standard error, and end."""
+    typer.echo(problem, err=True)
+    raise typer.Exit(code=FAILED) from None
+
+
+def answer(
+    context: typer.Context,
+    found: Iterable[Mapping[str, Any]],
+    shown: Callable[[], Iterable[RenderableType]],
+) -> None:
+    """Give an answer as JSON, as lines of JSON, or as it is shown to people."""
+    form = context.obj.form
+    if form == "json":
+        typer.echo(json.dumps(list(found), ensure_ascii=False, indent=1))
+    elif form == "jsonl":
+        for each in found:
+            typer.echo(json.dumps(each, ensure_ascii=False))
+    else:
+        console = Console()
+        for piece in shown():
+            console.print(piece)
