@@ -65,6 +65,9 @@ def search_logs(
     except SessionsError:
         raise
     except UNREADABLE as error:
+        # It tripped over an index that is not what was written, or over a mistake of its own: the index is asked.
+        if not (yield from indexer_of(log).is_damaged(request.scope)):
+            raise
         problem = "What the search needs cannot be read. verify() says of which session."
         raise CorruptRowError(problem) from error
     if searcher.behind:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._log.indexing import embedder_of, indexer_of
-from langchain_sessions.errors import CorruptRowError, SessionsError
+from langchain_sessions.errors import CorruptRowError
 
 if TYPE_CHECKING:
     from langchain_sessions._log.log import Log
@@ -20,9 +19,7 @@ def verify_session(log: Log, session_id: str) -> Flow[list[str]]:
     if log.search is not None:
         try:
             found += yield from indexer_of(log).verify(key)
-        except (CorruptRowError, *UNREADABLE) as error:
-            if isinstance(error, SessionsError) and not isinstance(error, CorruptRowError):
-                raise
+        except CorruptRowError:
             found.append("the index, or what it is made of, cannot be read")
     if (embedder := embedder_of(log)) is not None:
         from langchain_sessions._recall.meaning.vector_check import VectorChecker

@@ -6,8 +6,10 @@ import logging
 from typing import TYPE_CHECKING
 
 import pytest
+from langchain_core.messages import HumanMessage
 from sqlalchemy import create_engine, text
 
+from langchain_sessions._core.ledger import Ledger
 from langchain_sessions.errors import CorruptRowError, SchemaError
 from tests.faults.drills import FACES, Face, make_service, message, opened
 
@@ -109,6 +111,38 @@ def test_a_corrupt_index_is_named(service: SessionService, harm: Harm, database_
             fresh.search("passport", session_id="ada")
         assert "the index, or what it is made of, cannot be read" in fresh.verify("ada")
         assert fresh.search("passport", session_id="grace").items
+
+
+@on_databases
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("error", [TypeError, ValueError, KeyError])
+def test_a_mistake_is_not_told_as_a_corrupt_database(
+    service: SessionService, monkeypatch: pytest.MonkeyPatch, face: str, error: type[Exception]
+) -> None:
+    """What Python raises over a wrong value is damage only where something that was read cannot be read."""
+
+    def mistaken(*_: object, **__: object) -> None:
+        raise error("of ours")
+
+    call = Face(face)
+    view = service.as_user("grace")
+    call(view, "append", "grace", message("m"))
+    monkeypatch.setattr(Ledger, "with_edit", mistaken)
+    try:
+        with pytest.raises(error, match="of ours"):
+            call(view, "edit", "grace", HumanMessage("changed", id="m"))
+        monkeypatch.undo()
+        monkeypatch.setattr("langchain_sessions._sql.log.appending._numbered", mistaken)
+        with pytest.raises(error, match="of ours"):
+            call(view, "append", "grace", message("x"))
+        monkeypatch.undo()
+        monkeypatch.setattr("langchain_sessions._recall.rank.ranked.RankedSearch.find", mistaken)
+        with pytest.raises(error, match="of ours"):
+            call(view, "search", "passport")
+        monkeypatch.undo()
+        assert call(view, "append", "grace", message("x"))
+    finally:
+        call.close(service)
 
 
 @on_databases

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.kinds import MESSAGE_CODES
 from langchain_sessions._core.rows import EventRow, SessionKey
@@ -18,7 +19,13 @@ from langchain_sessions._recall.index.chunks import (
     chunks_to_merge,
 )
 from langchain_sessions._recall.index.facts import ChunkFacts
-from langchain_sessions.errors import SealedEventError, SessionNotFoundError, StoreError, StoreUnavailableError
+from langchain_sessions.errors import (
+    CorruptRowError,
+    SealedEventError,
+    SessionNotFoundError,
+    StoreError,
+    StoreUnavailableError,
+)
 from langchain_sessions.stores.values import EventQuery, IndexChange, IndexPlace, SessionQuery, StoredChunk
 
 if TYPE_CHECKING:
@@ -29,6 +36,7 @@ if TYPE_CHECKING:
     from langchain_sessions._recall.engine import RecallEngine
     from langchain_sessions._recall.index.postings import Entry
     from langchain_sessions.stores.base import SessionStore
+    from langchain_sessions.stores.values import LogScope
 
 _log = logging.getLogger(__name__)
 BATCH: Final = 512
@@ -36,6 +44,7 @@ BATCH: Final = 512
 
 
 _LOST: Final = 5
+_ASKED: Final = 100
 # With those of a step the number of a passage stays within 16 bits, even where passages hold hardly a word.
 _MOST_PASSAGES_MERGED: Final = 32_768
 
@@ -171,6 +180,24 @@ class Indexer:
         problem = "The index kept changing while it was compared; try again."
         raise StoreUnavailableError(problem)
 
+    def is_damaged(self, scope: LogScope) -> Flow[bool]:
+        """Whether the index of some log of a scope is not what its log says; of many sessions the newest are asked."""
+        query = SessionQuery(app=scope.app, owner=scope.owner, now=scope.now, limit=_ASKED)
+        page = () if scope.session_id is not None else (yield from ask(self.store.list_sessions, query)).rows
+        keys = [scope.key] if scope.session_id is not None else [SessionKey(s.app, s.id, s.user_id) for s in page]
+        for key in keys:
+            if (yield from self._is_damaged(key)):
+                return True
+        return False
+
+    def _is_damaged(self, key: SessionKey) -> Flow[bool]:
+        try:
+            return bool((yield from self.verify(key)))
+        except CorruptRowError:
+            return True
+        except SessionNotFoundError:  # deleted in between
+            return False
+
     def _differences(self, key: SessionKey, place: IndexPlace) -> Flow[list[str] | None]:
         found: list[str] = []
         after = 0
@@ -182,7 +209,13 @@ class Indexer:
                 query = EventQuery(kinds=MESSAGE_CODES, after_seq=after, before_seq=stored.last_seq + 1)
                 rows = (yield from ask(self.store.find_events, key, query, self.now())).rows
                 after = stored.last_seq
-                if _contents(stored, buckets) != self._expected(key.id, rows, stored):
+                expected = self._expected(key.id, rows, stored)
+                try:
+                    contents = _contents(stored, buckets)
+                except UNREADABLE as error:
+                    problem = f"Chunk {number} of the index of session {key.id!r} cannot be read."
+                    raise CorruptRowError(problem) from error
+                if contents != expected:
                     found.append(f"chunk {number} of the index differs from the log")
         query = EventQuery(kinds=MESSAGE_CODES, after_seq=after, before_seq=place.indexed_to + 1, limit=1)
         if place.chunks and (yield from ask(self.store.find_events, key, query, self.now())).rows:

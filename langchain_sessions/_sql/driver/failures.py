@@ -134,7 +134,9 @@ class Failures:
         """Know the drivers of these engines."""
         self._engines = engines
 
-    def translated(self, error: Exception, *, alive: bool = True) -> Exception:
+    def translated(
+        self, error: Exception, *, alive: bool = True, is_damaged: Callable[[], bool] | None = None
+    ) -> Exception:
         """The library's error for a driver's, or the internal one that says what to do."""
         driver: Any = error.orig if isinstance(error, sa_exc.DBAPIError) and error.orig is not None else error
         dialect = self._dialect_of(driver)
@@ -145,8 +147,9 @@ class Failures:
             # Over a broken connection drivers trip over themselves in ways of their own.
             if not alive:
                 return DeadConnectionError()
-            # What goes into an operation was checked before, so it tripped over what it read.
-            return CorruptRowError(_UNREADABLE_ROW) if isinstance(error, UNREADABLE) else error
+            # It tripped over what it read, or over a mistake of its own.
+            damaged = isinstance(error, UNREADABLE) and is_damaged is not None and is_damaged()
+            return CorruptRowError(_UNREADABLE_ROW) if damaged else error
         code = _error_code(driver)
         if code == _MYSQL_TOO_LARGE:
             return StoreError("It is larger than the server takes (max_allowed_packet); nothing was written.")

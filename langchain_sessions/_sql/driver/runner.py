@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from langchain_sessions._core.twins import alone, finish
 from langchain_sessions._sql.driver import forks
+from langchain_sessions._sql.driver.damage import is_damaged
 from langchain_sessions._sql.driver.failures import DeadConnectionError, Failures, LostRaceError
 from langchain_sessions._sql.driver.loops import LoopEngines, disposed
 from langchain_sessions._sql.driver.pipelining import can_pipeline, send, send_adapted
@@ -209,7 +210,12 @@ class Runner:
                     discard()
             if not isinstance(error, Exception) or isinstance(error, SessionsError):
                 raise
-            translated = self._failures.translated(error, alive=alive)
+            read = [] if transaction is None else transaction.read
+            translated = self._failures.translated(
+                error, alive=alive, is_damaged=lambda: is_damaged(read, self.cache.tables)
+            )
+            if translated is error:
+                raise
             if alive and isinstance(translated, DeadConnectionError):
                 discard()
             if committing and mode is Mode.WRITE and isinstance(translated, DeadConnectionError):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sqlalchemy.sql.elements import ClauseElement
     from sqlalchemy.types import TypeEngine
 
+    from langchain_sessions._sql.driver.damage import Read
     from langchain_sessions._sql.tables.schema import Tables
 
 
@@ -79,12 +80,13 @@ def param(name: str, type_: TypeEngine[Any] | None = None) -> BindParameter[Any]
 class Prepared:
     """One statement, compiled: its text and the order of its values."""
 
-    __slots__ = ("_fixed", "_pick", "names", "text")
+    __slots__ = ("_fixed", "_pick", "columns", "names", "text")
 
     def __init__(self, statement: ClauseElement, dialect: Dialect) -> None:
         """Compile the statement for positional values."""
         compiled: Any = cast("Any", statement).compile(dialect=dialect, compile_kwargs={"render_postcompile": True})
         self.text = str(compiled)
+        self.columns: tuple[str, ...] = tuple(getattr(statement, "exported_columns", {}).keys())
         names: list[str] = compiled.positiontup or []
         self.names = tuple(names)
         self._fixed = {name: value for name, value in compiled.params.items() if value is not None}
@@ -129,7 +131,7 @@ class Transaction:
     asked for or the transaction ends. They run in the order in which they were given.
     """
 
-    __slots__ = ("_connection", "_cursor", "_queue", "_send", "cache")
+    __slots__ = ("_connection", "_cursor", "_queue", "_read", "_send", "cache")
 
     def __init__(self, connection: Any, cache: StatementCache, send: Send | None = None) -> None:
         """Speak over a driver connection, synchronous or adapted; `send` sends several statements at once."""
@@ -137,6 +139,7 @@ class Transaction:
         self._cursor = connection.cursor()
         self._send = send
         self._queue: list[Queued] = []
+        self._read: list[tuple[tuple[str, ...], Later | Sequence[Row]]] = []
         self.cache = cache
 
     @property
@@ -157,7 +160,9 @@ class Transaction:
 
     def rows(self, statement: Prepared, values: Values) -> list[tuple[Any, ...]]:
         """All rows of a query."""
-        return self.ask(statement.text, statement.bind(values))
+        found = self.ask(statement.text, statement.bind(values))
+        self._read.append((statement.columns, found))
+        return found
 
     def row(self, statement: Prepared, values: Values) -> tuple[Any, ...] | None:
         """The first row of a query, or None."""
@@ -166,6 +171,8 @@ class Transaction:
             return found[0] if found else None
         self._cursor.execute(statement.text, statement.bind(values))
         first: tuple[Any, ...] | None = self._cursor.fetchone()
+        if first is not None:
+            self._read.append((statement.columns, (first,)))
         return first
 
     def run(self, statement: Prepared, values: Values) -> int:
@@ -202,7 +209,10 @@ class Transaction:
 
     def later(self, statement: Prepared, values: Values) -> Later:
         """Run a statement whose rows are needed after the next `flush`, or never."""
-        return self._wait(statement.text, statement.bind(values))
+        outcome = self._wait(statement.text, statement.bind(values))
+        if statement.columns:
+            self._read.append((statement.columns, outcome))
+        return outcome
 
     def run_many(self, statement: Prepared, values: Sequence[Values]) -> None:
         """Run a statement for each of several sets of values."""
@@ -228,6 +238,11 @@ class Transaction:
         self._wait("BEGIN", ())
         if setting:
             self._wait(setting, ())
+
+    @property
+    def read(self) -> list[Read]:
+        """What was read so far, for who asks whether it can be what was written."""
+        return [(names, found.rows if isinstance(found, Later) else found) for names, found in self._read]
 
     def uses(self, connection: Any) -> bool:
         """Whether it runs on a driver connection."""

@@ -1,0 +1,96 @@
+"""Whether what a transaction has read is what was written: asked after an operation has tripped, and only then.
+
+An operation trips over damage or over a mistake of its own, and both raise what Python raises over a wrong value. So
+the decoders are asked: where everything that was read can be read, the error is told as what it is, a mistake.
+"""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import ormsgpack
+from sqlalchemy import Integer, LargeBinary, String
+
+from langchain_sessions._core.edge import UNREADABLE
+from langchain_sessions._core.ledger import Ledger
+from langchain_sessions._core.ranges import decode_runs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from langchain_sessions._sql.tables.schema import Tables
+
+Read = tuple[tuple[str, ...], "Sequence[Sequence[Any]]"]
+"""The names of the columns of a statement, and the rows that it answered."""
+
+
+def is_damaged(read: Iterable[Read], tables: Tables) -> bool:
+    """Whether something among the rows that were read is not what was ever written."""
+    kinds = _kinds(tables)
+    return any(
+        not _fits("writes" if name == "body" and not _OF_WRITES.isdisjoint(names) else name, value, kinds)
+        for names, rows in read
+        for row in rows
+        if len(row) == len(names)
+        for name, value in zip(names, row, strict=True)
+        if value is not None
+    )
+
+
+def _kinds(tables: Tables) -> dict[str, set[type]]:
+    """What Python makes of the columns of each name."""
+    found: dict[str, set[type]] = {}
+    for table in tables.metadata.tables.values():
+        for column in table.c:
+            kinds = found.setdefault(column.name, set())
+            if isinstance(column.type, Integer):
+                kinds.update((int, Decimal))
+            elif isinstance(column.type, (String, LargeBinary)):
+                # Names that compare by their bytes come as either, driver by driver.
+                kinds.update((str, bytes, memoryview))
+    return found
+
+
+def _fits(name: str, value: Any, kinds: Mapping[str, set[type]]) -> bool:
+    allowed = kinds.get(name)
+    if allowed and not isinstance(value, tuple(allowed)):
+        return False
+    decode = _DECODERS.get(name)
+    if decode is None:
+        return True
+    try:
+        decode(value)
+    except UNREADABLE:
+        return False
+    return True
+
+
+def _document(text: Any) -> None:
+    if not isinstance(json.loads(text), dict):
+        raise TypeError
+
+
+def _mark(data: Any) -> None:
+    if isinstance(data, str):
+        json.loads(data)
+
+
+_OF_WRITES = frozenset({"n", "part"})
+"""Columns beside which a body holds pending writes; what other bodies hold their serializer alone can read."""
+_DECODERS: dict[str, Callable[[Any], object]] = {
+    "data": _mark,
+    "delta": _document,
+    "extra": _document,
+    "head_runs": decode_runs,
+    "initial_state": _document,
+    "ledger": Ledger.decode,
+    "metadata": _document,
+    "others": decode_runs,
+    "refs": decode_runs,
+    "runs": decode_runs,
+    "state": _document,
+    "value": json.loads,
+    "writes": ormsgpack.unpackb,
+}
