@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from langchain_sessions._sql.store import SqlStore
     from langchain_sessions._sql.tables.schema import schema_sql
     from langchain_sessions.checkpointer import SessionCheckpointSaver, checkpointer_factory
-    from langchain_sessions.compaction.model_summarizer import ModelSummarizer
-    from langchain_sessions.compaction.plan import (
+    from langchain_sessions.compaction._model_summarizer import ModelSummarizer
+    from langchain_sessions.compaction._plan import (
         Compaction,
         CompactionPlan,
         CompactionRequest,
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
         ModelCall,
         Outcome,
     )
-    from langchain_sessions.compaction.prompts import SummaryPrompts
-    from langchain_sessions.compaction.structured import ConversationSummary
-    from langchain_sessions.compaction.summarize import Summarize
-    from langchain_sessions.compaction.summarizer import Summarizer, Summary, SummaryLimits, SummaryTask
-    from langchain_sessions.compaction.triggers import (
+    from langchain_sessions.compaction._prompts import SummaryPrompts
+    from langchain_sessions.compaction._structured import ConversationSummary
+    from langchain_sessions.compaction._summarize import Summarize
+    from langchain_sessions.compaction._summarizer import Summarizer, Summary, SummaryLimits, SummaryTask
+    from langchain_sessions.compaction._triggers import (
         ContextUsage,
         Elapsed,
         EventCount,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         all_of,
         any_of,
     )
-    from langchain_sessions.compaction.windows import Interval, SlidingWindow, TokenWindow, TurnWindow
+    from langchain_sessions.compaction._windows import Interval, SlidingWindow, TokenWindow, TurnWindow
     from langchain_sessions.errors import (
         BareAdvisorError,
         CommitUnknownError,
@@ -93,8 +93,10 @@ if TYPE_CHECKING:
     from langchain_sessions.search import SearchHit, SearchPage
     from langchain_sessions.service import SessionService
     from langchain_sessions.session import Session
-    from langchain_sessions.stores.base import SessionStore
-    from langchain_sessions.stores.memory import InMemoryStore
+    from langchain_sessions.stores._base import SessionStore
+    from langchain_sessions.stores._memory import InMemoryStore
+    from langchain_sessions.stores._partitioned.store import PartitionedStore
+    from langchain_sessions.stores.engine import PartitionEngine
     from langchain_sessions.tokens import (
         CalibratedTokenCounter,
         EstimatedTokenCounter,
@@ -120,8 +122,8 @@ _HOMES = {
     "_sql.store": ("SqlStore",),
     "_sql.tables.schema": ("schema_sql",),
     "checkpointer": ("SessionCheckpointSaver", "checkpointer_factory"),
-    "compaction.model_summarizer": ("ModelSummarizer",),
-    "compaction.plan": (
+    "compaction._model_summarizer": ("ModelSummarizer",),
+    "compaction._plan": (
         "Compaction",
         "CompactionPlan",
         "CompactionRequest",
@@ -131,12 +133,12 @@ _HOMES = {
         "ModelCall",
         "Outcome",
     ),
-    "compaction.prompts": ("SummaryPrompts",),
-    "compaction.structured": ("ConversationSummary",),
-    "compaction.summarize": ("Summarize",),
-    "compaction.summarizer": ("Summarizer", "Summary", "SummaryLimits", "SummaryTask"),
-    "compaction.triggers": ("ContextUsage", "Elapsed", "EventCount", "TokenCount", "TurnCount", "all_of", "any_of"),
-    "compaction.windows": ("Interval", "SlidingWindow", "TokenWindow", "TurnWindow"),
+    "compaction._prompts": ("SummaryPrompts",),
+    "compaction._structured": ("ConversationSummary",),
+    "compaction._summarize": ("Summarize",),
+    "compaction._summarizer": ("Summarizer", "Summary", "SummaryLimits", "SummaryTask"),
+    "compaction._triggers": ("ContextUsage", "Elapsed", "EventCount", "TokenCount", "TurnCount", "all_of", "any_of"),
+    "compaction._windows": ("Interval", "SlidingWindow", "TokenWindow", "TurnWindow"),
     "errors": (
         "BareAdvisorError",
         "CommitUnknownError",
@@ -180,8 +182,10 @@ _HOMES = {
     "search": ("SearchHit", "SearchPage"),
     "service": ("SessionService",),
     "session": ("Session",),
-    "stores.base": ("SessionStore",),
-    "stores.memory": ("InMemoryStore",),
+    "stores._base": ("SessionStore",),
+    "stores._partitioned.store": ("PartitionedStore",),
+    "stores.engine": ("PartitionEngine",),
+    "stores._memory": ("InMemoryStore",),
     "tokens": ("CalibratedTokenCounter", "EstimatedTokenCounter", "TiktokenCounter", "TokenCounter", "best_counter"),
     "tools": ("create_conversation_search_tool", "create_cross_session_search_tool"),
     "turns": ("Turn",),
@@ -231,6 +235,8 @@ __all__ = [
     "Outcome",
     "OwnerPolicy",
     "Page",
+    "PartitionEngine",
+    "PartitionedStore",
     "RankingWeights",
     "ReplyNotStoredError",
     "RewindResult",

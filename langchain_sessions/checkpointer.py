@@ -28,7 +28,7 @@ from langchain_sessions._threads.record import decode_metadata
 from langchain_sessions._threads.save import CheckpointWriter
 from langchain_sessions.errors import InvalidInputError, SessionNotFoundError
 from langchain_sessions.service import SessionService
-from langchain_sessions.stores.threads import CheckpointQuery, ThreadStore
+from langchain_sessions.stores._threads import CheckpointQuery, ThreadStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence

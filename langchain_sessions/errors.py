@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-    from langchain_sessions.compaction.plan import Outcome
+    from langchain_sessions.compaction._plan import Outcome
 
 
 class SessionsError(Exception):

@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 
 from langchain_sessions._core.edge import require
 from langchain_sessions._core.kinds import role_of
-from langchain_sessions.compaction.selection import is_summary
+from langchain_sessions.compaction._selection import is_summary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

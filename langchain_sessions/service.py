@@ -17,7 +17,7 @@ from langchain_sessions._log.search_methods import SearchMethods
 from langchain_sessions._log.session_methods import SessionMethods
 from langchain_sessions._log.values import DEFAULT_TIME_TO_LIVE
 from langchain_sessions.invocation import Invocation
-from langchain_sessions.stores.base import SessionStore
+from langchain_sessions.stores._base import SessionStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

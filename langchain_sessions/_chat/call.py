@@ -28,9 +28,9 @@ from langchain_sessions._chat.store_run import mark_run, store_messages, take_up
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.rows import TURN_OF
 from langchain_sessions._core.view import call_ids
-from langchain_sessions.compaction.plan import Compaction, CompactionResult, ModelCall
-from langchain_sessions.compaction.triggers import known_window
-from langchain_sessions.compaction.windows import TurnWindow
+from langchain_sessions.compaction._plan import Compaction, CompactionResult, ModelCall
+from langchain_sessions.compaction._triggers import known_window
+from langchain_sessions.compaction._windows import TurnWindow
 from langchain_sessions.errors import ReplyNotStoredError, SessionEndedError, SessionNotFoundError
 from langchain_sessions.events import EventKind, InvocationStatus, SessionEvent, Standing
 from langchain_sessions.modes import PromptDraft

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from langchain_sessions._chat.news import News
     from langchain_sessions._chat.session_memory import ChatOptions, SessionMemory
     from langchain_sessions.page import Page
-    from langchain_sessions.stores.values import ContextSlice
+    from langchain_sessions.stores._values import ContextSlice
 
 FILTER_KEY = "session_filter"
 """The key of `configurable` that narrows what one call sees."""

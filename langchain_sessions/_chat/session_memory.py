@@ -12,7 +12,7 @@ from langchain_sessions._chat.overflow import is_context_overflow
 from langchain_sessions._chat.prompt import SystemLookups
 from langchain_sessions._core.edge import check_branch, require
 from langchain_sessions._log.log import log_of
-from langchain_sessions.compaction.plan import ModelCall, check_compaction
+from langchain_sessions.compaction._plan import ModelCall, check_compaction
 from langchain_sessions.selectors import Selector, message_window, not_empty
 from langchain_sessions.tokens import CalibratedTokenCounter
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from typing_extensions import Self
 
-    from langchain_sessions.compaction.plan import Compaction
+    from langchain_sessions.compaction._plan import Compaction
     from langchain_sessions.modes import MemoryMode
     from langchain_sessions.service import SessionService
     from langchain_sessions.tokens import Tool

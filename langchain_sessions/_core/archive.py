@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from langchain_sessions._core.rows import EventRow
-    from langchain_sessions.stores.values import ArchivePlan
+    from langchain_sessions.stores._values import ArchivePlan
 
 
 class Archived(NamedTuple):

@@ -32,7 +32,7 @@ from langchain_sessions._core.rows import EventRow
 from langchain_sessions._core.state import dump_delta
 from langchain_sessions.errors import CorruptRowError, InvalidInputError
 from langchain_sessions.events import NewEvent, SessionEvent, Standing
-from langchain_sessions.stores.values import EventQuery
+from langchain_sessions.stores._values import EventQuery
 
 if TYPE_CHECKING:
     from collections.abc import Callable

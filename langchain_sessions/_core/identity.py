@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from langchain_sessions._core.rows import EventRow
-    from langchain_sessions.stores.values import AppendBatch
+    from langchain_sessions.stores._values import AppendBatch
 
 
 class Placed(NamedTuple):

@@ -8,7 +8,7 @@ from langchain_sessions._core import rows as r
 from langchain_sessions._core.edge import ascii_lower
 from langchain_sessions._core.ledger import LogView, visible_scopes
 from langchain_sessions.filters import AnyBranch
-from langchain_sessions.stores.values import EventQuery, EventSlice
+from langchain_sessions.stores._values import EventQuery, EventSlice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from langchain_sessions.stores.values import SessionDraft
+    from langchain_sessions.stores._values import SessionDraft
 
 # Kinds of entries. Message kinds are small and positive, records of other happenings are 32 and above.
 HUMAN, AI, SYSTEM, TOOL, CHAT, FUNCTION, OTHER = 1, 2, 3, 4, 5, 6, 7

@@ -19,7 +19,7 @@ from langchain_sessions._log.lifecycle import get_session
 from langchain_sessions._recall.index.tally import bytes_of
 from langchain_sessions._recall.settings import EMBED_EVERY, INDEX_EVERY
 from langchain_sessions.events import InvocationStatus, NewEvent, SessionEvent
-from langchain_sessions.stores.values import AppendBatch
+from langchain_sessions.stores._values import AppendBatch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,7 +8,7 @@ from langchain_sessions._core.flow import Flow, ask
 
 if TYPE_CHECKING:
     from langchain_sessions._log.log import Log
-    from langchain_sessions.compaction.plan import Compaction, CompactionResult, ModelCall
+    from langchain_sessions.compaction._plan import Compaction, CompactionResult, ModelCall
 
 
 def compact_log(
@@ -23,8 +23,8 @@ def compact_log(
     automatic: bool = False,
 ) -> Flow[CompactionResult]:
     """`SessionService.compact`."""
-    from langchain_sessions.compaction.plan import check_compaction
-    from langchain_sessions.compaction.run import compact_session
+    from langchain_sessions.compaction._plan import check_compaction
+    from langchain_sessions.compaction._run import compact_session
 
     check_compaction(compaction)
     return (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.filters import EventFilter
-from langchain_sessions.stores.values import SessionQuery
+from langchain_sessions.stores._values import SessionQuery
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

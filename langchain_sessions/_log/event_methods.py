@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from langchain_sessions._core.view import Context
     from langchain_sessions._log.log import Log
     from langchain_sessions._log.values import RewindResult
-    from langchain_sessions.compaction.plan import Compaction, CompactionResult, ModelCall
+    from langchain_sessions.compaction._plan import Compaction, CompactionResult, ModelCall
     from langchain_sessions.events import SessionEvent
     from langchain_sessions.filters import EventFilter
     from langchain_sessions.page import Page

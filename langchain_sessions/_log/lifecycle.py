@@ -20,7 +20,7 @@ from langchain_sessions._log.copies import forget_session, forget_user
 from langchain_sessions._log.values import UNSET, Unset
 from langchain_sessions.errors import CorruptRowError, SessionNotFoundError
 from langchain_sessions.page import Page, decode_positions, encode_cursor
-from langchain_sessions.stores.values import SessionDraft, SessionQuery
+from langchain_sessions.stores._values import SessionDraft, SessionQuery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from langchain_sessions._core.encode import EventEncoder
     from langchain_sessions._log.copies import Copies
     from langchain_sessions._recall.settings import SearchSettings
-    from langchain_sessions.compaction.background import BackgroundRuns
+    from langchain_sessions.compaction._background import BackgroundRuns
     from langchain_sessions.service import SessionService
-    from langchain_sessions.stores.base import SessionStore
+    from langchain_sessions.stores._base import SessionStore
     from langchain_sessions.tokens import TokenCounter
 
 

@@ -10,8 +10,8 @@ from langchain_sessions._core.encode import EventEncoder
 from langchain_sessions._core.rows import ANYONE
 from langchain_sessions._log.log import Log, Shared
 from langchain_sessions._recall.settings import SearchSettings
-from langchain_sessions.compaction.background import BackgroundRuns
-from langchain_sessions.stores.base import SessionStore
+from langchain_sessions.compaction._background import BackgroundRuns
+from langchain_sessions.stores._base import SessionStore
 from langchain_sessions.tokens import EstimatedTokenCounter, TokenCounter
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from langchain_sessions._core.rows import Counters
     from langchain_sessions._log.log import Log
     from langchain_sessions.events import SessionEvent
-    from langchain_sessions.stores.values import ContextSlice, EventSlice
+    from langchain_sessions.stores._values import ContextSlice, EventSlice
 
 
 _EVERYTHING = EventFilter()

@@ -9,7 +9,7 @@ from langchain_sessions._core.edge import check_optional_id, require
 from langchain_sessions._core.encode import new_record
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._log.values import RewindResult
-from langchain_sessions.stores.values import RewindPlan
+from langchain_sessions.stores._values import RewindPlan
 
 if TYPE_CHECKING:
     from langchain_sessions._log.log import Log

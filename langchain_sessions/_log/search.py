@@ -8,7 +8,7 @@ from langchain_sessions._core.edge import UNREADABLE, check_id, require
 from langchain_sessions._core.rows import Anyone, SessionKey
 from langchain_sessions._log.indexing import embed_later, embedder_of, indexer_of
 from langchain_sessions.errors import CorruptRowError, SessionsError
-from langchain_sessions.stores.values import LogScope
+from langchain_sessions.stores._values import LogScope
 
 if TYPE_CHECKING:
     import re

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions._core.rows import EventRow
     from langchain_sessions._recall.settings import SearchSettings
-    from langchain_sessions.stores.base import SessionStore
+    from langchain_sessions.stores._base import SessionStore
 
 SYNTHETIC: Final = 4
 SUMMARY: Final = 8

@@ -11,7 +11,7 @@ from langchain_sessions._recall.engine import RecallEngine, only_term, tool_term
 from langchain_sessions._recall.index.buckets import bucket_of
 from langchain_sessions._recall.index.chunks import PackedPart
 from langchain_sessions._recall.index.postings import Segment
-from langchain_sessions.stores.values import IndexedLog, IndexQuery, StoredChunk
+from langchain_sessions.stores._values import IndexedLog, IndexQuery, StoredChunk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

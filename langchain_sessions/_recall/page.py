@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from langchain_sessions._recall.text.grammar import Query
     from langchain_sessions._recall.text.terms import TermMaker
     from langchain_sessions.events import SessionEvent
-    from langchain_sessions.stores.base import SessionStore
-    from langchain_sessions.stores.values import LogSlice
+    from langchain_sessions.stores._base import SessionStore
+    from langchain_sessions.stores._values import LogSlice
 
 _LOOK_AROUND: Final = 3
 _COVERED: Final = 20

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Iterable
 
-    from langchain_sessions.stores.values import LogScope
+    from langchain_sessions.stores._values import LogScope
 
 MOST_HITS: Final = 1000
 MOST_NEIGHBOURS: Final = 50

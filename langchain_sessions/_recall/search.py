@@ -21,14 +21,14 @@ from langchain_sessions._recall.text.grammar import (
     what_is_wrong,
 )
 from langchain_sessions.search import SearchPage
-from langchain_sessions.stores.values import EventQuery
+from langchain_sessions.stores._values import EventQuery
 
 if TYPE_CHECKING:
     from langchain_sessions._core.encode import EventEncoder
     from langchain_sessions._core.rows import SessionKey
     from langchain_sessions._recall.index.indexing import Indexer
     from langchain_sessions._recall.meaning.nearness import MeaningReader
-    from langchain_sessions.stores.base import SessionStore
+    from langchain_sessions.stores._base import SessionStore
 
 
 class Searcher:

@@ -31,7 +31,7 @@ from langchain_sessions._sql.threads import history
 from langchain_sessions._sql.threads import reading as thread_reading
 from langchain_sessions._sql.threads.writing import commit_plans
 from langchain_sessions.errors import SessionExistsError, StoreUnavailableError
-from langchain_sessions.stores.base import SessionStore
+from langchain_sessions.stores._base import SessionStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
     from langchain_sessions._core.rows import Owner, SessionKey, SessionRow
     from langchain_sessions._sql.driver.transaction import Transaction
-    from langchain_sessions.stores.threads import PlanOutcome, ThreadPlan
-    from langchain_sessions.stores.values import AppendBatch, Appended, SessionDraft
+    from langchain_sessions.stores._threads import PlanOutcome, ThreadPlan
+    from langchain_sessions.stores._values import AppendBatch, Appended, SessionDraft
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions._threads.cache import MessageCache, ThreadCache
     from langchain_sessions._threads.names import ThreadConfig
-    from langchain_sessions.stores.threads import CheckpointQuery, FoundCheckpoint, PageEnd, ThreadStore
+    from langchain_sessions.stores._threads import CheckpointQuery, FoundCheckpoint, PageEnd, ThreadStore
 
 
 class CheckpointLoader:

@@ -7,7 +7,7 @@ import random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_sessions._log.log import Log, log_of
-from langchain_sessions.stores.threads import CheckpointQuery
+from langchain_sessions.stores._threads import CheckpointQuery
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

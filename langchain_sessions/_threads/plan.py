@@ -28,7 +28,7 @@ from langchain_sessions._threads.record import (
 from langchain_sessions._threads.split import MIN_TEXT, is_message_list, split
 from langchain_sessions.errors import StalePlanError
 from langchain_sessions.events import NewEvent
-from langchain_sessions.stores.threads import PutDecision
+from langchain_sessions.stores._threads import PutDecision
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions._log.log import Log
     from langchain_sessions._threads.cache import MessageCache
-    from langchain_sessions.stores.threads import CheckpointPlace, Keep, ThreadRows, ThreadStore
+    from langchain_sessions.stores._threads import CheckpointPlace, Keep, ThreadRows, ThreadStore
 
 _COUNTERS = "counters_since_delta_snapshot"
 

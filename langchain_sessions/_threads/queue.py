@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from langchain_sessions._core.twins import finish
-from langchain_sessions.stores.threads import PutPlan, WritesPlan
+from langchain_sessions.stores._threads import PutPlan, WritesPlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from langchain_sessions._core.rows import SessionKey
-    from langchain_sessions.stores.threads import PlanOutcome, ThreadPlan, ThreadStore
+    from langchain_sessions.stores._threads import PlanOutcome, ThreadPlan, ThreadStore
 
 _PATIENCE = 0.003
 """Seconds. A flush takes as long, and a checkpoint follows its last writes sooner."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions._core.ranges import Run
     from langchain_sessions._threads.cache import CacheReader, ThreadCache
-    from langchain_sessions.stores.threads import CheckpointDetails, FoundCheckpoint
+    from langchain_sessions.stores._threads import CheckpointDetails, FoundCheckpoint
 
 
 class Rebuilder:

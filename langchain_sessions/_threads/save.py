@@ -20,7 +20,7 @@ from langchain_sessions._threads.plan import START, PendingWrite, PlannedCheckpo
 from langchain_sessions._threads.record import dump_slot, lighten, record_of
 from langchain_sessions._threads.split import split
 from langchain_sessions.errors import StalePlanError
-from langchain_sessions.stores.threads import PutPlan, PutResult, WritesPlan
+from langchain_sessions.stores._threads import PutPlan, PutResult, WritesPlan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

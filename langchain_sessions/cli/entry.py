@@ -8,7 +8,7 @@ import sys
 def main() -> None:
     """Run the command."""
     try:
-        from langchain_sessions.cli.commands import app  # noqa: PLC0415 - an extra that may be missing
+        from langchain_sessions.cli._commands import app  # noqa: PLC0415 - an extra that may be missing
     except ModuleNotFoundError as missing:
         if missing.name not in {"rich", "typer"}:
             raise

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from langchain_sessions._core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from langchain_sessions.compaction.model_summarizer import ModelSummarizer
-    from langchain_sessions.compaction.plan import (
+    from langchain_sessions.compaction._model_summarizer import ModelSummarizer
+    from langchain_sessions.compaction._plan import (
         Compaction,
         CompactionPlan,
         CompactionRequest,
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
         ModelCall,
         Outcome,
     )
-    from langchain_sessions.compaction.prompts import SummaryPrompts
-    from langchain_sessions.compaction.structured import ConversationSummary
-    from langchain_sessions.compaction.summarize import Summarize
-    from langchain_sessions.compaction.summarizer import Summarizer, Summary, SummaryLimits, SummaryTask
-    from langchain_sessions.compaction.triggers import (
+    from langchain_sessions.compaction._prompts import SummaryPrompts
+    from langchain_sessions.compaction._structured import ConversationSummary
+    from langchain_sessions.compaction._summarize import Summarize
+    from langchain_sessions.compaction._summarizer import Summarizer, Summary, SummaryLimits, SummaryTask
+    from langchain_sessions.compaction._triggers import (
         ContextUsage,
         Elapsed,
         EventCount,
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
         all_of,
         any_of,
     )
-    from langchain_sessions.compaction.windows import Interval, SlidingWindow, TokenWindow, TurnWindow
+    from langchain_sessions.compaction._windows import Interval, SlidingWindow, TokenWindow, TurnWindow
     from langchain_sessions.errors import SummaryError
 
 _PARTS = {
-    "plan": (
+    "_plan": (
         "Compaction",
         "CompactionPlan",
         "CompactionRequest",
@@ -46,12 +46,12 @@ _PARTS = {
         "ModelCall",
         "Outcome",
     ),
-    "model_summarizer": ("ModelSummarizer",),
-    "prompts": ("SummaryPrompts",),
-    "structured": ("ConversationSummary",),
-    "summarizer": ("Summarizer", "Summary", "SummaryError", "SummaryLimits", "SummaryTask"),
-    "summarize": ("Summarize",),
-    "triggers": (
+    "_model_summarizer": ("ModelSummarizer",),
+    "_prompts": ("SummaryPrompts",),
+    "_structured": ("ConversationSummary",),
+    "_summarizer": ("Summarizer", "Summary", "SummaryError", "SummaryLimits", "SummaryTask"),
+    "_summarize": ("Summarize",),
+    "_triggers": (
         "ContextUsage",
         "Elapsed",
         "EventCount",
@@ -61,7 +61,7 @@ _PARTS = {
         "all_of",
         "any_of",
     ),
-    "windows": ("Interval", "SlidingWindow", "TokenWindow", "TurnWindow"),
+    "_windows": ("Interval", "SlidingWindow", "TokenWindow", "TurnWindow"),
 }
 __all__ = [
     "Compaction",

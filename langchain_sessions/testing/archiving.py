@@ -11,7 +11,7 @@ from langchain_sessions._core.encode import new_record
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._log.log import Log, log_of
-from langchain_sessions.stores.values import ArchivePlan
+from langchain_sessions.stores._values import ArchivePlan
 from langchain_sessions.testing.faces import run_flow
 
 if TYPE_CHECKING:

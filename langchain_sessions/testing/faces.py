@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from langchain_sessions._core.flow import Flow, adrive, drive
 from langchain_sessions.invocation import Invocation
 from langchain_sessions.service import SessionService
-from langchain_sessions.stores.base import SessionStore
+from langchain_sessions.stores._base import SessionStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine

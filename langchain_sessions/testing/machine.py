@@ -27,7 +27,7 @@ from langchain_sessions.errors import (
 )
 from langchain_sessions.events import InvocationStatus, NewEvent
 from langchain_sessions.service import SessionService
-from langchain_sessions.stores.base import SessionStore
+from langchain_sessions.stores._base import SessionStore
 from langchain_sessions.testing.archiving import archive
 from langchain_sessions.testing.comparing import compare_session
 from langchain_sessions.testing.faces import Face, PrivateLoop, SettableClock, faced

@@ -3,10 +3,10 @@
 Importing this package loads no vocabulary, imports no tokenizer and opens no socket.
 """
 
-from langchain_sessions.tokens.base import MediaCosts, TokenCounter, TokenTotal, Tool
-from langchain_sessions.tokens.calibration import CalibratedTokenCounter, Calibration
-from langchain_sessions.tokens.estimate import EstimatedTokenCounter, TextCounter
-from langchain_sessions.tokens.exact import TiktokenCounter, best_counter
+from langchain_sessions.tokens._base import MediaCosts, TokenCounter, TokenTotal, Tool
+from langchain_sessions.tokens._calibration import CalibratedTokenCounter, Calibration
+from langchain_sessions.tokens._estimate import EstimatedTokenCounter, TextCounter
+from langchain_sessions.tokens._exact import TiktokenCounter, best_counter
 
 __all__ = [
     "CalibratedTokenCounter",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langchain_sessions.service import SessionService
-from langchain_sessions.stores.memory import InMemoryStore
+from langchain_sessions.stores._memory import InMemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,12 +17,12 @@ from langchain_sessions._sql.store import SqlStore
 from langchain_sessions._threads.queue import CommitQueue
 from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.service import SessionService
-from langchain_sessions.stores.threads import CheckpointQuery, PutPlan, ThreadStore, WritesPlan
+from langchain_sessions.stores._threads import CheckpointQuery, PutPlan, ThreadStore, WritesPlan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langchain_sessions.stores.threads import PlanOutcome, ThreadPlan
+    from langchain_sessions.stores._threads import PlanOutcome, ThreadPlan
 
 pytestmark = pytest.mark.backends("memory", "sqlite", "postgres", "mariadb")
 CONFIG: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}

@@ -13,7 +13,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from typer.testing import CliRunner, Result
 
 from langchain_sessions import SessionService, __version__
-from langchain_sessions.cli.commands import app
+from langchain_sessions.cli._commands import app
 
 if TYPE_CHECKING:
     from pathlib import Path

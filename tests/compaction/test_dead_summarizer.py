@@ -21,7 +21,7 @@ from langchain_sessions.compaction import (
     Summarize,
     TokenCount,
 )
-from langchain_sessions.compaction.summarizer import whole_sentences
+from langchain_sessions.compaction._summarizer import whole_sentences
 from tests.compaction.models import ScriptedModel
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from langchain_sessions.compaction import (
     SummaryTask,
     TokenWindow,
 )
-from langchain_sessions.compaction.model_summarizer import split_record
-from langchain_sessions.compaction.prompts import Entry, clip, fence_for, fill
-from langchain_sessions.compaction.summarizer import clean_title, cut_text
+from langchain_sessions.compaction._model_summarizer import split_record
+from langchain_sessions.compaction._prompts import Entry, clip, fence_for, fill
+from langchain_sessions.compaction._summarizer import clean_title, cut_text
 from langchain_sessions.tokens import EstimatedTokenCounter
 from tests.compaction.models import ScriptedModel
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langchain_sessions._sql.store import SqlStore
-from langchain_sessions.stores.memory import InMemoryStore
+from langchain_sessions.stores._memory import InMemoryStore
 from langchain_sessions.testing import PrivateLoop
 from tests.servers import databases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from langchain_sessions.stores.base import SessionStore
+    from langchain_sessions.stores._base import SessionStore
     from tests.conftest import Databases
 
 

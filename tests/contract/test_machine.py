@@ -12,7 +12,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from langchain_sessions.testing.machine import machine_for
 
 if TYPE_CHECKING:
-    from langchain_sessions.stores.base import SessionStore
+    from langchain_sessions.stores._base import SessionStore
     from langchain_sessions.testing import Face, PrivateLoop
 
 # Examples and steps. A step on a server is some twenty round trips.

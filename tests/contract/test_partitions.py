@@ -14,15 +14,15 @@ from langchain_core.messages import HumanMessage
 
 from langchain_sessions.errors import CommitUnknownError, StoreUnavailableError
 from langchain_sessions.service import SessionService
-from langchain_sessions.stores.memory import MemoryEngine
-from langchain_sessions.stores.partitioned import PartitionedStore
+from langchain_sessions.stores._memory import MemoryEngine
+from langchain_sessions.stores._partitioned.store import PartitionedStore
 from langchain_sessions.testing import EngineContract
 from langchain_sessions.testing.contract import LogContract, SessionContract
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from langchain_sessions.stores.base import SessionStore
+    from langchain_sessions.stores._base import SessionStore
     from langchain_sessions.stores.engine import Head, Partition, PartitionEngine
 
 GUIDE = Path(__file__).parents[2] / "docs" / "writing-a-store.md"

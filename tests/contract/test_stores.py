@@ -13,7 +13,7 @@ from langchain_sessions.testing import PrivateLoop, StoreContract
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from langchain_sessions.stores.base import SessionStore
+    from langchain_sessions.stores._base import SessionStore
 
 
 class TestStores(StoreContract):
@@ -35,7 +35,7 @@ def test_no_theme_hides_a_test_of_another() -> None:
 
 MINE = """
 import pytest
-from langchain_sessions.stores.memory import InMemoryStore
+from langchain_sessions.stores._memory import InMemoryStore
 from langchain_sessions.testing import StoreContract
 
 class TestMine(StoreContract):

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from langchain_sessions import EventFilter, NewEvent, SessionNotFoundError, SessionService
-from langchain_sessions.stores.memory import InMemoryStore
+from langchain_sessions.stores._memory import InMemoryStore
 from langchain_sessions.testing.archiving import archive
 
 if TYPE_CHECKING:

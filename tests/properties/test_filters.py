@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from langchain_sessions import ANY_BRANCH, EventFilter, EventKind, InvocationStatus, NewEvent, SessionService, Standing
 from langchain_sessions._sql.store import SqlStore
-from langchain_sessions.stores.memory import InMemoryStore
+from langchain_sessions.stores._memory import InMemoryStore
 from langchain_sessions.testing import SettableClock
 from langchain_sessions.testing.archiving import archive
 

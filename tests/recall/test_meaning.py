@@ -34,7 +34,7 @@ from langchain_sessions._recall.meaning.embedder import LONGEST_TEXT, Embedder
 from langchain_sessions._recall.meaning.embedding import EMBED_BATCH
 from langchain_sessions._recall.meaning.vectors import QueryVector, VectorFormat, signature_of
 from langchain_sessions.errors import EmbeddingError
-from langchain_sessions.stores.values import LogScope
+from langchain_sessions.stores._values import LogScope
 from tests.recall.embedders import AsyncWords, Words, cosine, vector_of
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions import SearchPage
     from langchain_sessions._recall.meaning.embedder import Embed
-    from langchain_sessions.stores.base import SessionStore
+    from langchain_sessions.stores._base import SessionStore
 
 TALK = [
     "my cat sat on the sofa and broke the vase",

@@ -18,7 +18,7 @@ CONTRACT = {*CORE, "stores"}
 SERVICE = {*CONTRACT, "_log", "_recall", "compaction", "invocation", "search", "service", "tokens"}
 CHAT = {*SERVICE, "_chat", "long_term", "modes", "selectors"}
 EDGES = {
-    "errors": {"compaction.plan"},
+    "errors": {"compaction._plan"},
     "events": CORE,
     "filters": CORE,
     "page": CORE,
@@ -139,14 +139,14 @@ def test_packages_are_imported_where_they_belong(module: str) -> None:
 @pytest.mark.parametrize(
     ("importer", "imported", "allowed"),
     [
-        ("service", "stores.base", True),
+        ("service", "stores._base", True),
         ("checkpointer", "service", True),
-        ("_sql.store", "stores.base.SessionStore", True),
-        ("stores.memory", "events.SessionEvent", True),
+        ("_sql.store", "stores._base.SessionStore", True),
+        ("stores._memory", "events.SessionEvent", True),
         ("service", "history", False),
         ("_sql.store", "stores_desk", False),
-        ("stores.base", "service", False),
-        ("events", "stores.base", False),
+        ("stores._base", "service", False),
+        ("events", "stores._base", False),
         ("tools", "middleware", False),
     ],
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langchain_sessions import InMemoryStore, Invocation, SessionService, SqlStore
-from langchain_sessions.stores.base import SessionStore
+from langchain_sessions.stores._base import SessionStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -32,7 +32,7 @@ from langchain_sessions.tokens import (
 )
 
 if TYPE_CHECKING:
-    from langchain_sessions.tokens.estimate import Vocabulary
+    from langchain_sessions.tokens._estimate import Vocabulary
 
 TEXTS = Path(__file__).parent / "token_texts"
 COUNTS: dict[str, dict[str, int]] = json.loads((TEXTS / "counts.json").read_text(encoding="utf-8"))

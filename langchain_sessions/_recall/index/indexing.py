@@ -26,7 +26,7 @@ from langchain_sessions.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from langchain_sessions.stores.values import EventQuery, IndexChange, IndexPlace, SessionQuery, StoredChunk
+from langchain_sessions.stores._values import EventQuery, IndexChange, IndexPlace, SessionQuery, StoredChunk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from langchain_sessions._core.rows import Owner
     from langchain_sessions._recall.engine import RecallEngine
     from langchain_sessions._recall.index.postings import Entry
-    from langchain_sessions.stores.base import SessionStore
-    from langchain_sessions.stores.values import LogScope
+    from langchain_sessions.stores._base import SessionStore
+    from langchain_sessions.stores._values import LogScope
 
 _log = logging.getLogger(__name__)
 BATCH: Final = 512

@@ -12,7 +12,7 @@ from langchain_sessions._recall.meaning.embedder import BATCH_TIMEOUT, LONGEST_T
 from langchain_sessions._recall.meaning.vectors import VectorFormat
 from langchain_sessions._recall.text.documents import searchable_text
 from langchain_sessions.errors import EmbeddingError, SealedEventError, SessionNotFoundError, StoreError
-from langchain_sessions.stores.values import EventQuery, SessionQuery, VectorChange
+from langchain_sessions.stores._values import EventQuery, SessionQuery, VectorChange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from langchain_sessions._core.codec.messages import MessageCodec
     from langchain_sessions._core.rows import EventRow, Owner
     from langchain_sessions._recall.meaning.embedder import Embedder
-    from langchain_sessions.stores.base import SessionStore
-    from langchain_sessions.stores.values import VectorPlace
+    from langchain_sessions.stores._base import SessionStore
+    from langchain_sessions.stores._values import VectorPlace
 
 EMBED_BATCH: Final = 32
 """Events per transaction, and most texts per question to an embedder."""

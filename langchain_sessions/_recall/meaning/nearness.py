@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from langchain_sessions._recall.meaning.embedder import Embedder
     from langchain_sessions._recall.meaning.vectors import QueryVector
     from langchain_sessions._recall.text.grammar import Query
-    from langchain_sessions.stores.base import SessionStore
-    from langchain_sessions.stores.values import LogScope, VectorPlace
+    from langchain_sessions.stores._base import SessionStore
+    from langchain_sessions.stores._values import LogScope, VectorPlace
 
 P = TypeVar("P")
 

@@ -11,14 +11,14 @@ from langchain_sessions._recall.meaning.embedding import embed_texts
 from langchain_sessions._recall.meaning.vectors import QueryVector, VectorFormat
 from langchain_sessions._recall.text.documents import searchable_text
 from langchain_sessions.errors import EmbeddingError
-from langchain_sessions.stores.values import EventQuery, LogScope
+from langchain_sessions.stores._values import EventQuery, LogScope
 
 if TYPE_CHECKING:
     from langchain_sessions._core.codec.messages import MessageCodec
     from langchain_sessions._core.rows import SessionKey
     from langchain_sessions._recall.meaning.embedder import Embedder
-    from langchain_sessions.stores.base import SessionStore
-    from langchain_sessions.stores.values import VectorPlace
+    from langchain_sessions.stores._base import SessionStore
+    from langchain_sessions.stores._values import VectorPlace
 
 _BATCH: Final = 512
 _ASKED: Final = 16

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from langchain_sessions._recall.rank.ranked import RankedSearch
     from langchain_sessions._recall.request import SearchRequest
     from langchain_sessions.filters import EventFilter
-    from langchain_sessions.stores.base import SessionStore
+    from langchain_sessions.stores._base import SessionStore
 
 _Place = tuple[int, int, int]
 

@@ -19,7 +19,7 @@ from langchain_sessions._recall.request import shown_before
 from langchain_sessions._recall.text.documents import searchable_text
 from langchain_sessions._recall.text.grammar import ClauseKind, Query, QueryMatcher
 from langchain_sessions.errors import StoreError
-from langchain_sessions.stores.values import EventQuery, IndexedLog, IndexRead
+from langchain_sessions.stores._values import EventQuery, IndexedLog, IndexRead
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from langchain_sessions._recall.rank.admission import Admission
     from langchain_sessions._recall.request import SearchRequest
     from langchain_sessions._recall.text.terms import TermMaker
-    from langchain_sessions.stores.base import SessionStore
-    from langchain_sessions.stores.values import LogScope
+    from langchain_sessions.stores._base import SessionStore
+    from langchain_sessions.stores._values import LogScope
 
 _ROUNDS: Final = 4
 _EVERYTHING: Final = 2**62

@@ -24,7 +24,7 @@ from langchain_sessions._sql.index.scopes import (
 from langchain_sessions._sql.log.lookup import event_columns
 from langchain_sessions._sql.tables.recall import FACTS
 from langchain_sessions.errors import SessionNotFoundError, StoreUnavailableError
-from langchain_sessions.stores.values import IndexedLog, IndexQuery, IndexRead, LogScope, StoredChunk
+from langchain_sessions.stores._values import IndexedLog, IndexQuery, IndexRead, LogScope, StoredChunk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -23,7 +23,7 @@ from langchain_sessions._sql.index.scopes import (
 from langchain_sessions._sql.log.criteria import criteria_of
 from langchain_sessions._sql.log.lookup import event_columns, load_view, locate
 from langchain_sessions.errors import SessionNotFoundError
-from langchain_sessions.stores.values import EventQuery, EventSlice, LogScan, LogScope, LogSlice
+from langchain_sessions.stores._values import EventQuery, EventSlice, LogScan, LogScope, LogSlice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -17,7 +17,7 @@ from langchain_sessions._sql.log.lookup import key_values, owner_criterion, sess
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langchain_sessions.stores.values import LogScope
+    from langchain_sessions.stores._values import LogScope
 
 
 def scope_criteria(tx: Transaction, scope: LogScope) -> list[ColumnElement[bool]]:

@@ -9,14 +9,14 @@ from sqlalchemy import Select, and_, delete, insert, or_, select, update
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.index.scopes import scope_criteria, scope_shape, scope_values
 from langchain_sessions._sql.log.lookup import locate, require_session
-from langchain_sessions.stores.values import VectorChange, VectorPlace
+from langchain_sessions.stores._values import VectorChange, VectorPlace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from langchain_sessions._core.ranges import SeqSet
     from langchain_sessions._core.rows import SessionKey, SessionRow
-    from langchain_sessions.stores.values import LogScope
+    from langchain_sessions.stores._values import LogScope
 
 _RANGES = 64
 

@@ -9,7 +9,7 @@ from sqlalchemy import Select, delete, insert, select, update
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.log.lookup import locate, require_session
 from langchain_sessions._sql.tables.recall import FACTS
-from langchain_sessions.stores.values import IndexChange, IndexPlace, StoredChunk
+from langchain_sessions.stores._values import IndexChange, IndexPlace, StoredChunk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -30,7 +30,7 @@ from langchain_sessions._core.marks import last_mark, marks_of
 from langchain_sessions._core.rows import ACTIVITY_GRAIN, OWNER_SHAPES, Counters, EventRow, SessionKey
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.log.lookup import key_criteria, upsert
-from langchain_sessions.stores.values import AppendBatch, Appended
+from langchain_sessions.stores._values import AppendBatch, Appended
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

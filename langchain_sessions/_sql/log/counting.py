@@ -11,7 +11,7 @@ from langchain_sessions._core.rows import Counters, InvocationRow, SessionKey, S
 from langchain_sessions._core.standing import count_scope
 from langchain_sessions._sql.log.keyed import delete_rows, find_rows, insert_row
 from langchain_sessions._sql.log.lookup import load_light, load_view, locate, require_session, set_session
-from langchain_sessions.stores.values import ScopeMeasure
+from langchain_sessions.stores._values import ScopeMeasure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
 
     from langchain_sessions._sql.tables.schema import Tables
-    from langchain_sessions.stores.values import EventQuery
+    from langchain_sessions.stores._values import EventQuery
 
 _CACHED_RANGES = 16
 

@@ -20,7 +20,7 @@ from langchain_sessions._sql.driver.transaction import Prepared, Transaction, pa
 from langchain_sessions._sql.log.criteria import Criterion, criteria_of, flagged, in_ranges, visible
 from langchain_sessions._sql.log.lookup import event_columns, load_view, require_session
 from langchain_sessions.events import Standing
-from langchain_sessions.stores.values import ContextSlice, EventQuery, EventSlice
+from langchain_sessions.stores._values import ContextSlice, EventQuery, EventSlice
 
 _CHUNK = 500
 

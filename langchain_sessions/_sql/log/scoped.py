@@ -10,7 +10,7 @@ from langchain_sessions._core.state import require_owner, split_delta
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.log.keyed import delete_rows, find_rows
 from langchain_sessions._sql.log.lookup import require_session, upsert
-from langchain_sessions.stores.values import StateRows
+from langchain_sessions.stores._values import StateRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

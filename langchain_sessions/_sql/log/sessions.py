@@ -42,7 +42,7 @@ from langchain_sessions._sql.log.scoped import change_scoped_state
 from langchain_sessions._sql.log.standing import read_rows, replay
 from langchain_sessions._sql.threads.history import copy_thread
 from langchain_sessions.errors import EventNotFoundError, SessionExistsError, SessionNotFoundError
-from langchain_sessions.stores.values import SessionDraft, SessionQuery, SessionSlice
+from langchain_sessions.stores._values import SessionDraft, SessionQuery, SessionSlice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

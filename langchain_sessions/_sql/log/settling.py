@@ -22,7 +22,7 @@ from langchain_sessions._sql.log.keyed import insert_row, update_rows
 from langchain_sessions._sql.log.lookup import event_columns, load_unfinished, require_session, set_session
 from langchain_sessions._sql.log.scoped import change_scoped_state
 from langchain_sessions.errors import SessionEndedError
-from langchain_sessions.stores.values import AppendBatch, Appended
+from langchain_sessions.stores._values import AppendBatch, Appended
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

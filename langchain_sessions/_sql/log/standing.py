@@ -24,7 +24,7 @@ from langchain_sessions._sql.log.lookup import (
 )
 from langchain_sessions._sql.threads.history import rewind_thread
 from langchain_sessions.errors import EventNotFoundError
-from langchain_sessions.stores.values import ArchivePlan, RewindPlan, Rewound
+from langchain_sessions.stores._values import ArchivePlan, RewindPlan, Rewound
 
 if TYPE_CHECKING:
     from langchain_sessions._sql.driver.transaction import Transaction

@@ -29,13 +29,13 @@ from langchain_sessions._sql.log.lookup import locate, owner_criterion, set_sess
 from langchain_sessions._sql.threads.reading import checkpoint_columns, checkpoint_row, newest_in_sight, packed_writes
 from langchain_sessions._sql.threads.staging import store_staged
 from langchain_sessions.errors import InvalidInputError, SessionNotFoundError
-from langchain_sessions.stores.threads import ThreadRows
+from langchain_sessions.stores._threads import ThreadRows
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from langchain_sessions._core.ranges import SeqSet
-    from langchain_sessions.stores.threads import CheckpointPlace, Keep
+    from langchain_sessions.stores._threads import CheckpointPlace, Keep
 
 _CHUNK = 200
 _KEY = ("ns", "cid", "cut", "part")

@@ -36,7 +36,7 @@ from langchain_sessions._sql.log.lookup import (
 )
 from langchain_sessions._sql.threads.staging import ask_staged, skey_of, staged_in
 from langchain_sessions.errors import SessionNotFoundError
-from langchain_sessions.stores.threads import (
+from langchain_sessions.stores._threads import (
     CheckpointDetails,
     CheckpointPage,
     CheckpointQuery,
@@ -47,7 +47,7 @@ from langchain_sessions.stores.threads import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from langchain_sessions.stores.threads import PageEnd, StoredIn
+    from langchain_sessions.stores._threads import PageEnd, StoredIn
 
 _PAGE = 50
 _message_row: Callable[[Any], MessageRow] = partial(tuple.__new__, MessageRow)

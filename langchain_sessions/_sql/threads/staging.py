@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions._core.rows import SessionKey
     from langchain_sessions._sql.driver.transaction import Later
-    from langchain_sessions.stores.threads import WritesPlan
+    from langchain_sessions.stores._threads import WritesPlan
 
 
 _ZERO: ColumnElement[int] = literal_column("0")

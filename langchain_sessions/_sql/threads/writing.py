@@ -52,7 +52,7 @@ from langchain_sessions._sql.threads.staging import (
     staged_in,
 )
 from langchain_sessions.errors import HeadConflictError, SessionEndedError, StalePlanError, StoreUnavailableError
-from langchain_sessions.stores.threads import PlanOutcome, PutDecision, PutPlan, PutResult, ThreadPlan, WritesPlan
+from langchain_sessions.stores._threads import PlanOutcome, PutDecision, PutPlan, PutResult, ThreadPlan, WritesPlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

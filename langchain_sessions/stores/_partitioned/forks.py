@@ -27,7 +27,7 @@ from langchain_sessions.stores._partitioned.thread_upkeep import copy_thread
 
 if TYPE_CHECKING:
     from langchain_sessions.stores._partitioned.forms import SessionHead
-    from langchain_sessions.stores.values import SessionDraft
+    from langchain_sessions.stores._values import SessionDraft
 
 _LONGEST = 3_600_000_000
 """Microseconds after which a copy that is not finished was abandoned."""

@@ -15,8 +15,7 @@ from langchain_sessions.stores._partitioned.access import Change, Partitions, Ro
 from langchain_sessions.stores._partitioned.forms import IndexHead, SessionHead, VectorHead, load_head
 from langchain_sessions.stores._partitioned.log import read_matching
 from langchain_sessions.stores._partitioned.sessions import all_heads
-from langchain_sessions.stores.engine import Range
-from langchain_sessions.stores.values import (
+from langchain_sessions.stores._values import (
     EventQuery,
     EventSlice,
     IndexChange,
@@ -30,12 +29,13 @@ from langchain_sessions.stores.values import (
     VectorChange,
     VectorPlace,
 )
+from langchain_sessions.stores.engine import Range
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from langchain_sessions._core.ranges import SeqSet
-    from langchain_sessions.stores.values import IndexQuery
+    from langchain_sessions.stores._values import IndexQuery
 
 
 def heads_in(at: Partitions, scope: LogScope) -> Flow[list[SessionHead]]:

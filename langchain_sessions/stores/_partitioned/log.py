@@ -30,13 +30,13 @@ from langchain_sessions.stores._partitioned.access import (
 )
 from langchain_sessions.stores._partitioned.forms import SessionHead, dump_json
 from langchain_sessions.stores._partitioned.scoped import is_scoped, settle_owed
-from langchain_sessions.stores.values import Appended, ContextSlice, EventSlice, ScopeMeasure
+from langchain_sessions.stores._values import Appended, ContextSlice, EventSlice, ScopeMeasure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from langchain_sessions._core.flow import Flow
-    from langchain_sessions.stores.values import AppendBatch, EventQuery
+    from langchain_sessions.stores._values import AppendBatch, EventQuery
 
 _FAILED = r.MARKS["failed"]
 _DONE = r.MARKS["done"]

@@ -15,8 +15,8 @@ from langchain_sessions._core.state import split_delta
 from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._partitioned.access import Change, Partitions
 from langchain_sessions.stores._partitioned.forms import dump_json
+from langchain_sessions.stores._values import StateRows
 from langchain_sessions.stores.engine import Head, Partition, Range
-from langchain_sessions.stores.values import StateRows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -27,7 +27,7 @@ from langchain_sessions.stores._partitioned.access import (
 )
 from langchain_sessions.stores._partitioned.forms import SessionHead, load_head
 from langchain_sessions.stores._partitioned.scoped import forget_user, is_scoped, settle_owed
-from langchain_sessions.stores.values import SessionDraft, SessionQuery, SessionSlice
+from langchain_sessions.stores._values import SessionDraft, SessionQuery, SessionSlice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -18,7 +18,7 @@ from langchain_sessions.stores._partitioned.forms import load_event
 from langchain_sessions.stores._partitioned.live import live_rows, scope_rows
 from langchain_sessions.stores._partitioned.log import read_run
 from langchain_sessions.stores._partitioned.thread_upkeep import rewind_thread
-from langchain_sessions.stores.values import Rewound
+from langchain_sessions.stores._values import Rewound
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from langchain_sessions._core.flow import Flow
     from langchain_sessions._core.ranges import SeqSet
     from langchain_sessions.stores._partitioned.forms import SessionHead
+    from langchain_sessions.stores._values import ArchivePlan, RewindPlan
     from langchain_sessions.stores.engine import Row
-    from langchain_sessions.stores.values import ArchivePlan, RewindPlan
 
 
 def rewind_events(at: Partitions, key: SessionKey, plan: RewindPlan) -> Flow[Rewound]:

@@ -25,8 +25,8 @@ from langchain_sessions.stores._partitioned.threads import (
     value_key,
     writes_key,
 )
+from langchain_sessions.stores._threads import CheckpointDetails, CheckpointPage, FoundCheckpoint
 from langchain_sessions.stores.engine import Range
-from langchain_sessions.stores.threads import CheckpointDetails, CheckpointPage, FoundCheckpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from langchain_sessions._core.flow import Flow
     from langchain_sessions.stores._partitioned.access import Partitions
     from langchain_sessions.stores._partitioned.forms import SessionHead
-    from langchain_sessions.stores.threads import CheckpointQuery, CheckpointReader, PageEnd, StoredIn
+    from langchain_sessions.stores._threads import CheckpointQuery, CheckpointReader, PageEnd, StoredIn
 
 _PAGE = 50
 _TRIES = 50

@@ -30,8 +30,8 @@ from langchain_sessions.stores._partitioned.threads import (
     value_key,
     writes_key,
 )
+from langchain_sessions.stores._threads import ThreadRows
 from langchain_sessions.stores.engine import Range, Row
-from langchain_sessions.stores.threads import ThreadRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from langchain_sessions._core.ranges import SeqSet
     from langchain_sessions._core.rows import SessionKey
     from langchain_sessions.stores._partitioned.forms import SessionHead
-    from langchain_sessions.stores.threads import Keep
+    from langchain_sessions.stores._threads import Keep
 
 _PAGE = 50
 

@@ -36,16 +36,16 @@ from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._partitioned.access import Partitions, Rows, event_rows, name_of, named, positions
 from langchain_sessions.stores._partitioned.forms import SessionHead, dump_event
 from langchain_sessions.stores._partitioned.sessions import is_free, new_head
-from langchain_sessions.stores.threads import PutPlan, PutResult, WritesPlan
+from langchain_sessions.stores._threads import PutPlan, PutResult, WritesPlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from langchain_sessions._core.checkpoints import WriteRow
     from langchain_sessions._core.rows import EventRow, SessionKey
+    from langchain_sessions.stores._threads import PlanOutcome, PutDecision, ThreadPlan
+    from langchain_sessions.stores._values import SessionDraft
     from langchain_sessions.stores.engine import Row
-    from langchain_sessions.stores.threads import PlanOutcome, PutDecision, ThreadPlan
-    from langchain_sessions.stores.values import SessionDraft
 
 _MAX_STAGED = 16
 """What waits for a checkpoint that does not come is stored for good before there is much of it."""

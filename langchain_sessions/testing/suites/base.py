@@ -14,7 +14,7 @@ from langchain_sessions.service import SessionService
 from langchain_sessions.testing.faces import FACES, Face, PrivateLoop, SettableClock, faced
 
 if TYPE_CHECKING:
-    from langchain_sessions.stores.base import SessionStore
+    from langchain_sessions.stores._base import SessionStore
 
 MakeService = Callable[..., SessionService]
 

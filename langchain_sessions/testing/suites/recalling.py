@@ -10,7 +10,7 @@ from langchain_sessions._core.edge import to_micros
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import ANYONE, Owner, SessionKey
 from langchain_sessions.errors import SessionNotFoundError
-from langchain_sessions.stores.values import (
+from langchain_sessions.stores._values import (
     EventQuery,
     IndexChange,
     IndexPlace,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from langchain_sessions.service import SessionService
-    from langchain_sessions.stores.base import SessionStore
+    from langchain_sessions.stores._base import SessionStore
 
 _KIND = "words-1"
 

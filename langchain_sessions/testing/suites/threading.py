@@ -17,7 +17,7 @@ from langchain_sessions.errors import (
     SessionNotFoundError,
     StalePlanError,
 )
-from langchain_sessions.stores.threads import (
+from langchain_sessions.stores._threads import (
     CheckpointPage,
     CheckpointPlace,
     CheckpointQuery,
@@ -28,7 +28,7 @@ from langchain_sessions.stores.threads import (
     ThreadRows,
     WritesPlan,
 )
-from langchain_sessions.stores.values import SessionDraft
+from langchain_sessions.stores._values import SessionDraft
 from langchain_sessions.testing.faces import Face, PrivateLoop, SettableClock, faced
 from langchain_sessions.testing.suites.base import StoreSuite, texts
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from langchain_sessions.service import SessionService
-    from langchain_sessions.stores.base import SessionStore
+    from langchain_sessions.stores._base import SessionStore
 
 SUB = 77
 _NAMES = {ROOT: "", SUB: "sub"}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from langchain_sessions.cli.place import INCOMPLETE, Place, fail, service
+from langchain_sessions.cli._place import INCOMPLETE, Place, fail, service
 
 if TYPE_CHECKING:
     from langchain_sessions.exporting import ExportForm

@@ -19,9 +19,11 @@ from langchain_sessions._log.log import log_of
 from langchain_sessions._sql.driver.transaction import Mode
 from langchain_sessions._sql.store import SqlStore
 from langchain_sessions._sql.tables.size import database_bytes
-from langchain_sessions.cli import moving, tables, upkeep
-from langchain_sessions.cli.conversation import paged, pages, spoken
-from langchain_sessions.cli.place import AnywhereGroup, Place, answer, service
+from langchain_sessions.cli import _moving as moving
+from langchain_sessions.cli import _tables as tables
+from langchain_sessions.cli import _upkeep as upkeep
+from langchain_sessions.cli._conversation import paged, pages, spoken
+from langchain_sessions.cli._place import AnywhereGroup, Place, answer, service
 from langchain_sessions.filters import EventFilter
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_sessions._core import rows as r
-from langchain_sessions.compaction.prompts import SHADOW_PROMPT
+from langchain_sessions.compaction._prompts import SHADOW_PROMPT
 from langchain_sessions.events import NewEvent
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from langchain_sessions._core.encode import EventEncoder
     from langchain_sessions._core.rows import EventRow
-    from langchain_sessions.compaction.plan import CompactionPlan
-    from langchain_sessions.compaction.summarizer import Summary
+    from langchain_sessions.compaction._plan import CompactionPlan
+    from langchain_sessions.compaction._summarizer import Summary
     from langchain_sessions.session import Session
 
 GENERATED_TITLE = "generated_title"

@@ -10,16 +10,16 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.utils.json import parse_json_markdown
 
 from langchain_sessions._core.flow import Flow, ask, faces
-from langchain_sessions.compaction.plan import Outcome
-from langchain_sessions.compaction.prompts import Entry, SummaryPrompts, clip, entry_of, messages_for
-from langchain_sessions.compaction.structured import (
+from langchain_sessions.compaction._plan import Outcome
+from langchain_sessions.compaction._prompts import Entry, SummaryPrompts, clip, entry_of, messages_for
+from langchain_sessions.compaction._structured import (
     STRUCTURED_CHARACTERS,
     Schema,
     check_schema,
     read_structured,
     schema_text,
 )
-from langchain_sessions.compaction.summarizer import (
+from langchain_sessions.compaction._summarizer import (
     PLAIN_CHARACTERS,
     Summary,
     SummaryLimits,
@@ -27,7 +27,7 @@ from langchain_sessions.compaction.summarizer import (
     fit_text,
     whole_sentences,
 )
-from langchain_sessions.compaction.triggers import DEFAULT_CONTEXT_WINDOW, model_window
+from langchain_sessions.compaction._triggers import DEFAULT_CONTEXT_WINDOW, model_window
 from langchain_sessions.errors import SummaryError
 
 if TYPE_CHECKING:

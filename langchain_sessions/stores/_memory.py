@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from langchain_sessions._core.rows import Anyone
+from langchain_sessions.stores._partitioned.store import PartitionedStore
 from langchain_sessions.stores.engine import Head, Listed, Partition, PartitionEngine, Range, Row
-from langchain_sessions.stores.partitioned import PartitionedStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from langchain_sessions._core.codec.values import dump_exact
 from langchain_sessions._core.edge import require
-from langchain_sessions.compaction.plan import Outcome
+from langchain_sessions.compaction._plan import Outcome
 from langchain_sessions.errors import InvalidInputError, SummaryError
 
 if TYPE_CHECKING:

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 from langchain_core.runnables import Runnable
 
 from langchain_sessions._core.edge import require
-from langchain_sessions.compaction.model_summarizer import ModelSummarizer
-from langchain_sessions.compaction.prompts import SummaryPrompts
-from langchain_sessions.compaction.selection import split_segments
-from langchain_sessions.compaction.summarizer import Summarizer, SummaryLimits
-from langchain_sessions.compaction.windows import SlidingWindow
+from langchain_sessions.compaction._model_summarizer import ModelSummarizer
+from langchain_sessions.compaction._prompts import SummaryPrompts
+from langchain_sessions.compaction._selection import split_segments
+from langchain_sessions.compaction._summarizer import Summarizer, SummaryLimits
+from langchain_sessions.compaction._windows import SlidingWindow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from langchain_core.language_models import BaseChatModel
 
-    from langchain_sessions.compaction.plan import CompactionPlan, CompactionRequest, CompactionStrategy
-    from langchain_sessions.compaction.structured import Schema
+    from langchain_sessions.compaction._plan import CompactionPlan, CompactionRequest, CompactionStrategy
+    from langchain_sessions.compaction._structured import Schema
     from langchain_sessions.events import SessionEvent
 
 _OVERLAP = 2

@@ -19,9 +19,9 @@ from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import Cover, Ledger
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._log.read import read_rows
-from langchain_sessions.compaction.fallback import PENDING, load_pending, runs_of, that_fit, would_not_fit
-from langchain_sessions.compaction.loaded import Loaded, plan_tokens
-from langchain_sessions.compaction.plan import (
+from langchain_sessions.compaction._fallback import PENDING, load_pending, runs_of, that_fit, would_not_fit
+from langchain_sessions.compaction._loaded import Loaded, plan_tokens
+from langchain_sessions.compaction._plan import (
     NO_CALL,
     Compaction,
     CompactionPlan,
@@ -30,12 +30,12 @@ from langchain_sessions.compaction.plan import (
     ModelCall,
     Outcome,
 )
-from langchain_sessions.compaction.records import record_row, session_changes, summary_rows
-from langchain_sessions.compaction.selection import settle_selection
-from langchain_sessions.compaction.summarizer import GuardedSummarizer, Summary, SummaryLimits, SummaryTask
+from langchain_sessions.compaction._records import record_row, session_changes, summary_rows
+from langchain_sessions.compaction._selection import settle_selection
+from langchain_sessions.compaction._summarizer import GuardedSummarizer, Summary, SummaryLimits, SummaryTask
 from langchain_sessions.errors import SessionNotFoundError, SessionsError, SummaryError
 from langchain_sessions.events import Standing
-from langchain_sessions.stores.values import ArchivePlan
+from langchain_sessions.stores._values import ArchivePlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -13,7 +13,7 @@ from langchain_sessions._sql.driver.transaction import Mode
 from langchain_sessions._sql.store import SqlStore
 from langchain_sessions._sql.tables import schema as sql_schema
 from langchain_sessions._sql.tables.migrations import found_version
-from langchain_sessions.cli.place import FAILED, answer, service, told
+from langchain_sessions.cli._place import FAILED, answer, service, told
 
 if TYPE_CHECKING:
     from langchain_sessions._sql.driver.transaction import Transaction

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeGuard, cast
 from pydantic import BaseModel, Field, ValidationError
 
 from langchain_sessions._core.edge import require
-from langchain_sessions.compaction.plan import Outcome
-from langchain_sessions.compaction.summarizer import Summary, cut_text, fit_text
+from langchain_sessions.compaction._plan import Outcome
+from langchain_sessions.compaction._summarizer import Summary, cut_text, fit_text
 from langchain_sessions.errors import SummaryError
 
 if TYPE_CHECKING:

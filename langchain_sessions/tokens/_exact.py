@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from langchain_sessions.errors import InvalidInputError, VocabularyMissingError
-from langchain_sessions.tokens.estimate import EstimatedTokenCounter, TextCounter
+from langchain_sessions.tokens._estimate import EstimatedTokenCounter, TextCounter
 
 if TYPE_CHECKING:
     from os import PathLike
 
     import tiktoken
 
-    from langchain_sessions.tokens.base import MediaCosts, TokenCounter
+    from langchain_sessions.tokens._base import MediaCosts, TokenCounter
 
 DEFAULT_VOCABULARY = "o200k_base"
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from langchain_sessions._core.edge import require
-from langchain_sessions.compaction.plan import CompactionPlan, CompactionRequest
-from langchain_sessions.compaction.selection import is_summary, pinned, split_segments
+from langchain_sessions.compaction._plan import CompactionPlan, CompactionRequest
+from langchain_sessions.compaction._selection import is_summary, pinned, split_segments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -34,12 +34,12 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from langchain_sessions._core.checkpoints import NO_EVENTS, CheckpointRow, MessageRow, ValueRow, WriteRow
 from langchain_sessions._core.rows import EventRow, Owner, SessionKey, SessionRow
 from langchain_sessions._core.twins import threaded
-from langchain_sessions.stores.life import Store
+from langchain_sessions.stores._life import Store
 
 if TYPE_CHECKING:
     from langchain_sessions._core.ledger import Edit
     from langchain_sessions._core.ranges import SeqSet
-    from langchain_sessions.stores.values import SessionDraft
+    from langchain_sessions.stores._values import SessionDraft
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

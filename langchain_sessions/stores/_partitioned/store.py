@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from langchain_sessions._core.flow import Flow, adrive, drive
 from langchain_sessions._core.twins import finish
+from langchain_sessions.stores._base import SessionStore
 from langchain_sessions.stores._partitioned import (
     forks,
     index,
@@ -20,13 +21,11 @@ from langchain_sessions.stores._partitioned import (
     threads,
 )
 from langchain_sessions.stores._partitioned.access import Partitions
-from langchain_sessions.stores.base import SessionStore
-from langchain_sessions.stores.engine import Head, Listed, Partition, PartitionEngine, Range, Row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-__all__ = ["Head", "Listed", "Partition", "PartitionEngine", "PartitionedStore", "Range", "Row"]
+    from langchain_sessions.stores.engine import PartitionEngine
 
 P = ParamSpec("P")
 T = TypeVar("T")

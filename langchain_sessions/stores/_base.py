@@ -28,15 +28,15 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core.twins import threaded
-from langchain_sessions.stores.life import Store
-from langchain_sessions.stores.threads import ThreadStore
+from langchain_sessions.stores._life import Store
+from langchain_sessions.stores._threads import ThreadStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from langchain_sessions._core.ranges import SeqSet
     from langchain_sessions._core.rows import Counters, EventRow, InvocationRow, Owner, SessionKey, SessionRow
-    from langchain_sessions.stores.values import (
+    from langchain_sessions.stores._values import (
         AppendBatch,
         Appended,
         ArchivePlan,

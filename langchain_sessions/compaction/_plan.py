@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from langchain_sessions._core.edge import require
-from langchain_sessions.tokens.calibration import Calibration
+from langchain_sessions.tokens._calibration import Calibration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import SystemMessage
 
     from langchain_sessions._core.rows import Counters
-    from langchain_sessions.compaction.summarizer import Summarizer, SummaryLimits
+    from langchain_sessions.compaction._summarizer import Summarizer, SummaryLimits
     from langchain_sessions.events import SessionEvent
     from langchain_sessions.session import Session
     from langchain_sessions.tokens import TokenCounter, Tool

@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeGuard, cast
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
 from langchain_sessions._core.edge import require
-from langchain_sessions.tokens.base import MediaCosts, TokenTotal, Tool
+from langchain_sessions.tokens._base import MediaCosts, TokenTotal, Tool
 
 _FRAME = 4  # <start>, role, separator, <end>
 _NAME = 1

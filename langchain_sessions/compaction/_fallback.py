@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.kinds import MESSAGE_CODES
 from langchain_sessions._core.ranges import NO_SEQS, SeqSet
-from langchain_sessions.compaction.model_summarizer import ModelSummarizer
-from langchain_sessions.compaction.triggers import (
+from langchain_sessions.compaction._model_summarizer import ModelSummarizer
+from langchain_sessions.compaction._triggers import (
     DEFAULT_CONTEXT_WINDOW,
     AllOf,
     AnyOf,
@@ -21,15 +21,15 @@ from langchain_sessions.compaction.triggers import (
     known_window,
 )
 from langchain_sessions.events import SessionEvent, Standing
-from langchain_sessions.stores.values import EventQuery
+from langchain_sessions.stores._values import EventQuery
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from langchain_sessions._log.log import Log
-    from langchain_sessions.compaction.loaded import Loaded
-    from langchain_sessions.compaction.plan import CompactionPlan, CompactionRequest, CompactionTrigger
-    from langchain_sessions.compaction.summarizer import SummaryLimits
+    from langchain_sessions.compaction._loaded import Loaded
+    from langchain_sessions.compaction._plan import CompactionPlan, CompactionRequest, CompactionTrigger
+    from langchain_sessions.compaction._summarizer import SummaryLimits
 
 PENDING = "pending"
 """In the details of a record: runs of positions that are archived and in no summary yet."""
