@@ -8,12 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from langchain_core import exceptions
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from langchain_core.exceptions import ContextOverflowError as _ContextOverflow
     from langchain_core.messages import BaseMessage
 
     from langchain_sessions.compaction._plan import Outcome
+
+
+if not TYPE_CHECKING:
+    # Older releases of the core do not have it. What retries on the core's error retries on ours.
+    _ContextOverflow = getattr(exceptions, "ContextOverflowError", Exception)
 
 
 class SessionsError(Exception):
@@ -230,6 +238,28 @@ class ReplyNotStoredError(SessionsError):
         super().__init__(f"The answer in session {session_id!r} was not stored; it is in the error's `messages`.")
         self.session_id = session_id
         self.messages = tuple(messages)
+
+
+class PromptTooLongError(SessionsError, _ContextOverflow):
+    """A provider refused a prompt as too long, and it could not be made to fit. Its own error is the cause.
+
+    Attributes:
+        session_id: The session.
+        parts: What the prompt was made of, and what each part counts for in tokens.
+        window: How many tokens the model takes, where that is known.
+    """
+
+    def __init__(self, session_id: str, parts: Mapping[str, int], window: int | None) -> None:
+        """Name the parts, so that it can be seen which of them to shorten."""
+        named = ", ".join(f"{name} {tokens}" for name, tokens in parts.items())
+        limit = "" if window is None else f" of {window}"
+        super().__init__(
+            f"The prompt of session {session_id!r} exceeds the model's window{limit} and could not be made to fit. "
+            f"About {sum(parts.values())} tokens: {named}."
+        )
+        self.session_id = session_id
+        self.parts = dict(parts)
+        self.window = window
 
 
 class SummaryError(SessionsError):

@@ -19,6 +19,7 @@ from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
 
+from langchain_sessions._chat.budget import listening_below
 from langchain_sessions._chat.call import Call
 from langchain_sessions._chat.news import sort_request
 from langchain_sessions._chat.session_memory import SessionMemory
@@ -92,16 +93,18 @@ class SessionMemoryMiddleware(SessionMemory, AgentMiddleware[AgentState[Any], An
             state=request.state.get("messages", ()),
         )
         try:
-            shown, response = yield from _asked(call, request, step)
+            with listening_below() as recorder:
+                response = yield from _asked(call, request, step)
         except GraphBubbleUp:
             raise  # the graph waits for somebody; the run goes on later
         except BaseException as error:
             yield from call.fail(None, error)
+            explained = call.explanation(error)
+            if explained is not None:
+                raise explained from error
             raise
         said, ended = _said(response)
-        if said and isinstance(said[0], AIMessage) and shown.response_format is None:
-            system = [] if shown.system_message is None else [shown.system_message]
-            self.observe(said[0], [*system, *shown.messages], shown.tools)
+        call.learn(recorder)
         yield from call.finish(said, ended=ended)
         return response
 
@@ -135,10 +138,8 @@ class SessionMemoryMiddleware(SessionMemory, AgentMiddleware[AgentState[Any], An
         return result
 
 
-def _asked(
-    call: Call, request: ModelRequest[Any], step: _Step[ModelRequest[Any], ModelResult]
-) -> Flow[tuple[ModelRequest[Any], ModelResult]]:
-    """What was shown and answered; a prompt that turns out to be too long is compacted once."""
+def _asked(call: Call, request: ModelRequest[Any], step: _Step[ModelRequest[Any], ModelResult]) -> Flow[ModelResult]:
+    """What is answered; a prompt that turns out to be too long is compacted once."""
     shown = yield from _shown(call, request)
     try:
         response = yield from ask(step.run, shown)
@@ -148,9 +149,9 @@ def _asked(
     else:
         said, _ = _said(response)
         if not (yield from call.is_shorter_after_cut(said[0] if said else None)):
-            return shown, response
+            return response
     shown = yield from _shown(call, request)
-    return shown, (yield from ask(step.run, shown))
+    return (yield from ask(step.run, shown))
 
 
 def _shown(call: Call, request: ModelRequest[Any]) -> Flow[ModelRequest[Any]]:

@@ -28,10 +28,16 @@ from langchain_sessions._chat.store_run import mark_run, store_messages, take_up
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.rows import TURN_OF
 from langchain_sessions._core.view import call_ids
+from langchain_sessions._log.log import log_of
 from langchain_sessions.compaction._plan import Compaction, CompactionResult, ModelCall
-from langchain_sessions.compaction._triggers import known_window
+from langchain_sessions.compaction._triggers import PromptSize, known_window
 from langchain_sessions.compaction._windows import TurnWindow
-from langchain_sessions.errors import ReplyNotStoredError, SessionEndedError, SessionNotFoundError
+from langchain_sessions.errors import (
+    PromptTooLongError,
+    ReplyNotStoredError,
+    SessionEndedError,
+    SessionNotFoundError,
+)
 from langchain_sessions.events import EventKind, InvocationStatus, SessionEvent, Standing
 from langchain_sessions.modes import PromptDraft
 from langchain_sessions.selectors import not_empty
@@ -40,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from langchain_sessions._chat.address import Address
+    from langchain_sessions._chat.replies import ReplyRecorder
     from langchain_sessions._chat.session_memory import ChatOptions, SessionMemory
 
 _log = logging.getLogger(__name__)
@@ -47,6 +54,7 @@ _log = logging.getLogger(__name__)
 _SLACK = 8
 """How many messages more than a window are loaded at least: it begins with a question, and tools answer in between."""
 _GROWTH = 4
+_FRAME = 4
 
 
 @dataclass(kw_only=True, slots=True)
@@ -64,6 +72,8 @@ class Call:
         appended: What was stored of it so far.
         context: What stands in the session for it; None where that has to be loaded anew.
         was_shortened: Whether the prompt was too long before, and was made shorter.
+        drafted: The draft of the prompt that would go out now; None where it has to be made anew.
+        shown: What the model was shown last of what we know.
     """
 
     memory: SessionMemory
@@ -76,6 +86,8 @@ class Call:
     appended: tuple[SessionEvent, ...] = ()
     context: LoadedContext | None = None
     was_shortened: bool = False
+    drafted: PromptDraft | None = None
+    shown: Sequence[BaseMessage] = ()
 
     @property
     def options(self) -> ChatOptions:
@@ -125,7 +137,7 @@ class Call:
             yield from call._store_request(context)
             compaction = call.options.compaction
             if compaction is not None and compaction.where == "before":
-                yield from call._compact(compaction, force=False)
+                yield from call._compact(compaction)
         except BaseException as error:
             yield from call.fail(None, error)
             raise
@@ -203,10 +215,36 @@ class Call:
         """What the model is shown: one system block, few-shots, what is remembered, what is being said."""
         draft = yield from self.draft()
         history = [message_of(event) for event in draft.history]
-        return prompts.assemble(draft.system, self.news.examples, history, draft.tail)
+        prompt = prompts.assemble(draft.system, self.news.examples, history, draft.tail)
+        if self.options.compaction is not None:
+            self._count(
+                prompt, {id(message): event.tokens for event, message in zip(draft.history, history, strict=True)}
+            )
+        self.shown = prompt
+        return prompt
+
+    def _count(self, prompt: Sequence[BaseMessage], known: Mapping[int, int]) -> None:
+        """Note what the prompt counts for, for whatever triggers ask."""
+        budget = self.memory.budget
+        try:
+            tokens = budget.count(prompt, self.model.tools, known)
+        except Exception as error:  # noqa: BLE001 - a tool that cannot be counted must not cost the answer
+            _log.warning("A prompt was not counted: %s", type(error).__name__)
+            return
+        self.model = budget.measured(self.model, self._conversation, prompt, tokens)
+
+    @property
+    def _conversation(self) -> tuple[object, ...]:
+        """Names the conversation of this viewer among all that a memory keeps."""
+        return (log_of(self.address.sessions).owner, self.address.session_id, self.options.branch)
 
     def draft(self) -> Flow[PromptDraft]:
         """What is remembered, in the form that the modes give it."""
+        if self.drafted is None:
+            self.drafted = yield from self._draft()
+        return self.drafted
+
+    def _draft(self) -> Flow[PromptDraft]:
         context, shown = yield from self._remembered()
         history = self._history(context, shown)
         show = self.options.show
@@ -267,35 +305,99 @@ class Call:
         return (yield from self._shorten())
 
     def _shorten(self) -> Flow[bool]:
-        """Compact, whatever the trigger says; whether that made the prompt shorter."""
+        """Compact, whatever the triggers say; whether that made the prompt shorter.
+
+        A long history is summarised in steps, and the call at hand cannot wait for the last of them. Where one scope is
+        not enough, what the viewer sees of its ancestors is next.
+        """
         self.was_shortened = True
         given = self.options.compaction
-        if given is not None:
-            result = yield from self._compact(given, force=True)
-            # A long history is summarised in steps; the call at hand cannot wait for the last of them.
-            window = known_window(self.model)
-            if result.is_compacted and (window is None or result.tokens_after < window):
-                return True
         last_resort = Compaction(None, TurnWindow(max_turns=1), on_result=None if given is None else given.on_result)
-        return (yield from self._compact(last_resort, force=True)).is_compacted
+        became_shorter = False
+        for scope in self._scopes():
+            for compaction in (given, last_resort):
+                if compaction is None:
+                    continue
+                result = yield from self._compact_scope(replace(compaction, when=None), scope, force=True)
+                became_shorter = became_shorter or result.is_compacted
+                if result.is_compacted and (yield from self._fits()):
+                    return True
+        return became_shorter
 
-    def _compact(self, compaction: Compaction, *, force: bool) -> Flow[CompactionResult]:
+    def _fits(self) -> Flow[bool]:
+        """Whether the prompt fits the window now, as far as anybody knows that."""
+        window = known_window(self.model)
+        if window is None:
+            return True
+        yield from self.prompt()
+        return self._expected < window
+
+    @property
+    def _expected(self) -> int:
+        """What the model will report of the prompt, rather too much than too little."""
+        is_exact = log_of(self.address.sessions).tokens.exact
+        return self.model.usage.expect(self.model.prompt_tokens or 0, is_exact=is_exact)
+
+    def _scopes(self) -> list[str | None]:
+        """What the viewer sees: its own branch, then its ancestors up to root."""
+        branch = self.options.branch
+        parts = [] if branch is None else branch.split(".")
+        return [*(".".join(parts[:size]) for size in range(len(parts), 0, -1)), None]
+
+    def _compact(self, compaction: Compaction) -> Flow[None]:
+        """Compact where it is time; where the prompt alone makes it so and its own scope is not enough, ancestors."""
+        own, *ancestors = self._scopes()
+        yield from self.prompt()
+        yield from self._compact_scope(compaction, own)
+        if compaction.when is None:
+            return
+        for scope in ancestors:
+            yield from self.prompt()
+            yield from self._compact_scope(replace(compaction, when=PromptSize(compaction.when)), scope)
+
+    def _compact_scope(
+        self, compaction: Compaction, scope: str | None, *, force: bool = False
+    ) -> Flow[CompactionResult]:
         sessions, session_id = self.address
         result = yield from ask(
             sessions.compact,
             session_id,
             compaction,
-            branch=self.options.branch,
+            branch=scope,
             invocation_id=self.invocation_id,
             force=force,
             call=self.model,
             automatic=True,
         )
         if result.is_compacted:
-            self.context = None
+            self.context = self.drafted = None
         return result
 
+    def explanation(self, error: BaseException) -> PromptTooLongError | None:
+        """What to raise for a prompt that could not be made to fit; None where the error is another."""
+        if not isinstance(error, Exception) or not self.memory.is_overflow(error):
+            return None
+        return PromptTooLongError(self.address.session_id, self._parts(), known_window(self.model))
+
+    def _parts(self) -> dict[str, int]:
+        """What the prompt was made of, and what each part counts for."""
+        counter, draft = log_of(self.address.sessions).tokens, self.drafted
+        parts = {"tools": self.memory.budget.count((), self.model.tools, {})}
+        if draft is not None:
+            parts["system prompt"] = counter.count_messages([draft.system] if draft.system else []).messages
+            for event in draft.history:
+                name = "root" if event.branch is None else f"branch {event.branch}"
+                parts[name] = parts.get(name, 0) + event.tokens
+        for name, said in (("few-shots", self.news.examples), ("running turn", self.news.tail)):
+            parts[name] = counter.count_messages(said).messages
+        return {name: tokens for name, tokens in parts.items() if tokens > _FRAME}
+
     # -- after the model -----------------------------------------------------------------------------------
+
+    def learn(self, recorder: ReplyRecorder) -> None:
+        """Take in what the provider reported of the prompt."""
+        if self.options.compaction is not None:
+            self.memory.budget.learn(self.model, self._conversation, self.shown, recorder)
 
     def finish(self, said: Sequence[BaseMessage], *, consumed: Sequence[str] = (), ended: bool = False) -> Flow[None]:
         """Store what was answered. The run is done, unless it asks for tools.
@@ -316,7 +418,7 @@ class Call:
         try:
             yield from self._store_reply(kept, status)
             if not awaits:
-                yield from self._compact_in_background()
+                yield from self._compact_in_background(kept)
         except (SessionNotFoundError, SessionEndedError) as error:
             # Deleted or ended while the model spoke: the answer is still delivered.
             _log.warning("A reply was not stored: %s", error)
@@ -344,11 +446,15 @@ class Call:
         # Only now: a question that is its own best match would take a place among what it recalls.
         yield from self._index([*self.appended, *stored])
 
-    def _compact_in_background(self) -> Flow[None]:
+    def _compact_in_background(self, kept: Sequence[BaseMessage]) -> Flow[None]:
         sessions, session_id = self.address
         compaction, branch = self.options.compaction, self.options.branch
         if compaction is not None and compaction.where == "background":
-            yield from ask(sessions.compact_later, session_id, compaction, branch=branch, call=self.model)
+            model = self.model
+            if model.prompt_tokens is not None:
+                said = log_of(sessions).tokens.count_messages(kept).messages
+                model = replace(model, prompt_tokens=model.prompt_tokens + said)
+            yield from ask(sessions.compact_later, session_id, compaction, branch=branch, call=model)
 
     def interrupt(self, partial: AIMessage | None, *, steps: Sequence[BaseMessage] = ()) -> Flow[None]:
         """The reader left: keep what arrived. A question that got no word of answer is not replayed."""

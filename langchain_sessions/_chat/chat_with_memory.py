@@ -117,6 +117,7 @@ class ChatWithMemory(Runnable[Any, Out]):
             output = yield from self._asked(call, heard, kwargs)
         except BaseException as error:
             yield from call.break_off(error)
+            _raise_explained(call, error)
             raise
         call.delivered.note(output)
         yield from call.finish()
@@ -189,6 +190,7 @@ class ChatWithMemory(Runnable[Any, Out]):
                         raise
         except BaseException as error:
             drive(call.break_off(error))
+            _raise_explained(call, error)
             raise
         drive(call.finish())
 
@@ -220,8 +222,15 @@ class ChatWithMemory(Runnable[Any, Out]):
                         raise
         except BaseException as error:
             await adrive(call.break_off(error))
+            _raise_explained(call, error)
             raise
         await adrive(call.finish())
+
+
+def _raise_explained(call: WrappedCall, error: BaseException) -> None:
+    explained = call.explanation(error)
+    if explained is not None:
+        raise explained from error
 
 
 def _joined(parts: list[Any]) -> Any:

@@ -34,9 +34,9 @@ class ReplyRecorder(BaseCallbackHandler):
 
     def __init__(self) -> None:
         """Nothing was said yet."""
-        self.reported: list[tuple[AIMessage, Sequence[BaseMessage], list[dict[str, Any]]]] = []
-        """Replies with their tokens as the provider counts them, and the prompts and tools that they answered."""
-        self._asked: dict[UUID, tuple[Sequence[BaseMessage], list[dict[str, Any]]]] = {}
+        self.reported: list[tuple[AIMessage, Sequence[BaseMessage]]] = []
+        """Replies with their tokens as the provider counts them, and the prompts that they answered."""
+        self._asked: dict[UUID, Sequence[BaseMessage]] = {}
         self._whole: dict[UUID, AIMessage] = {}
         self._parts: dict[UUID, AIMessageChunk] = {}
         self._results: dict[str, ToolMessage] = {}
@@ -44,11 +44,10 @@ class ReplyRecorder(BaseCallbackHandler):
     def on_chat_model_start(
         self, serialized: dict[str, Any], messages: list[list[BaseMessage]], *, run_id: UUID, **kwargs: Any
     ) -> None:
-        """Keep what the model is shown, unless something goes out with it that cannot be counted."""
+        """Keep what the model is shown, unless a schema goes out with it that is not counted."""
         sent: dict[str, Any] = kwargs.get("invocation_params") or {}
-        tools = sent.get("tools") or []
-        if not sent.get("response_format") and all(isinstance(tool, dict) for tool in tools):
-            self._asked[run_id] = (messages[0], tools)
+        if not sent.get("response_format"):
+            self._asked[run_id] = messages[0]
 
     def on_llm_new_token(
         self,
@@ -71,7 +70,7 @@ class ReplyRecorder(BaseCallbackHandler):
                 if isinstance(generation.message, AIMessage):
                     self._whole[run_id] = reply = _whole_message(generation.message)
                     if reply.usage_metadata is not None and run_id in self._asked:
-                        self.reported.append((reply, *self._asked.pop(run_id)))
+                        self.reported.append((reply, self._asked.pop(run_id)))
             else:
                 self._whole[run_id] = AIMessage(generation.text)
         self._parts.pop(run_id, None)

@@ -8,25 +8,24 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_sessions._chat.address import Address, Addressing, OwnerPolicy
+from langchain_sessions._chat.budget import PromptBudget
 from langchain_sessions._chat.overflow import is_context_overflow
 from langchain_sessions._chat.prompt import SystemLookups
 from langchain_sessions._core.edge import check_branch, require
 from langchain_sessions._log.log import log_of
 from langchain_sessions.compaction._plan import ModelCall, check_compaction
 from langchain_sessions.selectors import Selector, message_window, not_empty
-from langchain_sessions.tokens import CalibratedTokenCounter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from langchain_core.messages import AIMessage, BaseMessage
+    from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
     from typing_extensions import Self
 
     from langchain_sessions.compaction._plan import Compaction
     from langchain_sessions.modes import MemoryMode
     from langchain_sessions.service import SessionService
-    from langchain_sessions.tokens import Tool
 
 
 _log = logging.getLogger(__name__)
@@ -121,7 +120,7 @@ class SessionMemory:
         self.context_window = context_window
         self._is_overflow = is_overflow
         self.systems = SystemLookups()
-        self._counts = CalibratedTokenCounter(log_of(sessions).tokens)
+        self.budget = PromptBudget(log_of(sessions).tokens)
         for mode in modes:
             mode.attach(sessions)
         self.options = ChatOptions(
@@ -150,17 +149,8 @@ class SessionMemory:
         return bound
 
     def model_call(self, **known: Any) -> ModelCall:
-        """A model call as far as it is known, with what earlier replies reported of its model's tokens."""
-        return ModelCall(context_window=self.context_window, calibration=self._counts.calibration, **known)
-
-    def observe(self, reply: AIMessage, prompt: Sequence[BaseMessage], tools: Sequence[Tool]) -> None:
-        """Learn from a reply's reported usage, until enough is known, where a trigger may ask for it."""
-        if self.options.compaction is None or self._counts.calibration.is_settled:
-            return
-        try:
-            self._counts.observe(reply, prompt, tools=tools)
-        except Exception as error:  # noqa: BLE001 - a tool that cannot be counted must not cost the answer
-            _log.warning("A reply's usage was not learned from: %s", type(error).__name__)
+        """A model call as far as it is known."""
+        return ModelCall(context_window=self.context_window, **known)
 
     def is_overflow(self, error: Exception) -> bool:
         """Whether an error says that the prompt was too long; a predicate that fails says no."""

@@ -180,6 +180,7 @@ class WrappedCall:
             draft = yield from self._call.draft()
             said = [call for message in self._call.news.tail for call in call_ids(message)]
             history = settle([message_of(event) for event in draft.history], taken=said)
+            self._call.shown = [*history, *draft.tail]
             filled = {**self._value, keys.history_key: history}
             return filled if keys.system_key is None else {**filled, keys.system_key: draft.instructions}
         prompt = yield from self._call.prompt()
@@ -202,8 +203,7 @@ class WrappedCall:
     def finish(self) -> Flow[None]:
         """All was delivered: store it."""
         said, consumed = self._said()
-        for usage in self.recorder.reported:
-            self._call.memory.observe(*usage)
+        self._call.learn(self.recorder)
         yield from self._call.finish(said, consumed=consumed)
 
     def _said(self) -> tuple[list[BaseMessage], list[str]]:
@@ -217,6 +217,10 @@ class WrappedCall:
         """A reply behind the steps that led to it, and the calls in it that an output was made from."""
         shown_raw = isinstance(self.delivered.last, BaseMessage)
         return [*self.recorder.steps(reply), reply], [] if shown_raw else consumed_calls(reply)
+
+    def explanation(self, error: BaseException) -> Exception | None:
+        """What to raise in place of an error, where that is known; None for the error itself."""
+        return self._call.explanation(error)
 
     def break_off(self, error: BaseException) -> Flow[None]:
         """It ended early: because the reader left, or because something failed."""

@@ -17,6 +17,7 @@ from langchain_sessions.compaction._triggers import (
     AllOf,
     AnyOf,
     ContextUsage,
+    PromptSize,
     TokenCount,
     known_window,
 )
@@ -48,6 +49,8 @@ def _windows(when: CompactionTrigger | None, request: CompactionRequest) -> Iter
         yield when.window(request)
     elif isinstance(when, TokenCount):
         yield known_window(request.call) or when.tokens * _BEYOND
+    elif isinstance(when, PromptSize):
+        yield from _windows(when.when, request)
     elif isinstance(when, (AnyOf, AllOf)):
         for trigger in when.triggers:
             yield from _windows(trigger, request)

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from langchain_sessions._core.edge import require
-from langchain_sessions.tokens._calibration import Calibration
+from langchain_sessions.tokens._usage import NO_USAGE, PromptUsage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,9 +44,6 @@ class Outcome(Enum):
     """A trigger, a strategy or the store raised, in a run that must not cost the user the answer."""
 
 
-NO_CALIBRATION = Calibration()
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelCall:
     """What the caller knows of the model call that a compaction is to make room for.
@@ -56,14 +53,17 @@ class ModelCall:
         system: The system prompt, where it is not in the log.
         tools: The tools that it is bound to.
         context_window: How many tokens the model takes, where the caller knows better.
-        calibration: What the model's own reports say about our counts.
+        prompt_tokens: What the prompt counts for that would go out now, tools included: what the viewer sees of its
+            ancestors, few-shots and modes are in it. Where it is not known, what is live in the scope stands for it.
+        usage: What the model reported of the prompts before.
     """
 
     model: BaseChatModel | None = None
     system: str | SystemMessage | None = None
     tools: Sequence[Tool] = ()
     context_window: int | None = None
-    calibration: Calibration = NO_CALIBRATION
+    prompt_tokens: int | None = None
+    usage: PromptUsage = NO_USAGE
 
 
 NO_CALL = ModelCall()
@@ -103,14 +103,15 @@ class CompactionRequest:
         return total.system + total.tools
 
     @property
-    def message_tokens(self) -> int:
-        """What the live messages of the scope count for, corrected by what the model reported."""
-        return self.call.calibration.apply(self.counters.tokens)
-
-    @property
     def tokens(self) -> int:
-        """What the live messages of the scope and the overhead of the call count for, corrected likewise."""
-        return self.call.calibration.apply(self.counters.tokens + self.overhead_tokens)
+        """What the prompt ahead will cost: as it would go out where the call says it, else what is live in the scope.
+
+        What a call says is taken with what its model reported before, rather too much than too little.
+        """
+        known = self.call.prompt_tokens
+        if known is None:
+            return self.counters.tokens + self.overhead_tokens
+        return self.call.usage.expect(known, is_exact=self.counter.exact)
 
 
 class CompactionTrigger(Protocol):

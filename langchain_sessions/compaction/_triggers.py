@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from langchain_sessions._core.edge import require
+from langchain_sessions._core.rows import Counters
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -76,8 +77,8 @@ class TokenCount(Trigger):
         require(self.tokens > 0, "tokens", "give a number above 0")
 
     def is_due(self, request: CompactionRequest) -> bool:
-        """Whether there are that many. Schemas are only counted where the messages alone are too few."""
-        return request.message_tokens >= self.tokens or request.tokens >= self.tokens
+        """Whether there are that many."""
+        return request.tokens >= self.tokens
 
 
 @dataclass(frozen=True)
@@ -157,6 +158,18 @@ class AllOf(Trigger):
     def is_due(self, request: CompactionRequest) -> bool:
         """Whether all of them are due."""
         return all(trigger.is_due(request) for trigger in self.triggers)
+
+
+@dataclass(frozen=True)
+class PromptSize(Trigger):
+    """Due when another trigger is by the tokens of the prompt alone: for a scope that a viewer sees, not its own."""
+
+    when: CompactionTrigger
+
+    def is_due(self, request: CompactionRequest) -> bool:
+        """Whether the size of the prompt is reason enough."""
+        alone = Counters(events=1, turns=0, tokens=request.counters.tokens)
+        return self.when.is_due(replace(request, counters=alone, last_compacted_at=request.now))
 
 
 def any_of(*triggers: CompactionTrigger) -> AnyOf:

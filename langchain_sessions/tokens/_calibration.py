@@ -48,11 +48,6 @@ class Calibration:
         """What a count is multiplied with; 1.0 before the first observation."""
         return median(self.ratios) if self.ratios else 1.0
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether there are as many observations as count."""
-        return len(self.ratios) == _REMEMBERED
-
     def observe(self, estimated: int, reported: int) -> Calibration:
         """Take in one prompt: the count made without calibration, and what the provider charged.
 

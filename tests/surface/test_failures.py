@@ -17,6 +17,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.compaction import Compaction, SlidingWindow, Summarize, SummaryLimits, TurnCount
+from langchain_sessions.errors import PromptTooLongError
 from langchain_sessions.memory import SessionMemoryAdvisor
 from langchain_sessions.middleware import SessionMemoryMiddleware
 from tests.openai_stub.replies import Cut, Fail, Hold, Overflow, call
@@ -278,8 +279,11 @@ async def test_an_overflow_that_stays_is_reported(
     chat = memory.wrap(model)
     await face.invoke(chat, "hi", config)
     stub.script(Overflow(), Overflow(), "small is fine")
-    with pytest.raises(Exception, match="maximum context length"):
+    with pytest.raises(PromptTooLongError, match="running turn") as caught:
         await face.invoke(chat, "huge " * 100, config)
+    assert caught.value.parts["running turn"] > 100
+    assert "maximum context length" in str(caught.value.__cause__)
+    assert "huge" not in str(caught.value)
     assert len(stub.requests) <= 3
     await face.invoke(chat, "small", config)
     assert texts(ada)[-2:] == ["small", "small is fine"]

@@ -13,6 +13,7 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
+from langchain_sessions.errors import PromptTooLongError
 from langchain_sessions.middleware import SessionMemoryMiddleware
 from tests.openai_stub.replies import Cut, Fail, Fill, Overflow, call
 from tests.surface.conftest import TWO_CALLS, Face, Person, config_for, logged, make_model, texts, weather
@@ -128,7 +129,7 @@ async def test_a_prompt_that_is_too_long(
     await speak(chat, "and now", config)
     assert texts(ada)[-2:] == ["and now", "fits"]
     assert len(stub.requests) == 5
-    with pytest.raises(Exception, match="maximum context length"):
+    with pytest.raises(PromptTooLongError):
         await speak(chat, "huge", config)
     assert len(stub.requests) <= 7
     await speak(chat, "small", config)

@@ -1,0 +1,90 @@
+"""What a prompt is expected to cost, from what was reported of those before it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langchain_sessions.tokens._calibration import Calibration
+from langchain_sessions.tokens._usage import NO_USAGE, PromptUsage, UsageBook, kind_of_text
+
+
+def test_before_any_report_an_estimate_is_doubted_and_a_count_is_not() -> None:
+    assert NO_USAGE.expect(1_000) == 1_050
+    assert NO_USAGE.expect(1_000, is_exact=True) == 1_000
+
+
+def test_only_the_growth_is_estimated() -> None:
+    usage = NO_USAGE.after(8_000, 10_000)
+    assert usage.expect(8_000) == 10_000
+    assert 10_000 + 125 <= usage.expect(8_100) <= 10_000 + 140
+
+
+def test_growth_is_taken_at_the_highest_of_the_last_rates() -> None:
+    usage = NO_USAGE
+    for counted, reported in ((1_000, 1_000), (1_100, 1_100), (1_200, 1_350), (1_300, 1_450), (1_320, 1_900)):
+        usage = usage.after(counted, reported)
+    assert usage.growths == (1.0, 2.5, 1.0)  # the last growth is too small to tell
+    assert usage.expect(1_420) == 1_900 + 250
+
+
+def test_what_got_shorter_is_scaled() -> None:
+    assert NO_USAGE.after(8_000, 12_000).expect(2_000) == pytest.approx(3_090, abs=1)
+
+
+def test_a_model_is_known_from_other_conversations() -> None:
+    book = UsageBook()
+    for number in range(5):
+        book.report("m", "words", f"s{number}", counted=1_000, reported=1_300)
+    assert book.usage("m", "words", "new").expect(1_000) == 1_300
+    assert book.usage("m", "wide", "new").expect(1_000) == 1_050
+    assert book.usage("other", "words", "new").expect(1_000) == 1_050
+    assert book.usage("m", "words", "s1").expect(1_000) == 1_300
+
+
+def test_a_conversation_that_was_not_used_for_long_is_forgotten() -> None:
+    book = UsageBook()
+    for number in range(1_100):
+        book.report("m", "words", number, counted=1_000, reported=2_000)
+    assert book.usage("m", "words", 0).reported == 0
+    assert book.usage("m", "words", 1_099).reported == 2_000
+
+
+@given(st.lists(st.tuples(st.integers(-5, 10**7), st.integers(-5, 10**7)), max_size=30), st.integers(0, 10**7))
+def test_whatever_was_reported_the_expectation_grows_with_the_prompt(
+    reports: list[tuple[int, int]], tokens: int
+) -> None:
+    book = UsageBook()
+    for counted, reported in reports:
+        book.report("m", "words", "s", counted=counted, reported=reported)
+    usage = book.usage("m", "words", "s")
+    assert usage.expect(tokens) >= 0
+    beyond = max(tokens, usage.counted)
+    assert usage.expect(beyond) <= usage.expect(beyond + 100)
+
+
+@given(st.floats(0.5, 2), st.lists(st.integers(60, 900), min_size=4, max_size=30))
+def test_a_constant_rate_is_never_underestimated(rate: float, turns: list[int]) -> None:
+    usage, counted = PromptUsage(calibration=Calibration()), 500
+    usage = usage.after(counted, round(counted * rate))
+    for turn in turns:
+        counted += turn
+        assert usage.expect(counted) >= counted * rate - 2 * len(turns)
+        usage = usage.after(counted, round(counted * rate))
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("", "words"),
+        ("Hello there, how are you today?", "words"),
+        ('{"a": [1, 2], "b": {"c": null}}', "code"),
+        ("def f(x):\n    return {'a': x[0], 'b': (x, 1)}", "code"),
+        ("我想订一张去都灵的火车票。", "wide"),
+        ("Привет, как дела?", "wide"),
+        ("naïve café, plain words else", "words"),
+    ],
+)
+def test_kinds_of_text(text: str, kind: str) -> None:
+    assert kind_of_text(text) == kind
