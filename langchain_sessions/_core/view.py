@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from langchain_sessions._core.matching import sees
-from langchain_sessions._core.rows import FIRST_RECORD
+from langchain_sessions._core.ledger import visible_scopes
+from langchain_sessions._core.rows import FIRST_RECORD, ROOTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -72,8 +72,13 @@ def context_rows(
         invocation_id: The running invocation, whose own messages are seen.
         last_n: At most the newest so many.
     """
+    scopes = visible_scopes(viewer)  # once: this runs for every row of every read
     shown = view.ordered(
-        row for row in rows if row.kind < FIRST_RECORD and sees(viewer, row) and view.in_context(row, invocation_id)
+        row
+        for row in rows
+        if row.kind < FIRST_RECORD
+        and (row.flags & ROOTED or row.branch in scopes)
+        and view.in_context(row, invocation_id)
     )
     # The window is cut before runs are put together: a database reads the newest rows and knows no others.
     return _runs_together(shown if last_n is None else shown[-last_n:])
