@@ -89,7 +89,8 @@ class SystemLookups:
             )
             page: Page[SessionEvent] = yield from ask(address.sessions.events, address.session_id, wanted)
             # By place: an edit of an old one was logged late and stands early.
-            newest = max((*page.items, *([] if newest is None else [newest])), key=_place, default=None)
+            seen = [*page.items, *([] if newest is None else [newest])]
+            newest = max(seen, key=_place) if seen else None
             if Standing.OPEN not in unfinished.values():  # what is open may yet be done, and then stands there
                 self._note(place, _Lookup(version, state, newest))
         message = None if newest is None else newest.message

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from langchain_core.messages import BaseMessage
-    from sqlalchemy import Connection, Select
+    from sqlalchemy import Connection, Executable
 
 _BATCH = 500
 
@@ -38,7 +38,7 @@ class _Database:
         self._connection.close()
         engine.dispose()
 
-    def _rows(self, statement: Select[Any]) -> Sequence[Any]:
+    def _rows(self, statement: Executable) -> Sequence[Any]:
         try:
             return self._connection.execute(statement).all()
         except exc.SQLAlchemyError as error:

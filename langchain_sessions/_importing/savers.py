@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from langgraph.checkpoint.memory import InMemorySaver
-    from sqlalchemy import Connection, Select, TableClause
+    from sqlalchemy import Connection, Executable, TableClause
 
 _TASKS = "__pregel_tasks"
 _SENDS_APART = 4
@@ -107,13 +107,13 @@ class _SqlThreads:
         ]
         return sorted(writes, key=lambda write: writes_sort_key(write.task_path, write.task_id, write.idx))
 
-    def _one(self, statement: Select[Any]) -> Sequence[Any]:
+    def _one(self, statement: Executable) -> Sequence[Any]:
         found = self._rows(statement)
         if not found:
             raise SourceError("it is gone")
         return found[0]
 
-    def _rows(self, statement: Select[Any]) -> Sequence[Sequence[Any]]:
+    def _rows(self, statement: Executable) -> Sequence[Sequence[Any]]:
         try:
             return self._connection.execute(statement).all()
         except (exc.SQLAlchemyError, UnicodeDecodeError) as error:
@@ -229,7 +229,7 @@ class MemoryThreads:
         """See `ThreadSource`."""
 
 
-def _at(statement: Select[Any], where: TableClause, thread_id: str, ns: str, cid: str) -> Select[Any]:
+def _at(statement: Any, where: TableClause, thread_id: str, ns: str, cid: str) -> Any:
     keys = where.c
     return statement.where(keys.thread_id == thread_id, keys.checkpoint_ns == ns, keys.checkpoint_id == cid)
 

@@ -70,7 +70,7 @@ class ThreadImport:
         present = {
             (config["checkpoint_ns"], config["checkpoint_id"]): len(found.pending_writes or ())
             for found in saver.list({"configurable": {"thread_id": thread_id}})
-            if (config := found.config["configurable"])
+            if (config := found.config.get("configurable"))
         }
         done = 0
         for place in places:

@@ -42,7 +42,8 @@ def run(*words: str, width: int = 120) -> Result:
 def theirs(path: Path) -> str:
     """A database of the official saver."""
     conn = sqlite3.connect(path, check_same_thread=False)
-    answer = StateGraph(MessagesState).add_node("a", lambda _: {"messages": [AIMessage("good day")]})
+    builder: Any = StateGraph(MessagesState)
+    answer = builder.add_node("a", lambda _: {"messages": [AIMessage("good day")]})
     graph: Any = answer.add_edge(START, "a").compile(checkpointer=SqliteSaver(conn))
     for name in ("t1", "t2"):
         config = {"configurable": {"thread_id": name}, "metadata": {"user_id": f"user of {name}"}}

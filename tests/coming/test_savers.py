@@ -64,17 +64,24 @@ class State(TypedDict, total=False):
     notes: dict[str, Any]
 
 
+REDUCE: Any = _messages_delta_reducer
+
+
+def _said(state: State) -> list[AnyMessage]:
+    return state.get("messages", [])
+
+
 def graph(saver: BaseCheckpointSaver[Any], *, asks: bool = False) -> Any:
     """A chat whose model, subgraph and tool answer by what they were told."""
 
     def inner(state: State) -> dict[str, Any]:
-        return {"messages": [AIMessage(f"inside {len(state['messages'])}", id=f"in-{len(state['messages'])}")]}
+        return {"messages": [AIMessage(f"inside {len(_said(state))}", id=f"in-{len(_said(state))}")]}
 
     def answer(state: State) -> dict[str, Any]:
-        told = state["messages"][-1]
-        n = len(state["messages"])
+        told = _said(state)[-1]
+        n = len(_said(state))
         if told.text == "forget":
-            return {"messages": [RemoveMessage(id=str(state["messages"][0].id))]}
+            return {"messages": [RemoveMessage(id=str(_said(state)[0].id))]}
         if told.text == "ask" and asks:
             return {"messages": [AIMessage(f"you said {interrupt('which?')}", id=f"a-{n}")]}
         call = {"name": "look", "args": {"n": n}, "id": f"call-{n}", "type": "tool_call"}
@@ -123,8 +130,8 @@ def told(snapshot: Any) -> dict[str, Any]:
     return {
         "values": snapshot.values,
         "next": snapshot.next,
-        "config": snapshot.config["configurable"]["checkpoint_id"],
-        "parent": snapshot.parent_config and snapshot.parent_config["configurable"]["checkpoint_id"],
+        "config": (snapshot.config.get("configurable") or {})["checkpoint_id"],
+        "parent": snapshot.parent_config and (snapshot.parent_config.get("configurable") or {})["checkpoint_id"],
         "metadata": snapshot.metadata,
         "created": snapshot.created_at,
         "tasks": [(task.id, task.name, task.error, task.interrupts, task.result) for task in snapshot.tasks],
@@ -260,7 +267,7 @@ def test_a_prediction_writes_nothing(sessions: SessionService, path: Path) -> No
 
 def test_delta_channels(sessions: SessionService, path: Path) -> None:
     class Long(TypedDict):
-        messages: Annotated[list[AnyMessage], DeltaChannel(_messages_delta_reducer, snapshot_frequency=4)]
+        messages: Annotated[list[AnyMessage], DeltaChannel(REDUCE, snapshot_frequency=4)]
 
     def long(saver: BaseCheckpointSaver[Any]) -> Any:
         def answer(state: Long) -> Any:
@@ -341,7 +348,7 @@ def test_what_is_pickled_is_never_loaded(sessions: SessionService, path: Path) -
     with old.conn:
         newest = old.get_tuple(at(name))
         assert newest is not None
-        cid = newest.config["configurable"]["checkpoint_id"]
+        cid = (newest.config.get("configurable") or {})["checkpoint_id"]
         bomb = b"cbuiltins\neval\n(Vraise SystemExit\ntR."
         old.conn.execute("UPDATE checkpoints SET type = 'pickle', checkpoint = ? WHERE checkpoint_id = ?", (bomb, cid))
     report = import_threads(sessions, path)
@@ -355,7 +362,7 @@ def test_damage_in_the_middle_costs_what_is_damaged(sessions: SessionService, pa
     old = stored(path)
     names = talk(old, threads=4)
     *_, middle, _ = list(old.list(at(names[1])))
-    cid = middle.config["configurable"]["checkpoint_id"]
+    cid = (middle.config.get("configurable") or {})["checkpoint_id"]
     with old.conn:
         old.conn.execute("UPDATE checkpoints SET checkpoint = x'c1c1' WHERE checkpoint_id = ?", (cid,))
         old.conn.execute("UPDATE checkpoints SET metadata = 'not json' WHERE thread_id = ?", (names[2],))
@@ -365,7 +372,7 @@ def test_damage_in_the_middle_costs_what_is_damaged(sessions: SessionService, pa
     assert {each.thread for each in report.problems} == {names[1], names[2]}
     for name in (names[0], names[3]):
         same_history(old, saver_of(sessions), name)
-    kept = [each.config["configurable"]["checkpoint_id"] for each in saver_of(sessions).list(at(names[1]))]
+    kept = [(each.config.get("configurable") or {})["checkpoint_id"] for each in saver_of(sessions).list(at(names[1]))]
     assert kept
     assert cid not in kept
     old.conn.close()

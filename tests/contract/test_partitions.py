@@ -131,7 +131,9 @@ def test_who_always_loses_gives_up() -> None:
         def pause(self, seconds: float) -> None:
             assert seconds < 1
 
-        def commit(self, *given: Any) -> bool:
+        def commit(
+            self, partition: Partition, expected: int, head: Head | None, rows: Mapping[str, bytes | None]
+        ) -> bool:
             return False
 
     with pytest.raises(StoreUnavailableError, match="other writers keep winning"):
@@ -144,10 +146,12 @@ def test_what_was_not_written_to_shared_state_is_written_later() -> None:
     class Crashing(MemoryEngine):
         crashes = False
 
-        def commit(self, partition: Partition, *given: Any) -> bool:
+        def commit(
+            self, partition: Partition, expected: int, head: Head | None, rows: Mapping[str, bytes | None]
+        ) -> bool:
             if self.crashes and partition.kind != "s":
                 raise StoreUnavailableError("gone")
-            return super().commit(partition, *given)
+            return super().commit(partition, expected, head, rows)
 
     engine = Crashing()
     service = SessionService(PartitionedStore(engine)).as_user("ada")

@@ -148,7 +148,7 @@ async def test_item_3_sync_nodes_that_wait_for_an_async_graph(sessions: SessionS
     inner = graph_with(quick, sessions)
 
     def delegate(state: MessagesState, config: RunnableConfig) -> dict[str, Any]:
-        thread = {"configurable": {"thread_id": f"inner-{config['configurable']['thread_id']}"}}
+        thread = {"configurable": {"thread_id": f"inner-{(config.get('configurable') or {})['thread_id']}"}}
         asked = asyncio.run_coroutine_threadsafe(inner.ainvoke({"messages": [HumanMessage("inner")]}, thread), loop)
         return {"messages": asked.result(PATIENCE)["messages"][-1:]}
 

@@ -58,10 +58,11 @@ class Paid(BaseChatModel):
 
 
 def _graph(sessions: SessionService, model: Paid, owner: Any) -> Runnable[Any, Any]:
-    builder = StateGraph(MessagesState)
+    builder: Any = StateGraph(MessagesState)
     builder.add_node("model", lambda state: {"messages": [model.invoke(state["messages"])]})
     builder.add_edge(START, "model")
-    return builder.compile(checkpointer=SessionCheckpointSaver(sessions, owner=owner))
+    graph: Runnable[Any, Any] = builder.compile(checkpointer=SessionCheckpointSaver(sessions, owner=owner))
+    return graph
 
 
 def _agent(sessions: SessionService, model: Paid, owner: Any) -> Runnable[Any, Any]:

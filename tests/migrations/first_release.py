@@ -121,7 +121,7 @@ def desk_graph(saver: Any) -> Any:
             "tags": {"b", "a"},
             "raw": b"\x00\xff",
             "found": [Document("A passport.", metadata={"page": 1})],
-            "said": {"earlier": list(state["messages"])},
+            "said": {"earlier": list(state.get("messages", []))},
         }
         return {"facts": facts, "large": "lorem ipsum " * 400, "notes": [None, 1.5, "ä\ud83d"]}
 
@@ -264,7 +264,7 @@ def _place(config: Any) -> Any:
     """Which checkpoint a config names."""
     if config is None:
         return None
-    return {name: value for name, value in sorted(config["configurable"].items()) if name != "user_id"}
+    return {name: value for name, value in sorted((config.get("configurable") or {}).items()) if name != "user_id"}
 
 
 def _tuple_seen(found: Any) -> Any:

@@ -150,7 +150,7 @@ def _write_chat(graph: Any, config: RunnableConfig, ada: SessionService) -> None
     graph.invoke({"messages": [HumanMessage("After the change", id="q5")]}, config)
     earlier = list(graph.get_state_history(config))[6].config
     graph.invoke({"messages": [HumanMessage("Another way", id="f1")]}, earlier)
-    ada.append(config["configurable"]["thread_id"], HumanMessage("beside the graph", id="beside"))
+    ada.append((config.get("configurable") or {})["thread_id"], HumanMessage("beside the graph", id="beside"))
 
 
 def _write_desk(graph: Any, config: RunnableConfig, ada: SessionService) -> None:

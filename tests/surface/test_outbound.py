@@ -45,11 +45,12 @@ def replies(draw: st.DrawFn) -> AIMessage:
     broken: list[Any] = [
         {"name": "look", "args": "{", "id": draw(IDS), "error": None} for _ in range(draw(st.integers(0, 1)))
     ]
-    return AIMessage(draw(TEXTS | BLOCKS), tool_calls=calls, invalid_tool_calls=broken)
+    content: Any = draw(TEXTS | BLOCKS)
+    return AIMessage(content, tool_calls=calls, invalid_tool_calls=broken)
 
 
 MESSAGES = st.one_of(
-    (TEXTS | BLOCKS).map(HumanMessage),
+    st.builds(HumanMessage, content=TEXTS | BLOCKS),
     replies(),
     st.builds(ToolMessage, content=TEXTS | BLOCKS, tool_call_id=IDS),
 )

@@ -79,7 +79,8 @@ def talk(service: SessionService, rng: random.Random) -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_the_prompt_of_a_window_is_that_of_the_whole_log(seed: int, last_n: int) -> None:
     prompts: list[list[str]] = []
-    for how in ({"last_n": last_n}, {"select": message_window(last_n)}):
+    ways: list[dict[str, Any]] = [{"last_n": last_n}, {"select": message_window(last_n)}]
+    for how in ways:
         with SessionService("sqlite://").as_user(None) as service:
             talk(service, random.Random(seed))  # noqa: S311 - the same talk twice
             model = listening()
