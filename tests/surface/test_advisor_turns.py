@@ -135,10 +135,13 @@ async def test_an_ended_session_costs_nothing(
     assert stub.requests == []
 
 
-async def test_two_ids_in_a_graph_are_an_error(face: Face, memory: SessionMemoryAdvisor, model: ChatOpenAI) -> None:
-    config = config_for("s1", thread_id="t1", __pregel_task_id="x")
-    with pytest.raises(InvalidInputError, match="thread_id"):
-        await face.invoke(memory.wrap(model), "hi", config)
+async def test_of_two_ids_the_thread_is_the_session(
+    face: Face, memory: SessionMemoryAdvisor, model: ChatOpenAI, ada: SessionService
+) -> None:
+    await face.invoke(memory.wrap(model), "hi", config_for("s1", thread_id="t1", __pregel_task_id="x"))
+    assert [str(message.content) for message in ada.messages("t1")][:1] == ["hi"]
+    with pytest.raises(SessionNotFoundError):
+        ada.messages("s1")
 
 
 async def test_two_users_are_an_error(face: Face, ada: SessionService, model: ChatOpenAI) -> None:
