@@ -62,6 +62,7 @@ check: venv
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pyright
+	$(BIN)/python -m benchmarks.exported
 	$(BIN)/python -m pytest -q -p no:randomly tests/unit/test_import_direction.py
 
 format: venv

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_sessions._core.lazy import lazy_names
+from langchain_sessions._core.lazy import Loader, lazy_names
 
 if TYPE_CHECKING:
     from langchain_sessions._chat.address import OwnerPolicy
@@ -303,7 +303,7 @@ __all__ = [
     "schema_sql",
 ]
 
-__getattr__ = lazy_names(__name__, _HOMES, extras={"SessionMemoryMiddleware": ("langchain", "agents")})
+__getattr__: Loader = lazy_names(__name__, _HOMES, extras={"SessionMemoryMiddleware": ("langchain", "agents")})
 
 
 def __dir__() -> list[str]:

@@ -237,7 +237,7 @@ class ReplyNotStoredError(SessionsError):
         """Keep the answer: it was paid for."""
         super().__init__(f"The answer in session {session_id!r} was not stored; it is in the error's `messages`.")
         self.session_id = session_id
-        self.messages = tuple(messages)
+        self.messages: tuple[BaseMessage, ...] = tuple(messages)
 
 
 class PromptTooLongError(SessionsError, _ContextOverflow):

@@ -78,6 +78,7 @@ class SessionChatMessageHistory(BaseChatMessageHistory):
         require(clear_mode in ("rewind", "delete"), "clear_mode", "give 'rewind' or 'delete'")
         require(last_n is None or (type(last_n) is int and last_n > 0), "last_n", "give a whole number above 0")
         named = {"session_id": check_id(session_id, "session_id"), "user_id": check_optional_id(user_id, "user_id")}
+        self.session_id: str
         self._sessions, self.session_id = Addressing(sessions, owner).require({"configurable": named})
         self._branch = check_branch(branch)
         self._last_n = last_n

@@ -11,7 +11,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import HumanMessage
 
 from langchain_sessions._core.edge import require
-from langchain_sessions._core.flow import Flow, ask, faces
+from langchain_sessions._core.flow import Flow, ask, declared, faces
 from langchain_sessions._core.rows import Anyone
 from langchain_sessions._log.copies import Copies
 from langchain_sessions._log.log import log_of
@@ -87,7 +87,7 @@ class LongTermMemory(MemoryMode, Copies):
         self.store = store
         self.top_k = top_k
         self.scope = scope
-        self.template = check_template(template, "instructions", "long_term_memory")
+        self.template: Template = check_template(template, "instructions", "long_term_memory")
         self._search_kwargs = search_kwargs
 
     # -- recalling -----------------------------------------------------------------------------------------
@@ -228,7 +228,15 @@ class LongTermMemory(MemoryMode, Copies):
                 return total
             cursor = page.next_cursor
 
-    add_session_to_memory, aadd_session_to_memory = faces(_add_session_to_memory)
+    _faces = faces(_add_session_to_memory)
+
+    @declared(_faces[0])
+    def add_session_to_memory(self) -> None:
+        """See `_add_session_to_memory`."""
+
+    @declared(_faces[1])
+    def aadd_session_to_memory(self) -> None:
+        """Async `add_session_to_memory`."""
 
 
 def _text(event: SessionEvent) -> str:

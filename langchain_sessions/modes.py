@@ -136,7 +136,7 @@ class SystemPromptMemory(MemoryMode):
 
     def __init__(self, template: Template = MEMORY_TEMPLATE) -> None:
         """See the class."""
-        self.template = check_template(template, "instructions", "memory")
+        self.template: Template = check_template(template, "instructions", "memory")
 
     def shape(self, draft: PromptDraft) -> Flow[PromptDraft]:
         """Move the history into the system prompt."""
@@ -159,7 +159,7 @@ class SummaryAsFact(MemoryMode):
 
     def __init__(self, template: Template = FACTS_TEMPLATE) -> None:
         """See the class."""
-        self.template = check_template(template, "instructions", "summary")
+        self.template: Template = check_template(template, "instructions", "summary")
 
     def shape(self, draft: PromptDraft) -> Flow[PromptDraft]:
         """Move the summary into the system prompt."""

@@ -52,11 +52,11 @@ def _says_something(message: BaseMessage) -> bool:
     return bool(str(message.text).strip()) or media or bool(message.tool_calls) or bool(message.invalid_tool_calls)
 
 
-all_messages = MessageFilter(lambda _: True)
+all_messages: MessageFilter = MessageFilter(lambda _: True)
 """Accepts everything."""
-not_empty = MessageFilter(_says_something)
+not_empty: MessageFilter = MessageFilter(_says_something)
 """Leaves out assistant messages without text, calls and media: the empty end frames of some providers."""
-no_system = MessageFilter(lambda message: not isinstance(message, SystemMessage))
+no_system: MessageFilter = MessageFilter(lambda message: not isinstance(message, SystemMessage))
 """Leaves out system messages."""
 
 

@@ -55,7 +55,7 @@ class ChatWithMemory(Runnable[Any, Out]):
         self.memory = memory
         self.wrapped = wrapped
         self._config: RunnableConfig = config or {}
-        self.name = type(memory).__name__
+        self.name: str | None = type(memory).__name__
 
     def __repr__(self) -> str:
         """Short: what is wrapped."""

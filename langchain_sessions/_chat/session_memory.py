@@ -119,11 +119,11 @@ class SessionMemory:
         self.on_missing_session = on_missing_session
         self.context_window = context_window
         self._is_overflow = is_overflow
-        self.systems = SystemLookups()
-        self.budget = PromptBudget(log_of(sessions).tokens)
+        self.systems: SystemLookups = SystemLookups()
+        self.budget: PromptBudget = PromptBudget(log_of(sessions).tokens)
         for mode in modes:
             mode.attach(sessions)
-        self.options = ChatOptions(
+        self.options: ChatOptions = ChatOptions(
             compaction=compaction,
             branch=check_branch(branch),
             author=author,

@@ -14,6 +14,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 S = TypeVar("S")
 T = TypeVar("T")
+F = TypeVar("F")
 P = ParamSpec("P")
 
 
@@ -131,3 +132,8 @@ def faces(
     _publish(twin, body, f"a{name}", f"Async `{name}`.")
     face.flow = body  # type: ignore[attr-defined]
     return face, twin
+
+
+def declared(method: F) -> Callable[[Callable[..., None]], F]:
+    """Stands over a declaration that is `method`: what is only assigned has no sure type for checkers."""
+    return lambda _declaration: method

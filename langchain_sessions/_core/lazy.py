@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from importlib import import_module, util
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_sessions.errors import MissingDependencyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+Loader: TypeAlias = "Callable[[str], Any]"
+"""What finds a name of a module that is asked for by that name."""
+
 
 def lazy_names(
     package: str, homes: Mapping[str, Sequence[str]], *, extras: Mapping[str, tuple[str, str]] | None = None
-) -> Callable[[str], Any]:
+) -> Loader:
     """A module's `__getattr__` that imports a name from its home on first use: what is not used costs nothing.
 
     Args:

@@ -23,8 +23,14 @@ class MayWait(Protocol):
 S = TypeVar("S", bound=MayWait)
 
 
-def threaded(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """The async twin of a method `x`: runs whatever overrides `x`, in a worker thread where that may wait."""
+def threaded(
+    method: Callable[Concatenate[S, P], T],
+) -> Callable[[Callable[[S], None]], Callable[Concatenate[S, P], Coroutine[Any, Any, T]]]:
+    """Declares the async twin of a method `x`: runs whatever overrides `x`, in a worker thread where that may wait.
+
+    It stands over a declaration, whose parameters and answer are those of `x`: what is only assigned has a type that
+    checkers may infer differently.
+    """
     name = method.__name__
 
     @wraps(method)
@@ -34,12 +40,14 @@ def threaded(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, 
             return call(*args, **kwargs)
         return await finish(asyncio.to_thread(call, *args, **kwargs))
 
-    twin.__name__ = f"a{name}"
-    twin.__qualname__ = f"{method.__qualname__.rsplit('.', 1)[0]}.a{name}"
-    twin.__doc__ = f"Async `{name}`."
     # `wraps` copies the mark of an abstract method; this half is supplied.
     twin.__isabstractmethod__ = False  # type: ignore[attr-defined]
-    return twin
+
+    def declare(declared: Callable[[S], None]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+        twin.__name__, twin.__qualname__, twin.__doc__ = declared.__name__, declared.__qualname__, declared.__doc__
+        return twin
+
+    return declare
 
 
 async def alone(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_sessions._core.lazy import lazy_names
+from langchain_sessions._core.lazy import Loader, lazy_names
 
 if TYPE_CHECKING:
     from langchain_sessions.compaction._model_summarizer import ModelSummarizer
@@ -95,4 +95,4 @@ __all__ = [
     "any_of",
 ]
 
-__getattr__ = lazy_names(__name__, _PARTS)
+__getattr__: Loader = lazy_names(__name__, _PARTS)

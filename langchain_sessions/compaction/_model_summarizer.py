@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.utils.json import parse_json_markdown
 
-from langchain_sessions._core.flow import Flow, ask, faces
+from langchain_sessions._core.flow import Flow, ask, declared, faces
 from langchain_sessions.compaction._plan import Outcome
 from langchain_sessions.compaction._prompts import Entry, SummaryPrompts, clip, entry_of, messages_for
 from langchain_sessions.compaction._structured import (
@@ -67,8 +67,8 @@ class ModelSummarizer:
     ) -> None:
         """Summarise with `model`."""
         self.model = model
-        self.prompts = prompts or SummaryPrompts()
-        self.schema = None if schema is None else check_schema(schema)
+        self.prompts: SummaryPrompts = prompts or SummaryPrompts()
+        self.schema: Schema | None = None if schema is None else check_schema(schema)
 
     def max_characters(self, limits: SummaryLimits) -> int:
         """How long a summary may be."""
@@ -109,7 +109,15 @@ class ModelSummarizer:
             raise SummaryError(Outcome.SUMMARY_BLANK, "there is nothing to summarise")
         return replace(summary, calls=calls)
 
-    summarize, asummarize = faces(_summarize)
+    _faces = faces(_summarize)
+
+    @declared(_faces[0])
+    def summarize(self) -> None:
+        """See `Summarizer`."""
+
+    @declared(_faces[1])
+    def asummarize(self) -> None:
+        """Async `summarize`."""
 
     def _attempts(
         self, messages: list[BaseMessage], task: SummaryTask, calls: int, *, is_structured: bool

@@ -60,8 +60,8 @@ class Summarize:
         require(overlap >= 0 and fits, "overlap", "give a number from 0 to less than keep_events")
         self.window: CompactionStrategy = window or SlidingWindow(keep_events)
         self.overlap = overlap
-        self.prompts = prompts or SummaryPrompts()
-        self.limits = limits or SummaryLimits()
+        self.prompts: SummaryPrompts = prompts or SummaryPrompts()
+        self.limits: SummaryLimits = limits or SummaryLimits()
         if isinstance(model, Runnable):
             self.summarizer: Summarizer = ModelSummarizer(model, prompts=self.prompts, schema=schema)
         else:

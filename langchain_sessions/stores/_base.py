@@ -29,12 +29,12 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core.twins import threaded
 from langchain_sessions.stores._life import Store
+from langchain_sessions.stores._recall import IndexStore, VectorStore
 from langchain_sessions.stores._threads import ThreadStore
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from langchain_sessions._core.ranges import SeqSet
     from langchain_sessions._core.rows import Counters, EventRow, InvocationRow, Owner, SessionKey, SessionRow
     from langchain_sessions.stores._values import (
         AppendBatch,
@@ -43,13 +43,6 @@ if TYPE_CHECKING:
         ContextSlice,
         EventQuery,
         EventSlice,
-        IndexChange,
-        IndexPlace,
-        IndexQuery,
-        IndexRead,
-        LogScan,
-        LogScope,
-        LogSlice,
         RewindPlan,
         Rewound,
         ScopeMeasure,
@@ -57,9 +50,6 @@ if TYPE_CHECKING:
         SessionQuery,
         SessionSlice,
         StateRows,
-        StoredChunk,
-        VectorChange,
-        VectorPlace,
     )
 
 
@@ -76,7 +66,9 @@ class LogStore(Store):
             SessionExistsError: The id is taken, by whomever.
         """
 
-    acreate_session = threaded(create_session)
+    @threaded(create_session)
+    def acreate_session(self) -> None:
+        """Async `create_session`."""
 
     @abstractmethod
     def open_session(self, /, draft: SessionDraft) -> SessionRow:
@@ -86,13 +78,17 @@ class LogStore(Store):
             SessionNotFoundError: It belongs to another owner, or was deleted lately and `draft.anew` is not set.
         """
 
-    aopen_session = threaded(open_session)
+    @threaded(open_session)
+    def aopen_session(self) -> None:
+        """Async `open_session`."""
 
     @abstractmethod
     def find_session(self, /, key: SessionKey, now: int) -> SessionRow | None:
         """The session, or None when there is none for this key."""
 
-    afind_session = threaded(find_session)
+    @threaded(find_session)
+    def afind_session(self) -> None:
+        """Async `find_session`."""
 
     @abstractmethod
     def list_sessions(self, /, query: SessionQuery) -> SessionSlice:
@@ -103,7 +99,9 @@ class LogStore(Store):
         to the front, on none that is still to come.
         """
 
-    alist_sessions = threaded(list_sessions)
+    @threaded(list_sessions)
+    def alist_sessions(self) -> None:
+        """Async `list_sessions`."""
 
     @abstractmethod
     def update_session(self, /, key: SessionKey, changes: Mapping[str, Any], now: int) -> SessionRow:
@@ -115,7 +113,9 @@ class LogStore(Store):
             SessionNotFoundError: There is none for this key.
         """
 
-    aupdate_session = threaded(update_session)
+    @threaded(update_session)
+    def aupdate_session(self) -> None:
+        """Async `update_session`."""
 
     @abstractmethod
     def end_session(self, /, key: SessionKey, record: EventRow, ended_at: int | None, now: int) -> SessionRow:
@@ -125,13 +125,17 @@ class LogStore(Store):
             SessionNotFoundError: There is none for this key.
         """
 
-    aend_session = threaded(end_session)
+    @threaded(end_session)
+    def aend_session(self) -> None:
+        """Async `end_session`."""
 
     @abstractmethod
     def delete_session(self, /, key: SessionKey, now: int, tombstone_until: int) -> bool:
         """Remove a session with everything that it holds; leave a tombstone. False when there is none."""
 
-    adelete_session = threaded(delete_session)
+    @threaded(delete_session)
+    def adelete_session(self) -> None:
+        """Async `delete_session`."""
 
     @abstractmethod
     def delete_user(self, /, app: str, user_id: str, now: int, tombstone_until: int) -> int:
@@ -141,7 +145,9 @@ class LogStore(Store):
         meanwhile may stay.
         """
 
-    adelete_user = threaded(delete_user)
+    @threaded(delete_user)
+    def adelete_user(self) -> None:
+        """Async `delete_user`."""
 
     @abstractmethod
     def purge_expired(self, /, app: str, owner: Owner, now: int, limit: int) -> int:
@@ -150,7 +156,9 @@ class LogStore(Store):
         Nobody can tell when: an expired session reads as missing at once.
         """
 
-    apurge_expired = threaded(purge_expired)
+    @threaded(purge_expired)
+    def apurge_expired(self) -> None:
+        """Async `purge_expired`."""
 
     @abstractmethod
     def fork_session(self, /, key: SessionKey, draft: SessionDraft, at_seq: int | None) -> SessionRow:
@@ -164,7 +172,9 @@ class LogStore(Store):
             EventNotFoundError: The source has no such position.
         """
 
-    afork_session = threaded(fork_session)
+    @threaded(fork_session)
+    def afork_session(self) -> None:
+        """Async `fork_session`."""
 
     @abstractmethod
     def append_events(self, /, key: SessionKey, batch: AppendBatch) -> Appended:
@@ -183,7 +193,9 @@ class LogStore(Store):
             EventNotFoundError: `replaces_only` is set and there is no such message.
         """
 
-    aappend_events = threaded(append_events)
+    @threaded(append_events)
+    def aappend_events(self) -> None:
+        """Async `append_events`."""
 
     @abstractmethod
     def find_events(self, /, key: SessionKey, query: EventQuery, now: int) -> EventSlice:
@@ -195,7 +207,9 @@ class LogStore(Store):
             SessionNotFoundError: There is none for this key.
         """
 
-    afind_events = threaded(find_events)
+    @threaded(find_events)
+    def afind_events(self) -> None:
+        """Async `find_events`."""
 
     @abstractmethod
     def load_context(
@@ -216,7 +230,9 @@ class LogStore(Store):
             SessionNotFoundError: There is none for this key.
         """
 
-    aload_context = threaded(load_context)
+    @threaded(load_context)
+    def aload_context(self) -> None:
+        """Async `load_context`."""
 
     @abstractmethod
     def rewind_events(self, /, key: SessionKey, plan: RewindPlan) -> Rewound:
@@ -227,7 +243,9 @@ class LogStore(Store):
             EventNotFoundError: There is no such position or invocation, or nothing to undo.
         """
 
-    arewind_events = threaded(rewind_events)
+    @threaded(rewind_events)
+    def arewind_events(self) -> None:
+        """Async `rewind_events`."""
 
     @abstractmethod
     def archive_events(self, /, key: SessionKey, plan: ArchivePlan) -> tuple[EventRow, ...] | None:
@@ -241,7 +259,9 @@ class LogStore(Store):
             SessionNotFoundError: There is none for this key.
         """
 
-    aarchive_events = threaded(archive_events)
+    @threaded(archive_events)
+    def aarchive_events(self) -> None:
+        """Async `archive_events`."""
 
     @abstractmethod
     def append_record(self, /, key: SessionKey, record: EventRow, now: int) -> EventRow:
@@ -251,7 +271,9 @@ class LogStore(Store):
             SessionNotFoundError: There is none for this key.
         """
 
-    aappend_record = threaded(append_record)
+    @threaded(append_record)
+    def aappend_record(self) -> None:
+        """Async `append_record`."""
 
     @abstractmethod
     def count_live(self, /, key: SessionKey, scope: str | None, now: int) -> Counters:
@@ -261,7 +283,9 @@ class LogStore(Store):
             SessionNotFoundError: There is none for this key.
         """
 
-    acount_live = threaded(count_live)
+    @threaded(count_live)
+    def acount_live(self) -> None:
+        """Async `count_live`."""
 
     @abstractmethod
     def measure_scope(self, /, key: SessionKey, scope: str | None, now: int) -> ScopeMeasure:
@@ -271,7 +295,9 @@ class LogStore(Store):
             SessionNotFoundError: There is none for this key.
         """
 
-    ameasure_scope = threaded(measure_scope)
+    @threaded(measure_scope)
+    def ameasure_scope(self) -> None:
+        """Async `measure_scope`."""
 
     @abstractmethod
     def lease_scope(self, /, key: SessionKey, scope: str | None, holder: str, now: int, until: int) -> bool:
@@ -287,13 +313,17 @@ class LogStore(Store):
             SessionNotFoundError: There is none for this key.
         """
 
-    alease_scope = threaded(lease_scope)
+    @threaded(lease_scope)
+    def alease_scope(self) -> None:
+        """Async `lease_scope`."""
 
     @abstractmethod
     def find_invocation(self, /, key: SessionKey, invocation_id: str, now: int) -> InvocationRow | None:
         """How far an invocation got; None when the session has none of that id."""
 
-    afind_invocation = threaded(find_invocation)
+    @threaded(find_invocation)
+    def afind_invocation(self) -> None:
+        """Async `find_invocation`."""
 
     @abstractmethod
     def load_state(self, /, key: SessionKey, now: int) -> StateRows:
@@ -306,7 +336,9 @@ class LogStore(Store):
             SessionNotFoundError: There is none for this key.
         """
 
-    aload_state = threaded(load_state)
+    @threaded(load_state)
+    def aload_state(self) -> None:
+        """Async `load_state`."""
 
     @abstractmethod
     def verify_session(self, /, key: SessionKey, now: int) -> list[str]:
@@ -316,112 +348,9 @@ class LogStore(Store):
             SessionNotFoundError: There is none for this key.
         """
 
-    averify_session = threaded(verify_session)
-
-
-class IndexStore(Store):
-    """What recall keeps beside logs: chunks of an index that lags behind, is deleted with its log and can be rebuilt.
-
-    A store does not know what is in a chunk.
-    """
-
-    @abstractmethod
-    def load_index(self, /, query: IndexQuery) -> IndexRead:
-        """What a search needs of the index, and the events after it; or whose index has to catch up first.
-
-        Each log as of one moment. Crosses sessions where the scope holds several.
-
-        Raises:
-            SessionNotFoundError: The scope names one session and there is none.
-        """
-
-    aload_index = threaded(load_index)
-
-    @abstractmethod
-    def find_index(self, /, key: SessionKey, fingerprint: str, now: int) -> IndexPlace:
-        """How far the index of a log goes. Without an index: to its end.
-
-        Raises:
-            SessionNotFoundError: There is none for this key.
-        """
-
-    afind_index = threaded(find_index)
-
-    @abstractmethod
-    def load_chunks(
-        self, /, key: SessionKey, place: IndexPlace, numbers: Sequence[int], now: int
-    ) -> list[tuple[StoredChunk, dict[str, bytes]]] | None:
-        """Whole chunks of an index with their buckets; None where the index is no longer as `place` says."""
-
-    aload_chunks = threaded(load_chunks)
-
-    @abstractmethod
-    def write_index(self, /, key: SessionKey, change: IndexChange, now: int) -> bool:
-        """Move an index forward; False, and nothing is changed, where it moved since the plan, or the log is gone."""
-
-    awrite_index = threaded(write_index)
-
-    @abstractmethod
-    def scan_logs(self, /, scope: LogScope, query: EventQuery, after: tuple[int, int] = (0, 0)) -> LogScan:
-        """Rows that meet a query in the next stretch of the logs of a scope, in the order of their keys.
-
-        A scan goes through a bounded number of events per call. Logs without a row are left out where there are
-        several. Crosses sessions.
-
-        Args:
-            scope: Which logs.
-            query: Criteria; without a window.
-            after: What the call before returned.
-
-        Raises:
-            SessionNotFoundError: The scope names one session and there is none.
-        """
-
-    ascan_logs = threaded(scan_logs)
-
-    @abstractmethod
-    def load_events(self, /, scope: LogScope, places: Mapping[str, SeqSet]) -> list[LogSlice]:
-        """Rows at some positions of some sessions of a scope; what is gone is left out. Crosses sessions."""
-
-    aload_events = threaded(load_events)
-
-
-class VectorStore(Store):
-    """A vector per event for the semantic part of recall, kept beside the log and deleted with it.
-
-    A store does not know what is in a vector, nor whose embedder made it.
-    """
-
-    @abstractmethod
-    def list_vectors(self, /, scope: LogScope) -> list[VectorPlace]:
-        """How far the vectors of every log of a scope go, in the order of their keys. Crosses sessions."""
-
-    alist_vectors = threaded(list_vectors)
-
-    @abstractmethod
-    def find_vectors(self, /, key: SessionKey, now: int) -> VectorPlace:
-        """How far the vectors of a log go.
-
-        Raises:
-            SessionNotFoundError: There is none for this key.
-        """
-
-    afind_vectors = threaded(find_vectors)
-
-    @abstractmethod
-    def load_vectors(self, /, scope: LogScope, places: Mapping[VectorPlace, SeqSet]) -> dict[tuple[int, int], bytes]:
-        """Vectors at some positions of some logs of a scope, by session key and position. Crosses sessions.
-
-        What is not there, or belongs to another set by now, is left out.
-        """
-
-    aload_vectors = threaded(load_vectors)
-
-    @abstractmethod
-    def write_vectors(self, /, key: SessionKey, change: VectorChange, now: int) -> bool:
-        """Add vectors to a log; False, and nothing is changed, where they moved since the plan, or the log is gone."""
-
-    awrite_vectors = threaded(write_vectors)
+    @threaded(verify_session)
+    def averify_session(self) -> None:
+        """Async `verify_session`."""
 
 
 class SessionStore(LogStore, ThreadStore, IndexStore, VectorStore):

@@ -22,10 +22,14 @@ class Store(ABC):
             SchemaVersionError: The database is newer than this release.
         """
 
-    acreate_schema = threaded(create_schema)
+    @threaded(create_schema)
+    def acreate_schema(self) -> None:
+        """Async `create_schema`."""
 
     @abstractmethod
     def close(self, /) -> None:
         """Release what the store opened itself; finish nothing, lose nothing."""
 
-    aclose = threaded(close)
+    @threaded(close)
+    def aclose(self) -> None:
+        """Async `close`."""

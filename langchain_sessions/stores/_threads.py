@@ -286,7 +286,9 @@ class ThreadStore(Store):
             StoreError: It could not be written.
         """
 
-    acommit_threads = threaded(commit_threads)
+    @threaded(commit_threads)
+    def acommit_threads(self) -> None:
+        """Async `commit_threads`."""
 
     # -- reading -------------------------------------------------------------------------------------------
 
@@ -308,7 +310,9 @@ class ThreadStore(Store):
             SessionNotFoundError: The named session is somebody else's. One that is not there has no checkpoints.
         """
 
-    afind_checkpoints = threaded(find_checkpoints)
+    @threaded(find_checkpoints)
+    def afind_checkpoints(self) -> None:
+        """Async `find_checkpoints`."""
 
     @abstractmethod
     def load_lineage(
@@ -328,7 +332,9 @@ class ThreadStore(Store):
             SessionNotFoundError: The session is somebody else's.
         """
 
-    aload_lineage = threaded(load_lineage)
+    @threaded(load_lineage)
+    def aload_lineage(self) -> None:
+        """Async `load_lineage`."""
 
     @abstractmethod
     def list_root_checkpoints(self, /, key: SessionKey, now: int) -> list[CheckpointRow]:
@@ -338,7 +344,9 @@ class ThreadStore(Store):
             SessionNotFoundError: There is no session for this key.
         """
 
-    alist_root_checkpoints = threaded(list_root_checkpoints)
+    @threaded(list_root_checkpoints)
+    def alist_root_checkpoints(self) -> None:
+        """Async `list_root_checkpoints`."""
 
     @abstractmethod
     def find_runs(self, /, app: str, owner: Owner, run_ids: Collection[str]) -> list[SessionKey]:
@@ -347,7 +355,9 @@ class ThreadStore(Store):
         The keys name the owner that each session has.
         """
 
-    afind_runs = threaded(find_runs)
+    @threaded(find_runs)
+    def afind_runs(self) -> None:
+        """Async `find_runs`."""
 
     # -- removing ------------------------------------------------------------------------------------------
 
@@ -362,4 +372,6 @@ class ThreadStore(Store):
             How many were removed; 0 where there is no session for this key.
         """
 
-    aprune_checkpoints = threaded(prune_checkpoints)
+    @threaded(prune_checkpoints)
+    def aprune_checkpoints(self) -> None:
+        """Async `prune_checkpoints`."""

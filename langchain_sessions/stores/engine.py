@@ -99,19 +99,25 @@ class PartitionEngine(ABC):
     def create_schema(self, /) -> None:
         """Create or upgrade what partitions are kept in. Idempotent, safe when many processes do it at once."""
 
-    acreate_schema = threaded(create_schema)
+    @threaded(create_schema)
+    def acreate_schema(self) -> None:
+        """Async `create_schema`."""
 
     @abstractmethod
     def close(self, /) -> None:
         """Release what the engine opened itself."""
 
-    aclose = threaded(close)
+    @threaded(close)
+    def aclose(self) -> None:
+        """Async `close`."""
 
     @abstractmethod
     def read_heads(self, /, partitions: Sequence[Partition]) -> list[Head | None]:
         """The heads of some partitions in the order asked for, as the newest commit left them; None for no head."""
 
-    aread_heads = threaded(read_heads)
+    @threaded(read_heads)
+    def aread_heads(self) -> None:
+        """Async `read_heads`."""
 
     @abstractmethod
     def read_rows(self, /, partition: Partition, ranges: Sequence[Range]) -> list[list[Row]]:
@@ -120,7 +126,9 @@ class PartitionEngine(ABC):
         Whatever a commit wrote that returned before this call began is there. Ranges need not be of one moment.
         """
 
-    aread_rows = threaded(read_rows)
+    @threaded(read_rows)
+    def aread_rows(self) -> None:
+        """Async `read_rows`."""
 
     @abstractmethod
     def commit(
@@ -139,25 +147,33 @@ class PartitionEngine(ABC):
             CommitUnknownError: Nobody can say whether it was written.
         """
 
-    acommit = threaded(commit)
+    @threaded(commit)
+    def acommit(self) -> None:
+        """Async `commit`."""
 
     @abstractmethod
     def remove_rows(self, /, partition: Partition, below: str) -> None:
         """Remove the rows whose keys are smaller. Nobody reads them any more; it may be repeated."""
 
-    aremove_rows = threaded(remove_rows)
+    @threaded(remove_rows)
+    def aremove_rows(self) -> None:
+        """Async `remove_rows`."""
 
     @abstractmethod
     def list_heads(self, /, app: str, owner: Owner, after: tuple[int, int] | None, limit: int) -> list[Listed]:
         """The next entries of a list behind a place, by descending `Head.listed`; of all owners for `ANYONE`."""
 
-    alist_heads = threaded(list_heads)
+    @threaded(list_heads)
+    def alist_heads(self) -> None:
+        """Async `list_heads`."""
 
     @abstractmethod
     def list_due(self, /, app: str, before: int, after: Listed | None, limit: int) -> list[Listed]:
         """The next partitions of an app with `Head.due` <= `before`, by due time and id; the places are (due, 0)."""
 
-    alist_due = threaded(list_due)
+    @threaded(list_due)
+    def alist_due(self) -> None:
+        """Async `list_due`."""
 
     def pause(self, /, seconds: float) -> None:
         """Wait after a lost race."""

@@ -1,0 +1,153 @@
+"""The contract about recall: its index and its vectors, kept beside logs. The rules are those of `_base`."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+from langchain_sessions._core.twins import threaded
+from langchain_sessions.stores._life import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from langchain_sessions._core.ranges import SeqSet
+    from langchain_sessions._core.rows import SessionKey
+    from langchain_sessions.stores._values import (
+        EventQuery,
+        IndexChange,
+        IndexPlace,
+        IndexQuery,
+        IndexRead,
+        LogScan,
+        LogScope,
+        LogSlice,
+        StoredChunk,
+        VectorChange,
+        VectorPlace,
+    )
+
+
+class IndexStore(Store):
+    """What recall keeps beside logs: chunks of an index that lags behind, is deleted with its log and can be rebuilt.
+
+    A store does not know what is in a chunk.
+    """
+
+    @abstractmethod
+    def load_index(self, /, query: IndexQuery) -> IndexRead:
+        """What a search needs of the index, and the events after it; or whose index has to catch up first.
+
+        Each log as of one moment. Crosses sessions where the scope holds several.
+
+        Raises:
+            SessionNotFoundError: The scope names one session and there is none.
+        """
+
+    @threaded(load_index)
+    def aload_index(self) -> None:
+        """Async `load_index`."""
+
+    @abstractmethod
+    def find_index(self, /, key: SessionKey, fingerprint: str, now: int) -> IndexPlace:
+        """How far the index of a log goes. Without an index: to its end.
+
+        Raises:
+            SessionNotFoundError: There is none for this key.
+        """
+
+    @threaded(find_index)
+    def afind_index(self) -> None:
+        """Async `find_index`."""
+
+    @abstractmethod
+    def load_chunks(
+        self, /, key: SessionKey, place: IndexPlace, numbers: Sequence[int], now: int
+    ) -> list[tuple[StoredChunk, dict[str, bytes]]] | None:
+        """Whole chunks of an index with their buckets; None where the index is no longer as `place` says."""
+
+    @threaded(load_chunks)
+    def aload_chunks(self) -> None:
+        """Async `load_chunks`."""
+
+    @abstractmethod
+    def write_index(self, /, key: SessionKey, change: IndexChange, now: int) -> bool:
+        """Move an index forward; False, and nothing is changed, where it moved since the plan, or the log is gone."""
+
+    @threaded(write_index)
+    def awrite_index(self) -> None:
+        """Async `write_index`."""
+
+    @abstractmethod
+    def scan_logs(self, /, scope: LogScope, query: EventQuery, after: tuple[int, int] = (0, 0)) -> LogScan:
+        """Rows that meet a query in the next stretch of the logs of a scope, in the order of their keys.
+
+        A scan goes through a bounded number of events per call. Logs without a row are left out where there are
+        several. Crosses sessions.
+
+        Args:
+            scope: Which logs.
+            query: Criteria; without a window.
+            after: What the call before returned.
+
+        Raises:
+            SessionNotFoundError: The scope names one session and there is none.
+        """
+
+    @threaded(scan_logs)
+    def ascan_logs(self) -> None:
+        """Async `scan_logs`."""
+
+    @abstractmethod
+    def load_events(self, /, scope: LogScope, places: Mapping[str, SeqSet]) -> list[LogSlice]:
+        """Rows at some positions of some sessions of a scope; what is gone is left out. Crosses sessions."""
+
+    @threaded(load_events)
+    def aload_events(self) -> None:
+        """Async `load_events`."""
+
+
+class VectorStore(Store):
+    """A vector per event for the semantic part of recall, kept beside the log and deleted with it.
+
+    A store does not know what is in a vector, nor whose embedder made it.
+    """
+
+    @abstractmethod
+    def list_vectors(self, /, scope: LogScope) -> list[VectorPlace]:
+        """How far the vectors of every log of a scope go, in the order of their keys. Crosses sessions."""
+
+    @threaded(list_vectors)
+    def alist_vectors(self) -> None:
+        """Async `list_vectors`."""
+
+    @abstractmethod
+    def find_vectors(self, /, key: SessionKey, now: int) -> VectorPlace:
+        """How far the vectors of a log go.
+
+        Raises:
+            SessionNotFoundError: There is none for this key.
+        """
+
+    @threaded(find_vectors)
+    def afind_vectors(self) -> None:
+        """Async `find_vectors`."""
+
+    @abstractmethod
+    def load_vectors(self, /, scope: LogScope, places: Mapping[VectorPlace, SeqSet]) -> dict[tuple[int, int], bytes]:
+        """Vectors at some positions of some logs of a scope, by session key and position. Crosses sessions.
+
+        What is not there, or belongs to another set by now, is left out.
+        """
+
+    @threaded(load_vectors)
+    def aload_vectors(self) -> None:
+        """Async `load_vectors`."""
+
+    @abstractmethod
+    def write_vectors(self, /, key: SessionKey, change: VectorChange, now: int) -> bool:
+        """Add vectors to a log; False, and nothing is changed, where they moved since the plan, or the log is gone."""
+
+    @threaded(write_vectors)
+    def awrite_vectors(self) -> None:
+        """Async `write_vectors`."""
