@@ -258,7 +258,7 @@ class PromptTooLongError(SessionsError, _ContextOverflow):
             f"About {sum(parts.values())} tokens: {named}."
         )
         self.session_id = session_id
-        self.parts = dict(parts)
+        self.parts: dict[str, int] = dict(parts)
         self.window = window
 
 

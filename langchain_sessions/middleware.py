@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 Asked = TypeVar("Asked")
 Answered = TypeVar("Answered")
-ModelResult = ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]
-ToolResult = ToolMessage | Command[Any]
+_ModelResult = ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]
+_ToolResult = ToolMessage | Command[Any]
 
 
 class _Step(Generic[Asked, Answered]):
@@ -63,17 +63,19 @@ class SessionMemoryMiddleware(SessionMemory, AgentMiddleware[AgentState[Any], An
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
-    ) -> ModelResult:
+    ) -> _ModelResult:
         """Show the model the compacted view; store what is new and the reply."""
         return drive(self._model_call(request, _Step(handler)))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
-    ) -> ModelResult:
+    ) -> _ModelResult:
         """Async `wrap_model_call`."""
         return await adrive(self._model_call(request, _Step(handler)))
 
-    def _model_call(self, request: ModelRequest[Any], step: _Step[ModelRequest[Any], ModelResult]) -> Flow[ModelResult]:
+    def _model_call(
+        self, request: ModelRequest[Any], step: _Step[ModelRequest[Any], _ModelResult]
+    ) -> Flow[_ModelResult]:
         config = config_of_run(request.runtime)
         address = self.address(config)
         if address is None:
@@ -110,17 +112,19 @@ class SessionMemoryMiddleware(SessionMemory, AgentMiddleware[AgentState[Any], An
 
     # -- tools ---------------------------------------------------------------------------------------------
 
-    def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolResult]) -> ToolResult:
+    def wrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], _ToolResult]
+    ) -> _ToolResult:
         """Store the result of a tool beside its call."""
         return drive(self._tool_call(request, _Step(handler)))
 
     async def awrap_tool_call(
-        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[ToolResult]]
-    ) -> ToolResult:
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[_ToolResult]]
+    ) -> _ToolResult:
         """Async `wrap_tool_call`."""
         return await adrive(self._tool_call(request, _Step(handler)))
 
-    def _tool_call(self, request: ToolCallRequest, step: _Step[ToolCallRequest, ToolResult]) -> Flow[ToolResult]:
+    def _tool_call(self, request: ToolCallRequest, step: _Step[ToolCallRequest, _ToolResult]) -> Flow[_ToolResult]:
         address = self.address(request.runtime.config)
         call_id = request.tool_call["id"]
         try:
@@ -138,7 +142,7 @@ class SessionMemoryMiddleware(SessionMemory, AgentMiddleware[AgentState[Any], An
         return result
 
 
-def _asked(call: Call, request: ModelRequest[Any], step: _Step[ModelRequest[Any], ModelResult]) -> Flow[ModelResult]:
+def _asked(call: Call, request: ModelRequest[Any], step: _Step[ModelRequest[Any], _ModelResult]) -> Flow[_ModelResult]:
     """What is answered; a prompt that turns out to be too long is compacted once."""
     shown = yield from _shown(call, request)
     try:
@@ -185,7 +189,7 @@ def config_of_run(runtime: Runtime[Any]) -> RunnableConfig:
         return {"configurable": named}
 
 
-def _said(response: ModelResult) -> tuple[list[BaseMessage], bool]:
+def _said(response: _ModelResult) -> tuple[list[BaseMessage], bool]:
     """The reply in a response with results that came along, and whether a structured output ends the turn."""
     if isinstance(response, ExtendedModelResponse):
         response = response.model_response
@@ -196,7 +200,7 @@ def _said(response: ModelResult) -> tuple[list[BaseMessage], bool]:
     return [_named(message) for message in (*reply, *results)], response.structured_response is not None
 
 
-def _results(result: ToolResult, call_id: str) -> list[BaseMessage]:
+def _results(result: _ToolResult, call_id: str) -> list[BaseMessage]:
     """The results in what a tool returned, whether bare or in an update of the state."""
     if isinstance(result, ToolMessage):
         return [_named(result)]
