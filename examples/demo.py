@@ -23,10 +23,18 @@ from rich.panel import Panel
 from rich.text import Text
 from scripted_model import ScriptedChatModel
 
-from langchain_sessions import SessionCheckpointSaver, SessionMemoryAdvisor, SessionMemoryMiddleware, SessionService
-from langchain_sessions.compaction import Compaction, CompactionResult, Summarize, TokenCount
-from langchain_sessions.tokens import EstimatedTokenCounter
-from langchain_sessions.tools import create_conversation_search_tool
+from langchain_sessions import (
+    Compaction,
+    CompactionResult,
+    EstimatedTokenCounter,
+    SessionCheckpointSaver,
+    SessionMemoryAdvisor,
+    SessionMemoryMiddleware,
+    SessionService,
+    Summarize,
+    TokenCount,
+    create_conversation_search_tool,
+)
 
 if TYPE_CHECKING:
     from uuid import UUID

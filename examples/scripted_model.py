@@ -11,7 +11,7 @@ from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from pydantic import PrivateAttr
 
-from langchain_sessions.tokens import EstimatedTokenCounter
+from langchain_sessions import EstimatedTokenCounter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
