@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from langchain_core.runnables import Runnable
 from typing_extensions import override
 
-from langchain_sessions._chat.chat_with_memory import ChatWithMemory, Out
-from langchain_sessions._chat.session_memory import SessionMemory
-from langchain_sessions._chat.wrapped import Wrapped, speaks_chat
+from langchain_sessions._chat.chat_with_memory import ChatWithMemory, Out, Wrapped
+from langchain_sessions._chat.session_memory import SessionMemory, speaks_chat
 from langchain_sessions.errors import BareAdvisorError
 
 if TYPE_CHECKING:

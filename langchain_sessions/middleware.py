@@ -19,9 +19,9 @@ from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
 
-from langchain_sessions._chat.budget import listening_below
 from langchain_sessions._chat.call import Call
 from langchain_sessions._chat.news import sort_request
+from langchain_sessions._chat.replies import listening_below
 from langchain_sessions._chat.session_memory import SessionMemory
 from langchain_sessions._chat.store_run import fail_tool, keep_result
 from langchain_sessions._core.flow import Flow, adrive, ask, drive

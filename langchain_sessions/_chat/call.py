@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage, message_to_dict
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
 from langchain_sessions._chat import prompt as prompts
+from langchain_sessions._chat.fit import compact_before, prompt_parts, shorten
 from langchain_sessions._chat.news import (
     News,
     Request,
@@ -19,19 +18,18 @@ from langchain_sessions._chat.news import (
     message_of,
     run_of,
     says_one_thing,
+    told_by_content,
     turn_length,
 )
 from langchain_sessions._chat.outbound import acknowledgement
-from langchain_sessions._chat.overflow import is_cut_by_window
 from langchain_sessions._chat.prompt import FILTER_KEY, LoadedContext, load_context
+from langchain_sessions._chat.replies import ends_early, is_cut_by_window
 from langchain_sessions._chat.store_run import mark_run, store_messages, take_up_edits
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.rows import TURN_OF
 from langchain_sessions._core.view import call_ids
 from langchain_sessions._log.log import log_of
-from langchain_sessions.compaction._plan import Compaction, CompactionResult, ModelCall
-from langchain_sessions.compaction._triggers import PromptSize, known_window
-from langchain_sessions.compaction._windows import TurnWindow
+from langchain_sessions.compaction._triggers import known_window
 from langchain_sessions.errors import (
     PromptTooLongError,
     ReplyNotStoredError,
@@ -48,13 +46,13 @@ if TYPE_CHECKING:
     from langchain_sessions._chat.address import Address
     from langchain_sessions._chat.replies import ReplyRecorder
     from langchain_sessions._chat.session_memory import ChatOptions, SessionMemory
+    from langchain_sessions.compaction._plan import ModelCall
 
 _log = logging.getLogger(__name__)
 
 _SLACK = 8
 """How many messages more than a window are loaded at least: it begins with a question, and tools answer in between."""
 _GROWTH = 4
-_FRAME = 4
 
 
 @dataclass(kw_only=True, slots=True)
@@ -137,7 +135,7 @@ class Call:
             yield from call._store_request(context)
             compaction = call.options.compaction
             if compaction is not None and compaction.where == "before":
-                yield from call._compact(compaction)
+                yield from compact_before(call, compaction)
         except BaseException as error:
             yield from call.fail(None, error)
             raise
@@ -183,7 +181,7 @@ class Call:
         for run in news.given_up:
             yield from self._mark(run, InvocationStatus.FAILED)
         system = self._new_system(context)
-        examples = [_told_by_content(m, options.branch) for m in news.examples] if options.store_examples else []
+        examples = [told_by_content(m, options.branch) for m in news.examples] if options.store_examples else []
         fresh = [*system, *examples, *options.store(news.fresh)]
         if fresh or not news.is_open:
             self.appended = tuple((yield from self._append(fresh, InvocationStatus.OPEN)))
@@ -295,102 +293,21 @@ class Call:
         """Whether the prompt was refused as too long, for the first time, and is shorter now."""
         if self.was_shortened or not self.memory.is_overflow(error):
             return False
-        return (yield from self._shorten())
+        return (yield from shorten(self))
 
     def is_shorter_after_cut(self, reply: BaseMessage | None) -> Flow[bool]:
         """Whether the window cut the reply, for the first time, and the prompt is shorter now."""
-        was_cut = isinstance(reply, AIMessage) and is_cut_by_window(reply, known_window(self.model))
-        if self.was_shortened or not was_cut:
+        if self.was_shortened or not (isinstance(reply, AIMessage) and ends_early(reply)):
             return False
-        return (yield from self._shorten())
-
-    def _shorten(self) -> Flow[bool]:
-        """Compact, whatever the triggers say; whether that made the prompt shorter.
-
-        A long history is summarised in steps, and the call at hand cannot wait for the last of them. Where one scope is
-        not enough, what the viewer sees of its ancestors is next.
-        """
-        self.was_shortened = True
-        given = self.options.compaction
-        last_resort = Compaction(None, TurnWindow(max_turns=1), on_result=None if given is None else given.on_result)
-        became_shorter = False
-        for scope in self._scopes():
-            for compaction in (given, last_resort):
-                if compaction is None:
-                    continue
-                result = yield from self._compact_scope(replace(compaction, when=None), scope, force=True)
-                became_shorter = became_shorter or result.is_compacted
-                if result.is_compacted and (yield from self._fits()):
-                    return True
-        return became_shorter
-
-    def _fits(self) -> Flow[bool]:
-        """Whether the prompt fits the window now, as far as anybody knows that."""
-        window = known_window(self.model)
-        if window is None:
-            return True
-        yield from self.prompt()
-        return self._expected < window
-
-    @property
-    def _expected(self) -> int:
-        """What the model will report of the prompt, rather too much than too little."""
-        is_exact = log_of(self.address.sessions).tokens.exact
-        return self.model.usage.expect(self.model.prompt_tokens or 0, is_exact=is_exact)
-
-    def _scopes(self) -> list[str | None]:
-        """What the viewer sees: its own branch, then its ancestors up to root."""
-        branch = self.options.branch
-        parts = [] if branch is None else branch.split(".")
-        return [*(".".join(parts[:size]) for size in range(len(parts), 0, -1)), None]
-
-    def _compact(self, compaction: Compaction) -> Flow[None]:
-        """Compact where it is time; where the prompt alone makes it so and its own scope is not enough, ancestors."""
-        own, *ancestors = self._scopes()
-        yield from self.prompt()
-        yield from self._compact_scope(compaction, own)
-        if compaction.when is None:
-            return
-        for scope in ancestors:
-            yield from self.prompt()
-            yield from self._compact_scope(replace(compaction, when=PromptSize(compaction.when)), scope)
-
-    def _compact_scope(
-        self, compaction: Compaction, scope: str | None, *, force: bool = False
-    ) -> Flow[CompactionResult]:
-        sessions, session_id = self.address
-        result = yield from ask(
-            sessions.compact,
-            session_id,
-            compaction,
-            branch=scope,
-            invocation_id=self.invocation_id,
-            force=force,
-            call=self.model,
-            automatic=True,
-        )
-        if result.is_compacted:
-            self.context = self.drafted = None
-        return result
+        if not is_cut_by_window(reply, known_window(self.model)):
+            return False
+        return (yield from shorten(self))
 
     def explanation(self, error: BaseException) -> PromptTooLongError | None:
         """What to raise for a prompt that could not be made to fit; None where the error is another."""
         if not isinstance(error, Exception) or not self.memory.is_overflow(error):
             return None
-        return PromptTooLongError(self.address.session_id, self._parts(), known_window(self.model))
-
-    def _parts(self) -> dict[str, int]:
-        """What the prompt was made of, and what each part counts for."""
-        counter, draft = log_of(self.address.sessions).tokens, self.drafted
-        parts = {"tools": self.memory.budget.count((), self.model.tools, {})}
-        if draft is not None:
-            parts["system prompt"] = counter.count_messages([draft.system] if draft.system else []).messages
-            for event in draft.history:
-                name = "root" if event.branch is None else f"branch {event.branch}"
-                parts[name] = parts.get(name, 0) + event.tokens
-        for name, said in (("few-shots", self.news.examples), ("running turn", self.news.tail)):
-            parts[name] = counter.count_messages(said).messages
-        return {name: tokens for name, tokens in parts.items() if tokens > _FRAME}
+        return PromptTooLongError(self.address.session_id, prompt_parts(self), known_window(self.model))
 
     # -- after the model -----------------------------------------------------------------------------------
 
@@ -525,11 +442,3 @@ def _awaits_results(said: Sequence[BaseMessage]) -> bool:
     """Whether a reply calls tools whose results did not come with it."""
     answered = {message.tool_call_id for message in said if isinstance(message, ToolMessage)}
     return any(call not in answered for message in said for call in call_ids(message))
-
-
-def _told_by_content(example: BaseMessage, branch: str | None) -> BaseMessage:
-    """A few-shot under an id that it makes itself: stored once, however often a template repeats it."""
-    if example.id is not None:
-        return example
-    content = json.dumps([branch, message_to_dict(example)], sort_keys=True, default=str)
-    return example.model_copy(update={"id": f"example:{hashlib.sha256(content.encode()).hexdigest()}"})

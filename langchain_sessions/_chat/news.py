@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -13,17 +15,22 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
     convert_to_messages,
+    message_to_dict,
 )
 from langchain_core.prompt_values import PromptValue
 
 from langchain_sessions._core.edge import MAX_ID
 from langchain_sessions._core.rows import TURN_OF
 from langchain_sessions._core.view import call_ids
-from langchain_sessions.errors import InvalidInputError
-from langchain_sessions.events import Standing
+from langchain_sessions.errors import (
+    InvalidInputError,
+)
+from langchain_sessions.events import SessionEvent, Standing
 from langchain_sessions.selectors import not_empty
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from langchain_sessions.events import SessionEvent
 
 _RESUMABLE = frozenset({Standing.FAILED, Standing.INTERRUPTED, Standing.OPEN})
@@ -351,3 +358,11 @@ def _start_of_turn(body: Sequence[BaseMessage], first_new: int, known: dict[int,
 
 def _count(invocation: str | None, events: Iterable[SessionEvent]) -> int:
     return 0 if invocation is None else sum(event.invocation_id == invocation for event in events)
+
+
+def told_by_content(example: BaseMessage, branch: str | None) -> BaseMessage:
+    """A few-shot under an id that it makes itself: stored once, however often a template repeats it."""
+    if example.id is not None:
+        return example
+    content = json.dumps([branch, message_to_dict(example)], sort_keys=True, default=str)
+    return example.model_copy(update={"id": f"example:{hashlib.sha256(content.encode()).hexdigest()}"})

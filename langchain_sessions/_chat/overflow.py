@@ -8,12 +8,9 @@ speaks against is asked first: a rate limit counts tokens too.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from langchain_sessions._chat.provider_errors import Told, read_chain
-
-if TYPE_CHECKING:
-    from langchain_core.messages import AIMessage
 
 
 class Wording(NamedTuple):
@@ -85,7 +82,7 @@ WORDINGS = (
 _SAID = re.compile("|".join(f"(?:{wording.shape})" for wording in WORDINGS))
 
 _NAMES = frozenset({"ContextOverflowError", "ContextWindowExceededError"})  # langchain-core; litellm
-_CODES = frozenset(
+TOO_LONG_CODES = frozenset(
     {
         "context_length_exceeded",  # OpenAI, Azure, Groq
         "exceed_context_size_error",  # llama.cpp
@@ -157,8 +154,6 @@ _SENT = re.compile(
 _REFUSED = frozenset({None, 400, 413, 422, 500})
 _TOO_LARGE = 413
 
-_CUT = frozenset({"length", "max_tokens", "model_length"})
-
 
 def is_context_overflow(error: BaseException) -> bool:
     """Whether a provider says that the prompt exceeds its context window.
@@ -182,7 +177,7 @@ def _verdict(told: Told) -> bool | None:
     # What comes first is the server's own word: behind it the prompt may be quoted.
     if other is not None and (said is None or other.start() < said.start()):
         return False
-    if said is not None or told.names & _NAMES or told.codes & _CODES:
+    if said is not None or told.names & _NAMES or told.codes & TOO_LONG_CODES:
         return _leaves_room(told.text)
     if _STRING_TOO_LONG in told.codes:
         return told.param.startswith(("messages", "input"))
@@ -203,19 +198,3 @@ def _leaves_room(text: str) -> bool:
     if asked is None or window is None:
         return True
     return int(next(filter(None, asked.groups()))) < int(next(filter(None, window.groups())))
-
-
-def is_cut_by_window(reply: AIMessage, window: int | None) -> bool:
-    """Whether a reply ends because the window was full, rather than because its own limit was reached.
-
-    A provider that truncates says no more than `length`; only together with the reported usage, and a window that is
-    known, does that mean that the prompt left no room.
-    """
-    told: dict[str, object] = reply.response_metadata
-    reason = str(told.get("finish_reason") or told.get("stop_reason") or told.get("done_reason") or "").lower()
-    if reason in _CODES:
-        return True
-    usage = reply.usage_metadata
-    if reason not in _CUT or usage is None or window is None:
-        return False
-    return usage["input_tokens"] + usage["output_tokens"] >= window

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -17,14 +19,23 @@ from langchain_core.messages import (
     message_chunk_to_message,
 )
 from langchain_core.outputs import ChatGeneration
+from langchain_core.tracers.context import register_configure_hook
 
 from langchain_sessions._chat.news import likeness
+from langchain_sessions._chat.overflow import TOO_LONG_CODES
 from langchain_sessions._core.view import call_ids
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from uuid import UUID
 
     from langchain_core.outputs import ChatGenerationChunk, GenerationChunk, LLMResult
+
+
+_CUT = frozenset({"length", "max_tokens", "model_length"}) | TOO_LONG_CODES
+
+_listener: ContextVar[ReplyRecorder | None] = ContextVar("langchain_sessions_listener", default=None)
+register_configure_hook(_listener, inheritable=True)
 
 
 class ReplyRecorder(BaseCallbackHandler):
@@ -224,3 +235,42 @@ def _message_in(output: object) -> AIMessage | None:
 def consumed_calls(reply: AIMessage) -> list[str]:
     """The calls of a reply that nobody will answer, since an output was already made from them."""
     return [call["id"] for call in (*reply.tool_calls, *reply.invalid_tool_calls) if call["id"]]
+
+
+def ends_early(reply: AIMessage) -> bool:
+    """Whether something cut a reply: its own limit, or the window."""
+    return _why_ended(reply) in _CUT
+
+
+def is_cut_by_window(reply: AIMessage, window: int | None) -> bool:
+    """Whether a reply ends because the window was full, rather than because its own limit was reached.
+
+    A provider that truncates says no more than `length`; only together with the reported usage, and a window that is
+    known, does that mean that the prompt left no room.
+    """
+    reason, usage = _why_ended(reply), reply.usage_metadata
+    if reason in TOO_LONG_CODES:
+        return True
+    if reason not in _CUT or usage is None or window is None:
+        return False
+    return usage["input_tokens"] + usage["output_tokens"] >= window
+
+
+def _why_ended(reply: AIMessage) -> str:
+    """In the provider's words; empty where it does not say."""
+    told: dict[str, object] = reply.response_metadata
+    return str(told.get("finish_reason") or told.get("stop_reason") or told.get("done_reason") or "").lower()
+
+
+@contextmanager
+def listening_below() -> Iterator[ReplyRecorder]:
+    """A recorder that hears the models which are called meanwhile, and what they are really shown.
+
+    Other middleware stands between ours and the model, and may change a prompt behind it.
+    """
+    recorder = ReplyRecorder()
+    _listener.set(recorder)
+    try:
+        yield recorder
+    finally:
+        _listener.set(None)

@@ -1,4 +1,4 @@
-"""What the advisor and the middleware have in common: whose conversation it is, and how it is kept."""
+"""What the advisor and the middleware have in common: whose conversation it is, how it is kept, what fits."""
 
 from __future__ import annotations
 
@@ -7,26 +7,34 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage, SystemMessage
+from langchain_core.runnables import Runnable, RunnableSequence, RunnableWithFallbacks
+from langchain_core.runnables.base import RunnableBindingBase
+
 from langchain_sessions._chat.address import Address, Addressing, OwnerPolicy
-from langchain_sessions._chat.budget import PromptBudget
 from langchain_sessions._chat.overflow import is_context_overflow
 from langchain_sessions._chat.prompt import SystemLookups
 from langchain_sessions._core.edge import check_branch, require
 from langchain_sessions._log.log import log_of
 from langchain_sessions.compaction._plan import ModelCall, check_compaction
 from langchain_sessions.selectors import Selector, message_window, not_empty
+from langchain_sessions.tokens._usage import UsageBook, kind_of_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
-    from langchain_core.messages import BaseMessage
-    from langchain_core.runnables import RunnableConfig
+    from langchain_core.runnables.config import RunnableConfig
     from typing_extensions import Self
 
+    from langchain_sessions._chat.replies import ReplyRecorder
     from langchain_sessions.compaction._plan import Compaction
     from langchain_sessions.modes import MemoryMode
     from langchain_sessions.service import SessionService
+    from langchain_sessions.tokens import TokenCounter, Tool
 
+_REPLY = 3  # as `TokenCounter.count_messages` counts the opening of a reply
+_TOOLS = 256
 
 _log = logging.getLogger(__name__)
 
@@ -177,3 +185,118 @@ def _window_behind(select: Selector | None, last_n: int | None) -> Selector | No
         return select
     window = message_window(last_n)
     return window if select is None else lambda messages: window(select(messages))
+
+
+def speaks_chat(runnable: object) -> bool:
+    """Whether something offers what a chat model does: a model, a binding, fallbacks, a model to be configured."""
+    # Such wrappers are no BaseChatModel; they forward attributes, and LangChain itself tells them by this method.
+    return isinstance(runnable, Runnable) and callable(getattr(runnable, "bind_tools", None))
+
+
+def model_behind(runnable: Runnable[Any, Any]) -> BaseChatModel | None:
+    """The chat model that answers behind bindings, fallbacks and the steps of a chain; None where none is found."""
+    if isinstance(runnable, BaseChatModel):
+        return runnable
+    if isinstance(runnable, RunnableBindingBase):
+        return model_behind(runnable.bound)
+    if isinstance(runnable, RunnableWithFallbacks):
+        return model_behind(runnable.runnable)
+    if isinstance(runnable, RunnableSequence):
+        found = (model_behind(step) for step in reversed(runnable.steps))
+        return next((model for model in found if model is not None), None)
+    return None
+
+
+def tools_behind(runnable: Runnable[Any, Any]) -> tuple[Any, ...]:
+    """The schemas that were bound to the model behind bindings, fallbacks and the steps of a chain."""
+    if isinstance(runnable, RunnableBindingBase):
+        bound = runnable.kwargs.get("tools")
+        # Some providers bind objects of their own, which nobody else can count.
+        schemas = [tool for tool in bound if isinstance(tool, dict)] if isinstance(bound, (list, tuple)) else []
+        return tuple(schemas) or tools_behind(runnable.bound)
+    if isinstance(runnable, RunnableWithFallbacks):
+        return tools_behind(runnable.runnable)
+    if isinstance(runnable, RunnableSequence):
+        found = (tools_behind(step) for step in reversed(runnable.steps))
+        return next((tools for tools in found if tools), ())
+    return ()
+
+
+class PromptBudget:
+    """Counts the prompts of one memory, and learns from what was reported of them. Safe to share between threads."""
+
+    def __init__(self, counter: TokenCounter) -> None:
+        """Count with `counter`."""
+        self._counter = counter
+        self._book = UsageBook()
+        self._tools: dict[int, tuple[Tool, int]] = {}
+
+    def count(self, prompt: Sequence[BaseMessage], tools: Sequence[Tool], known: Mapping[int, int]) -> int:
+        """What a prompt counts for.
+
+        Args:
+            prompt: The messages as they go out.
+            tools: The tools that are offered.
+            known: What messages count for that were counted before, by the identity of the object.
+        """
+        messages = sum(known.get(id(message)) or self._counter.count_message(message) for message in prompt)
+        return messages + sum(map(self._count_tool, tools)) + _REPLY
+
+    def _count_tool(self, tool: Tool) -> int:
+        # Making a schema costs far more than counting it, and the same tools come with every call.
+        found = self._tools.get(id(tool))
+        if found is not None and found[0] is tool:
+            return found[1]
+        tokens = self._counter.count_messages((), tools=[tool]).tools
+        if len(self._tools) >= _TOOLS:
+            self._tools.clear()
+        self._tools[id(tool)] = (tool, tokens)
+        return tokens
+
+    def measured(
+        self, call: ModelCall, conversation: Hashable, prompt: Sequence[BaseMessage], tokens: int
+    ) -> ModelCall:
+        """A call with what its prompt counts for, and what is known of its model."""
+        usage = self._book.usage(_name_of(call), _kind_of(prompt), conversation)
+        return replace(call, prompt_tokens=tokens, usage=usage)
+
+    def learn(
+        self, call: ModelCall, conversation: Hashable, shown: Sequence[BaseMessage], recorder: ReplyRecorder
+    ) -> None:
+        """Take in what was reported of a prompt, unless it was changed on its way to the model."""
+        if call.prompt_tokens is None:
+            return
+        for reply, sent in recorder.reported:
+            if reply.usage_metadata is not None and _carries(sent, shown):
+                self._book.report(
+                    _name_of(call),
+                    _kind_of(shown),
+                    conversation,
+                    counted=call.prompt_tokens,
+                    reported=reply.usage_metadata["input_tokens"],
+                )
+                return
+        if recorder.reported:
+            _log.debug("A prompt was changed on its way to the model: nothing is learned from its reply.")
+
+
+def _name_of(call: ModelCall) -> str:
+    """What tells the vocabulary of a model, as far as it can be told."""
+    model = call.model
+    named = getattr(model, "model_name", None) or getattr(model, "model", None) or getattr(model, "model_id", None)
+    return f"{type(model).__name__}:{named}"
+
+
+def _kind_of(prompt: Sequence[BaseMessage]) -> str:
+    spoken = [message for message in prompt if not isinstance(message, SystemMessage)]
+    return kind_of_text("\n".join(str(message.text)[:500] for message in spoken[-4:]))
+
+
+def _carries(sent: Sequence[BaseMessage], shown: Sequence[BaseMessage]) -> bool:
+    """Whether all that we showed went out as it was, in order; a chain's template may have added to it."""
+    left = iter(sent)
+    return all(
+        any(one is ours or (one.type == ours.type and one.content == ours.content) for one in left)
+        for ours in shown
+        if not isinstance(ours, SystemMessage)
+    )

@@ -12,8 +12,9 @@ import pytest
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage
 
-from langchain_sessions._chat.overflow import WORDINGS, is_context_overflow, is_cut_by_window
+from langchain_sessions._chat.overflow import WORDINGS, is_context_overflow
 from langchain_sessions._chat.provider_errors import read_chain
+from langchain_sessions._chat.replies import is_cut_by_window
 from tests.openai_stub.server import OpenAIStub
 from tests.surface.conftest import make_model
 from tests.surface.overflow_answers import ANSWERS, OVERFLOWS, Answer, page
