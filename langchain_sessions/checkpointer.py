@@ -16,8 +16,7 @@ from langchain_sessions._core.edge import check_id
 from langchain_sessions._core.encode import EventEncoder
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
 from langchain_sessions._core.rows import ANYONE
-from langchain_sessions._log.lifecycle import adapter_draft
-from langchain_sessions._log.log import log_of
+from langchain_sessions._log.log import adapter_draft, log_of
 from langchain_sessions._threads.cache import MessageCache
 from langchain_sessions._threads.heads import head_conflicts
 from langchain_sessions._threads.load import CheckpointLoader

@@ -15,7 +15,7 @@ from langchain_core.tools import StructuredTool
 from pydantic import BaseModel, Field
 
 from langchain_sessions._chat.address import Addressing, OwnerPolicy
-from langchain_sessions._core.codec.privacy import CONVERSATION_SEARCH, CROSS_SESSION_SEARCH
+from langchain_sessions._core.codec.messages import CONVERSATION_SEARCH, CROSS_SESSION_SEARCH
 from langchain_sessions._core.edge import require
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
 from langchain_sessions._core.kinds import role_of

@@ -29,6 +29,7 @@ from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.rows import TURN_OF
 from langchain_sessions._core.view import call_ids
 from langchain_sessions._log.log import log_of
+from langchain_sessions.compaction._background import compact_later
 from langchain_sessions.compaction._triggers import known_window
 from langchain_sessions.errors import (
     PromptTooLongError,
@@ -371,7 +372,7 @@ class Call:
             if model.prompt_tokens is not None:
                 said = log_of(sessions).tokens.count_messages(kept).messages
                 model = replace(model, prompt_tokens=model.prompt_tokens + said)
-            yield from ask(sessions.compact_later, session_id, compaction, branch=branch, call=model)
+            yield from compact_later(log_of(sessions), session_id, compaction, branch=branch, call=model)
 
     def interrupt(self, partial: AIMessage | None, *, steps: Sequence[BaseMessage] = ()) -> Flow[None]:
         """The reader left: keep what arrived. A question that got no word of answer is not replayed."""

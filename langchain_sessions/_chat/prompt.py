@@ -16,8 +16,7 @@ from langchain_sessions._chat.store_run import STORED
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.rows import SYSTEM
 from langchain_sessions._core.view import pair_tool_calls
-from langchain_sessions._log.log import log_of
-from langchain_sessions._log.read import read_rows
+from langchain_sessions._log.log import log_of, read_rows
 from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.events import EventKind, SessionEvent, Standing
 from langchain_sessions.filters import EventFilter

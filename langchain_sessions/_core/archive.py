@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.ledger import Cover, LogView, encode_cover
-from langchain_sessions._core.marks import with_extra
 from langchain_sessions._core.ranges import SeqSet
+from langchain_sessions._core.rows import with_extra
 from langchain_sessions.events import Standing
 
 if TYPE_CHECKING:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import ormsgpack
 
-from langchain_sessions._core.ledger import Ledger
+from langchain_sessions._core.ledger import Ledger, tally_change
 from langchain_sessions._core.ranges import SeqSet, decode_runs, encode_run_list
 from langchain_sessions._core.rows import ROOTED
-from langchain_sessions._core.standing import tally_change
 from langchain_sessions.errors import CorruptRowError
 
 if TYPE_CHECKING:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from langchain_sessions._core import rows as r
 from langchain_sessions._core.ledger import Edit, LogView
-from langchain_sessions._core.marks import with_extra
+from langchain_sessions._core.rows import numbered
 from langchain_sessions.errors import EventConflictError, EventNotFoundError, StaleSessionError
 from langchain_sessions.events import Standing
 
@@ -112,30 +111,3 @@ def _current_revision(row: EventRow, known: Sequence[tuple[EventRow, Standing]])
         if old.ident == row.ident and stand is not Standing.SUPERSEDED and not _is_gone(old, stand, row):
             return old
     return None
-
-
-def numbered(
-    row: EventRow, seq: int, revisions: Iterable[EventRow], current: EventRow | None, *, is_rooted: bool = False
-) -> EventRow:
-    """A new event in its place: behind all others, or in that of the revision before it.
-
-    Args:
-        row: The event.
-        seq: Its position.
-        revisions: Every stored event of the same message.
-        current: The one that it replaces, if any.
-        is_rooted: Whether a thread's root list replaces it.
-    """
-    rev = max((old.rev for old in revisions), default=-1) + 1
-    if current is None:
-        # An id that a rewind freed keeps its name: only an edit is named by its revision.
-        return row._replace(seq=seq, rev=rev)
-    mark = [current.seq, current.place, 1] if is_rooted else [current.seq, current.place]
-    return row._replace(
-        seq=seq,
-        rev=rev,
-        flags=row.flags | r.EDIT,
-        position=current.place,
-        branch=current.branch,
-        extra=with_extra(row.extra, "mark", mark),
-    )

@@ -12,16 +12,24 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from operator import sub
 from typing import TYPE_CHECKING
 
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.ranges import NO_SEQS, Run, SeqSet
+from langchain_sessions._core.ranges import NO_SEQS, Run, SeqSet, decode_runs
+from langchain_sessions._core.rows import Counters, EventRow, Mark, tally
+from langchain_sessions.errors import EventNotFoundError
 from langchain_sessions.events import Standing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from langchain_sessions._core.rows import EventRow, Mark
+    from langchain_sessions._core.rows import EventRow, InvocationRow, SessionRow
+
+_STANDINGS = {1: Standing.OPEN, 3: Standing.FAILED, 4: Standing.INTERRUPTED}
+COUNTED = (Standing.LIVE, Standing.INTERRUPTED, Standing.OPEN)
+
+MARK_KINDS = {r.REWIND: "rewind", r.COMPACTION: "compaction"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,3 +273,87 @@ def visible_scopes(viewer: str | None) -> tuple[str | None, ...]:
         return (None,)
     parts = viewer.split(".")
     return (None, *(".".join(parts[: depth + 1]) for depth in range(len(parts))))
+
+
+# -- what entries say of other entries: everything can be read back from the log ------------------------------
+
+
+def marks_of(rows: Iterable[EventRow]) -> list[Mark]:
+    """The marks that rows carry; every mark can be read back from the log."""
+    marks: list[Mark] = []
+    for row in rows:
+        if row.extra is None:
+            continue
+        kind = "edit" if row.flags & r.EDIT else MARK_KINDS.get(row.kind)
+        if kind is None:
+            continue
+        value = json.loads(row.extra).get("mark")
+        if value is not None:
+            marks.append(Mark(row.seq, kind, json.dumps(value, separators=(",", ":"))))
+    return marks
+
+
+def undone_target(session_id: str, marks: Iterable[Mark], hidden: SeqSet) -> int:
+    """Where to go back to in order to undo the newest rewind that stands and that is not an undoing itself.
+
+    Raises:
+        EventNotFoundError: There is none.
+    """
+    rewinds = {mark.seq: int(mark.data) for mark in marks if mark.kind == "rewind"}
+    # Whoever goes back to just before a rewind undoes it; undoing again reaches the one before.
+    found = [seq for seq, target in rewinds.items() if seq not in hidden and target + 1 not in rewinds]
+    if not found:
+        raise EventNotFoundError(session_id, "rewind to undo")
+    return max(found) - 1
+
+
+def covers_of(row: EventRow | None) -> list[list[int]]:
+    """The runs that a compaction record or a summary names."""
+    if row is None or row.extra is None:
+        return []
+    found: list[list[int]] = json.loads(row.extra).get("covers", [])
+    return found
+
+
+def last_mark(rows: Sequence[EventRow]) -> int:
+    """The newest status that rows report for their invocation; 0 for none."""
+    return next((mark for row in reversed(rows) if (mark := (row.flags >> r.MARK_SHIFT) & 7)), 0)
+
+
+# -- the view of a session, and what counts as live in it -----------------------------------------------------
+
+
+def open_invocations(rows: Iterable[InvocationRow], idle_before: int) -> dict[str, Standing]:
+    """The standing that each invocation gives its events; one left open for too long has failed."""
+    found: dict[str, Standing] = {}
+    for row in rows:
+        standing = _STANDINGS.get(row.status)
+        if standing is Standing.OPEN and row.updated_at < idle_before:
+            standing = Standing.FAILED
+        if standing is not None:
+            found[row.id] = standing
+    return found
+
+
+def view_of(session: SessionRow, unfinished: Iterable[InvocationRow], idle_before: int) -> LogView:
+    """Where the events of a session stand, given its invocations that are not done."""
+    standings = open_invocations(unfinished, idle_before)
+    head = None if session.head_runs is None else tuple(decode_runs(session.head_runs))
+    return LogView(Ledger.decode(session.ledger), head, standings, session.last_seq)
+
+
+def count_scope(rows: Iterable[EventRow], view: LogView, scope: str | None) -> Counters:
+    """The counters of one scope, from its rows. Running invocations count; failed ones do not."""
+    live = (row for row in rows if row.scope == scope and view.standing(row) in COUNTED)
+    return tally(live).get(scope, Counters())
+
+
+def tally_change(
+    before: Iterable[EventRow], view_before: LogView, after: Iterable[EventRow], view_after: LogView
+) -> dict[str | None, Counters]:
+    """How the counters change when some rows stood in one way before and stand in another after; only what does."""
+    old = tally(row for row in before if view_before.standing(row) in COUNTED)
+    new = tally(row for row in after if view_after.standing(row) in COUNTED)
+    nothing = Counters()
+    changes = {scope: Counters(*map(sub, new.get(scope, nothing), old.get(scope, nothing))) for scope in {**old, **new}}
+    return {scope: change for scope, change in changes.items() if change != nothing}

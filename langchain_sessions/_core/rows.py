@@ -278,3 +278,42 @@ OWNER_SHAPES: Final[Mapping[type, str]] = {Anyone: "any", type(None): "none"}
 def owner_shape(owner: Owner) -> str:
     """Which of the three owner criteria a statement carries."""
     return OWNER_SHAPES.get(type(owner), "is")
+
+
+def with_extra(extra: str | None, key: str, value: object) -> str:
+    """The `extra` document with one more entry."""
+    document = json.loads(extra) if extra else {}
+    document[key] = value
+    return json.dumps(document, separators=(",", ":"))
+
+
+def numbered(
+    row: EventRow, seq: int, revisions: Iterable[EventRow], current: EventRow | None, *, is_rooted: bool = False
+) -> EventRow:
+    """A new event in its place: behind all others, or in that of the revision before it.
+
+    Args:
+        row: The event.
+        seq: Its position.
+        revisions: Every stored event of the same message.
+        current: The one that it replaces, if any.
+        is_rooted: Whether a thread's root list replaces it.
+    """
+    rev = max((old.rev for old in revisions), default=-1) + 1
+    if current is None:
+        # An id that a rewind freed keeps its name: only an edit is named by its revision.
+        return row._replace(seq=seq, rev=rev)
+    mark = [current.seq, current.place, 1] if is_rooted else [current.seq, current.place]
+    return row._replace(
+        seq=seq,
+        rev=rev,
+        flags=row.flags | EDIT,
+        position=current.place,
+        branch=current.branch,
+        extra=with_extra(row.extra, "mark", mark),
+    )
+
+
+def bytes_of(rows: Iterable[EventRow]) -> int:
+    """About how much there is to read in some events."""
+    return sum(len(row.text or "") + len(row.body or "") for row in rows)

@@ -14,10 +14,8 @@ from langchain_sessions._core.edge import require
 from langchain_sessions._core.encode import as_events
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
 from langchain_sessions._core.state import TEMP
-from langchain_sessions._log.indexing import embed_later, indexer_of
 from langchain_sessions._log.lifecycle import get_session
-from langchain_sessions._recall.index.tally import bytes_of
-from langchain_sessions._recall.settings import EMBED_EVERY, INDEX_EVERY
+from langchain_sessions._log.log import after_append
 from langchain_sessions.events import InvocationStatus, NewEvent, SessionEvent
 from langchain_sessions.stores._values import AppendBatch
 
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from langchain_sessions._core.rows import EventRow, SessionKey
     from langchain_sessions._log.log import Log
 
 
@@ -213,17 +210,6 @@ def append_events(
     appended = yield from ask(log.store.append_events, key, batch)
     yield from after_append(log, key, appended.version, rows)
     return [log.encoder.appended(session_id, row, appended.view) for row in appended.rows]
-
-
-def after_append(log: Log, key: SessionKey, version: int, rows: Sequence[EventRow]) -> Flow[None]:
-    """What recall does about new events now and then, so that no search pays for all of them; never an error."""
-    if log.search is None:
-        return
-    added = len(rows)
-    if version % INDEX_EVERY < added or log.search.tally.passes(key, bytes_of(rows)):
-        yield from indexer_of(log).catch_up_quietly(key)
-    if version % EMBED_EVERY < added and log.search.embedder is not None:
-        yield from embed_later(log, [key])
 
 
 def edit_message(

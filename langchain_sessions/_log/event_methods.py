@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core.flow import adrive, drive
-from langchain_sessions._log import compact, read, rewind
+from langchain_sessions._log import read, rewind
+from langchain_sessions.compaction._background import compact_later, compact_now
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -246,7 +247,7 @@ class EventMethods:
             SessionNotFoundError: There is none for this view.
         """
         return drive(
-            compact.compact_log(
+            compact_now(
                 self._log,
                 session_id,
                 compaction,
@@ -271,7 +272,7 @@ class EventMethods:
     ) -> CompactionResult:
         """Async `compact`."""
         return await adrive(
-            compact.compact_log(
+            compact_now(
                 self._log,
                 session_id,
                 compaction,
@@ -297,10 +298,10 @@ class EventMethods:
         Returns:
             Whether a run was begun: there is never more than one of a scope.
         """
-        return drive(compact.compact_later(self._log, session_id, compaction, branch=branch, call=call))
+        return drive(compact_later(self._log, session_id, compaction, branch=branch, call=call))
 
     async def acompact_later(
         self, session_id: str, compaction: Compaction, *, branch: str | None = None, call: ModelCall | None = None
     ) -> bool:
         """Async `compact_later`."""
-        return await adrive(compact.compact_later(self._log, session_id, compaction, branch=branch, call=call))
+        return await adrive(compact_later(self._log, session_id, compaction, branch=branch, call=call))

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.codec.values import as_dict, dump_exact, dump_mapping
-from langchain_sessions._core.edge import check_duration, check_id, check_optional_id, check_title, require
+from langchain_sessions._core.edge import check_duration, check_id, check_title, require
 from langchain_sessions._core.encode import new_record
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.rows import Anyone
 from langchain_sessions._core.state import APP, USER, dump_delta
 from langchain_sessions._log.copies import forget_session, forget_user
+from langchain_sessions._log.log import new_draft, renewal_grain
 from langchain_sessions._log.values import UNSET, Unset
 from langchain_sessions.errors import CorruptRowError, SessionNotFoundError
 from langchain_sessions.page import Page, decode_positions, encode_cursor
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 TOMBSTONE = timedelta(hours=24)
 
-_HOUR = 3_600_000_000
-
 
 def create_session(
     log: Log,
@@ -48,7 +47,7 @@ def create_session(
 ) -> Flow[Session]:
     """`SessionService.create`."""
     ttl = log.time_to_live if isinstance(time_to_live, Unset) else _duration(time_to_live)
-    draft = _draft(log, uuid.uuid4().hex if session_id is None else session_id, user_id, ttl)
+    draft = new_draft(log, uuid.uuid4().hex if session_id is None else session_id, user_id, ttl)
     draft = _with_state(draft, state)
     draft = replace(draft, title=check_title(title), metadata=dump_mapping(metadata or {}, "metadata"))
     row = yield from ask(log.store.create_session, draft)
@@ -61,41 +60,9 @@ def open_session(log: Log, session_id: str, *, user_id: str | Unset | None = UNS
         found = yield from ask(log.store.find_session, log.key(session_id), log.now())
         if found is not None:
             return log.session_of(found)
-    draft = _draft(log, session_id, user_id, log.adapter_time_to_live)
+    draft = new_draft(log, session_id, user_id, log.adapter_time_to_live)
     row = yield from ask(log.store.open_session, replace(draft, anew=anew))
     return log.session_of(row)
-
-
-def adapter_draft(log: Log, session_id: str) -> SessionDraft:
-    """How an adapter opens a session of this view.
-
-    Raises:
-        InvalidInputError: The id cannot be one.
-    """
-    return _draft(log, session_id, UNSET, log.adapter_time_to_live)
-
-
-def _draft(log: Log, session_id: str, user_id: str | Unset | None, ttl: int | None) -> SessionDraft:
-    owner = _new_owner(log, user_id)
-    now = log.now()
-    draft = SessionDraft(app=log.app, id=check_id(session_id, "session_id"), user_id=owner, now=now)
-    if ttl is None:
-        return draft
-    if not log.slides:
-        return replace(draft, expires_at=now + ttl)
-    return replace(draft, expires_at=now + ttl, renewal=ttl, renewal_grain=min(_HOUR, ttl // 4))
-
-
-def _new_owner(log: Log, user_id: str | Unset | None) -> str | None:
-    """Who owns a session that this view creates."""
-    if isinstance(log.owner, Anyone):
-        owner = None if isinstance(user_id, Unset) else check_optional_id(user_id, "user_id")
-    else:
-        owner = log.owner
-        same = isinstance(user_id, Unset) or user_id == owner
-        require(same, "user_id", "this view is bound to another user")
-    require(owner is not None or not log.require_user, "user_id", "this service requires a user")
-    return owner
 
 
 def get_session(log: Log, session_id: str) -> Flow[Session]:
@@ -148,7 +115,7 @@ def update_session(
         slides = log.slides and ttl is not None
         changes["expires_at"] = None if ttl is None else now + ttl
         changes["renewal"] = ttl if slides else None
-        changes["renewal_grain"] = min(_HOUR, ttl // 4) if slides and ttl is not None else None
+        changes["renewal_grain"] = renewal_grain(ttl) if slides and ttl is not None else None
     row = yield from ask(log.store.update_session, log.key(session_id), changes, now)
     return log.session_of(row)
 
@@ -213,7 +180,7 @@ def fork_session(
     added = as_dict(metadata or {}, "metadata")
     source = yield from get_session(log, session_id)
     draft = replace(
-        _draft(log, uuid.uuid4().hex if new_id is None else new_id, UNSET, log.time_to_live),
+        new_draft(log, uuid.uuid4().hex if new_id is None else new_id, UNSET, log.time_to_live),
         user_id=source.user_id,
         title=source.title if title is None else check_title(title),
         metadata=dump_exact({**source.metadata, **added, "forked_from": source.id}, "metadata"),

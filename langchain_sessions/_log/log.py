@@ -3,27 +3,74 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from langchain_sessions._core.codec.values import as_dict
-from langchain_sessions._core.edge import UNREADABLE, built, check_aware, check_id, from_micros, to_micros
-from langchain_sessions._core.rows import Owner, SessionHeading, SessionKey, SessionRow
+from langchain_sessions._core.edge import (
+    UNREADABLE,
+    built,
+    check_aware,
+    check_id,
+    check_optional_id,
+    from_micros,
+    require,
+    to_micros,
+)
+from langchain_sessions._core.flow import Flow, ask
+from langchain_sessions._core.rows import Anyone, SessionKey, bytes_of
+from langchain_sessions._log.indexing import embed_later, indexer_of
+from langchain_sessions._log.values import UNSET, Unset
+from langchain_sessions._recall.settings import EMBED_EVERY, INDEX_EVERY, MOST_BYTES
 from langchain_sessions.errors import CorruptRowError, InvalidInputError, ServiceClosedError
 from langchain_sessions.session import Session
+from langchain_sessions.stores._values import SessionDraft
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from langchain_sessions._core.codec.messages import MessageCodec
     from langchain_sessions._core.encode import EventEncoder
+    from langchain_sessions._core.flow import Flow
+    from langchain_sessions._core.rows import EventRow, Owner, SessionHeading, SessionRow
     from langchain_sessions._log.copies import Copies
     from langchain_sessions._recall.settings import SearchSettings
     from langchain_sessions.compaction._background import BackgroundRuns
     from langchain_sessions.service import SessionService
     from langchain_sessions.stores._base import SessionStore
+    from langchain_sessions.stores._values import ContextSlice
     from langchain_sessions.tokens import TokenCounter
+
+_HOUR = 3_600_000_000
+
+_MOST_LOGS: Final = 10_000
+
+
+class Tally:
+    """How many bytes of each log wait for its index, as far as this process appended them; threads may share it.
+
+    It decides no more than which append pays: a search looks at what waits itself.
+    """
+
+    def __init__(self) -> None:
+        """Nothing waits."""
+        self._lock = threading.Lock()
+        self._waiting: OrderedDict[tuple[str, str], int] = OrderedDict()
+
+    def passes(self, key: SessionKey, size: int) -> bool:
+        """Count what was appended; whether with it too much waits, which is then counted as done."""
+        name = (key.app, key.id)
+        with self._lock:
+            waiting = self._waiting.pop(name, 0) + size
+            if waiting > MOST_BYTES:
+                return True
+            self._waiting[name] = waiting
+            if len(self._waiting) > _MOST_LOGS:
+                self._waiting.popitem(last=False)
+        return False
 
 
 @dataclass(slots=True)
@@ -33,11 +80,13 @@ class Shared:
     Attributes:
         is_closed: The service was closed: every call is refused.
         to_embed: Logs with something to embed, in the order in which they asked.
+        tally: What waits for the index.
         copies: What keeps copies of what was said elsewhere, and is told before a session goes.
     """
 
     is_closed: bool = False
     to_embed: dict[SessionKey, None] = field(default_factory=dict[SessionKey, None])
+    tally: Tally = field(default_factory=Tally)
     copies: list[Copies] = field(default_factory=list["Copies"])
 
 
@@ -151,3 +200,65 @@ def _fields(row: SessionRow | SessionHeading) -> dict[str, Any]:
         "turn_count": row.live_turns,
         "token_count": row.live_tokens,
     }
+
+
+def after_append(log: Log, key: SessionKey, version: int, rows: Sequence[EventRow]) -> Flow[None]:
+    """What recall does about new events now and then, so that no search pays for all of them; never an error."""
+    if log.search is None:
+        return
+    added = len(rows)
+    if version % INDEX_EVERY < added or log.shared.tally.passes(key, bytes_of(rows)):
+        yield from indexer_of(log).catch_up_quietly(key)
+    if version % EMBED_EVERY < added and log.search.embedder is not None:
+        yield from embed_later(log, [key])
+
+
+def renewal_grain(ttl: int) -> int:
+    """How much of a sliding time to live must have passed before an append renews it."""
+    return min(_HOUR, ttl // 4)
+
+
+def adapter_draft(log: Log, session_id: str) -> SessionDraft:
+    """How an adapter opens a session of this view.
+
+    Raises:
+        InvalidInputError: The id cannot be one.
+    """
+    return new_draft(log, session_id, UNSET, log.adapter_time_to_live)
+
+
+def new_draft(log: Log, session_id: str, user_id: str | Unset | None, ttl: int | None) -> SessionDraft:
+    """A session as this view creates it, with a time to live in microseconds.
+
+    Raises:
+        InvalidInputError: The id cannot be one, or the owner is none that this view may create for.
+    """
+    owner = _new_owner(log, user_id)
+    now = log.now()
+    draft = SessionDraft(app=log.app, id=check_id(session_id, "session_id"), user_id=owner, now=now)
+    if ttl is None:
+        return draft
+    if not log.slides:
+        return replace(draft, expires_at=now + ttl)
+    return replace(draft, expires_at=now + ttl, renewal=ttl, renewal_grain=renewal_grain(ttl))
+
+
+def _new_owner(log: Log, user_id: str | Unset | None) -> str | None:
+    """Who owns a session that this view creates."""
+    if isinstance(log.owner, Anyone):
+        owner = None if isinstance(user_id, Unset) else check_optional_id(user_id, "user_id")
+    else:
+        owner = log.owner
+        same = isinstance(user_id, Unset) or user_id == owner
+        require(same, "user_id", "this view is bound to another user")
+    require(owner is not None or not log.require_user, "user_id", "this service requires a user")
+    return owner
+
+
+def read_rows(
+    log: Log, session_id: str, viewer: str | None, *, invocation_id: str | None = None, last_n: int | None = None
+) -> Flow[ContextSlice]:
+    """The rows of a viewer's context in the order of a prompt: what every reader of the one view begins with."""
+    now = log.now()
+    key = log.key(session_id)
+    return (yield from ask(log.store.load_context, key, viewer, invocation_id, last_n, now, log.idle_before(now)))

@@ -9,6 +9,7 @@ from langchain_sessions._core.edge import UNREADABLE, check_branch, require
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.state import merged_view
 from langchain_sessions._core.view import Context, pair_tool_calls
+from langchain_sessions._log.log import read_rows
 from langchain_sessions.errors import CorruptRowError
 from langchain_sessions.filters import EventFilter
 from langchain_sessions.page import Page, decode_positions, encode_cursor
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from langchain_sessions._core.rows import Counters
     from langchain_sessions._log.log import Log
     from langchain_sessions.events import SessionEvent
-    from langchain_sessions.stores._values import ContextSlice, EventSlice
+    from langchain_sessions.stores._values import EventSlice
 
 
 _EVERYTHING = EventFilter()
@@ -66,15 +67,6 @@ def _page(
         previous_cursor=previous,
         total=found.total,
     )
-
-
-def read_rows(
-    log: Log, session_id: str, viewer: str | None, *, invocation_id: str | None = None, last_n: int | None = None
-) -> Flow[ContextSlice]:
-    """The rows of a viewer's context in the order of a prompt: what every reader of the one view begins with."""
-    now = log.now()
-    key = log.key(session_id)
-    return (yield from ask(log.store.load_context, key, viewer, invocation_id, last_n, now, log.idle_before(now)))
 
 
 def load_context(

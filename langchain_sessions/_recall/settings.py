@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from langchain_sessions._recall.index.tally import Tally
 from langchain_sessions._recall.rank.ranking import RankingWeights
 
 if TYPE_CHECKING:
@@ -14,6 +13,9 @@ if TYPE_CHECKING:
 
     from langchain_sessions._recall.engine import RecallEngine
     from langchain_sessions._recall.meaning.embedder import Embed, Embedder
+
+MOST_BYTES: Final = 1_000_000
+"""Of text that may wait for the index of a log: a search scans what waits, at about a second of CPU for 5 MB."""
 
 
 INDEX_EVERY: Final = 512
@@ -53,11 +55,6 @@ class SearchSettings:
         from langchain_sessions._recall.engine import RecallEngine  # noqa: PLC0415
 
         return RecallEngine(self)
-
-    @cached_property
-    def tally(self) -> Tally:
-        """What waits for the index."""
-        return Tally()
 
     @cached_property
     def embedder(self) -> Embedder | None:

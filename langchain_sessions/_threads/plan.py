@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.checkpoints import ROOT, CheckpointRow, WriteRow, merge_writes
-from langchain_sessions._core.identity import numbered
 from langchain_sessions._core.ledger import Edit, Ledger
 from langchain_sessions._core.ranges import Run, SeqSet, decode_runs, encode_run_list, encode_runs, fold_runs
-from langchain_sessions._core.rows import EventRow, SessionRow
+from langchain_sessions._core.rows import EventRow, SessionRow, numbered
 from langchain_sessions._threads.cache import Recognised, ThreadCache, clone_message
 from langchain_sessions._threads.names import branch_of, channel_branch
 from langchain_sessions._threads.record import (

@@ -13,8 +13,7 @@ from langchain_sessions._core.edge import check_id
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ranges import encode_runs
 from langchain_sessions._core.rows import ROOTED
-from langchain_sessions._log.append import after_append
-from langchain_sessions._log.lifecycle import adapter_draft
+from langchain_sessions._log.log import adapter_draft, after_append
 from langchain_sessions._threads.names import config_of, namespace_digest
 from langchain_sessions._threads.plan import START, PendingWrite, PlannedCheckpoint
 from langchain_sessions._threads.record import dump_slot, lighten, record_of

@@ -23,7 +23,7 @@ from langchain_core.messages import (
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Overwrite, Send
 
-from langchain_sessions._core.codec.privacy import PRIVATE_ARGUMENT, without_private, without_private_argument
+from langchain_sessions._core.codec.messages import PRIVATE_ARGUMENT, without_private, without_private_argument
 from langchain_sessions._core.kinds import CODES
 
 MARK = "langchain_sessions:ref"

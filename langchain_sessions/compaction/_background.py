@@ -1,4 +1,7 @@
-"""Runs beside the conversation: after the reply, on a thread or as a task, never two at once for one scope."""
+"""When a compaction runs: at once, or beside the conversation after the reply, on a thread or as a task.
+
+Never do two run at once for one scope. What a compaction needs is loaded by the first one.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,14 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from langchain_sessions._core.flow import Flow, adrive, drive
+from langchain_sessions._core.flow import Flow, adrive, ask, drive
 from langchain_sessions._core.twins import alone
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from langchain_sessions._log.log import Log
+    from langchain_sessions.compaction._plan import Compaction, CompactionResult, ModelCall
 
 _log = logging.getLogger(__name__)
 
@@ -120,3 +126,42 @@ class BackgroundRuns:
 
 def _report(scope: Scope, error: Exception) -> None:
     _log.warning("Background work on session %r failed: %s", scope[1], type(error).__name__)
+
+
+def compact_now(
+    log: Log,
+    session_id: str,
+    compaction: Compaction,
+    *,
+    branch: str | None = None,
+    invocation_id: str | None = None,
+    force: bool = False,
+    call: ModelCall | None = None,
+    automatic: bool = False,
+) -> Flow[CompactionResult]:
+    """`SessionService.compact`."""
+    from langchain_sessions.compaction._run import compact_session  # noqa: PLC0415 - loaded by the first one
+
+    return (
+        yield from compact_session(
+            log,
+            session_id,
+            compaction,
+            branch=branch,
+            invocation_id=invocation_id,
+            force=force,
+            call=call,
+            automatic=automatic,
+        )
+    )
+
+
+def compact_later(
+    log: Log, session_id: str, compaction: Compaction, *, branch: str | None = None, call: ModelCall | None = None
+) -> Flow[bool]:
+    """`SessionService.compact_later`."""
+
+    def run() -> Flow[CompactionResult]:
+        return compact_now(log, session_id, compaction, branch=branch, call=call, automatic=True)
+
+    return (yield from ask(log.background.start, (log.app, session_id, branch), run))

@@ -18,7 +18,7 @@ from langchain_sessions._core.edge import check_branch, from_micros
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import Cover, Ledger
 from langchain_sessions._core.ranges import SeqSet
-from langchain_sessions._log.read import read_rows
+from langchain_sessions._log.log import read_rows
 from langchain_sessions.compaction._fallback import PENDING, load_pending, runs_of, that_fit, would_not_fit
 from langchain_sessions.compaction._loaded import Loaded, plan_tokens
 from langchain_sessions.compaction._plan import (
@@ -29,6 +29,7 @@ from langchain_sessions.compaction._plan import (
     CompactionResult,
     ModelCall,
     Outcome,
+    check_compaction,
 )
 from langchain_sessions.compaction._records import record_row, session_changes, summary_rows
 from langchain_sessions.compaction._selection import settle_selection
@@ -71,6 +72,7 @@ def compact_session(
     Raises:
         SessionNotFoundError: There is none for this view.
     """
+    check_compaction(compaction)
     run = _Run(log, session_id, compaction, check_branch(branch), invocation_id, force, automatic, call or NO_CALL)
     try:
         result = yield from run.compact()

@@ -11,8 +11,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import empty_checkpoint
 
-from langchain_sessions._log.lifecycle import adapter_draft
-from langchain_sessions._log.log import log_of
+from langchain_sessions._log.log import adapter_draft, log_of
 from langchain_sessions._sql.store import SqlStore
 from langchain_sessions._threads.queue import CommitQueue
 from langchain_sessions.checkpointer import SessionCheckpointSaver

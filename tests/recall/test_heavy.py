@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from langchain_core.messages import HumanMessage
 
-from langchain_sessions._recall.index.tally import MOST_BYTES, Tally
+from langchain_sessions._log.log import Tally
+from langchain_sessions._recall.settings import MOST_BYTES
 
 if TYPE_CHECKING:
     from langchain_sessions import SessionService

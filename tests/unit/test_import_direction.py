@@ -29,7 +29,7 @@ EDGES = {
     "_core": {*CORE, "stores", "tokens"},
     "stores": CONTRACT,
     "_sql": CONTRACT,
-    "compaction": {*CONTRACT, "_log.log", "_log.read", "_recall.text", "tokens", "service"},
+    "compaction": {*CONTRACT, "_log.log", "_recall.text", "tokens", "service"},
     "_recall": {*CONTRACT, "search"},
     "_log": {*SERVICE, "_sql.store"},
     "invocation": SERVICE,

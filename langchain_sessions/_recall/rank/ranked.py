@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.kinds import MESSAGE_CODES
 from langchain_sessions._core.ranges import SeqSet
-from langchain_sessions._core.rows import SessionKey
+from langchain_sessions._core.rows import SessionKey, bytes_of
 from langchain_sessions._recall.findings import Finding, KnownFacts, ReadLogs, index_query
-from langchain_sessions._recall.index.tally import MOST_BYTES, bytes_of
 from langchain_sessions._recall.meaning.nearness import SCANNED, asked_text, nearest
 from langchain_sessions._recall.rank.corpus import shortlist_logs
 from langchain_sessions._recall.rank.ranking import COMPARED
 from langchain_sessions._recall.request import shown_before
+from langchain_sessions._recall.settings import MOST_BYTES
 from langchain_sessions._recall.text.documents import searchable_text
 from langchain_sessions._recall.text.grammar import ClauseKind, Query, QueryMatcher
 from langchain_sessions.errors import StoreError

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Select, or_, select
 
-from langchain_sessions._core.ledger import Ledger, LogView
+from langchain_sessions._core.ledger import Ledger, LogView, open_invocations
 from langchain_sessions._core.ranges import decode_runs
 from langchain_sessions._core.rows import InvocationRow, SessionRow, owner_shape
-from langchain_sessions._core.standing import open_invocations
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.log.lookup import key_values, owner_criterion, session_columns, session_row
 

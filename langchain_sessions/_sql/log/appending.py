@@ -26,7 +26,7 @@ from sqlalchemy import (
 )
 
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.marks import last_mark, marks_of
+from langchain_sessions._core.ledger import last_mark, marks_of
 from langchain_sessions._core.rows import ACTIVITY_GRAIN, OWNER_SHAPES, Counters, EventRow, SessionKey
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.log.lookup import key_criteria, upsert

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from langchain_sessions._core.ledger import count_scope
 from langchain_sessions._core.rows import Counters, InvocationRow, SessionKey, SessionRow
-from langchain_sessions._core.standing import count_scope
 from langchain_sessions._sql.log.keyed import delete_rows, find_rows, insert_row
 from langchain_sessions._sql.log.lookup import load_light, load_view, locate, require_session, set_session
 from langchain_sessions.stores._values import ScopeMeasure

@@ -10,8 +10,8 @@ from sqlalchemy import and_ as both
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from langchain_sessions._core import rows as r
+from langchain_sessions._core.ledger import view_of
 from langchain_sessions._core.rows import EventRow, InvocationRow, Mark, SessionKey, SessionRow, owner_shape
-from langchain_sessions._core.standing import view_of
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.log.keyed import update_rows
 from langchain_sessions._sql.tables.blanking import blank_rows

@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select
 
-from langchain_sessions._core.ledger import Ledger
-from langchain_sessions._core.marks import marks_of
+from langchain_sessions._core.ledger import Ledger, count_scope, marks_of
 from langchain_sessions._core.rows import EventRow, Mark, SessionKey, SessionRow
-from langchain_sessions._core.standing import count_scope
 from langchain_sessions._sql.log.counting import read_counters
 from langchain_sessions._sql.log.lookup import event_columns, load_light, load_marks, load_view, require_session
 from langchain_sessions._sql.log.standing import replay

@@ -11,9 +11,8 @@ from sqlalchemy import Select, literal_column, select
 
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.identity import place_batch, require_version
-from langchain_sessions._core.marks import last_mark
+from langchain_sessions._core.ledger import last_mark, tally_change, view_of
 from langchain_sessions._core.rows import EventRow, SessionKey, SessionRow, moved
-from langchain_sessions._core.standing import tally_change, view_of
 from langchain_sessions._core.state import apply_deltas, require_owner
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.log.appending import insert_events

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 from sqlalchemy import select
 
 from langchain_sessions._core.archive import settle_archive
-from langchain_sessions._core.ledger import Ledger
-from langchain_sessions._core.marks import covers_of, marks_of, undone_target, with_extra
+from langchain_sessions._core.ledger import Ledger, covers_of, marks_of, undone_target
 from langchain_sessions._core.ranges import SeqSet
-from langchain_sessions._core.rows import EventRow, SessionKey, SessionRow, moved
+from langchain_sessions._core.rows import EventRow, SessionKey, SessionRow, moved, with_extra
 from langchain_sessions._core.state import apply_deltas, scoped_keys
 from langchain_sessions._sql.log.appending import insert_events
 from langchain_sessions._sql.log.counting import ALL_AWAKE, recount, recount_scope

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.marks import marks_of
+from langchain_sessions._core.ledger import marks_of
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions.errors import CommitUnknownError, CorruptRowError, SessionNotFoundError, StoreUnavailableError
 from langchain_sessions.stores._partitioned import keys

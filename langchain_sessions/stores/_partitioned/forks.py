@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.ledger import Ledger
-from langchain_sessions._core.marks import marks_of
+from langchain_sessions._core.ledger import Ledger, marks_of
 from langchain_sessions._core.rows import InvocationRow, Mark, SessionKey, SessionRow
 from langchain_sessions._core.state import apply_deltas
 from langchain_sessions.errors import EventNotFoundError, SessionExistsError, SessionsError

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_sessions._core.edge import UNREADABLE
+from langchain_sessions._core.ledger import view_of
 from langchain_sessions._core.rows import Counters, EventRow, InvocationRow, SessionRow, tally
-from langchain_sessions._core.standing import view_of
 from langchain_sessions.errors import CorruptRowError
 from langchain_sessions.stores.engine import Head
 

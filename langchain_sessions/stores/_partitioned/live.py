@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from langchain_sessions._core import rows as r
+from langchain_sessions._core.ledger import COUNTED
 from langchain_sessions._core.ranges import SeqSet
-from langchain_sessions._core.standing import COUNTED
 from langchain_sessions.stores._partitioned.access import ROWS_AT_ONCE, Partitions
 
 if TYPE_CHECKING:

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.identity import place_batch, require_version
-from langchain_sessions._core.ledger import LogView, visible_scopes
-from langchain_sessions._core.marks import last_mark
+from langchain_sessions._core.ledger import LogView, last_mark, tally_change, visible_scopes
 from langchain_sessions._core.matching import cut_window, matches, sees
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import Counters, EventRow, InvocationRow, SessionKey, moved
-from langchain_sessions._core.standing import tally_change
 from langchain_sessions._core.state import apply_deltas, require_owner
 from langchain_sessions._core.view import context_rows
 from langchain_sessions.errors import SessionEndedError

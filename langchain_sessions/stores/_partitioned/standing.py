@@ -6,10 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from langchain_sessions._core.archive import settle_archive
-from langchain_sessions._core.ledger import Ledger
-from langchain_sessions._core.marks import covers_of, marks_of, undone_target, with_extra
-from langchain_sessions._core.rows import EventRow, Mark, SessionKey, moved
-from langchain_sessions._core.standing import count_scope
+from langchain_sessions._core.ledger import Ledger, count_scope, covers_of, marks_of, undone_target
+from langchain_sessions._core.rows import EventRow, Mark, SessionKey, moved, with_extra
 from langchain_sessions._core.state import apply_deltas, scoped_keys
 from langchain_sessions.errors import EventNotFoundError
 from langchain_sessions.stores._partitioned import keys
