@@ -44,20 +44,20 @@ def archive(
     Returns:
         The record and the summary events; None when the range was touched since `base` was read.
     """
-    return run_flow(
-        service, _archive(log_of(service), session_id, covered, base=base, summary=summary, details=details)
-    )
+    flow = archiving(log_of(service), session_id, covered, base=base, summary=summary, details=details)
+    return run_flow(service, flow)
 
 
-def _archive(
+def archiving(
     log: Log,
     session_id: str,
     covered: Iterable[int],
     *,
     base: Context,
-    summary: Sequence[NewEvent],
-    details: Mapping[str, Any] | None,
+    summary: Sequence[NewEvent] = (),
+    details: Mapping[str, Any] | None = None,
 ) -> Flow[list[SessionEvent] | None]:
+    """The workflow of `archive`, for whoever drives it on a face of their own."""
     now = log.now()
     record = new_record(r.COMPACTION, now)
     if details:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -67,19 +68,29 @@ def test_each_call_waits_for_the_server_as_seldom_as_it_can(wire: tuple[SessionS
     saver.put_writes(config, [("messages", [said]), ("other", 1)], TASKS[0])
     config = put(saver, config, asked, said, version=2)
 
-    def trips(act: Callable[[], Any]) -> int:
+    def trips(act: Callable[[], Any]) -> tuple[int, Any]:
         before = proxy.round_trips
-        act()
-        return proxy.round_trips - before
+        done = act()
+        return proxy.round_trips - before, done
 
-    assert trips(lambda: saver.get_tuple(THREAD)) == 1
-    assert (
-        trips(lambda: saver.put_writes(config, [("messages", [AIMessage("more", id="a2")]), ("x", 2)], TASKS[1])) == 1
-    )
-    assert trips(lambda: put(saver, config, asked, said, AIMessage("more", id="a2"), version=3)) == 2
+    def fewest(act: Callable[[], Any]) -> int:
+        return min(trips(act)[0] for _ in range(3))
+
+    # On a busy machine the server may answer the first part of a pipeline before the rest is sent: the fewest count.
+    written, stored = set(), set()
+    said_so_far = [asked, said]
+    for n in (3, 4, 5):
+        more = AIMessage("more", id=f"a{n}")
+        said_so_far.append(more)
+        count, _ = trips(partial(saver.put_writes, config, [("messages", [more]), ("x", n)], TASKS[1]))
+        written.add(count)
+        count, config = trips(partial(put, saver, config, *said_so_far, version=n))
+        stored.add(count)
+    assert (min(written), min(stored)) == (1, 2)
+    assert fewest(lambda: saver.get_tuple(THREAD)) == 1
     # A saver that knows nothing asks for the names and the messages too.
-    assert trips(lambda: SessionCheckpointSaver(service).get_tuple(THREAD)) == 3
-    assert trips(lambda: list(saver.list(THREAD, limit=3))) <= 3
+    assert fewest(lambda: SessionCheckpointSaver(service).get_tuple(THREAD)) == 3
+    assert fewest(lambda: list(saver.list(THREAD, limit=3))) <= 3
 
 
 # -- writes that wait --------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_sessions import InMemoryStore, SessionNotFoundError, SessionService
+from langchain_sessions._core.flow import Flow, adrive, drive
 from langchain_sessions._log.log import log_of
 from langchain_sessions._sql.store import SqlStore
 from langchain_sessions.testing.archiving import archive
@@ -37,6 +38,10 @@ class Face:
         if self._loop is None:
             return getattr(target, name)(*args, **kwargs)
         return self._loop.run_until_complete(getattr(target, f"a{name}")(*args, **kwargs))
+
+    def run(self, flow: Flow[Any]) -> Any:
+        """The result of a workflow that is nobody's method."""
+        return drive(flow) if self._loop is None else self._loop.run_until_complete(adrive(flow))
 
     def close(self, *services: SessionService) -> None:
         """Close the services and the loop."""

@@ -146,11 +146,12 @@ def test_one_service_serves_both_faces_and_closes_both(database_url: str, table_
         await service.aopen("s")
         service.append("s", message("m1"))
         await service.aappend("s", message("m2"))
+        assert await asyncio.to_thread(assert_whole, service, "s") == ["m1", "m2"]
         await service.aclose()
 
     asyncio.run(both())
-    assert assert_whole(service, "s") == ["m1", "m2"]
     service.close()
+    assert checked_out(service) == 0
 
 
 @on_servers

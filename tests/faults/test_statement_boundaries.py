@@ -11,6 +11,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 from sqlalchemy import make_url
 
 from langchain_sessions import NewEvent, SessionService, StoreError
+from langchain_sessions._log.log import log_of
+from langchain_sessions.testing.archiving import archiving
 from tests.faults.drills import FACES, Face, assert_whole, checked_out, engines_of, look, make_service, message
 from tests.faults.injection import FAULTS, Injector
 
@@ -45,7 +47,7 @@ def _edit(face: Face, service: SessionService, s: str, other: str) -> Any:
 def _archive(face: Face, service: SessionService, s: str, other: str) -> Any:
     base = service.context(s)
     summary = [NewEvent(message=HumanMessage("so far?")), NewEvent(message=AIMessage("this much"))]
-    return face(service, "archive", s, [event.seq for event in base.events][:3], base=base, summary=summary)
+    return face.run(archiving(log_of(service), s, [event.seq for event in base.events][:3], base=base, summary=summary))
 
 
 def _rewind(face: Face, service: SessionService, s: str, other: str) -> Any:

@@ -316,9 +316,10 @@ LANES: tuple[tuple[Step, ...], ...] = (
 )
 """What goes on at the same time: a run waits for the server's queue, which looks twice a second. Only the first lane
 talks in the drive's own thread."""
-AFTERWARDS: tuple[Step, ...] = (copy, assistants, stateless, cancel, two_runs_at_once, delete_run, delete)
+AFTERWARDS: tuple[Step, ...] = (copy, assistants, cancel, two_runs_at_once, delete_run, delete, stateless)
 """What removes something. The server's records are lists that a removal replaces by others: whatever another request
-adds meanwhile is lost, and who waits for it waits for ever."""
+adds meanwhile is lost, and who waits for it waits for ever. Runs without a thread remove the one that they were given
+when they are over, in the background, so nothing comes after them."""
 STEPS = (*(step for lane in LANES for step in lane), *AFTERWARDS)
 
 
