@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,9 @@ from langchain_sessions._core.encode import EventEncoder
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
 from langchain_sessions._core.rows import ANYONE
 from langchain_sessions._log.log import adapter_draft, log_of
+from langchain_sessions._threads.allowed import Allowed
 from langchain_sessions._threads.cache import MessageCache
+from langchain_sessions._threads.forms import ValueForms, admitting
 from langchain_sessions._threads.heads import head_conflicts
 from langchain_sessions._threads.load import CheckpointLoader
 from langchain_sessions._threads.names import ThreadConfig, checkpoint_id, configurable, next_version, read_config
@@ -30,7 +33,7 @@ from langchain_sessions.service import SessionService
 from langchain_sessions.stores._threads import CheckpointQuery, ThreadStore
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import timedelta
 
     from langchain_core.runnables import RunnableConfig
@@ -64,6 +67,9 @@ class SessionCheckpointSaver(BaseCheckpointSaver[Any]):
         sessions: The service; its store must keep threads (`ThreadStore`).
         serde: A LangGraph serializer; by default the service's codec, else LangGraph's own in its strict mode. An
             encrypting one seals messages too.
+        allow: Classes whose objects the state may hold: dataclasses, models, enumerations, named tuples, or a graph's
+            whole state; what their fields name is allowed with them. An object of another class is refused before
+            it is written, since it would come back as something else.
         owner: Whose threads a config reaches, see `OwnerPolicy`.
         encrypted: Whether `serde` encrypts; by default asked of LangGraph's own `EncryptedSerializer`.
         strict_head: Refuse a checkpoint of the root graph whose parent is no longer the newest, by
@@ -83,6 +89,7 @@ class SessionCheckpointSaver(BaseCheckpointSaver[Any]):
         sessions: SessionService,
         *,
         serde: SerializerProtocol | None = None,
+        allow: Iterable[type | tuple[str, ...]] = (),
         owner: OwnerPolicy = "config",
         encrypted: bool | None = None,
         strict_head: bool = False,
@@ -101,6 +108,8 @@ class SessionCheckpointSaver(BaseCheckpointSaver[Any]):
         self._queue = CommitQueue(log.store)
         self._cache_bytes = cache_bytes
         self._encrypted = encrypted
+        self._allowed = Allowed(allow)
+        self._clones: dict[frozenset[tuple[str, ...]], Self] = {}
         super().__init__(serde=serde or log.codec.serde or JsonPlusSerializer(allowed_msgpack_modules=None))
 
     @property
@@ -112,17 +121,23 @@ class SessionCheckpointSaver(BaseCheckpointSaver[Any]):
     def serde(self, serde: SerializerProtocol) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         log = log_of(self.sessions)
         encrypts = isinstance(serde, EncryptedSerializer) if self._encrypted is None else self._encrypted
+        self._serde = serde = admitting(serde, self._allowed.classes)
         codec = MessageCodec(serde, encrypts=encrypts)
-        self._serde = serde
+        self._forms = forms = ValueForms(serde, self._allowed)
         self._cache = MessageCache(codec, self._cache_bytes)
-        self._loader = CheckpointLoader(self._store, self._cache, serde)
-        self._writer = CheckpointWriter(self._loader, self._queue, EventEncoder(codec, log.tokens), serde)
-        self._pruner = CheckpointPruner(log, self._store, self._cache, serde)
+        self._loader = CheckpointLoader(self._store, self._cache, forms)
+        self._writer = CheckpointWriter(self._loader, self._queue, EventEncoder(codec, log.tokens), forms)
+        self._pruner = CheckpointPruner(log, self._store, self._cache, forms)
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> Self:
         """A clone whose serializer admits more types. It shares the store and commits in the same line."""
-        clone: Any = super().with_allowlist(extra_allowlist)
-        return clone  # type: ignore[no-any-return]
+        wanted = frozenset(extra_allowlist)
+        if wanted not in self._clones:
+            clone = copy.copy(self)
+            clone._allowed, clone._clones = self._allowed.and_also(wanted), {}
+            clone.serde = admitting(self._serde, wanted)
+            self._clones[wanted] = clone
+        return self._clones[wanted]
 
     def get_next_version(self, current: Any, channel: None) -> Any:
         """The version of a channel after `current`, of the same kind; a 64-bit integer at first."""
@@ -388,7 +403,7 @@ class SessionCheckpointSaver(BaseCheckpointSaver[Any]):
         log = log_of(self.sessions)
         key = log.key(str(thread_id))
         rows = yield from ask(self._store.list_root_checkpoints, key, log.now())
-        return head_conflicts(rows, lambda row: decode_metadata(key.id, row, self._serde).get("source"))
+        return head_conflicts(rows, lambda row: decode_metadata(key.id, row, self._forms).get("source"))
 
 
 def checkpointer_factory(
@@ -396,6 +411,7 @@ def checkpointer_factory(
     *,
     owner: OwnerPolicy = "ignore",
     serde: SerializerProtocol | None = None,
+    allow: Iterable[type | tuple[str, ...]] = (),
     strict_head: bool = False,
     **options: Any,
 ) -> Callable[[], AbstractAsyncContextManager[SessionCheckpointSaver]]:
@@ -409,6 +425,7 @@ def checkpointer_factory(
         owner: Whose threads a config reaches, see `OwnerPolicy`. A server authorises threads itself, and many of its
             calls name no user or something else as one; so by default a thread is reached by its id alone.
         serde: As for `SessionCheckpointSaver`.
+        allow: As for `SessionCheckpointSaver`.
         strict_head: As for `SessionCheckpointSaver`.
         options: Further arguments of `SessionService`.
     """
@@ -416,6 +433,6 @@ def checkpointer_factory(
     @asynccontextmanager
     async def make() -> AsyncIterator[SessionCheckpointSaver]:
         async with SessionService(database, **options) as sessions:
-            yield SessionCheckpointSaver(sessions, owner=owner, serde=serde, strict_head=strict_head)
+            yield SessionCheckpointSaver(sessions, owner=owner, serde=serde, allow=allow, strict_head=strict_head)
 
     return make

@@ -11,9 +11,10 @@ import threading
 from collections import OrderedDict
 from itertools import islice
 from operator import attrgetter, is_
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from langchain_sessions._core.codec.messages import assembled
+from langchain_sessions._core.codec.same import equal
 from langchain_sessions._core.ranges import NO_SEQS, Run, SeqSet, expand_runs, fold_runs
 from langchain_sessions._core.rows import NO_MESSAGE_ID, EventRow, SessionRow
 from langchain_sessions._threads.split import KNOWN, is_message_list
@@ -48,12 +49,23 @@ def snapshot(value: Any) -> Any:
         return value
     if kind is tuple:
         return tuple(snapshot(item) for item in value)
-    return copy.deepcopy(value)
+    try:
+        return copy.deepcopy(value)
+    except Exception:  # an object may refuse to be copied, in any way
+        return value
+
+
+def _held(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a message, copied but for what nests deeper than we go, or in itself."""
+    try:
+        return cast("dict[str, Any]", snapshot(fields))
+    except RecursionError:
+        return dict(fields)
 
 
 def clone_message(message: BaseMessage) -> BaseMessage:
     """A copy of a message that nobody else holds. Each field is read once."""
-    fields, extra = snapshot(dict(message.__dict__)), snapshot(message.__pydantic_extra__ or {})
+    fields, extra = _held(dict(message.__dict__)), _held(message.__pydantic_extra__ or {})
     return assembled(type(message), fields, set(message.__pydantic_fields_set__), extra)
 
 
@@ -91,7 +103,7 @@ class _View(NamedTuple):
 
 def _alike(messages: Sequence[BaseMessage], others: Sequence[BaseMessage], snapshots: Sequence[dict[str, Any]]) -> bool:
     """Whether messages have the classes of others, and the fields that were stored."""
-    return [*map(type, messages)] == [*map(type, others)] and [*map(_fields, messages)] == snapshots
+    return [*map(type, messages)] == [*map(type, others)] and equal([*map(_fields, messages)], snapshots)
 
 
 class ThreadCache:
@@ -159,10 +171,10 @@ class ThreadCache:
     def _build(self, row: EventRow | MessageRow) -> BaseMessage:
         seq = row.seq
         self._objects[seq] = message = self._codec.decode(self.session_id, row)
-        self._snapshots[seq] = snapshot(message.__dict__)
+        self._snapshots[seq] = _held(vars(message))
         extra = message.__pydantic_extra__
         if extra:
-            self._extra_snapshots[seq] = snapshot(extra)
+            self._extra_snapshots[seq] = _held(extra)
         if extra is not None:
             self._extras[seq] = extra
         if extra or extra is None or type(message) not in KNOWN:
@@ -245,20 +257,22 @@ class ThreadCache:
         if self._is_plain and (not made or all(map(is_, messages, islice(objects, served)))):
             # LangChain's own classes keep their fields in one dictionary for life, and what is extra in another.
             return (
-                view.fields == snapshots
+                equal(view.fields, snapshots)
                 and not any(self._extras.values())
                 and _alike(made, objects[served:], snapshots[served:])
                 and not any(map(_extras, made))
             )
         messages = messages[:size]
         extras = [self._extra_snapshots.get(seq, _EMPTY) for seq in expand_runs(view.runs)]
-        return _alike(messages, objects, snapshots) and [extra or _EMPTY for extra in map(_extras, messages)] == extras
+        return _alike(messages, objects, snapshots) and equal(
+            [extra or _EMPTY for extra in map(_extras, messages)], extras
+        )
 
     def _holds(self, seq: int, message: BaseMessage) -> bool:
         return (
             type(message) is type(self._objects[seq])
-            and message.__dict__ == self._snapshots[seq]
-            and (message.__pydantic_extra__ or {}) == self._extra_snapshots.get(seq, _EMPTY)
+            and equal(message.__dict__, self._snapshots[seq])
+            and equal(message.__pydantic_extra__ or _EMPTY, self._extra_snapshots.get(seq, _EMPTY))
         )
 
     def recognise(self, messages: list[Any], before: list[Run]) -> Recognised | None:

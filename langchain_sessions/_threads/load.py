@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from langchain_sessions._core.codec.same import equal
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._threads.cache import CacheReader
 from langchain_sessions._threads.rebuild import Rebuilder
@@ -62,7 +63,7 @@ class CheckpointLoader:
 
         def accept(found: FoundCheckpoint) -> bool:
             metadata = decode_metadata(found.session.id, found.row, self._serde)
-            return all(value == metadata.get(key) for key, value in conditions.items())
+            return all(equal(value, metadata.get(key)) for key, value in conditions.items())
 
         return accept
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.checkpoints import ROOT, CheckpointRow, WriteRow, merge_writes
+from langchain_sessions._core.codec.same import same_message
 from langchain_sessions._core.ledger import Edit, Ledger
 from langchain_sessions._core.ranges import Run, SeqSet, decode_runs, encode_run_list, encode_runs, fold_runs
 from langchain_sessions._core.rows import EventRow, SessionRow, numbered
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from langchain_core.messages import BaseMessage
+    from langgraph.checkpoint.serde.base import SerializerProtocol
 
     from langchain_sessions._core.encode import EventEncoder
 
@@ -75,6 +77,7 @@ class PlannedCheckpoint:
     record: Record
     namespace: str
     encoder: EventEncoder
+    serde: SerializerProtocol
     thread: ThreadCache | None
     parent: Record | None
     pending: Sequence[PendingWrite]
@@ -149,13 +152,11 @@ class PlannedCheckpoint:
             return True
 
         parts = split(value, wanted)
-        serde = self.encoder.codec.serde
-        assert serde is not None  # noqa: S101 - the saver's codec always has one
         if parts is None:
-            self.record.slots[channel] = dump_slot(value, serde)
+            self.record.slots[channel] = dump_slot(value, self.serde, channel)
         else:
             taken: list[int | Incoming] = [resolved[id(item)] for item in parts.references]
-            self.open_slots.append(_OpenSlot(channel, taken, dump_slot(parts.skeleton, serde, b"")))
+            self.open_slots.append(_OpenSlot(channel, taken, dump_slot(parts.skeleton, self.serde, channel, b"")))
 
     def _recognise(self, channel: str, value: Any) -> Recognised | None:
         """Where the messages of a list are stored; None for a value that is no list of messages."""
@@ -288,7 +289,7 @@ class PlannedCheckpoint:
         def wanted(item: Any) -> bool:
             if type(item) is str:
                 return item in texts
-            seq = next((one.seq for one in by_ident.get(str(item.id), ()) if _equal(one.message, item)), None)
+            seq = next((one.seq for one in by_ident.get(str(item.id), ()) if same_message(one.message, item)), None)
             if seq is None and self.thread is not None:
                 seq = self.thread.position(item)
             if seq is not None:
@@ -301,9 +302,7 @@ class PlannedCheckpoint:
         refs = encode_runs(texts[item] if type(item) is str else resolved[id(item)] for item in parts.references)
         if parts.is_list:
             return Slot(RUNS, refs)
-        serde = self.encoder.codec.serde
-        assert serde is not None  # noqa: S101 - the saver's codec always has one
-        return dump_slot(parts.skeleton, serde, refs)
+        return dump_slot(parts.skeleton, self.serde, "messages", refs)
 
 
 def _joined(first: list[Run], second: list[Run]) -> list[Run]:
@@ -316,11 +315,3 @@ def _joined(first: list[Run], second: list[Run]) -> list[Run]:
 def _is_internal(channel: str) -> bool:
     """Whether a channel is LangGraph's own; what it carries is on its way to another one."""
     return channel.startswith(("__", "branch:"))
-
-
-def _equal(ours: BaseMessage, other: BaseMessage) -> bool:
-    return (
-        type(ours) is type(other)
-        and ours.__dict__ == other.__dict__
-        and (ours.__pydantic_extra__ or {}) == (other.__pydantic_extra__ or {})
-    )

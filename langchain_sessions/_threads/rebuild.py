@@ -24,7 +24,7 @@ from langchain_sessions._threads.record import (
     load_slot,
 )
 from langchain_sessions._threads.split import join
-from langchain_sessions.errors import CorruptRowError, SealedEventError
+from langchain_sessions.errors import CorruptRowError, InvalidInputError, SealedEventError
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -128,7 +128,7 @@ class Rebuilder:
     def _loaded(self, found: FoundCheckpoint, kind: int, data: bytes) -> Any:
         try:
             return load_slot(kind, data, self._serde)
-        except SealedEventError:
+        except (SealedEventError, InvalidInputError):
             raise
         except Exception as error:  # a serializer may raise anything over what it did not write
             raise _corrupt(found) from error

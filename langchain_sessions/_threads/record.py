@@ -11,6 +11,7 @@ import ormsgpack
 from langchain_sessions._core.checkpoints import CheckpointRow, ValueRow, corrupt_checkpoint, seq_set
 from langchain_sessions._core.edge import UNREADABLE, check_id, from_micros, to_micros
 from langchain_sessions._core.ranges import SeqSet, encode_runs
+from langchain_sessions._threads.forms import RefusedValueError, UnstorableError
 from langchain_sessions._threads.names import short_digest, value_digest
 from langchain_sessions._threads.split import may_be_private, without_private_calls
 from langchain_sessions.errors import InvalidInputError
@@ -42,9 +43,22 @@ class Slot(NamedTuple):
 NOTHING = Slot(EMPTY)
 
 
-def dump_slot(value: Any, serde: SerializerProtocol, refs: bytes | None = None) -> Slot:
-    """A value, or a skeleton with its references, through the serializer, without what a call keeps private."""
-    tag, data = serde.dumps_typed(value)
+def dump_slot(value: Any, serde: SerializerProtocol, name: str, refs: bytes | None = None) -> Slot:
+    """A value, or a skeleton with its references, through the serializer, without what a call keeps private.
+
+    Args:
+        value: The value of a channel.
+        serde: The serializer.
+        name: The channel.
+        refs: The events that a skeleton mentions.
+
+    Raises:
+        InvalidInputError: It would not come back equal.
+    """
+    try:
+        tag, data = serde.dumps_typed(value)
+    except UnstorableError as error:
+        raise RefusedValueError(name, error.problem) from None
     if may_be_private(tag, data) and (kept := without_private_calls(value)) is not value:
         tag, data = serde.dumps_typed(kept)
     if tag == "null":
@@ -127,8 +141,8 @@ def record_of(
         versions=tuple(versions.values()),
         seen=seen,
         updated=updated,
-        rest=dump_slot(rest, serde) if rest else None,
-        metadata=dump_slot(metadata, serde),
+        rest=dump_slot(rest, serde, "checkpoint") if rest else None,
+        metadata=dump_slot(metadata, serde, "metadata"),
         shape=_shape(versions, seen, updated),
     )
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP
+from langgraph.checkpoint.serde.types import ERROR
 
 from langchain_sessions._core.checkpoints import ROOT, WriteRow
 from langchain_sessions._core.edge import check_id
@@ -94,6 +95,7 @@ class CheckpointWriter:
             record=record,
             namespace=at.namespace,
             encoder=self._encoder,
+            serde=self._serde,
             thread=thread,
             parent=thread.records.get(came_from) if thread else None,
             pending=self._pending.get((at.session_id, at.namespace, record.parent or ""), ()),
@@ -172,6 +174,8 @@ class CheckpointWriter:
     def _pending_write(self, thread: ThreadCache | None, row: WriteRow, value: Any) -> PendingWrite:
         """A write with references to the messages that the log has."""
         resolved: dict[int, int] = {}
+        if row.channel == ERROR and isinstance(value, BaseException):
+            value = repr(value)  # as LangGraph's own savers keep it
 
         def wanted(item: Any) -> bool:
             if type(item) is str or thread is None:
@@ -183,9 +187,10 @@ class CheckpointWriter:
 
         parts = split(value, wanted) if thread is not None else None
         if parts is None:
-            slot = dump_slot(value, self._serde)
+            slot = dump_slot(value, self._serde, row.channel)
         else:
-            slot = dump_slot(parts.skeleton, self._serde, encode_runs(resolved[id(item)] for item in parts.references))
+            refs = encode_runs(resolved[id(item)] for item in parts.references)
+            slot = dump_slot(parts.skeleton, self._serde, row.channel, refs)
         idx = WRITES_IDX_MAP.get(row.channel, row.idx)
         return PendingWrite(row._replace(idx=idx, kind=slot.kind, refs=slot.refs, data=slot.data), value)
 

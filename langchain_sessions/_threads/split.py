@@ -74,7 +74,7 @@ def split(value: Any, wanted: Wanted) -> Split | None:
     references: list[BaseMessage | str] = []
     try:
         skeleton = _walk(value, wanted, references)
-    except _MarkInValueError:
+    except (_MarkInValueError, RecursionError):
         return None
     if not references:
         return None

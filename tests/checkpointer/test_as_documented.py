@@ -240,7 +240,8 @@ def test_lists_that_are_called_messages_and_hold_none(service: SessionService, s
         graph = builder.compile(checkpointer=checkpointer)
         for text in ("Hello", "How are you?"):
             graph.invoke({"messages": [text]}, CONFIG)
-        return graph.get_state(CONFIG).values["messages"]
+        # LangGraph's own saver hands out lists where tuples were stored.
+        return [list(one) if isinstance(one, tuple) else one for one in graph.get_state(CONFIG).values["messages"]]
 
     assert len(both(service, play)) == 4
     assert service.messages("1") == []

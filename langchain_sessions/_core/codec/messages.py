@@ -159,7 +159,7 @@ class MessageCodec:
         rest = {
             name: value
             for name, value in fields.items()
-            if name not in ("id", "content") and (name not in template or template[name] != value)
+            if name not in ("id", "content") and (name not in template or not _is_default(template[name], value))
         }
         if flags & r.DIGEST_ID:
             rest["id"] = message_id
@@ -347,6 +347,11 @@ def _loaded_class(module: str, name: str) -> type[BaseMessage] | None:
         return None
 
     return descend(BaseMessage.__subclasses__())
+
+
+def _is_default(default: Any, value: Any) -> bool:
+    """Whether a field holds its default. Values of other classes are not asked: an array answers with an array."""
+    return type(value) is type(default) and value == default
 
 
 def _says_more(rest: dict[str, Any]) -> bool:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.documents import Document
 
+from langchain_sessions._core.codec.arrays import is_foreign, pack_foreign, unpack_foreign
 from langchain_sessions._core.edge import is_storable
 from langchain_sessions.errors import InvalidInputError
 
@@ -30,6 +31,8 @@ _TAG = "$"
 _MARK = f'"{_TAG}":['
 _MAX_DEPTH = 200
 _MAX_TEXT = 10_000
+_TOP = 2
+"""What nests too deeply, or in itself, takes another form as a whole at this depth: a field of a message, or a part."""
 _NAMED_DEPTH = 3
 """Errors name the place of a value down to this depth."""
 _MAX_DIGITS_BITS = 10_000
@@ -62,6 +65,7 @@ _RESTORE: dict[str, Callable[[Any], Any]] = {
     "timedelta": lambda payload: dt.timedelta(*payload),
     "float": float,
     "int": lambda payload: int(payload, 16),
+    "json": json.loads,
     "text": str,
     "halves": lambda payload: base64.b64decode(payload).decode("utf-8", "surrogatepass"),
 }
@@ -95,7 +99,7 @@ def pack(value: Any, serde: SerializerProtocol | None = None, depth: int = 0) ->
     Args:
         value: Any Python value.
         serde: Asked for values that have no tag of their own.
-        depth: How deep in the value this is; what nests deeper than a limit becomes marked text.
+        depth: How deep in the value this is.
     """
     kind = type(value)
     if value is None or kind is bool:
@@ -106,13 +110,34 @@ def pack(value: Any, serde: SerializerProtocol | None = None, depth: int = 0) ->
         return value if value.bit_length() < _MAX_DIGITS_BITS else {_TAG: ["int", hex(value)]}
     if kind is float:
         return value if math.isfinite(value) else {_TAG: ["float", repr(value)]}
+    if depth > _TOP:
+        return _pack_container(value, serde, depth)
+    try:
+        return _pack_container(value, serde, depth)
+    except RecursionError:
+        return _as_nested(value)
+
+
+def _pack_container(value: Any, serde: SerializerProtocol | None, depth: int) -> Any:
     if depth > _MAX_DEPTH:
-        return _as_text(value)
+        raise RecursionError
+    kind = type(value)
     if kind is list:
         return [pack(item, serde, depth + 1) for item in value]
     if kind is dict:
         return _pack_dict(value, serde, depth)
     return _pack_tagged(value, serde, depth)
+
+
+def _as_nested(value: Any) -> Any:
+    """What nests deeper than we go, as JSON in a string where that is exact."""
+    try:
+        text = dump_json(value)
+        if json.loads(text) == value:
+            return {_TAG: ["json", text]}
+    except (TypeError, ValueError, RecursionError):
+        pass
+    return _as_text(value)
 
 
 def _pack_dict(value: dict[Any, Any], serde: SerializerProtocol | None, depth: int) -> Any:
@@ -132,6 +157,9 @@ def _pack_tagged(value: Any, serde: SerializerProtocol | None, depth: int) -> An
     if kind is Document:
         fields = {"id": value.id, "metadata": value.metadata, "page_content": value.page_content}
         return {_TAG: ["document", pack(fields, serde, depth + 1)]}
+    foreign = pack_foreign(value, lambda inner: pack(inner, serde, depth + 1), lambda inner: unpack(inner, serde))
+    if foreign is not None:
+        return {_TAG: foreign}
     if serde is not None and (tagged := _by_serde(value, serde)) is not None:
         return tagged
     base = next((base for base in _BASES if isinstance(value, base)), None)
@@ -142,7 +170,7 @@ def _by_serde(value: Any, serde: SerializerProtocol) -> Any:
     """What a serializer makes of a value; None where it refuses it."""
     try:
         tag, data = serde.dumps_typed(value)
-    except (TypeError, ValueError, OverflowError, RecursionError):
+    except Exception:  # whatever an object raises that is asked what it holds
         return None
     return {_TAG: ["serde", [tag, base64.b64encode(data).decode()]]}
 
@@ -179,11 +207,47 @@ def unpack(value: Any, serde: SerializerProtocol | None = None) -> Any:
     if tag == "dict":
         return {unpack(key, serde): unpack(item, serde) for key, item in payload}
     if tag == "serde":
-        return value if serde is None else serde.loads_typed((payload[0], base64.b64decode(payload[1])))
+        return _unpack_by_serde(value, serde)
+    if is_foreign(tag):
+        return _unpack_foreign(value, serde)
     inner = unpack(payload, serde)
     if tag == "document":
         return Document(**inner)
     return {"tuple": tuple, "set": set, "frozenset": frozenset}[tag](inner)
+
+
+def _unpack_by_serde(value: dict[str, Any], serde: SerializerProtocol | None) -> Any:
+    tag, data = value[_TAG][1]
+    if serde is None:
+        if "+" in tag:  # encrypted
+            return value
+        try:
+            from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer  # noqa: PLC0415 - an extra's
+        except ImportError:
+            return value
+        serde = JsonPlusSerializer(allowed_msgpack_modules=None)
+    return serde.loads_typed((tag, base64.b64decode(data)))
+
+
+def holds_text(packed: Any) -> bool:
+    """Whether something in a packed value had no form of its own, and is text that says what it was."""
+    if type(packed) is list:
+        return any(map(holds_text, packed))
+    if type(packed) is not dict:
+        return False
+    if _TAG in packed:
+        tag, payload = packed[_TAG]
+        return tag == "text" or holds_text(payload)
+    return any(map(holds_text, packed.values()))
+
+
+def _unpack_foreign(value: dict[str, Any], serde: SerializerProtocol | None) -> Any:
+    tag, payload = value[_TAG]
+    try:
+        return unpack_foreign(tag, payload, lambda inner: unpack(inner, serde))
+    except ImportError:
+        # What is readable without the library stays readable.
+        return value
 
 
 def require_json(value: Any, field: str, depth: int = 0) -> None:

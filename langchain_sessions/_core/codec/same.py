@@ -1,0 +1,79 @@
+"""Comparing values of any kind: it cannot raise, and what gives no plain answer is compared by its bytes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+from langchain_sessions._core.codec.arrays import pack_foreign
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
+
+_MAX_DEPTH = 200
+_LEAVES = frozenset({str, int, bool, bytes, bytearray, type(None)})
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Whether two values are equal, as Python has it where it has an answer."""
+    try:
+        return bool(one == other)
+    except Exception:  # an array answers with an array, and an object may raise anything
+        return is_same(one, other)
+
+
+def is_same(one: Any, other: Any, depth: int = 0) -> bool:
+    """Whether two values have the same classes and the same contents all the way down; NaN is the same as NaN."""
+    try:
+        return one is other or (type(one) is type(other) and depth <= _MAX_DEPTH and _is_alike(one, other, depth + 1))
+    except Exception:  # what cannot be compared is not the same
+        return False
+
+
+def same_message(one: BaseMessage, other: BaseMessage) -> bool:
+    """Whether two messages have the same class and equal fields."""
+    return (
+        type(one) is type(other)
+        and equal(one.__dict__, other.__dict__)
+        and equal(one.__pydantic_extra__ or {}, other.__pydantic_extra__ or {})
+    )
+
+
+def _is_alike(one: Any, other: Any, depth: int) -> bool:
+    """`is_same` of two values of one class."""
+    kind = type(one)
+    if kind in _LEAVES:
+        return bool(one == other)
+    if kind is float:
+        return bool(one == other) or (one != one and other != other)  # noqa: PLR0124 - so NaN is told
+    if kind is dict:
+        return len(one) == len(other) and all(
+            key in other and is_same(item, other[key], depth) for key, item in one.items()
+        )
+    if kind in (list, tuple, deque) or isinstance(one, tuple):
+        return len(one) == len(other) and all(is_same(item, its, depth) for item, its in zip(one, other, strict=True))
+    if (fields := fields_of(one)) is not None:
+        return is_same(fields, fields_of(other), depth)
+    packed = pack_foreign(one, _itself, _itself)
+    if packed is not None:
+        return is_same(packed, pack_foreign(other, _itself, _itself), depth)
+    return (one == other) is True
+
+
+def fields_of(value: Any) -> dict[str, Any] | None:
+    """What a model or a dataclass consists of; None for anything else."""
+    if isinstance(value, BaseModel):
+        extra, private = value.__pydantic_extra__, value.__pydantic_private__
+        return {**value.__dict__, "$extra": extra or {}, "$private": private or {}}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [field.name for field in dataclasses.fields(value)]
+        return {name: getattr(value, name) for name in names if hasattr(value, name)}
+    attributes: Any = getattr(type(value), "__attrs_attrs__", None)
+    return None if attributes is None else {field.name: getattr(value, field.name) for field in attributes}
+
+
+def _itself(value: Any) -> Any:
+    return value
