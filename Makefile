@@ -19,7 +19,7 @@ AGAINST ?=
 
 help:
 	@echo "make demo          a conversation with memory, without any key or network"
-	@echo "make test          all tests on memory, SQLite, PostgreSQL and MariaDB (starts its own servers)"
+	@echo "make test          all tests on memory, files, SQLite, PostgreSQL and MariaDB (starts its own servers)"
 	@echo "make test-fast     the tests on memory and SQLite only"
 	@echo "make check         formatting, lint, types, direction of imports"
 	@echo "make format        rewrite the code as the formatter has it"

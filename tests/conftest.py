@@ -69,7 +69,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help=f"comma-separated, of {','.join(BACKENDS)}; all that are available by default. With one alone, only its "
         "own tests run: what brings a store of its own would pass for a success of the one that was named",
     )
-    group.addoption("--require-backends", action="store_true", help="fail unless tests ran on all four backends")
+    group.addoption("--require-backends", action="store_true", help="fail unless tests ran on all backends")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -104,13 +104,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     others: list[pytest.Item] = []
+    asked = _asked(config)
     for item in items:
         call = getattr(item, "callspec", None)
         if call is not None and "backend" in call.params:
             item.user_properties.append(("backend", call.params["backend"]))
-        else:
+        if call is None or call.params.get("backend") not in asked:
             others.append(item)
-    if len(_asked(config)) == 1:
+    if len(asked) == 1:
         config.hook.pytest_deselected(items=others)
         left = set(others)
         items[:] = [item for item in items if item not in left]
@@ -147,6 +148,8 @@ class Databases:
         """An empty database, removed when `stack` (else the run) ends."""
         if backend == "memory":
             return MEMORY_URL
+        if backend == "files":
+            return (self._directory / f"files_{secrets.token_hex(6)}").as_uri()
         if backend == "sqlite":
             return f"sqlite:///{self._directory / secrets.token_hex(6)}.db"
         url = server_url(backend)
@@ -157,8 +160,8 @@ class Databases:
         return created
 
     def shared(self, backend: str) -> str:
-        """The server's one database of this run, created at first use; on SQLite a new file, which costs nothing."""
-        if backend in {"memory", "sqlite"}:
+        """The server's one database of this run, created at first use; a new file or folder costs nothing."""
+        if backend in {"memory", "files", "sqlite"}:
             return self.create(backend)
         if backend not in self._shared:
             self._shared[backend] = self.create(backend)
@@ -167,7 +170,7 @@ class Databases:
 
 @pytest.fixture(scope="session")
 def backend(request: pytest.FixtureRequest) -> str:
-    """One of "memory", "sqlite", "postgres", "mariadb": the test runs once on each."""
+    """One of "memory", "files", "sqlite", "postgres", "mariadb": the test runs once on each."""
     name: str = request.param
     return name
 
@@ -190,7 +193,7 @@ def all_databases(scratch_directory: Path) -> Iterator[Databases]:
 
 @pytest.fixture
 def database_url(backend: str, all_databases: Databases) -> str:
-    """A SQLAlchemy URL for `backend`; ``memory://`` for memory.
+    """A SQLAlchemy URL for `backend`; ``memory://`` for memory, ``file://`` for files.
 
     On SQLite an empty file of the test's own. On a server a database that all tests of this worker share: pair it with
     `table_prefix`, or ask for `fresh_database_url`.

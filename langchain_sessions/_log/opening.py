@@ -12,6 +12,8 @@ from langchain_sessions._log.log import Log, Shared
 from langchain_sessions._recall.settings import SearchSettings
 from langchain_sessions.compaction._background import BackgroundRuns
 from langchain_sessions.stores._base import SessionStore
+from langchain_sessions.stores._partitioned.store import PartitionedStore
+from langchain_sessions.stores._schemes import engine_for
 from langchain_sessions.tokens import EstimatedTokenCounter, TokenCounter
 
 if TYPE_CHECKING:
@@ -63,6 +65,9 @@ def open_log(
 def _store(database: Any, options: dict[str, Any]) -> SessionStore:
     if isinstance(database, SessionStore):
         return database
+    engine = engine_for(database, table_prefix=options["table_prefix"], create_schema=options["create_schema"])
+    if engine is not None:
+        return PartitionedStore(engine)
     from langchain_sessions._sql.store import SqlStore
 
     return SqlStore(database, **options)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions.service import SessionService
 
-pytestmark = pytest.mark.backends("memory", "sqlite", "postgres", "mariadb")
+pytestmark = pytest.mark.backends("memory", "files", "sqlite", "postgres", "mariadb")
 
 
 def update(name: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from langchain_sessions.checkpointer import SessionCheckpointSaver
 if TYPE_CHECKING:
     from langchain_sessions.service import SessionService
 
-pytestmark = pytest.mark.backends("memory", "sqlite", "postgres", "mariadb")
+pytestmark = pytest.mark.backends("memory", "files", "sqlite", "postgres", "mariadb")
 
 
 def config(thread: str, user: str = "ada") -> Any:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions.service import SessionService
 
-pytestmark = pytest.mark.backends("memory", "sqlite", "postgres", "mariadb")
+pytestmark = pytest.mark.backends("memory", "files", "sqlite", "postgres", "mariadb")
 ADA: RunnableConfig = {"configurable": {"thread_id": "t", "user_id": "ada"}}
 
 

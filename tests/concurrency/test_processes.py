@@ -16,7 +16,7 @@ from tests.faults.processes import append_some, open_fresh, run_at_once
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-on_databases = pytest.mark.backends("sqlite", "postgres", "mariadb")
+on_databases = pytest.mark.backends("files", "sqlite", "postgres", "mariadb")
 
 
 @on_databases

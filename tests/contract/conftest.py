@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langchain_sessions._sql.store import SqlStore
+from langchain_sessions.stores._files.engine import FilesEngine
 from langchain_sessions.stores._memory import InMemoryStore
+from langchain_sessions.stores._partitioned.store import PartitionedStore
 from langchain_sessions.testing import PrivateLoop
 from tests.servers import databases
 
@@ -32,6 +34,9 @@ def shared_store(backend: str, all_databases: Databases, shared_loop: PrivateLoo
     """The store of a backend, on tables of its own."""
     if backend == "memory":
         yield InMemoryStore()
+        return
+    if backend == "files":
+        yield PartitionedStore(FilesEngine(all_databases.shared(backend)))
         return
     url, prefix = all_databases.shared(backend), f"c{secrets.token_hex(4)}_"
     store = SqlStore(url, table_prefix=prefix)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from langchain_sessions.testing import Face, PrivateLoop
 
 # Examples and steps. A step on a server is some twenty round trips.
-SIZES = {"memory": (60, 30), "sqlite": (15, 20), "postgres": (4, 14), "mariadb": (4, 14)}
+SIZES = {"memory": (60, 30), "files": (6, 20), "sqlite": (15, 20), "postgres": (4, 14), "mariadb": (4, 14)}
 DEEPER = int(os.environ.get("LANGCHAIN_SESSIONS_SOAK", "1"))
 
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import random
 import time
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.faults.drills import assert_whole, make_service, message, opened, texts
 from tests.faults.processes import CONTEXT, append_until_killed
 
-on_databases = pytest.mark.backends("sqlite", "postgres", "mariadb")
+if TYPE_CHECKING:
+    from pathlib import Path
+
+on_databases = pytest.mark.backends("files", "sqlite", "postgres", "mariadb")
 
 
 @on_databases
@@ -27,6 +31,16 @@ def test_a_killed_writer_loses_nothing_that_was_acknowledged(
 @pytest.mark.parametrize("archive_every", [0, 7])
 def test_many_killed_writers(database_url: str, table_prefix: str, archive_every: int) -> None:
     _kill_writers(database_url, table_prefix, archive_every, rounds=40)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("archive_every", [0, 7])
+def test_a_thousand_killed_writers_of_files(scratch_directory: Path, archive_every: int) -> None:
+    """Five hundred each; a folder for fifty, since all of a log is looked at after each."""
+    for number in range(10):
+        folder = scratch_directory / f"killed_{archive_every}_{number}"
+        _kill_writers(folder.as_uri(), "", archive_every, rounds=50)
 
 
 def _kill_writers(url: str, prefix: str, archive_every: int, rounds: int) -> None:

@@ -10,7 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-BACKENDS = ("memory", "sqlite", "postgres", "mariadb")
+BACKENDS = ("memory", "files", "sqlite", "postgres", "mariadb")
 
 
 class BackendTally:

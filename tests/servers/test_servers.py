@@ -96,8 +96,8 @@ def test_fresh_databases_are_apart(fresh_database: Callable[[], str]) -> None:
 
 
 def test_every_backend_has_a_url(backend: str, database_url: str) -> None:
-    scheme = {"memory": "memory", "sqlite": "sqlite", "postgres": "postgresql+psycopg", "mariadb": "mysql+pymysql"}
-    assert database_url.startswith(f"{scheme[backend]}://")
+    scheme = {"files": "file", "postgres": "postgresql+psycopg", "mariadb": "mysql+pymysql"}
+    assert database_url.startswith(f"{scheme.get(backend, backend)}://")
 
 
 def test_urls_are_brought_to_the_drivers_of_the_extras() -> None:

@@ -1,0 +1,1 @@
+"""Partitions in folders that people can read."""

@@ -1,0 +1,24 @@
+"""URLs of engines of partitions: each engine is loaded when somebody asks for it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from langchain_sessions.stores.engine import PartitionEngine
+
+ENGINES = {
+    "file": ("langchain_sessions.stores._files.engine", "FilesEngine"),
+}
+"""Where the engine of a URL's scheme is. Its arguments are the URL, `table_prefix` and `create_schema`."""
+
+
+def engine_for(database: Any, **options: Any) -> PartitionEngine | None:
+    """The engine that a URL names; None where it names another kind of store."""
+    scheme = database.partition(":")[0] if isinstance(database, str) else ""
+    if scheme not in ENGINES:
+        return None
+    module, name = ENGINES[scheme]
+    engine: PartitionEngine = getattr(import_module(module), name)(database, **options)
+    return engine
