@@ -357,3 +357,38 @@ def tally_change(
     nothing = Counters()
     changes = {scope: Counters(*map(sub, new.get(scope, nothing), old.get(scope, nothing))) for scope in {**old, **new}}
     return {scope: change for scope, change in changes.items() if change != nothing}
+
+
+def moved_between(before: LogView, after: LogView) -> SeqSet:
+    """The positions whose events may stand otherwise in one view than in the other, invocations aside.
+
+    As many as changed, however long the log is: counters follow by the difference of those alone.
+    """
+    old, new = before.ledger, after.ledger
+    heads = [NO_SEQS | SeqSet(tuple(sorted(view.head or ()))) for view in (before, after)]
+    found = differing(old.hidden, new.hidden) | differing(*heads)
+    if old.edits != new.edits:
+        edits = {*old.edits} ^ {*new.edits}
+        found = found | SeqSet.of(seq for edit in edits for seq in (edit.seq, edit.replaces))
+    for scope in {**old.covers, **new.covers}:
+        one, other = old.covers.get(scope), new.covers.get(scope)
+        if one != other:
+            found = found | _between_covers(one, other, {*old.edits, *new.edits})
+    return found & SeqSet.between(1, before.last_seq)
+
+
+def differing(one: SeqSet, other: SeqSet) -> SeqSet:
+    """What is in one of two sets alone."""
+    return NO_SEQS if one == other else (one - other) | (other - one)
+
+
+def _between_covers(one: Cover | None, other: Cover | None, edits: Iterable[Edit]) -> SeqSet:
+    """What one of two compactions of a scope archives and the other does not, and what stands for it."""
+    covers = [cover for cover in (one, other) if cover is not None]
+    low = 0 if len(covers) == 1 else min(cover.upto for cover in covers)
+    high = max(cover.upto for cover in covers)
+    found = SeqSet.between(low + 1, high)
+    for cover in covers:
+        found = found | cover.holes | SeqSet.of(cover.summaries)
+    # An edit stands where its original stood.
+    return found | SeqSet.of(edit.seq for edit in edits if edit.position <= high)

@@ -75,6 +75,55 @@ def apply_deltas(state: str, deltas: Iterable[str | None]) -> str:
     return dump_json(merged)
 
 
+def is_same_state(one: str, other: str) -> bool:
+    """Whether two documents of state say the same, in whatever order."""
+    return one == other or json.loads(one) == json.loads(other)
+
+
+class StateChange:
+    """What becomes of a session's state when some of its deltas go out of sight, or come back.
+
+    Only the keys of those deltas are looked for among the others, from the newest back until each is found: a turn
+    that is taken back costs what the turn changed.
+
+    Args:
+        initial: The state that the session began with.
+        current: Its state now.
+        turned: The deltas that go or come back.
+    """
+
+    def __init__(self, initial: str, current: str, turned: Iterable[str]) -> None:
+        """Nothing is known yet of what the keys were before."""
+        self._initial: dict[str, Any] = json.loads(initial)
+        self._current = current
+        self._wanted = {key for delta in turned for key in split_delta(delta).session}
+        self._found: dict[str, Any] = {}
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing older needs to be looked at."""
+        return self._wanted.issubset(self._found)
+
+    def look_at(self, delta: str) -> None:
+        """Take in the next older delta that stands."""
+        for key, value in split_delta(delta).session.items():
+            if key in self._wanted:
+                self._found.setdefault(key, value)
+
+    def state(self) -> str:
+        """The state after it."""
+        if not self._wanted:
+            return self._current
+        merged: dict[str, Any] = json.loads(self._current)
+        for key in self._wanted:
+            value = self._found[key] if key in self._found else self._initial.get(key)
+            if value is None and (key in self._found or key not in self._initial):
+                merged.pop(key, None)
+            else:
+                merged[key] = value
+        return dump_json(merged)
+
+
 def scoped_keys(deltas: Iterable[str | None]) -> tuple[str, ...]:
     """The `user:` and `app:` keys that some deltas touch."""
     found: dict[str, None] = {}

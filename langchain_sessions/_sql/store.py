@@ -39,14 +39,16 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
     from sqlalchemy.engine import URL
 
-    from langchain_sessions._core.rows import Owner, SessionKey, SessionRow
+    from langchain_sessions._core.rows import EventRow, Owner, SessionKey, SessionRow
     from langchain_sessions._sql.driver.transaction import Transaction
     from langchain_sessions.stores._threads import PlanOutcome, ThreadPlan
-    from langchain_sessions.stores._values import AppendBatch, Appended, SessionDraft
+    from langchain_sessions.stores._values import AppendBatch, Appended, ArchivePlan, SessionDraft
 
 P = ParamSpec("P")
 T = TypeVar("T")
 _MAX_RACES = 20
+_MAX_STALE = 3
+"""How often a compaction is prepared beside other writers, before it is prepared while they wait."""
 _BATCH = 100
 
 
@@ -252,7 +254,18 @@ class SqlStore(SessionStore):
     find_events, afind_events = pair(Mode.READ, reading.find_events)
     load_context, aload_context = pair(Mode.READ, reading.load_context)
     rewind_events, arewind_events = pair(Mode.WRITE, standing.rewind_events)
-    archive_events, aarchive_events = pair(Mode.WRITE, standing.archive_events)
+
+    def _archive_events(self, key: SessionKey, plan: ArchivePlan) -> Flow[tuple[EventRow, ...] | None]:
+        for _ in range(_MAX_STALE):
+            prepared = yield from ask(self.run, Mode.READ, standing.prepare_archiving, key, plan)
+            if prepared is None:
+                return None
+            rows = yield from ask(self.run, Mode.WRITE, standing.commit_archiving, key, prepared)
+            if rows is not None:
+                return rows
+        return (yield from ask(self.run, Mode.WRITE, standing.archive_events, key, plan))
+
+    archive_events, aarchive_events = faces(_archive_events)
     count_live, acount_live = pair(Mode.READ, counting.count_live)
     measure_scope, ameasure_scope = pair(Mode.READ, counting.measure_scope)
     lease_scope, alease_scope = pair(Mode.WRITE, counting.lease_scope)

@@ -7,10 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from langchain_sessions._core.ledger import count_scope
+from langchain_sessions._core.ledger import count_scope, moved_between, tally_change
 from langchain_sessions._core.rows import Counters, InvocationRow, SessionKey, SessionRow
 from langchain_sessions._sql.log.keyed import delete_rows, find_rows, insert_row
-from langchain_sessions._sql.log.lookup import load_light, load_view, locate, require_session, set_session
+from langchain_sessions._sql.log.lookup import (
+    load_light,
+    load_light_at,
+    load_view,
+    locate,
+    require_session,
+    set_session,
+)
 from langchain_sessions.stores._values import ScopeMeasure
 
 if TYPE_CHECKING:
@@ -49,22 +56,31 @@ def read_counters(tx: Transaction, session: SessionRow, scope: str | None) -> Co
     return Counters(*found[0]) if found else Counters()
 
 
+def count_moved(tx: Transaction, session: SessionRow, stood: LogView, stand: LogView) -> None:
+    """Bring the counters up to date with where events stand now: only those are read that stand otherwise.
+
+    Args:
+        tx: The transaction.
+        session: The session with the counters as they are stored.
+        stood: Where its events stood.
+        stand: Where they stand.
+    """
+    rows = load_light_at(tx, session.skey, moved_between(stood, stand))
+    add_counters(tx, session, tally_change(rows, stood, rows, stand))
+
+
 def recount(tx: Transaction, session: SessionRow) -> None:
-    """Count every scope anew from the live part of the log: after a rewind or a failure."""
+    """Count every scope anew from the live part of the log: after it was copied."""
     table = tx.tables.scopes
     view = load_view(tx, session, ALL_AWAKE)
     branches = find_rows(tx, [table.c.scope], skey=session.skey)
     for scope in (None, *(row[0] for row in branches)):
-        recount_scope(tx, session, view, scope)
-
-
-def recount_scope(tx: Transaction, session: SessionRow, view: LogView, scope: str | None) -> None:
-    """Count one scope anew from what of it is not archived: after a compaction."""
-    counted = count_scope(load_light(tx, session, scope, view), view, scope)
-    if scope is None:
-        set_session(tx, session.skey, live_events=counted.events, live_turns=counted.turns, live_tokens=counted.tokens)
-    else:
-        _write_scope(tx, session, scope, counted)
+        counted = count_scope(load_light(tx, session, scope, view), view, scope)
+        if scope is not None:
+            _write_scope(tx, session, scope, counted)
+            continue
+        live = {"live_events": counted.events, "live_turns": counted.turns, "live_tokens": counted.tokens}
+        set_session(tx, session.skey, **live)
 
 
 def _write_scope(tx: Transaction, session: SessionRow, scope: str, counters: Counters) -> None:

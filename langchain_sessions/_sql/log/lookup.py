@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sqlalchemy.sql.dml import Insert
 
     from langchain_sessions._core.ledger import LogView
+    from langchain_sessions._core.ranges import SeqSet
     from langchain_sessions._sql.tables.schema import Tables
 
 Changes = Mapping[str, Callable[[Any], Any]]
@@ -139,6 +140,22 @@ def load_light(tx: Transaction, session: SessionRow, scope: str | None, view: Lo
     for start in range(0, len(beside), 500):
         rows += tx.once(build(both(e.seq <= after, e.seq.in_(beside[start : start + 500]))))
     return sorted(light_row(row) for row in rows)
+
+
+def load_light_at(tx: Transaction, skey: int, seqs: SeqSet) -> list[EventRow]:
+    """The events at some positions, without bodies."""
+    e = tx.tables.events.c
+    statement = select(*light_columns(tx.tables)).where(e.skey == skey)
+    found: list[EventRow] = []
+    single: list[int] = []
+    for low, high in seqs.runs:
+        if low == high:
+            single.append(low)
+        else:
+            found += [light_row(row) for row in tx.once(statement.where(e.seq.between(low, high)))]
+    for start in range(0, len(single), 500):
+        found += [light_row(row) for row in tx.once(statement.where(e.seq.in_(single[start : start + 500])))]
+    return found
 
 
 def load_marks(tx: Transaction, session: SessionRow, upto: int | None = None) -> list[Mark]:

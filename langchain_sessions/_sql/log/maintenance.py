@@ -8,6 +8,7 @@ from sqlalchemy import func, select
 
 from langchain_sessions._core.ledger import Ledger, count_scope, marks_of
 from langchain_sessions._core.rows import EventRow, Mark, SessionKey, SessionRow
+from langchain_sessions._core.state import is_same_state
 from langchain_sessions._sql.log.counting import read_counters
 from langchain_sessions._sql.log.lookup import event_columns, load_light, load_marks, load_view, require_session
 from langchain_sessions._sql.log.standing import replay
@@ -32,8 +33,7 @@ def verify_session(tx: Transaction, key: SessionKey, now: int) -> list[str]:
     ledger = Ledger.of(marks, session.last_seq)
     if ledger.encode() != session.ledger:
         found.append("ledger differs from the log")
-    state, _ = replay(tx, session, ledger, ledger)
-    if state != session.state:
+    if not is_same_state(replay(tx, session, ledger), session.state):
         found.append("state differs from the log")
     return found + _wrong_counters(tx, session) + _stray_vectors(tx, session)
 

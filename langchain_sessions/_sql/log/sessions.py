@@ -318,7 +318,7 @@ def fork_session(tx: Transaction, key: SessionKey, draft: SessionDraft, at_seq: 
         "aliased": source.aliased,
     }
     target = target._replace(**changes)
-    changes["state"], _ = replay(tx, target, ledger, ledger)
+    changes["state"] = replay(tx, target, ledger)
     changes |= copy_thread(tx, source, target, upto)
     set_session(tx, target.skey, **changes)
     _seed_scopes(tx, source, target)

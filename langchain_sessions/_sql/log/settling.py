@@ -16,9 +16,16 @@ from langchain_sessions._core.rows import EventRow, SessionKey, SessionRow, move
 from langchain_sessions._core.state import apply_deltas, require_owner
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.log.appending import insert_events
-from langchain_sessions._sql.log.counting import ALL_AWAKE, add_counters, read_invocation, recount
+from langchain_sessions._sql.log.counting import ALL_AWAKE, add_counters, read_invocation
 from langchain_sessions._sql.log.keyed import insert_row, update_rows
-from langchain_sessions._sql.log.lookup import event_columns, load_unfinished, require_session, set_session
+from langchain_sessions._sql.log.lookup import (
+    event_columns,
+    light_columns,
+    light_row,
+    load_unfinished,
+    require_session,
+    set_session,
+)
 from langchain_sessions._sql.log.scoped import change_scoped_state
 from langchain_sessions.errors import SessionEndedError
 from langchain_sessions.stores._values import AppendBatch, Appended
@@ -55,13 +62,13 @@ def append_fully(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Append
         change_scoped_state(tx, session, deltas)
     last = session.last_seq + len(placed.fresh)
     after = session._replace(last_seq=last, ledger=ledger.encode())
-    if _note_marks(tx, session, batch, placed.fresh):
-        recount(tx, after)
-    else:
-        stood, stand = (view_of(each, unfinished, ALL_AWAKE) for each in (session, after))
-        add_counters(tx, session, tally_change(relatives, stood, [*relatives, *placed.fresh], stand))
+    stood = view_of(session, unfinished, ALL_AWAKE)
+    turned = _note_marks(tx, session, batch, placed.fresh)
     if any(row.invocation_id is not None for row in batch.rows):
         unfinished = load_unfinished(tx, after)
+    stand = view_of(after, unfinished, ALL_AWAKE)
+    known = {row.seq: row for row in (*(row for run in turned for row in _rows_of_run(tx, session, run)), *relatives)}
+    add_counters(tx, session, tally_change(known.values(), stood, [*known.values(), *placed.fresh], stand))
     return Appended(placed.rows, last, view_of(after, unfinished, batch.idle_before))
 
 
@@ -114,11 +121,13 @@ def _move_session(
     set_session(tx, session.skey, **changes)
 
 
-def _note_marks(tx: Transaction, session: SessionRow, batch: AppendBatch, fresh: tuple[EventRow, ...]) -> bool:
-    """Bring the invocations up to date; whether one failed or came back from failing, which moves counters."""
+def _note_marks(
+    tx: Transaction, session: SessionRow, batch: AppendBatch, fresh: tuple[EventRow, ...]
+) -> list[tuple[str, int]]:
+    """Bring the invocations up to date; those that failed or came back from failing, which moves counters."""
     table = tx.tables.invocations
     positions = {row.invocation_id: row.seq for row in reversed(fresh)}
-    turned = False
+    turned: list[tuple[str, int]] = []
     for name in sorted({row.invocation_id for row in batch.rows if row.invocation_id is not None}):
         was = read_invocation(tx, session.skey, name)
         mark = last_mark([row for row in batch.rows if row.invocation_id == name])
@@ -126,10 +135,23 @@ def _note_marks(tx: Transaction, session: SessionRow, batch: AppendBatch, fresh:
         first = was.first_seq if was else positions.get(name)
         if first is None:
             continue
-        turned = turned or (_FAILED in (status, was.status if was else 0) and status != (was.status if was else 0))
+        before = was.status if was else 0
+        if status != before and _FAILED in (status, before):
+            turned.append((name, first))
         same = {"skey": session.skey, "id": name}
         if was is None:
             insert_row(tx, table, **same, first_seq=first, status=status, updated_at=batch.now)
         else:
             update_rows(tx, table, same, status=status, updated_at=batch.now)
     return turned
+
+
+def _rows_of_run(tx: Transaction, session: SessionRow, run: tuple[str, int]) -> list[EventRow]:
+    """The stored events that stand as a run does; a question that gave it its name came before its first event."""
+    e = tx.tables.events.c
+    name, first = run
+    statement = select(*light_columns(tx.tables)).where(e.skey == session.skey)
+    found = tx.once(statement.where(e.seq.between(first, session.last_seq), e.invocation_id == name))
+    if name.startswith(r.TURN_OF):
+        found = [*found, *tx.once(statement.where(e.ident == name[len(r.TURN_OF) :], e.rev >= literal_column("0")))]
+    return [row for row in map(light_row, found) if row.run == name and row.seq <= session.last_seq]

@@ -1,4 +1,8 @@
-"""Changing where events stand: rewinds and compactions. Both append a record and rewrite the session's ledger."""
+"""Changing where events stand: rewinds and compactions. Both append a record and rewrite the session's ledger.
+
+Counters move by the difference of what changes its standing, and what a compaction needs to know of its range is read
+before the session is locked: the lock is held as long as an append holds it.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,18 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
-from langchain_sessions._core.archive import settle_archive
-from langchain_sessions._core.ledger import Ledger, covers_of, marks_of, undone_target
+from langchain_sessions._core.archive import Prepared, prepare_archive
+from langchain_sessions._core.ledger import Ledger, covers_of, differing, marks_of, undone_target, view_of
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import EventRow, SessionKey, SessionRow, moved, with_extra
-from langchain_sessions._core.state import apply_deltas, scoped_keys
+from langchain_sessions._core.state import StateChange, apply_deltas, scoped_keys
 from langchain_sessions._sql.log.appending import insert_events
-from langchain_sessions._sql.log.counting import ALL_AWAKE, recount, recount_scope
+from langchain_sessions._sql.log.counting import ALL_AWAKE, add_counters, count_moved, read_invocation
 from langchain_sessions._sql.log.lookup import (
     event_columns,
     load_light,
     load_marks,
+    load_unfinished,
     load_view,
     require_session,
     set_session,
@@ -26,70 +31,116 @@ from langchain_sessions.errors import EventNotFoundError
 from langchain_sessions.stores._values import ArchivePlan, RewindPlan, Rewound
 
 if TYPE_CHECKING:
+    from langchain_sessions._core.rows import Mark
     from langchain_sessions._sql.driver.transaction import Transaction
+
+_DELTAS = 64
+"""How many changes of state are read at a time, from the newest back."""
 
 
 def rewind_events(tx: Transaction, key: SessionKey, plan: RewindPlan) -> Rewound:
     """The contract's `rewind_events`."""
     session = require_session(tx, key, plan.now, lock=True)
-    before = Ledger.decode(session.ledger)
+    unfinished = load_unfinished(tx, session)
+    stood = view_of(session, unfinished, ALL_AWAKE)
+    before = stood.ledger
     marks = load_marks(tx, session)
-    target = _target(tx, session, before, plan)
+    target = _target(tx, session, before, marks, plan)
     seq = session.last_seq + 1
     record = plan.record._replace(seq=seq, extra=with_extra(plan.record.extra, "mark", target))
     insert_events(tx, session.skey, [record])
     after = Ledger.of([*marks, *marks_of([record])], seq)
-    state, kept = replay(tx, session, after, before)
+    state, kept = _state_after(tx, session, after, before)
     changes = {**moved(session, 1, plan.now), "ledger": after.encode(), "state": state}
     changes |= rewind_thread(tx, session, after, seq, is_undo=plan.undo, reset=plan.reset_thread)
     set_session(tx, session.skey, **changes)
-    recount(tx, session._replace(**changes))
+    count_moved(tx, session, stood, view_of(session._replace(**changes), unfinished, ALL_AWAKE))
     return Rewound(record, target, kept)
 
 
-def _target(tx: Transaction, session: SessionRow, ledger: Ledger, plan: RewindPlan) -> int:
+def _target(tx: Transaction, session: SessionRow, ledger: Ledger, marks: list[Mark], plan: RewindPlan) -> int:
     """The position to go back to."""
-    e = tx.tables.events.c
     if plan.undo:
-        return undone_target(session.id, load_marks(tx, session), ledger.hidden)
+        return undone_target(session.id, marks, ledger.hidden)
     if plan.before_invocation is not None:
-        mine = tx.once(
-            select(e.seq).where(e.skey == session.skey, e.invocation_id == plan.before_invocation).order_by(e.seq)
-        )
-        first = next((row[0] for row in mine if row[0] not in ledger.hidden), None)
+        first = _first_of(tx, session, plan.before_invocation, ledger.hidden)
         if first is None:
             raise EventNotFoundError(session.id, f"invocation {plan.before_invocation!r}")
-        return int(first) - 1
+        return first - 1
     target = plan.to_seq or 0
     if target > session.last_seq:
         raise EventNotFoundError(session.id, f"position {target}")
     return target
 
 
-def replay(tx: Transaction, session: SessionRow, after: Ledger, before: Ledger) -> tuple[str, tuple[str, ...]]:
-    """The session's state from its initial one and all deltas that stand; and scoped keys that went out of sight."""
+def _first_of(tx: Transaction, session: SessionRow, invocation_id: str, hidden: SeqSet) -> int | None:
+    """The first event of an invocation that is not hidden; what came before the invocation is not looked at."""
     e = tx.tables.events.c
-    columns = (e.seq, e.delta)
-    deltas = tx.once(select(*columns).where(e.skey == session.skey, e.delta.is_not(None)).order_by(e.seq))
-    kept = scoped_keys(delta for seq, delta in deltas if seq in after.hidden and seq not in before.hidden)
-    return apply_deltas(session.initial_state, (delta for seq, delta in deltas if seq not in after.hidden)), kept
+    known = read_invocation(tx, session.skey, invocation_id)
+    for low, high in hidden.complement(1 if known is None else known.first_seq, session.last_seq).runs:
+        mine = (e.skey == session.skey, e.seq.between(low, high), e.invocation_id == invocation_id)
+        found = tx.once(select(e.seq).where(*mine).order_by(e.seq).limit(1))
+        if found:
+            return int(found[0][0])
+    return None
+
+
+def _state_after(tx: Transaction, session: SessionRow, after: Ledger, before: Ledger) -> tuple[str, tuple[str, ...]]:
+    """The session's state from the deltas that stand then; and scoped keys that go out of sight."""
+    e = tx.tables.events.c
+    statement = select(e.seq, e.delta).where(e.skey == session.skey, e.delta.is_not(None))
+    turned: list[tuple[int, str]] = []
+    for low, high in differing(after.hidden, before.hidden).runs:
+        turned += tx.once(statement.where(e.seq.between(low, high)))
+    kept = scoped_keys(delta for seq, delta in turned if seq in after.hidden)
+    change = StateChange(session.initial_state, session.state, (delta for _, delta in turned))
+    upto = session.last_seq
+    while not change.is_settled:
+        older = tx.once(statement.where(e.seq <= upto).order_by(e.seq.desc()).limit(_DELTAS))
+        for seq, delta in older:
+            if seq not in after.hidden:
+                change.look_at(delta)
+        if len(older) < _DELTAS:
+            break
+        upto = older[-1][0] - 1
+    return change.state(), kept
+
+
+def replay(tx: Transaction, session: SessionRow, ledger: Ledger) -> str:
+    """The session's state from its initial one and all deltas that stand."""
+    e = tx.tables.events.c
+    deltas = tx.once(select(e.seq, e.delta).where(e.skey == session.skey, e.delta.is_not(None)).order_by(e.seq))
+    return apply_deltas(session.initial_state, (delta for seq, delta in deltas if seq not in ledger.hidden))
+
+
+def prepare_archiving(tx: Transaction, key: SessionKey, plan: ArchivePlan, *, lock: bool = False) -> Prepared | None:
+    """What a compaction comes to, as long as nothing of its range is touched; None where something was already."""
+    session = require_session(tx, key, plan.now, lock=lock)
+    unfinished = load_unfinished(tx, session)
+    view, counting = (view_of(session, unfinished, idle_before) for idle_before in (plan.idle_before, ALL_AWAKE))
+    near = load_light(tx, session, plan.scope, view)
+    return prepare_archive(plan, near, session, (view, counting), _old_covers(tx, session, view.ledger, plan.scope))
+
+
+def commit_archiving(tx: Transaction, key: SessionKey, prepared: Prepared) -> tuple[EventRow, ...] | None:
+    """Write a compaction that was prepared; None where it has to be prepared anew."""
+    plan = prepared.plan
+    session = require_session(tx, key, plan.now, lock=True)
+    view = load_view(tx, session, plan.idle_before)
+    if not prepared.stands(session, view):
+        return None
+    archived = prepared.at(session.last_seq)
+    insert_events(tx, session.skey, archived.rows)
+    ledger = view.ledger.with_cover(archived.cover).encode()
+    set_session(tx, session.skey, **moved(session, len(archived.rows), plan.now), ledger=ledger)
+    add_counters(tx, session, archived.counted)
+    return archived.rows
 
 
 def archive_events(tx: Transaction, key: SessionKey, plan: ArchivePlan) -> tuple[EventRow, ...] | None:
-    """The contract's `archive_events`."""
-    session = require_session(tx, key, plan.now, lock=True)
-    view = load_view(tx, session, plan.idle_before)
-    near = load_light(tx, session, plan.scope, view)
-    archived = settle_archive(plan, near, view, _old_covers(tx, session, view.ledger, plan.scope))
-    if archived is None:
-        return None
-    insert_events(tx, session.skey, archived.rows)
-    ledger = view.ledger.with_cover(archived.cover)
-    changes = {**moved(session, len(archived.rows), plan.now), "ledger": ledger.encode()}
-    set_session(tx, session.skey, **changes)
-    after = session._replace(**changes)
-    recount_scope(tx, after, load_view(tx, after, ALL_AWAKE), plan.scope)
-    return archived.rows
+    """Prepare and write under one lock: where the range was touched again and again in between."""
+    prepared = prepare_archiving(tx, key, plan, lock=True)
+    return None if prepared is None else commit_archiving(tx, key, prepared)
 
 
 def _old_covers(tx: Transaction, session: SessionRow, ledger: Ledger, scope: str | None) -> list[list[int]]:

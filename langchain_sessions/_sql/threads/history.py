@@ -20,12 +20,12 @@ from langchain_sessions._core.checkpoints import (
     seq_set,
     unpack_writes,
 )
-from langchain_sessions._core.ledger import Ledger
+from langchain_sessions._core.ledger import Ledger, view_of
 from langchain_sessions._core.rows import ANYONE, Owner, SessionKey, SessionRow, owner_shape
 from langchain_sessions._sql.driver.failures import call_passed_in
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction
-from langchain_sessions._sql.log.counting import recount
-from langchain_sessions._sql.log.lookup import locate, owner_criterion, set_session
+from langchain_sessions._sql.log.counting import ALL_AWAKE, count_moved
+from langchain_sessions._sql.log.lookup import load_unfinished, locate, owner_criterion, set_session
 from langchain_sessions._sql.threads.reading import checkpoint_columns, checkpoint_row, newest_in_sight, packed_writes
 from langchain_sessions._sql.threads.staging import store_staged
 from langchain_sessions.errors import InvalidInputError, SessionNotFoundError
@@ -228,7 +228,9 @@ def _rehead(tx: Transaction, session: SessionRow, hidden: SeqSet) -> None:
     if head is not None:
         changes = {"head_id": head.cid, "head_runs": head.runs or b""}
     set_session(tx, session.skey, **changes)
-    recount(tx, session._replace(**changes))
+    unfinished = load_unfinished(tx, session)
+    stood, stand = (view_of(each, unfinished, ALL_AWAKE) for each in (session, session._replace(**changes)))
+    count_moved(tx, session, stood, stand)
 
 
 def find_runs(tx: Transaction, app: str, owner: Owner, run_ids: Collection[str]) -> list[SessionKey]:

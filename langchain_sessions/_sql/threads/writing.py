@@ -34,8 +34,7 @@ from langchain_sessions._sql.log.counting import add_counters
 from langchain_sessions._sql.log.lookup import (
     event_columns,
     key_values,
-    light_columns,
-    light_row,
+    load_light_at,
     load_view,
     locating,
     session_row,
@@ -297,16 +296,7 @@ def _recounted(
     view = load_view(tx, before, 0)
     head = tuple(decode_runs(after.head_runs)) if after.head_runs is not None else None
     view_after = LogView(Ledger.decode(after.ledger), head, view.invocations, after.last_seq)
-    return counted_after_put(view, view_after, _light(tx, before.skey, touched), decision)
-
-
-def _light(tx: Transaction, skey: int, seqs: SeqSet) -> list[EventRow]:
-    e = tx.tables.events.c
-    found: list[EventRow] = []
-    for low, high in seqs.runs:
-        statement = select(*light_columns(tx.tables)).where(e.skey == skey, e.seq.between(low, high))
-        found += [light_row(row) for row in tx.once(statement)]
-    return found
+    return counted_after_put(view, view_after, load_light_at(tx, before.skey, touched), decision)
 
 
 def put_writes(tx: Transaction, plan: WritesPlan, session: SessionRow | None = None) -> SessionRow:

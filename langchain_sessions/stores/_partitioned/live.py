@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.ledger import COUNTED
+from langchain_sessions._core.ledger import COUNTED, moved_between, tally_change
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions.stores._partitioned.access import ROWS_AT_ONCE, Partitions
 
 if TYPE_CHECKING:
     from langchain_sessions._core.flow import Flow
     from langchain_sessions._core.ledger import LogView
-    from langchain_sessions._core.rows import EventRow
+    from langchain_sessions._core.rows import Counters, EventRow
     from langchain_sessions.stores._partitioned.forms import SessionHead
 
 
@@ -34,6 +34,13 @@ def _between(at: Partitions, head: SessionHead, after: int, upto: int) -> Flow[l
         found += some
         after = some[-1].seq
     return found
+
+
+def counted_between(at: Partitions, before: SessionHead, after: SessionHead) -> Flow[dict[str | None, Counters]]:
+    """How the counters change from one head to another: only events are read that stand otherwise."""
+    stood, stand = before.view(0), after.view(0)
+    rows = yield from at.events(before, moved_between(stood, stand).runs)
+    return tally_change(rows, stood, rows, stand)
 
 
 def live_rows(at: Partitions, head: SessionHead, upto: int) -> Flow[list[EventRow]]:

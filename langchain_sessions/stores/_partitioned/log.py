@@ -112,8 +112,9 @@ def _run_changes(
         if first is None:
             continue
         changed.append(InvocationRow(name, first, status, batch.now))
-        if was is not None and status != was.status and _FAILED in (status, was.status):
-            touched += yield from _events_of_run(at, head, was)
+        before = was.status if was else 0
+        if status != before and _FAILED in (status, before):
+            touched += yield from _events_of_run(at, head, changed[-1])
     return changed, touched
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from langchain_sessions._core.archive import settle_archive
-from langchain_sessions._core.ledger import Ledger, count_scope, covers_of, marks_of, undone_target
+from langchain_sessions._core.archive import prepare_archive
+from langchain_sessions._core.ledger import Ledger, count_scope, covers_of, differing, marks_of, undone_target
 from langchain_sessions._core.rows import EventRow, Mark, SessionKey, moved, with_extra
-from langchain_sessions._core.state import apply_deltas, scoped_keys
+from langchain_sessions._core.state import StateChange, apply_deltas, is_same_state, scoped_keys
 from langchain_sessions.errors import EventNotFoundError
 from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._partitioned.access import ROWS_AT_ONCE, Change, Partitions, event_rows
 from langchain_sessions.stores._partitioned.forms import load_event
-from langchain_sessions.stores._partitioned.live import live_rows, scope_rows
+from langchain_sessions.stores._partitioned.live import counted_between, scope_rows
 from langchain_sessions.stores._partitioned.log import read_run
 from langchain_sessions.stores._partitioned.thread_upkeep import rewind_thread
 from langchain_sessions.stores._values import Rewound
@@ -21,11 +21,16 @@ from langchain_sessions.stores._values import Rewound
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from langchain_sessions._core.archive import Prepared
     from langchain_sessions._core.flow import Flow
+    from langchain_sessions._core.ledger import LogView
     from langchain_sessions._core.ranges import SeqSet
     from langchain_sessions.stores._partitioned.forms import SessionHead
     from langchain_sessions.stores._values import ArchivePlan, RewindPlan
     from langchain_sessions.stores.engine import Row
+
+_DELTAS = 64
+"""How many changes of state are read at a time, from the newest back."""
 
 
 def rewind_events(at: Partitions, key: SessionKey, plan: RewindPlan) -> Flow[Rewound]:
@@ -41,14 +46,14 @@ def _rewind(at: Partitions, plan: RewindPlan, head: SessionHead) -> Flow[Change]
     seq = head.session.last_seq + 1
     record = plan.record._replace(seq=seq, extra=with_extra(plan.record.extra, "mark", target))
     after = Ledger.of([*marks, *marks_of([record])], seq)
-    state, kept = yield from replay(at, head, after, before)
+    state, kept = yield from _state_after(at, head, after, before)
     changes = {**moved(head.session, 1, plan.now), "ledger": after.encode(), "state": state}
     moved_head = head.with_session(**changes)
     more, cut = yield from rewind_thread(at, head, after, seq, is_undo=plan.undo, reset=plan.reset_thread)
     moved_head = moved_head.with_session(**more)
     rows = event_rows(head.skey, [record]) | cut
-    live = yield from live_rows(at, moved_head, head.session.last_seq)
-    return Change(Rewound(record, target, kept), moved_head.recounted(live), rows)
+    counted = yield from counted_between(at, head, moved_head)
+    return Change(Rewound(record, target, kept), moved_head.adding(counted), rows)
 
 
 def _target(at: Partitions, plan: RewindPlan, head: SessionHead, ledger: Ledger, marks: Iterable[Mark]) -> Flow[int]:
@@ -93,34 +98,71 @@ def read_marks(at: Partitions, head: SessionHead) -> Flow[list[Mark]]:
     return marks
 
 
-def replay(at: Partitions, head: SessionHead, after: Ledger, before: Ledger) -> Flow[tuple[str, tuple[str, ...]]]:
-    """The session's state from its initial one and all deltas that stand; and scoped keys that went out of sight."""
+def _state_after(at: Partitions, head: SessionHead, after: Ledger, before: Ledger) -> Flow[tuple[str, tuple[str, ...]]]:
+    """The session's state from the deltas that stand then; and scoped keys that go out of sight."""
+    runs = differing(after.hidden, before.hidden).runs
+    found = yield from at.rows(head, keys.in_runs(head.skey, keys.DELTA, runs))
+    turned = [_delta_in(row) for rows in found for row in rows]
+    kept = scoped_keys(delta for seq, delta in turned if seq in after.hidden)
+    change = StateChange(head.session.initial_state, head.session.state, (delta for _, delta in turned))
+    upto = head.session.last_seq
+    while not change.is_settled:
+        wanted = keys.between(head.skey, keys.DELTA, 1, upto, _DELTAS, newest=True)
+        older = [_delta_in(row) for row in (yield from at.rows(head, [wanted]))[0]]
+        for seq, delta in older:
+            if seq not in after.hidden:
+                change.look_at(delta)
+        if len(older) < _DELTAS:
+            break
+        upto = older[-1][0] - 1
+    return change.state(), kept
+
+
+def _delta_in(row: Row) -> tuple[int, str]:
+    return keys.number_in(row.key), row.value.decode()
+
+
+def replay(at: Partitions, head: SessionHead, ledger: Ledger) -> Flow[str]:
+    """The session's state from its initial one and all deltas that stand."""
     rows = yield from at.all_rows(head, keys.under(keys.at(head.skey, keys.DELTA)))
-    deltas = [(keys.number_in(row.key), row.value.decode()) for row in rows]
-    kept = scoped_keys(delta for seq, delta in deltas if seq in after.hidden and seq not in before.hidden)
-    state = apply_deltas(head.session.initial_state, (delta for seq, delta in deltas if seq not in after.hidden))
-    return state, kept
+    deltas = (_delta_in(row) for row in rows)
+    return apply_deltas(head.session.initial_state, (delta for seq, delta in deltas if seq not in ledger.hidden))
 
 
 def archive_events(at: Partitions, key: SessionKey, plan: ArchivePlan) -> Flow[tuple[EventRow, ...] | None]:
     """The contract's `archive_events`."""
-    done: tuple[EventRow, ...] | None = yield from at.change(key, plan.now, partial(_archive, at, plan))
+    done: tuple[EventRow, ...] | None = yield from at.change(key, plan.now, _Archiving(at, plan).decide)
     return done
 
 
-def _archive(at: Partitions, plan: ArchivePlan, head: SessionHead) -> Flow[Change]:
-    view = head.view(plan.idle_before)
-    near = yield from scope_rows(at, head, view, plan.scope)
-    cover = view.ledger.covers.get(plan.scope)
-    old = [] if cover is None else (yield from at.events(head, [(cover.record, cover.record)]))
-    archived = settle_archive(plan, near, view, covers_of(old[0]) if old else [])
-    if archived is None:
-        return Change(None)
-    ledger = view.ledger.with_cover(archived.cover)
-    changes = {**moved(head.session, len(archived.rows), plan.now), "ledger": ledger.encode()}
-    after = head.with_session(**changes)
-    counted = count_scope([*near, *archived.rows], after.view(0), plan.scope)
-    return Change(archived.rows, after.counting({plan.scope: counted}), event_rows(head.skey, archived.rows))
+class _Archiving:
+    """One compaction, prepared once as long as its grounds stand, however many writers win the race before it."""
+
+    def __init__(self, at: Partitions, plan: ArchivePlan) -> None:
+        self._at = at
+        self._plan = plan
+        self._prepared: Prepared | None = None
+
+    def decide(self, head: SessionHead) -> Flow[Change]:
+        """What becomes of a head."""
+        plan = self._plan
+        view = head.view(plan.idle_before)
+        if self._prepared is None or not self._prepared.stands(head.session, view):
+            self._prepared = yield from self._prepare(head, view)
+        if self._prepared is None:
+            return Change(None)
+        archived = self._prepared.at(head.session.last_seq)
+        ledger = view.ledger.with_cover(archived.cover).encode()
+        after = head.with_session(**moved(head.session, len(archived.rows), plan.now), ledger=ledger)
+        return Change(archived.rows, after.adding(archived.counted), event_rows(head.skey, archived.rows))
+
+    def _prepare(self, head: SessionHead, view: LogView) -> Flow[Prepared | None]:
+        scope = self._plan.scope
+        near = yield from scope_rows(self._at, head, view, scope)
+        cover = view.ledger.covers.get(scope)
+        old = [] if cover is None else (yield from self._at.events(head, [(cover.record, cover.record)]))
+        covers = covers_of(old[0]) if old else []
+        return prepare_archive(self._plan, near, head.session, (view, head.view(0)), covers)
 
 
 def verify_session(at: Partitions, key: SessionKey, now: int) -> Flow[list[str]]:
@@ -153,7 +195,7 @@ def _problems(at: Partitions, head: SessionHead) -> Flow[list[str]]:
     if ledger.encode() != session.ledger:
         found.append("ledger differs from the log")
     deltas = (row.delta for row in events if row.seq not in ledger.hidden)
-    if apply_deltas(session.initial_state, deltas) != session.state:
+    if not is_same_state(apply_deltas(session.initial_state, deltas), session.state):
         found.append("state differs from the log")
     view = head.view(0)
     wrong = (scope for scope in (None, *head.scopes) if count_scope(events, view, scope) != head.counters(scope))

@@ -19,7 +19,7 @@ from langchain_sessions._core.checkpoints import (
 from langchain_sessions.errors import InvalidInputError, SessionNotFoundError
 from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._partitioned.access import Change, Partitions, Rows
-from langchain_sessions.stores._partitioned.live import live_rows
+from langchain_sessions.stores._partitioned.live import counted_between
 from langchain_sessions.stores._partitioned.threads import (
     checkpoint_rows,
     dump_writes,
@@ -230,4 +230,4 @@ def _reheaded(at: Partitions, head: SessionHead, left: list[CheckpointRow]) -> F
     if newest is not None:
         changes = {"head_id": newest.cid, "head_runs": newest.runs or b""}
     after = head.with_session(**changes)
-    return after.recounted((yield from live_rows(at, after, head.session.last_seq)))
+    return after.adding((yield from counted_between(at, head, after)))
