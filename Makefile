@@ -15,11 +15,12 @@ PYTEST := -m pytest -n $(WORKERS) --dist worksteal --timeout $(TEST_SECONDS) $(i
 REQUIREMENTS ?=
 AGAINST ?=
 
-.PHONY: help venv demo test test-fast check format bench bench-recall instructions walks soak clean
+.PHONY: help venv demo test test-fast test-engines check format bench bench-recall instructions walks soak clean
 
 help:
 	@echo "make demo          a conversation with memory, without any key or network"
 	@echo "make test          all tests on memory, files, SQLite, PostgreSQL and MariaDB (starts its own servers)"
+	@echo "make test-engines  the tests of Cassandra, on three nodes that it starts itself"
 	@echo "make test-fast     the tests on memory and SQLite only"
 	@echo "make check         formatting, lint, types, direction of imports"
 	@echo "make format        rewrite the code as the formatter has it"
@@ -56,6 +57,12 @@ test: venv
 
 test-fast: venv
 	$(BIN)/python $(PYTEST) --backends memory,sqlite $(PYTEST_ARGS)
+
+# What kills nodes comes last and alone.
+test-engines: venv
+	$(BIN)/python -m tests.servers.cassandra --install -- sh -c '\
+		$(BIN)/python $(PYTEST) $(PYTEST_ARGS) tests/engines --ignore tests/engines/faults && \
+		$(BIN)/python -m pytest --timeout $(TEST_SECONDS) $(PYTEST_ARGS) tests/engines/faults'
 
 check: venv
 	$(BIN)/ruff check .

@@ -9,14 +9,16 @@ if TYPE_CHECKING:
     from langchain_sessions.stores.engine import PartitionEngine
 
 ENGINES = {
+    "cassandra": ("langchain_sessions.stores._cassandra.engine", "CassandraEngine"),
     "file": ("langchain_sessions.stores._files.engine", "FilesEngine"),
 }
-"""Where the engine of a URL's scheme is. Its arguments are the URL, `table_prefix` and `create_schema`."""
+"""Where the engine of a URL's scheme is, or of what a driver's package has. Its arguments are the URL or the driver's
+object, `table_prefix` and `create_schema`."""
 
 
 def engine_for(database: Any, **options: Any) -> PartitionEngine | None:
-    """The engine that a URL names; None where it names another kind of store."""
-    scheme = database.partition(":")[0] if isinstance(database, str) else ""
+    """The engine that a URL names, or that a driver's object is for; None where it is for another kind of store."""
+    scheme = database.partition(":")[0] if isinstance(database, str) else type(database).__module__.partition(".")[0]
     if scheme not in ENGINES:
         return None
     module, name = ENGINES[scheme]

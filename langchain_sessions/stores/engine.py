@@ -54,7 +54,8 @@ class Head(NamedTuple):
         owner: The user in whose list it is, None in that of nobody.
         listed: Its place in the list, the newest first: a time at a coarse grain, then a number that no other
             partition has. None keeps it out of the list.
-        due: From when on it is among `list_due`, in microseconds; None for never.
+        due: From when on it is among `list_due`, in microseconds; None for never. A head that is due and in no list
+            is as good as none from then on: an engine may forget it by itself.
     """
 
     version: int

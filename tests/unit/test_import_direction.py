@@ -54,6 +54,7 @@ EDGES = {
 }
 # Whoever wants these has to install them, or is an adapter to them. All else may need only the base dependencies.
 HOMES = {
+    "cassandra": {"stores._cassandra"},
     "langchain": {"middleware"},
     "langchain_openai": set[str](),
     "langgraph": {

@@ -15,6 +15,7 @@ from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions.errors import CommitUnknownError, CorruptRowError, SessionNotFoundError, StoreUnavailableError
 from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._partitioned.forms import SessionHead, dump_event, dump_head, load_event, load_head
+from langchain_sessions.stores._partitioned.turns import Turns
 from langchain_sessions.stores.engine import Partition, Range, Row
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class Partitions:
         self.engine = engine
         self._guard = threading.Lock()
         self._newest = 0
+        self._turns = Turns()
 
     def new_number(self, after: int = 0) -> int:
         """A number for a partition that none has or had: the time, and ten random bits against other processes."""
@@ -181,6 +183,20 @@ class Partitions:
             SessionNotFoundError: There is none for this key.
             CommitUnknownError: Nobody can say whether it was written, and it is not repeatable.
         """
+        return (yield from self.in_turn(name_of(key), self._change(key, now, decide, is_repeatable=is_repeatable)))
+
+    def in_turn(self, partition: Partition, work: Flow[T]) -> Flow[T]:
+        """Do what ends with a commit, after those of this process that began before."""
+        if not self.engine.waits:
+            return (yield from work)
+        has_turn = yield from ask(self._turns.take, partition)
+        try:
+            return (yield from work)
+        finally:
+            if has_turn:
+                self._turns.leave(partition)
+
+    def _change(self, key: SessionKey, now: int, decide: Decide, *, is_repeatable: bool) -> Flow[Any]:
         lost = 0
         while True:
             found = yield from self.require(key, now)

@@ -17,9 +17,22 @@ if TYPE_CHECKING:
     from langchain_sessions._core.ranges import Run
 
 _SIGN = 1 << 63
+_PART = 19
+"""Where in a key what is behind its part begins."""
 EVENT, NAME, MARK, DELTA, RUN, VALUE = "e", "n", "m", "d", "i", "s"
 FACTS, BUCKET, VECTOR = "f", "x", "v"
 CHECKPOINT, CHECKPOINT_ID, WRITES, STAGED, OUTSIDE, SHAPE, NAMESPACE, OF_RUN = "k", "z", "w", "t", "q", "h", "g", "j"
+
+_DIGEST, _NUMBER, _ID = 1, 13, 14
+_SHELVED = {
+    **dict.fromkeys((EVENT, MARK, DELTA), _NUMBER),
+    **dict.fromkeys((NAME, RUN, OUTSIDE, OF_RUN), _DIGEST),
+    BUCKET: 16,
+    VECTOR: 17 + _NUMBER,
+    CHECKPOINT: 17 + _ID,
+    **dict.fromkeys((CHECKPOINT_ID, WRITES), _ID),
+}
+"""How many characters behind its part tell the shelf of a key: 4096 positions, or some minutes of checkpoints."""
 
 
 def prefix(skey: int) -> str:
@@ -67,3 +80,11 @@ def between(skey: int, part: str, first: int, last: int, limit: int | None = Non
 def in_runs(skey: int, part: str, runs: Iterable[Run]) -> list[Range]:
     """Rows of a part at some positions."""
     return [between(skey, part, low, high) for low, high in runs]
+
+
+def shelf_of(key: str) -> str:
+    """The shelf of a row, a beginning of its key: an engine may keep the old rows of a partition apart by it.
+
+    Rows of one shelf stand beside each other, and none has many more than a few thousand of them.
+    """
+    return key[: _PART + _SHELVED.get(key[_PART - 2 : _PART - 1], 0)]

@@ -62,9 +62,11 @@ def write_scoped(at: Partitions, session: SessionRow, delta: str | None, now: in
     """Write the shared values of a delta: the last writer wins."""
     split = split_delta(delta)
     if split.user and session.user_id is not None:
-        yield from _write(at, _of_user(session.app, session.user_id), split.user, now)
+        user = _of_user(session.app, session.user_id)
+        yield from at.in_turn(user, _write(at, user, split.user, now))
     if split.app:
-        yield from _write(at, _of_app(session.app), split.app, now)
+        app = _of_app(session.app)
+        yield from at.in_turn(app, _write(at, app, split.app, now))
 
 
 def _write(at: Partitions, partition: Partition, changes: Mapping[str, str | None], now: int) -> Flow[None]:

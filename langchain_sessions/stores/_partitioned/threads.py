@@ -167,6 +167,11 @@ def _is_of_parent(plan: PutPlan, item: Any) -> bool:
 
 def _commit(at: Partitions, plans: Sequence[ThreadPlan], group: _Group) -> Flow[dict[int, PlanOutcome]]:
     """Commit a group as a whole."""
+    first = plans[group.writes[0] if group.put is None else group.put]
+    return (yield from at.in_turn(name_of(first.key), _commit_now(at, plans, group)))
+
+
+def _commit_now(at: Partitions, plans: Sequence[ThreadPlan], group: _Group) -> Flow[dict[int, PlanOutcome]]:
     put = None if group.put is None else plans[group.put]
     writes = [plan for plan in (plans[number] for number in group.writes) if isinstance(plan, WritesPlan)]
     arrived = [plan for plan in (plans[number] for number in group.arrived) if isinstance(plan, WritesPlan)]

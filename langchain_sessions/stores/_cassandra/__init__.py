@@ -1,0 +1,1 @@
+"""Partitions in Cassandra."""

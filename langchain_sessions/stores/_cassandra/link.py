@@ -1,0 +1,211 @@
+"""The driver: a session that is opened at first use, statements by their names, and its errors as ours."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl, unquote
+
+from langchain_sessions import errors
+from langchain_sessions._core.edge import require
+from langchain_sessions._core.twins import alone
+from langchain_sessions.stores._cassandra.statements import statements
+
+try:
+    import cassandra
+    from cassandra.auth import PlainTextAuthProvider
+    from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
+    from cassandra.policies import DCAwareRoundRobinPolicy, FallthroughRetryPolicy, RoundRobinPolicy, TokenAwarePolicy
+    from cassandra.protocol import ErrorMessage
+    from cassandra.query import BatchStatement, BatchType, tuple_factory
+except ImportError as error:  # pragma: no cover - a test runs an interpreter without it
+    raise errors.MissingDependencyError("The store in Cassandra", "cassandra") from error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from langchain_sessions.stores._wide.work import Do
+
+_PATIENCE: Final = 15
+"""Seconds until the driver gives up on one statement."""
+_PAGE: Final = 1000
+_PORT: Final = 9042
+_FORM = "give cassandra://host1,host2/keyspace, with user:password@ before the hosts where they are asked for"
+_GONE = "Cassandra could not be reached, or too few of its nodes answered. Nothing is lost: repeat the call."
+
+
+def read_url(url: str) -> tuple[list[tuple[str, int]], str, tuple[str, str] | None, str | None]:
+    """The hosts, the keyspace, the login and the datacenter of a URL.
+
+    Raises:
+        InvalidInputError: It is no such URL. The error does not show it: there may be a password in it.
+    """
+    place, _, query = url.partition("://")[2].partition("?")
+    login, _, where = place.rpartition("@")
+    names, _, keyspace = where.partition("/")
+    options = dict(parse_qsl(query))
+    datacenter = options.pop("datacenter", None)
+    require(not options, "database", "has an option that is not known; there is datacenter=")
+    hosts: list[tuple[str, int]] = []
+    for name in names.split(","):
+        host, _, port = name.partition(":")
+        require(bool(host) and (port or str(_PORT)).isdecimal(), "database", _FORM)
+        hosts.append((host, int(port or _PORT)))
+    require(keyspace.isidentifier(), "database", _FORM)
+    user, _, password = (unquote(part) for part in login.partition(":"))
+    return hosts, keyspace, (user, password) if login else None, datacenter
+
+
+class Link:
+    """Runs statements on the session that was given, or on one of its own."""
+
+    def __init__(self, source: Any, prefix: str) -> None:
+        """Nothing is opened yet."""
+        self._is_given = not isinstance(source, str)
+        self._source: Any = source if self._is_given else read_url(source)
+        require(
+            not self._is_given or bool(getattr(source, "keyspace", None)),
+            "database",
+            "give a Session that has a keyspace",
+        )
+        self._statements = statements(prefix)
+        self._guard = threading.Lock()
+        self._session: Any = None
+        self._profiles: dict[bool | None, Any] = {}
+        self._prepared: dict[str, Any] = {}
+
+    def session(self) -> Any:
+        """The driver's session, opened now if it was not."""
+        with self._guard, _told():
+            if self._session is None:
+                session = self._source if self._is_given else self._connect()
+                level, default = cassandra.ConsistencyLevel, EXEC_PROFILE_DEFAULT
+                fixed = {"row_factory": tuple_factory, "request_timeout": _PATIENCE}
+                fixed |= {"consistency_level": level.QUORUM, "serial_consistency_level": level.SERIAL}
+                serial, once = {"consistency_level": level.SERIAL}, {"retry_policy": FallthroughRetryPolicy()}
+                for how, more in ((False, {}), (True, serial), (None, once)):
+                    self._profiles[how] = session.execution_profile_clone_update(default, **{**fixed, **more})
+                self._session = session
+            return self._session
+
+    def _connect(self) -> Any:
+        hosts, keyspace, login, datacenter = self._source
+        near = DCAwareRoundRobinPolicy(datacenter) if datacenter else RoundRobinPolicy()
+        cluster = Cluster(
+            hosts,
+            auth_provider=PlainTextAuthProvider(*login) if login else None,
+            protocol_version=5,
+            connect_timeout=_PATIENCE,
+            execution_profiles={EXEC_PROFILE_DEFAULT: ExecutionProfile(TokenAwarePolicy(near))},
+        )
+        try:
+            return cluster.connect(keyspace)
+        except BaseException:
+            cluster.shutdown()
+            raise
+
+    def prepare(self) -> None:
+        """Open the session and prepare every statement."""
+        session = self.session()
+        with self._guard, _told():
+            for name in self._statements.keys() - self._prepared.keys():
+                self._prepared[name] = session.prepare(self._statements[name])
+
+    async def aprepare(self) -> None:
+        """Async `prepare`: once for each store, so in a thread."""
+        await alone(self.prepare)
+
+    def close(self) -> None:
+        """Close the session that was opened here."""
+        with self._guard:
+            self._prepared.clear()
+            if self._session is not None and not self._is_given:
+                self._session.cluster.shutdown()
+            self._session = None
+
+    def execute(self, text: str) -> None:
+        """Run a statement that is not prepared."""
+        session = self.session()
+        with _told():
+            session.execute(text, timeout=4 * _PATIENCE, execution_profile=self._profiles[False])
+
+    def send(self, work: Sequence[Do], *, serial: bool = False) -> list[list[Any]]:
+        """Run some statements beside each other; the rows of each."""
+        with _told():
+            return [each.result() for each in self._begin_each(work, serial=serial)]
+
+    async def asend(self, work: Sequence[Do], *, serial: bool = False) -> list[list[Any]]:
+        """Async `send`: the driver's own futures, and no thread."""
+        with _told():
+            return [await asyncio.wrap_future(each) for each in self._begin_each(work, serial=serial)]
+
+    def batch(self, work: Sequence[Do]) -> list[Any]:
+        """Run statements on one partition as one, and once: what it comes to may be unknown afterwards."""
+        with _told():
+            return self._begin_batch(work).result()
+
+    async def abatch(self, work: Sequence[Do]) -> list[Any]:
+        """Async `batch`."""
+        with _told():
+            return await asyncio.wrap_future(self._begin_batch(work))
+
+    def _begin_each(self, work: Sequence[Do], *, serial: bool) -> list[Future[list[Any]]]:
+        return [self._begin(self._prepared[do.name].bind(do.values), serial=serial) for do in work]
+
+    def _begin_batch(self, work: Sequence[Do]) -> Future[list[Any]]:
+        batch = BatchStatement(BatchType.UNLOGGED)
+        for do in work:
+            batch.add(self._prepared[do.name], do.values)
+        return self._begin(batch, serial=None)
+
+    def _begin(self, statement: Any, *, serial: bool | None) -> Future[list[Any]]:
+        """Send a statement; the future has its rows when the last page is there."""
+        done: Future[list[Any]] = Future()
+        done.set_running_or_notify_cancel()  # who is cancelled leaves it to end by itself
+        rows: list[Any] = []
+        statement.fetch_size = _PAGE
+        response = self._session.execute_async(statement, execution_profile=self._profiles[serial])
+
+        def page(some: Any) -> None:
+            rows.extend(some or ())
+            if response.has_more_pages:
+                response.start_fetching_next_page()
+            else:
+                done.set_result(rows)
+
+        response.add_callbacks(page, done.set_exception)
+        return done
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Tell an error of the driver as one of ours: it names no password, no host and no value."""
+    try:
+        yield
+    except errors.SessionsError:
+        raise
+    except Exception as error:
+        within = list((error.errors or {}).values()) if isinstance(error, NoHostAvailable) else [error]
+        if within and all(
+            isinstance(each, (cassandra.AuthenticationFailed, cassandra.Unauthorized)) for each in within
+        ):
+            raise errors.StoreUnavailableError("Cassandra refused the user or the password of the URL.") from None
+        if isinstance(error, cassandra.InvalidRequest):
+            raise _refused(str(error)) from error
+        # What the driver has no class for is an ErrorMessage: that nobody knows what a batch came to, for one.
+        if isinstance(error, (NoHostAvailable, cassandra.DriverException, ErrorMessage, OSError)):
+            raise errors.StoreUnavailableError(_GONE) from error
+        raise
+
+
+def _refused(said: str) -> Exception:
+    if "unconfigured table" in said:
+        return errors.SchemaMissingError()
+    if "eyspace" in said:
+        return errors.StoreUnavailableError("There is no such keyspace: create it with the replication that you want.")
+    if "too large" in said:
+        return errors.InvalidInputError("messages", "take more than this Cassandra lets one commit hold")
+    return errors.StoreError("Cassandra refused a statement.")

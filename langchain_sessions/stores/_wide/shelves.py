@@ -1,0 +1,191 @@
+"""What keeps a partition small: rows that are old move to shelves, partitions of their own that a key tells.
+
+Both steps may be repeated and happen twice at once. A row is copied with the time at which it was written, so a copy
+never hides a newer one; then one deletion, with the time of the newest row that was copied, removes all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from langchain_sessions.errors import StoreUnavailableError
+from langchain_sessions.stores._partitioned.keys import shelf_of
+from langchain_sessions.stores._wide import pieces
+from langchain_sessions.stores._wide.work import Do, Known
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from langchain_sessions._core.flow import Flow
+    from langchain_sessions.stores._wide.work import WideEngine
+    from langchain_sessions.stores.engine import Partition, Range
+
+MOST: Final = 10_485_760
+"""The weight from which on a partition is sealed."""
+_LEAST: Final = MOST // 20_480
+"""What a row weighs at least, so that there are never more than 10 000 events with a name each."""
+KEPT: Final = MOST // 4
+_FIRST, LAST = "\x01", "\x7f"
+_NO_LIMIT: Final = 2**31 - 1
+_COPIED_AT_ONCE: Final = 256
+
+
+def weight_of(rows: Mapping[str, bytes | None]) -> int:
+    """What rows weigh."""
+    return sum(max(len(key) + len(value or b""), _LEAST) for key, value in rows.items())
+
+
+def late() -> int:
+    """A time for deletions of what nobody writes any more: later than any clock's."""
+    return int((time.time() + 600) * 1_000_000)
+
+
+def write(partition: Partition, known: Known, key: str, value: bytes | None) -> Do:
+    """Set or remove a row. Where it may be on a shelf or under way to one, a mark hides it: a deletion would not."""
+    if value is None and (known.shelved or known.weight - known.moved > MOST):
+        value = pieces.GONE
+    return Do("drop_row", (*partition, key)) if value is None else Do("set_row", (value, *partition, key))
+
+
+def live(partition: Partition, wanted: Range) -> Do:
+    """Read a range of the rows that are in the partition itself."""
+    limit = _NO_LIMIT if wanted.limit is None else wanted.limit
+    name = "rows_newest" if wanted.newest else "rows"
+    return Do(name, (*partition, max(wanted.low, _FIRST), wanted.high, limit))
+
+
+# -- reading -----------------------------------------------------------------------------------------------
+
+
+def read(engine: WideEngine, partition: Partition, known: Known, ranges: Sequence[Range]) -> Flow[list[list[Any]]]:
+    """Ranges of a partition of which a part may be on shelves, or go there while it is read."""
+    found = yield from _read(engine, partition, known.shelved, ranges)
+    if known.weight - known.moved > MOST // 2:
+        now = Known.of((yield from engine.run([Do("head", (*partition,))]))[0])
+        if now.moved != known.moved:
+            return (yield from _read(engine, partition, now.shelved, ranges))
+    return found
+
+
+def _read(
+    engine: WideEngine, partition: Partition, highest: Mapping[str, str], ranges: Sequence[Range]
+) -> Flow[list[list[Any]]]:
+    """First the partition's own rows, all at once; then of each range what is on shelves."""
+    first = yield from engine.run([live(partition, wanted) for wanted in ranges])
+    if not highest:
+        return first
+    found: list[list[Any]] = []
+    for wanted, rows in zip(ranges, first, strict=True):
+        found.append((yield from _merged(engine, partition, highest, wanted, rows)))
+    return found
+
+
+def _merged(
+    engine: WideEngine, partition: Partition, highest: Mapping[str, str], wanted: Range, rows: list[Any]
+) -> Flow[list[Any]]:
+    """Fill a range a window at a time: as far as both the partition and its shelves were read."""
+    found: list[Any] = []
+    left = wanted
+    while True:
+        window = _covered(left, rows)
+        below: list[Any] = []
+        if any(part < window.high and key >= window.low for part, key in highest.items()):
+            below = yield from _from_shelves(engine, partition, window)
+        window = _covered(window, below)
+        both = {**dict(below), **dict(rows)}
+        keys = sorted((key for key in both if window.low <= key < window.high), reverse=wanted.newest)
+        found += [(key, both[key]) for key in keys if both[key] != pieces.GONE]
+        if wanted.limit is not None and len(found) >= wanted.limit:
+            return found[: wanted.limit]
+        if (window.low, window.high) == (left.low, left.high):
+            return found
+        left = left._replace(high=window.low) if wanted.newest else left._replace(low=window.high)
+        rows = (yield from engine.run([live(partition, left)]))[0]
+
+
+def _covered(wanted: Range, rows: Sequence[Any]) -> Range:
+    """The part of a range that some rows are all of: as far as the last one, where there may be more."""
+    if wanted.limit is None or len(rows) < wanted.limit:
+        return wanted
+    last: str = rows[-1][0]
+    return wanted._replace(low=last) if wanted.newest else wanted._replace(high=f"{last}\0")
+
+
+def _from_shelves(engine: WideEngine, partition: Partition, wanted: Range) -> Flow[list[Any]]:
+    """The rows of a range that are on shelves, as many as it asks for."""
+    name = "shelf_newest" if wanted.newest else "shelf"
+    limit = _NO_LIMIT if wanted.limit is None else wanted.limit
+    low, high = max(wanted.low, _FIRST), wanted.high
+    names = [shelf_of(low)]
+    if names[0] != shelf_of(high):
+        asked = Do("shelf", (*partition, "", shelf_of(low) or _FIRST, high, _NO_LIMIT))
+        names = [row[0] for row in (yield from engine.run([asked]))[0]]
+    found: list[Any] = []
+    for shelf in reversed(names) if wanted.newest else names:
+        found += (yield from engine.run([Do(name, (*partition, shelf, low, high, limit - len(found)))]))[0]
+        if len(found) >= limit:
+            break
+    return found
+
+
+# -- sealing -----------------------------------------------------------------------------------------------
+
+
+def seal(engine: WideEngine, partition: Partition) -> Flow[None]:
+    """Move all but the newest rows to shelves. Where that does not work the next commit tries again."""
+    try:
+        yield from _seal(engine, partition)
+    except StoreUnavailableError:
+        return
+
+
+def _seal(engine: WideEngine, partition: Partition) -> Flow[None]:
+    known = yield from engine.settle(partition)
+    rows = (yield from engine.run([Do("rows_written", (*partition,))]))[0]
+    rows.sort(key=lambda row: row[2], reverse=True)
+    kept = first = 0
+    while first < len(rows) and kept < KEPT:
+        kept += weight_of({rows[first][0]: rows[first][1]})
+        first += 1
+    old = rows[first:]
+    while old and first and rows[first - 1][2] == old[0][2]:
+        old.pop(0)  # the rows of one commit stay together
+    if known.head is None or not old:
+        return
+    highest, names = dict(known.shelved), set[str]()
+    for key, _, _ in old:
+        shelf = shelf_of(key)
+        names.add(shelf)
+        part = key[: key.find("/", key.find("/") + 1) + 1]
+        highest[part] = max(highest.get(part, ""), key)
+    yield from _copy(engine, partition, old)
+    newest = old[0][2]
+    yield from engine.run([Do("set_shelf", (newest, b"", *partition, "", shelf)) for shelf in sorted(names)])
+    moved = known.weight - kept
+    text = json.dumps(highest, separators=(",", ":"))
+    work = [Do("seal", (newest, moved, text, *partition)), Do("drop_rows", (newest, *partition, LAST))]
+    yield from engine.together(work)
+    engine.forget(partition)
+
+
+def _copy(engine: WideEngine, partition: Partition, rows: Iterable[Any]) -> Flow[None]:
+    work = [
+        Do("drop_in_shelf", (written, *partition, shelf_of(key), key))
+        if value == pieces.GONE
+        else Do("set_shelf", (written, value, *partition, shelf_of(key), key))
+        for key, value, written in rows
+    ]
+    for start in range(0, len(work), _COPIED_AT_ONCE):
+        yield from engine.run(work[start : start + _COPIED_AT_ONCE])
+
+
+def remove(engine: WideEngine, partition: Partition, below: str) -> Flow[None]:
+    """Remove the shelves whose keys are smaller, those of pieces among them."""
+    now = late()
+    for index in ("", pieces.INDEX):
+        names = (yield from engine.run([Do("shelf", (*partition, index, _FIRST, below, _NO_LIMIT))]))[0]
+        gone = [Do("drop_shelf", (now, *partition, name)) for name, _ in names]
+        yield from engine.run(gone)
+        yield from engine.run([Do("drop_in_shelf", (now, *partition, index, name)) for name, _ in names])
