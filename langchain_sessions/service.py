@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 import uuid
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
-from langchain_sessions._core.edge import check_branch, check_id, check_optional_id, require, utc_now
+from langchain_sessions._core.edge import check_branch, check_id, utc_now
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
 from langchain_sessions._log.append import AppendMethods
 from langchain_sessions._log.event_methods import EventMethods
+from langchain_sessions._log.log import bound_to
 from langchain_sessions._log.opening import open_log
 from langchain_sessions._log.search_methods import SearchMethods
 from langchain_sessions._log.session_methods import SessionMethods
@@ -124,11 +123,7 @@ class SessionService(SessionMethods, AppendMethods, EventMethods, SearchMethods)
         Raises:
             InvalidInputError: The id is blank, or None where a user is required.
         """
-        require(user_id is not None or not self._log.require_user, "user_id", "this service requires a user")
-        bound = copy.copy(self)
-        bound._log = replace(self._log, owner=check_optional_id(user_id, "user_id"))
-        bound._is_view = True
-        return bound
+        return bound_to(self, user_id)
 
     def invocation(
         self, session_id: str, invocation_id: str | None = None, *, branch: str | None = None, author: str | None = None

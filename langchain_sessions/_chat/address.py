@@ -10,7 +10,7 @@ from langchain_core.runnables import RunnableConfig
 
 from langchain_sessions._core.edge import check_id, require
 from langchain_sessions._core.rows import ANYONE, Anyone, Owner
-from langchain_sessions._log.log import log_of
+from langchain_sessions._log.log import bound_to, log_of
 from langchain_sessions.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -91,14 +91,14 @@ class Addressing:
         return view if isinstance(view.owner, str) else None
 
     def _view(self, config: RunnableConfig | None) -> SessionService:
-        sessions = self._sessions
+        sessions, owner = self._sessions, log_of(self._sessions).owner
         named = self._named(config)
         if isinstance(named, Anyone):
             return sessions
         user = user_named(named)
-        if isinstance(sessions.owner, Anyone):
-            return sessions.as_user(user)
-        require(user is None or user == sessions.owner, "user_id", "the service is bound to another user")
+        if isinstance(owner, Anyone):
+            return bound_to(sessions, user)
+        require(user is None or user == owner, "user_id", "the service is bound to another user")
         return sessions
 
     def _named(self, config: RunnableConfig | None) -> object:

@@ -215,9 +215,14 @@ def mentioned_in(writes: Iterable[WriteRow]) -> bytes | None:
 # -- what every store folds out of it ----------------------------------------------------------------------
 
 
+def rewound(session: SessionRow) -> SeqSet:
+    """The positions that a rewind put out of sight."""
+    return NO_EVENTS if session.ledger is None else Ledger.decode(session.ledger).hidden
+
+
 def is_in_sight(session: SessionRow, row: CheckpointRow) -> bool:
     """Whether no rewind put a checkpoint out of sight: one that stands mentions no rewound position."""
-    return session.ledger is None or not row.mentioned & Ledger.decode(session.ledger).hidden
+    return session.ledger is None or not row.mentioned & rewound(session)
 
 
 def writes_in_sight(
@@ -236,7 +241,7 @@ def writes_in_sight(
     Raises:
         CorruptRowError: They cannot be read.
     """
-    hidden = Ledger.decode(session.ledger).hidden if any(part.cut for part in parts) else NO_EVENTS
+    hidden = rewound(session) if any(part.cut for part in parts) else NO_EVENTS
     told: list[WriteRow] = []
     for part in sorted(parts, key=lambda part: (part.cut == 0, part.cut, part.part)):
         if part.cut == 0 or part.cut in hidden:

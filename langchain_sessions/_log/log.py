@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from langchain_sessions._core.codec.values import as_dict
 from langchain_sessions._core.edge import (
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
     from langchain_sessions._core.codec.messages import MessageCodec
     from langchain_sessions._core.encode import EventEncoder
-    from langchain_sessions._core.flow import Flow
     from langchain_sessions._core.rows import EventRow, Owner, SessionHeading, SessionRow
     from langchain_sessions._log.copies import Copies
     from langchain_sessions._recall.settings import SearchSettings
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 _HOUR = 3_600_000_000
 
+Service = TypeVar("Service", bound="SessionService")
 _MOST_LOGS: Final = 10_000
 
 
@@ -169,6 +170,16 @@ class Log:
         except UNREADABLE as error:
             problem = f"The row of session {row.id!r} cannot be read; other sessions can."
             raise CorruptRowError(problem) from error
+
+
+def bound_to(service: Service, user_id: str | None) -> Service:
+    """`SessionService.as_user`."""
+    log = log_of(service)
+    require(user_id is not None or not log.require_user, "user_id", "this service requires a user")
+    bound = copy.copy(service)
+    bound._log = replace(log, owner=check_optional_id(user_id, "user_id"))
+    bound._is_view = True
+    return bound
 
 
 def log_of(service: SessionService) -> Log:

@@ -7,42 +7,31 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from langchain_sessions._core.flow import Flow, ask, faces
 from langchain_sessions._sql.driver.engines import TYPE_ASYNC_ENGINE, Engines, engines_for
-from langchain_sessions._sql.driver.failures import PassedInError, UniqueViolationError
-from langchain_sessions._sql.driver.runner import Operation, Runner
+from langchain_sessions._sql.driver.failures import UniqueViolationError
+from langchain_sessions._sql.driver.runner import Runner
 from langchain_sessions._sql.driver.transaction import Mode
 from langchain_sessions._sql.index import reading as recall_reading
 from langchain_sessions._sql.index import scanning as recall_scanning
 from langchain_sessions._sql.index import vectors
 from langchain_sessions._sql.index import writing as recall_writing
-from langchain_sessions._sql.log import (
-    appending,
-    counting,
-    maintenance,
-    reading,
-    scoped,
-    sessions,
-    settling,
-    standing,
-)
+from langchain_sessions._sql.log import appending, counting, maintenance, reading, scoped, sessions, standing
 from langchain_sessions._sql.log.lookup import locate
-from langchain_sessions._sql.tables import migrations
 from langchain_sessions._sql.tables.schema import build_tables
 from langchain_sessions._sql.threads import history
 from langchain_sessions._sql.threads import reading as thread_reading
-from langchain_sessions._sql.threads.writing import commit_plans
+from langchain_sessions._sql.threads.writing import commit_threads
 from langchain_sessions.errors import SessionExistsError, StoreUnavailableError
 from langchain_sessions.stores._base import SessionStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine
 
     from sqlalchemy import Engine
     from sqlalchemy.engine import URL
 
     from langchain_sessions._core.rows import EventRow, Owner, SessionKey, SessionRow
     from langchain_sessions._sql.driver.transaction import Transaction
-    from langchain_sessions.stores._threads import PlanOutcome, ThreadPlan
-    from langchain_sessions.stores._values import AppendBatch, Appended, ArchivePlan, SessionDraft
+    from langchain_sessions.stores._values import ArchivePlan, SessionDraft
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -73,11 +62,6 @@ def pair(
     return method, twin
 
 
-def _nothing(tx: Transaction) -> None:
-    """Touch the database, so that its driver is connected."""
-    tx.ask("SELECT 1")
-
-
 def _truncate_log(tx: Transaction) -> None:
     tx.ask("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -104,51 +88,18 @@ class SqlStore(SessionStore):
         """See the class. Nothing is opened before first use."""
         self._engines: Engines = engines_for(database, synchronous=synchronous)
         self.tables = build_tables(table_prefix)
-        self._runner = Runner(self._engines, self.tables)
-        self._creates = self._runner.flavour == "sqlite" if create_schema is None else create_schema
-        self._is_checked = False
+        self._runner = Runner(self._engines, self.tables, creates=create_schema)
+        self.flavour = self._runner.flavour
+        # An operation goes straight to where it is run: every call of the contract takes this way.
+        self.run, self.arun = self._runner.run, self._runner.arun
 
-    # -- running -------------------------------------------------------------------------------------------
-
-    def run(self, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run an operation on a schema that is known to fit."""
-        if not self._is_checked:
-            self._prepare_schema()
-        try:
-            return self._runner.run(mode, operation, *args, **kwargs)
-        except PassedInError as passed_in:
-            error = passed_in.error
-        raise error
-
-    async def arun(self, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Async `run`."""
-        if not self._is_checked:
-            await self._aprepare_schema()
-        try:
-            return await self._runner.arun(mode, operation, *args, **kwargs)
-        except PassedInError as passed_in:
-            error = passed_in.error
-        raise error
-
-    def _create_schema(self) -> Flow[None]:
+    def create_schema(self) -> None:
         """Create or upgrade the tables."""
-        # The dialect learns on its first connection whether a mysql URL leads to MariaDB.
-        yield from ask(self._runner.run, Mode.READ, _nothing)
-        flavour = "mariadb" if self._engines.is_mariadb else str(self._engines.dialect.name)
-        while (yield from ask(self._runner.run, Mode.WRITE, migrations.migrate, flavour)):
-            pass
-        self._is_checked = True
+        self._runner.create_schema()
 
-    def _prepare(self) -> Flow[None]:
-        """See to the schema before first use. Doing it twice at once does no harm."""
-        if self._creates:
-            yield from self._create_schema()
-            return
-        yield from ask(self._runner.run, Mode.READ, migrations.check_version)
-        self._is_checked = True
-
-    _prepare_schema, _aprepare_schema = faces(_prepare)
-    create_schema, acreate_schema = faces(_create_schema)
+    async def acreate_schema(self) -> None:
+        """Async `create_schema`."""
+        await self._runner.acreate_schema()
 
     def close(self) -> None:
         """Close the engines that the library opened."""
@@ -224,7 +175,7 @@ class SqlStore(SessionStore):
 
     def _forget_log(self) -> Flow[None]:
         """SQLite: what was deleted leaves the write-ahead log too, as far as no reader still needs it."""
-        if self._runner.flavour == "sqlite" and not self._engines.in_memory:
+        if self.flavour == "sqlite" and not self._engines.in_memory:
             yield from ask(self.run, Mode.READ, _truncate_log)
 
     def _fork_session(self, key: SessionKey, draft: SessionDraft, at_seq: int | None) -> Flow[SessionRow]:
@@ -237,20 +188,7 @@ class SqlStore(SessionStore):
 
     # -- the log -------------------------------------------------------------------------------------------
 
-    def _append_events(self, key: SessionKey, batch: AppendBatch) -> Flow[Appended]:
-        in_one = self._runner.flavour == "postgresql"
-        if appending.is_plain(batch) and not (in_one and len(batch.rows) > appending.MAX_ROWS_IN_ONE):
-            mode = Mode.STATEMENT if in_one else Mode.APPEND
-            try:
-                appended = yield from ask(self.run, mode, appending.append_plain, key, batch)
-            except UniqueViolationError:
-                appended = None
-            if appended is not None:
-                return appended
-        return (yield from ask(self.run, Mode.APPEND, settling.append_fully, key, batch))
-
-    append_events, aappend_events = faces(_append_events)
-
+    append_events, aappend_events = faces(appending.append_events)
     find_events, afind_events = pair(Mode.READ, reading.find_events)
     load_context, aload_context = pair(Mode.READ, reading.load_context)
     rewind_events, arewind_events = pair(Mode.WRITE, standing.rewind_events)
@@ -275,10 +213,7 @@ class SqlStore(SessionStore):
 
     # -- threads -------------------------------------------------------------------------------------------
 
-    def _commit_threads(self, plans: Sequence[ThreadPlan]) -> Flow[list[PlanOutcome]]:
-        return (yield from commit_plans(self.run, plans))
-
-    commit_threads, acommit_threads = faces(_commit_threads)
+    commit_threads, acommit_threads = faces(commit_threads)
 
     find_checkpoints, afind_checkpoints = pair(Mode.READ, thread_reading.find_checkpoints)
     load_lineage, aload_lineage = pair(Mode.READ, thread_reading.load_lineage)

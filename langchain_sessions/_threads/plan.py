@@ -10,21 +10,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.checkpoints import ROOT, CheckpointRow, WriteRow, merge_writes
+from langchain_sessions._core.checkpoints import ROOT, CheckpointRow, WriteRow, merge_writes, rewound
 from langchain_sessions._core.codec.same import same_message
-from langchain_sessions._core.ledger import Edit, Ledger
+from langchain_sessions._core.ledger import Edit
 from langchain_sessions._core.ranges import Run, SeqSet, decode_runs, encode_run_list, encode_runs, fold_runs
 from langchain_sessions._core.rows import EventRow, SessionRow, numbered
 from langchain_sessions._threads.cache import Recognised, ThreadCache, clone_message
 from langchain_sessions._threads.names import branch_of, channel_branch
-from langchain_sessions._threads.record import (
-    NOTHING,
-    RUNS,
-    Record,
-    Slot,
-    dump_slot,
-    encode_record,
-)
+from langchain_sessions._threads.record import NOTHING, RUNS, Record, Slot, dump_slot, encode_record
 from langchain_sessions._threads.split import MIN_TEXT, is_message_list, split
 from langchain_sessions.errors import StalePlanError
 from langchain_sessions.events import NewEvent
@@ -197,7 +190,7 @@ class PlannedCheckpoint:
         """
         if self.thread is not None and self.thread.skey != session.skey:
             raise StalePlanError
-        hidden = Ledger.decode(session.ledger).hidden
+        hidden = rewound(session)
         known: dict[str, list[EventRow]] = {}
         for row in related:
             known.setdefault(row.ident, []).append(row)

@@ -62,7 +62,7 @@ def upgrade(service: SessionService) -> None:
     store = log_of(service).store
     assert isinstance(store, SqlStore)
     flavour = {"mysql": "mariadb"}.get(store._runner.flavour, store._runner.flavour)
-    while store._runner.run(Mode.WRITE, migrations.migrate, flavour, NEWEST, STEPS):
+    while store._runner.run_on_any(Mode.WRITE, migrations.migrate, flavour, NEWEST, STEPS):
         pass
 
 

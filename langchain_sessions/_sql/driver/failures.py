@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy import exc as sa_exc
 
@@ -12,7 +12,6 @@ from langchain_sessions.errors import (
     InvalidInputError,
     SchemaError,
     SchemaMissingError,
-    SessionsError,
     StoreError,
     StoreUnavailableError,
 )
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
     from langchain_sessions._sql.driver.engines import Engines
 
-P = ParamSpec("P")
-T = TypeVar("T")
 _LOST_RACES = ("40001", "40P01", "55P03")
 _MYSQL_RACES = (1205, 1213, 1020)
 _MYSQL_TOO_LARGE = 1153
@@ -111,20 +108,6 @@ class PassedInError(Exception):
         """Carry the error out of the operation."""
         super().__init__()
         self.error = error
-
-
-def call_passed_in(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call what the caller passed in.
-
-    Raises:
-        PassedInError: It raised something that would be taken for a trace of what was read.
-    """
-    try:
-        return function(*args, **kwargs)
-    except SessionsError:
-        raise
-    except UNREADABLE as error:
-        raise PassedInError(error) from error
 
 
 class Failures:

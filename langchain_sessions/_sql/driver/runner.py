@@ -13,13 +13,16 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+from langchain_sessions._core.edge import UNREADABLE
+from langchain_sessions._core.flow import Flow, ask, faces
 from langchain_sessions._core.twins import alone, finish
 from langchain_sessions._sql.driver import forks
 from langchain_sessions._sql.driver.damage import is_damaged
-from langchain_sessions._sql.driver.failures import DeadConnectionError, Failures, LostRaceError
+from langchain_sessions._sql.driver.failures import DeadConnectionError, Failures, LostRaceError, PassedInError
 from langchain_sessions._sql.driver.loops import LoopEngines, disposed
 from langchain_sessions._sql.driver.pipelining import can_pipeline, send, send_adapted
 from langchain_sessions._sql.driver.transaction import Mode, Send, StatementCache, Transaction, Writer, ends_for
+from langchain_sessions._sql.tables import migrations
 from langchain_sessions.errors import SessionsError, StoreUnavailableError, SyncNotAvailableError
 
 if TYPE_CHECKING:
@@ -46,11 +49,13 @@ _MAX_DEAD = 3
 class Runner:
     """Runs operations, synchronously and asynchronously."""
 
-    def __init__(self, engines: Engines, tables: Tables) -> None:
-        """Run on these engines and tables."""
+    def __init__(self, engines: Engines, tables: Tables, *, creates: bool | None = None) -> None:
+        """Run on these engines and tables, which are created where that is asked for, by default on SQLite only."""
         self.engines = engines
         self.cache = StatementCache(_positional(engines.dialect), tables)
         self.flavour = self.cache.flavour
+        self.is_checked = False
+        self._creates = self.flavour == "sqlite" if creates is None else creates
         self._pipelines = can_pipeline(engines.dialect)
         self._pid = os.getpid()
         # SQLite admits one writer; waiting here is fair and costs no polling. In memory there is one connection.
@@ -67,13 +72,24 @@ class Runner:
     # -- synchronous ---------------------------------------------------------------------------------------
 
     def run(self, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run an operation in a transaction of its own.
+        """Run an operation in a transaction of its own, on a schema that is known to fit.
 
         Raises:
             SyncNotAvailableError: Only an async engine was given.
+            SchemaError: The tables are missing, or of another release.
             StoreUnavailableError: The database cannot be reached, is locked or full.
             StoreError: It failed otherwise.
         """
+        if not self.is_checked:
+            self._prepare_schema()
+        try:
+            return self.run_on_any(mode, operation, *args, **kwargs)
+        except PassedInError as passed_in:
+            error = passed_in.error
+        raise error
+
+    def run_on_any(self, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """`run`, whatever the schema."""
         if self.engines.sync is None:
             raise SyncNotAvailableError
         work = _bound(operation, *args, **kwargs)
@@ -137,11 +153,23 @@ class Runner:
     # -- asynchronous --------------------------------------------------------------------------------------
 
     async def arun(self, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Async `run`. A cancelled caller never leaves half an operation."""
+        """Async `run`."""
+        if not self.is_checked:
+            await self._aprepare_schema()
+        try:
+            return await self.arun_on_any(mode, operation, *args, **kwargs)
+        except PassedInError as passed_in:
+            error = passed_in.error
+        raise error
+
+    async def arun_on_any(self, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Async `run_on_any`. A cancelled caller never leaves half an operation."""
         if self.engines.async_ is None:
             # One hop for the whole transaction.
             loop = asyncio.get_running_loop()
-            return await finish(loop.run_in_executor(self._threads, lambda: self.run(mode, operation, *args, **kwargs)))
+            return await finish(
+                loop.run_in_executor(self._threads, lambda: self.run_on_any(mode, operation, *args, **kwargs))
+            )
         return await finish(self._aretrying(mode, _bound(operation, *args, **kwargs)))
 
     async def _aretrying(self, mode: Mode, work: Work[T]) -> T:
@@ -181,6 +209,28 @@ class Runner:
             if engine.sync_engine.pool is not pool:
                 await disposed(pool)
         return result
+
+    # -- the schema ----------------------------------------------------------------------------------------
+
+    def _create_schema(self) -> Flow[None]:
+        """Create or upgrade the tables."""
+        # The dialect learns on its first connection whether a mysql URL leads to MariaDB.
+        yield from ask(self.run_on_any, Mode.READ, _nothing)
+        flavour = "mariadb" if self.engines.is_mariadb else str(self.engines.dialect.name)
+        while (yield from ask(self.run_on_any, Mode.WRITE, migrations.migrate, flavour)):
+            pass
+        self.is_checked = True
+
+    def _prepare(self) -> Flow[None]:
+        """See to the schema before first use. Doing it twice at once does no harm."""
+        if self._creates:
+            yield from self._create_schema()
+            return
+        yield from ask(self.run_on_any, Mode.READ, migrations.check_version)
+        self.is_checked = True
+
+    _prepare_schema, _aprepare_schema = faces(_prepare)
+    create_schema, acreate_schema = faces(_create_schema)
 
     # -- both ----------------------------------------------------------------------------------------------
 
@@ -306,6 +356,11 @@ class Runner:
             await alone(self.engines.sync.dispose)
 
 
+def _nothing(tx: Transaction) -> None:
+    """Touch the database, so that its driver is connected."""
+    tx.ask("SELECT 1")
+
+
 def _bound(operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> Work[T]:
     """An operation with its values, which still needs a transaction."""
     return lambda transaction: operation(transaction, *args, **kwargs)
@@ -326,3 +381,17 @@ def _positional(dialect: Dialect) -> Dialect:
         return dialect
     copy: Dialect = type(dialect)(paramstyle="format")  # type: ignore[call-arg]
     return copy
+
+
+def call_passed_in(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call what the caller passed in.
+
+    Raises:
+        PassedInError: It raised something that would be taken for a trace of what was read.
+    """
+    try:
+        return function(*args, **kwargs)
+    except SessionsError:
+        raise
+    except UNREADABLE as error:
+        raise PassedInError(error) from error

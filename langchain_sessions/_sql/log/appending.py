@@ -26,21 +26,38 @@ from sqlalchemy import (
 )
 
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.ledger import last_mark, marks_of
+from langchain_sessions._core.flow import Flow, ask
+from langchain_sessions._core.ledger import last_mark
 from langchain_sessions._core.rows import ACTIVITY_GRAIN, OWNER_SHAPES, Counters, EventRow, SessionKey
-from langchain_sessions._sql.driver.transaction import Transaction, param
-from langchain_sessions._sql.log.lookup import key_criteria, upsert
+from langchain_sessions._sql.driver.failures import UniqueViolationError
+from langchain_sessions._sql.driver.transaction import Mode, Transaction, param
+from langchain_sessions._sql.log.lookup import insert_events, key_criteria, upsert
+from langchain_sessions._sql.log.settling import append_fully
 from langchain_sessions.stores._values import AppendBatch, Appended
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from sqlalchemy.sql.dml import Insert, Update
+
+    from langchain_sessions._sql.store import SqlStore
 
 
 MAX_ROWS_IN_ONE = 32
 """One statement per size of a batch is compiled and kept; compiling one for hundreds of rows takes seconds."""
 _FAILED = r.MARKS["failed"]
+
+
+def append_events(store: SqlStore, key: SessionKey, batch: AppendBatch) -> Flow[Appended]:
+    """Append the fast way, or else the full way."""
+    in_one = store.flavour == "postgresql"
+    if is_plain(batch) and not (in_one and len(batch.rows) > MAX_ROWS_IN_ONE):
+        mode = Mode.STATEMENT if in_one else Mode.APPEND
+        try:
+            appended = yield from ask(store.run, mode, append_plain, key, batch)
+        except UniqueViolationError:
+            appended = None
+        if appended is not None:
+            return appended
+    return (yield from ask(store.run, Mode.APPEND, append_fully, key, batch))
 
 
 def is_plain(batch: AppendBatch) -> bool:
@@ -267,16 +284,3 @@ def _one_statement(tx: Transaction, key: SessionKey, batch: AppendBatch, *, mark
         side = _side_source(tx.tables.scopes, bump.c.skey, scope=cast(param("scope"), tx.tables.scopes.c.scope.type))
         statement = statement.add_cte(note_scope(tx, side.select_from(bump)).cte("note_scope"))
     return statement.returning(table.c.seq)
-
-
-def insert_events(tx: Transaction, skey: int, rows: Sequence[EventRow]) -> None:
-    """Insert rows that have their positions, and their marks."""
-    statement = tx.prepare("insert events", lambda: _insert_all(tx.tables.events))
-    tx.insert_tuples(statement, [(skey, *row) for row in rows])
-    if any(row.extra is not None for row in rows) and (marks := marks_of(rows)):
-        statement = tx.prepare("insert marks", lambda: insert(tx.tables.marks))
-        tx.run_many(statement, [{"skey": skey, **mark._asdict()} for mark in marks])
-
-
-def _insert_all(table: Table) -> Any:
-    return insert(table).values({column.name: param(column.name) for column in table.c})

@@ -1,28 +1,51 @@
-"""Finding a session's row, and what decides where its events stand."""
+"""Rows of a log: finding a session's, and what decides where its events stand; adding, changing and removing rows.
+
+Like every statement that runs more than now and then they are compiled once; compiling takes ten times as long as
+running one on SQLite.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from sqlalchemy import ColumnElement, Select, Table, delete, literal_column, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    ScalarSelect,
+    Select,
+    Table,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal_column,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy import and_ as both
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.ledger import view_of
+from langchain_sessions._core.checkpoints import StagedWrites, WriteRow, mentioned_in, pack_writes, unpack_staged
+from langchain_sessions._core.ledger import LogView, marks_of, view_of
 from langchain_sessions._core.rows import EventRow, InvocationRow, Mark, SessionKey, SessionRow, owner_shape
-from langchain_sessions._sql.driver.transaction import Transaction, param
-from langchain_sessions._sql.log.keyed import update_rows
+from langchain_sessions._sql.driver.transaction import Transaction, Values, param
 from langchain_sessions._sql.tables.blanking import blank_rows
 from langchain_sessions.errors import SessionNotFoundError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy import Column
     from sqlalchemy.sql.dml import Insert
 
-    from langchain_sessions._core.ledger import LogView
     from langchain_sessions._core.ranges import SeqSet
+    from langchain_sessions._sql.driver.transaction import Later
     from langchain_sessions._sql.tables.schema import Tables
+
+ZERO: ColumnElement[int] = literal_column("0")
+
 
 Changes = Mapping[str, Callable[[Any], Any]]
 
@@ -200,3 +223,134 @@ def remove_rows(tx: Transaction, skeys: Iterable[int]) -> None:
         if tx.flavour == "sqlite":
             blank_rows(tx, table, keys)
         tx.change(delete(table).where(table.c.skey.in_(keys)))
+
+
+Row = tuple[Any, ...]
+
+
+def find_rows(tx: Transaction, columns: Sequence[Column[Any]], **same: Any) -> list[Row]:
+    """Some columns of the rows in which others have these values."""
+    table = columns[0].table
+    shape = ("find rows", table, *(column.name for column in columns), None, *same)
+    return tx.rows(tx.prepare(shape, lambda: select(*columns).where(*_matching(table, same))), same)
+
+
+def insert_row(tx: Transaction, table: Table, **values: Any) -> None:
+    """Insert a row; no answer is waited for."""
+    statement = tx.prepare(("insert row", table, *values), lambda: insert(table).values(_params(values)))
+    tx.later(statement, values)
+
+
+def update_rows(tx: Transaction, table: Table, same: Values, **values: Any) -> None:
+    """Set columns of the rows in which others have some values; no answer is waited for."""
+    shape = ("update rows", table, *same, None, *values)
+    given = {f"v_{name}": value for name, value in values.items()}
+
+    def build() -> Any:
+        return update(table).where(*_matching(table, same)).values({name: param(f"v_{name}") for name in values})
+
+    tx.later(tx.prepare(shape, build), {**same, **given})
+
+
+def delete_rows(tx: Transaction, table: Table, **same: Any) -> None:
+    """Delete the rows in which columns have these values; no answer is waited for."""
+    statement = tx.prepare(("delete rows", table, *same), lambda: delete(table).where(*_matching(table, same)))
+    tx.later(statement, same)
+
+
+def _matching(table: Any, names: Iterable[str]) -> list[ColumnElement[bool]]:
+    return [table.c[name] == param(name) for name in names]
+
+
+def _params(names: Iterable[str]) -> dict[str, Any]:
+    return {name: param(name) for name in names}
+
+
+def insert_events(tx: Transaction, skey: int, rows: Sequence[EventRow]) -> None:
+    """Insert rows that have their positions, and their marks."""
+    statement = tx.prepare("insert events", lambda: _insert_all(tx.tables.events))
+    tx.insert_tuples(statement, [(skey, *row) for row in rows])
+    if any(row.extra is not None for row in rows) and (marks := marks_of(rows)):
+        statement = tx.prepare("insert marks", lambda: insert(tx.tables.marks))
+        tx.run_many(statement, [{"skey": skey, **mark._asdict()} for mark in marks])
+
+
+def _insert_all(table: Table) -> Any:
+    return insert(table).values({column.name: param(column.name) for column in table.c})
+
+
+def root_events(tx: Transaction, session: SessionRow, seqs: SeqSet) -> None:
+    """Flag events that the root list took over."""
+    table = tx.tables.events
+
+    def build() -> Any:
+        mine = (table.c.skey == bindparam("k_skey"), table.c.seq.between(bindparam("low"), bindparam("high")))
+        return update(table).where(*mine).values(flags=table.c.flags.op("|")(r.ROOTED))
+
+    statement = tx.prepare("root events", build)
+    tx.run_many(statement, [{"k_skey": session.skey, "low": low, "high": high} for low, high in seqs.runs])
+
+
+def put_rows(
+    tx: Transaction, table: Table, keys: tuple[str, ...], rows: Iterable[dict[str, Any]], *, over: bool
+) -> None:
+    """Insert rows; where the key exists, write over it or leave it alone."""
+    values = list(rows)
+    if not values:
+        return
+    names = [column.name for column in table.c]
+
+    def build() -> Any:
+        named: dict[str, Any] = {name: bindparam(name) for name in names}
+        rest = [name for name in names if name not in keys]
+        if tx.flavour == "mysql":
+            own = mysql.insert(table).values(named)
+            # IGNORE would hide other errors too.
+            changes = {name: own.inserted[name] for name in rest} if over else {keys[0]: table.c[keys[0]]}
+            return own.on_duplicate_key_update(changes)
+        other = (sqlite.insert(table) if tx.flavour == "sqlite" else postgresql.insert(table)).values(named)
+        if not over:
+            return other.on_conflict_do_nothing(index_elements=list(keys))
+        return other.on_conflict_do_update(
+            index_elements=list(keys), set_={name: other.excluded[name] for name in rest}
+        )
+
+    tx.run_many(tx.prepare(("put", table.name, over), build), values)
+
+
+def skey_of(tx: Transaction) -> ScalarSelect[int]:
+    """The session key of an app and an id, as a part of another statement."""
+    s = tx.tables.sessions.c
+    return select(s.skey).where(s.app == param("k_app"), s.id == param("k_id")).scalar_subquery()
+
+
+def ask_staged(tx: Transaction, key: SessionKey) -> Later:
+    """Ask for what is staged in a session."""
+    t = tx.tables.threads.staged
+
+    def build() -> Select[Any]:
+        found: Any = select(t.c.n, t.c.body).where(t.c.skey == skey_of(tx), t.c.body.is_not(None))
+        return cast("Select[Any]", found.order_by(t.c.n))
+
+    return tx.later(tx.prepare("staged", build), {"k_app": key.app, "k_id": key.id})
+
+
+def staged_in(answer: Later) -> list[StagedWrites]:
+    """What `ask_staged` was told."""
+    return [unpack_staged(n, bytes(body)) for n, body in answer.rows]
+
+
+def insert_writes(tx: Transaction, skey: int, ns: int, cid: str, writes: Sequence[WriteRow]) -> None:
+    """Store writes of a checkpoint for good, behind those that it has."""
+    t, s = tx.tables.threads.writes, tx.tables.sessions.c
+
+    def build() -> Any:
+        same = (t.c.skey == param("k_skey"), t.c.ns == param("w_ns"), t.c.cid == param("w_cid"), t.c.cut == ZERO)
+        part = select(func.coalesce(func.max(t.c.part) + 1, ZERO)).where(*same).scalar_subquery()
+        columns = [param(f"w_{name}", t.c[name].type).label(name) for name in ("ns", "cid", "refs", "body")]
+        source = select(s.skey, *columns[:2], ZERO.label("cut"), part.label("part"), *columns[2:])
+        names = [column.name for column in t.c]
+        return insert(t).from_select(names, source.where(s.skey == param("k_skey")))
+
+    values = {"w_ns": ns, "w_cid": cid, "w_refs": mentioned_in(writes), "w_body": pack_writes(writes)}
+    tx.later(tx.prepare("insert writes", build), {"k_skey": skey, **values})

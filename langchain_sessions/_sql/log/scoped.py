@@ -8,8 +8,7 @@ from sqlalchemy import Table, literal, select
 
 from langchain_sessions._core.state import require_owner, split_delta
 from langchain_sessions._sql.driver.transaction import Transaction, param
-from langchain_sessions._sql.log.keyed import delete_rows, find_rows
-from langchain_sessions._sql.log.lookup import require_session, upsert
+from langchain_sessions._sql.log.lookup import delete_rows, find_rows, require_session, upsert
 from langchain_sessions.stores._values import StateRows
 
 if TYPE_CHECKING:

@@ -24,10 +24,12 @@ from langchain_sessions._core.rows import (
 )
 from langchain_sessions._core.state import require_owner
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction, param
-from langchain_sessions._sql.log.appending import insert_events
 from langchain_sessions._sql.log.counting import recount
-from langchain_sessions._sql.log.keyed import delete_rows, find_rows, insert_row
 from langchain_sessions._sql.log.lookup import (
+    delete_rows,
+    find_rows,
+    insert_events,
+    insert_row,
     key_values,
     load_marks,
     locate,

@@ -15,16 +15,17 @@ from langchain_sessions._core.ledger import last_mark, tally_change, view_of
 from langchain_sessions._core.rows import EventRow, SessionKey, SessionRow, moved
 from langchain_sessions._core.state import apply_deltas, require_owner
 from langchain_sessions._sql.driver.transaction import Transaction, param
-from langchain_sessions._sql.log.appending import insert_events
 from langchain_sessions._sql.log.counting import ALL_AWAKE, add_counters, read_invocation
-from langchain_sessions._sql.log.keyed import insert_row, update_rows
 from langchain_sessions._sql.log.lookup import (
     event_columns,
+    insert_events,
+    insert_row,
     light_columns,
     light_row,
     load_unfinished,
     require_session,
     set_session,
+    update_rows,
 )
 from langchain_sessions._sql.log.scoped import change_scoped_state
 from langchain_sessions.errors import SessionEndedError

@@ -15,10 +15,10 @@ from langchain_sessions._core.ledger import Ledger, covers_of, differing, marks_
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import EventRow, SessionKey, SessionRow, moved, with_extra
 from langchain_sessions._core.state import StateChange, apply_deltas, scoped_keys
-from langchain_sessions._sql.log.appending import insert_events
 from langchain_sessions._sql.log.counting import ALL_AWAKE, add_counters, count_moved, read_invocation
 from langchain_sessions._sql.log.lookup import (
     event_columns,
+    insert_events,
     load_light,
     load_marks,
     load_unfinished,

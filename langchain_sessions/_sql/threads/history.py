@@ -9,6 +9,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, and_, delete, insert, literal, null, select, update
+from sqlalchemy import delete as sql_delete
 
 from langchain_sessions._core.checkpoints import (
     ROOT,
@@ -22,12 +23,19 @@ from langchain_sessions._core.checkpoints import (
 )
 from langchain_sessions._core.ledger import Ledger, view_of
 from langchain_sessions._core.rows import ANYONE, Owner, SessionKey, SessionRow, owner_shape
-from langchain_sessions._sql.driver.failures import call_passed_in
+from langchain_sessions._sql.driver.runner import call_passed_in
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction
 from langchain_sessions._sql.log.counting import ALL_AWAKE, count_moved
-from langchain_sessions._sql.log.lookup import load_unfinished, locate, owner_criterion, set_session
+from langchain_sessions._sql.log.lookup import (
+    ask_staged,
+    insert_writes,
+    load_unfinished,
+    locate,
+    owner_criterion,
+    set_session,
+    staged_in,
+)
 from langchain_sessions._sql.threads.reading import checkpoint_columns, checkpoint_row, newest_in_sight, packed_writes
-from langchain_sessions._sql.threads.staging import store_staged
 from langchain_sessions.errors import InvalidInputError, SessionNotFoundError
 from langchain_sessions.stores._threads import ThreadRows
 
@@ -244,3 +252,15 @@ def find_runs(tx: Transaction, app: str, owner: Owner, run_ids: Collection[str])
         rows = tx.rows(Prepared(statement, tx.cache.dialect), {"k_owner": owner})
         found.update((row[0], row[1]) for row in rows)
     return [SessionKey(app, session_id, user) for session_id, user in sorted(found, key=itemgetter(0))]
+
+
+def store_staged(tx: Transaction, skey: int, key: SessionKey) -> None:
+    """Store all that is staged for good, as it is."""
+    answer = ask_staged(tx, key)
+    tx.flush()
+    found = staged_in(answer)
+    for item in found:
+        insert_writes(tx, skey, item.ns, item.cid, item.writes)
+    if found:
+        t = tx.tables.threads.staged
+        tx.change(sql_delete(t).where(t.c.skey == skey))

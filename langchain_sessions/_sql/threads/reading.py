@@ -24,17 +24,19 @@ from langchain_sessions._core.checkpoints import (
 )
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import ANYONE, SessionKey, SessionRow, owner_shape
-from langchain_sessions._sql.driver.failures import call_passed_in
+from langchain_sessions._sql.driver.runner import call_passed_in
 from langchain_sessions._sql.driver.transaction import Later, Prepared, Transaction
 from langchain_sessions._sql.log.lookup import (
+    ask_staged,
     key_values,
     locate,
     locating,
     owner_criterion,
     session_columns,
     session_row,
+    skey_of,
+    staged_in,
 )
-from langchain_sessions._sql.threads.staging import ask_staged, skey_of, staged_in
 from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.stores._threads import (
     CheckpointDetails,

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Select, Table, and_, bindparam, func, literal_column, select, update
-from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy import Select, and_, bindparam, func, literal_column, null, select, update
 
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.checkpoints import (
@@ -25,39 +24,40 @@ from langchain_sessions._core.checkpoints import (
 )
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import Ledger, LogView
-from langchain_sessions._core.ranges import SeqSet, decode_runs
+from langchain_sessions._core.ranges import decode_runs
 from langchain_sessions._core.rows import Counters, EventRow, SessionRow, moved, owner_shape, tally
-from langchain_sessions._sql.driver.failures import UniqueViolationError, call_passed_in
-from langchain_sessions._sql.driver.transaction import Mode
-from langchain_sessions._sql.log.appending import insert_events
+from langchain_sessions._sql.driver.failures import UniqueViolationError
+from langchain_sessions._sql.driver.runner import call_passed_in
+from langchain_sessions._sql.driver.transaction import Mode, Transaction
 from langchain_sessions._sql.log.counting import add_counters
 from langchain_sessions._sql.log.lookup import (
+    ask_staged,
     event_columns,
+    insert_events,
+    insert_writes,
     key_values,
     load_light_at,
     load_view,
     locating,
+    put_rows,
+    root_events,
     session_row,
     set_session,
-)
-from langchain_sessions._sql.log.sessions import open_session
-from langchain_sessions._sql.threads.staging import (
-    ask_staged,
-    clear_staged,
-    insert_writes,
     skey_of,
-    stage_unseen,
-    stage_writes,
     staged_in,
 )
+from langchain_sessions._sql.log.sessions import open_session
+from langchain_sessions._sql.threads.staging import stage_unseen, stage_writes
 from langchain_sessions.errors import HeadConflictError, SessionEndedError, StalePlanError, StoreUnavailableError
 from langchain_sessions.stores._threads import PlanOutcome, PutDecision, PutPlan, PutResult, ThreadPlan, WritesPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Sequence
 
     from langchain_sessions._core.rows import SessionKey
-    from langchain_sessions._sql.driver.transaction import Later, Transaction
+    from langchain_sessions._sql.driver.transaction import Later
+    from langchain_sessions._sql.store import SqlStore
+
 
 _CHUNK = 400
 _MAX_RACES = 20
@@ -95,7 +95,7 @@ def put_checkpoint(
     if decision.fresh:
         insert_events(tx, session.skey, decision.fresh)
     if decision.rooted:
-        _root_events(tx, session, decision.rooted)
+        root_events(tx, session, decision.rooted)
     insert_checkpoint(tx, session.skey, decision.row)
     if plan.named_in != session.skey:
         name_things(tx, session.skey, (plan.ns, plan.ns_name), (plan.shape, plan.shape_body))
@@ -167,45 +167,6 @@ def _ask_relatives(tx: Transaction, plan: PutPlan) -> list[Later]:
         place = {"k_app": plan.key.app, "k_id": plan.key.id}
         answers.append(tx.later(tx.prepare(("revisions", width), build), {**place, **values}))
     return answers
-
-
-def _root_events(tx: Transaction, session: SessionRow, seqs: SeqSet) -> None:
-    """Flag events that the root list took over."""
-    table = tx.tables.events
-
-    def build() -> Any:
-        mine = (table.c.skey == bindparam("k_skey"), table.c.seq.between(bindparam("low"), bindparam("high")))
-        return update(table).where(*mine).values(flags=table.c.flags.op("|")(r.ROOTED))
-
-    statement = tx.prepare("root events", build)
-    tx.run_many(statement, [{"k_skey": session.skey, "low": low, "high": high} for low, high in seqs.runs])
-
-
-def put_rows(
-    tx: Transaction, table: Table, keys: tuple[str, ...], rows: Iterable[dict[str, Any]], *, over: bool
-) -> None:
-    """Insert rows; where the key exists, write over it or leave it alone."""
-    values = list(rows)
-    if not values:
-        return
-    names = [column.name for column in table.c]
-
-    def build() -> Any:
-        named: dict[str, Any] = {name: bindparam(name) for name in names}
-        rest = [name for name in names if name not in keys]
-        if tx.flavour == "mysql":
-            own = mysql.insert(table).values(named)
-            # IGNORE would hide other errors too.
-            changes = {name: own.inserted[name] for name in rest} if over else {keys[0]: table.c[keys[0]]}
-            return own.on_duplicate_key_update(changes)
-        other = (sqlite.insert(table) if tx.flavour == "sqlite" else postgresql.insert(table)).values(named)
-        if not over:
-            return other.on_conflict_do_nothing(index_elements=list(keys))
-        return other.on_conflict_do_update(
-            index_elements=list(keys), set_={name: other.excluded[name] for name in rest}
-        )
-
-    tx.run_many(tx.prepare(("put", table.name, over), build), values)
 
 
 def insert_checkpoint(tx: Transaction, skey: int, row: CheckpointRow) -> None:
@@ -319,20 +280,12 @@ def put_writes(tx: Transaction, plan: WritesPlan, session: SessionRow | None = N
 # -- sharing a transaction -----------------------------------------------------------------------------------
 
 
-class Run(Protocol):
-    """Runs an operation in a transaction; a bound method with an async twin."""
-
-    def __call__(self, mode: Mode, operation: Callable[..., Any], /, *args: Any, **options: Any) -> Any:
-        """Run it."""
-        ...
-
-
-def commit_plans(run: Run, plans: Sequence[ThreadPlan]) -> Flow[list[PlanOutcome]]:
+def commit_threads(store: SqlStore, plans: Sequence[ThreadPlan]) -> Flow[list[PlanOutcome]]:
     """Commit plans together; those that this did not write, each alone."""
-    written: list[_Attempt | None] = [None] * len(plans)
+    written: Sequence[_Attempt | None] = [None] * len(plans)
     if len(plans) > 1:
         try:
-            written = yield from ask(run, _mode(plans), run_plans, plans)
+            written = yield from ask(store.run, _mode(plans), run_plans, plans)
         except Exception:
             written = [None] * len(plans)
     outcomes: list[PlanOutcome] = []
@@ -340,15 +293,15 @@ def commit_plans(run: Run, plans: Sequence[ThreadPlan]) -> Flow[list[PlanOutcome
         if attempt is not None and attempt.is_stored:
             outcomes.append(attempt.result)
         else:
-            outcomes.append((yield from _commit_alone(run, plan)))
+            outcomes.append((yield from _commit_alone(store, plan)))
     return outcomes
 
 
-def _commit_alone(run: Run, plan: ThreadPlan) -> Flow[PlanOutcome]:
+def _commit_alone(store: SqlStore, plan: ThreadPlan) -> Flow[PlanOutcome]:
     """Commit one plan, again where it lost a race."""
     for races in range(_MAX_RACES):
         try:
-            (attempt,) = yield from ask(run, _mode([plan]), run_plans, [plan], wary=races > 0)
+            (attempt,) = yield from ask(store.run, _mode([plan]), run_plans, [plan], wary=races > 0)
         except UniqueViolationError:
             continue
         except Exception as error:
@@ -415,3 +368,14 @@ def run_plans(tx: Transaction, plans: Sequence[ThreadPlan], *, wary: bool = Fals
             session = put_writes(tx, plan, known)
             attempts.append(_Attempt())
     return attempts
+
+
+def clear_staged(tx: Transaction, skey: int, gone: Sequence[StagedWrites]) -> None:
+    """Empty the rows of writes that are stored for good."""
+    t = tx.tables.threads.staged
+
+    def build() -> Any:
+        here = (t.c.skey == bindparam("k_skey"), t.c.n == bindparam("k_n"))
+        return update(t).where(*here).values(body=null())
+
+    tx.run_many(tx.prepare("clear staged", build), [{"k_skey": skey, "k_n": item.n} for item in gone])
