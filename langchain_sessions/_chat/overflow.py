@@ -32,9 +32,16 @@ WORDINGS = (
     Wording("Anthropic, Bedrock", r"prompt is too long", _HUB + "anthropics/claude-code/issues/12186"),
     Wording("Anthropic", r"exceed context limit", _HUB + "docker/docker-agent/issues/569"),
     Wording("Gemini", r"input token count.{0,40}exceeds the maximum", _HUB + "google-gemini/gemini-cli/issues/4231"),
+    Wording(
+        "Vertex", r"input token count is \d+ but model only supports", _HUB + "google-gemini/gemini-cli/issues/19727"
+    ),
+    Wording("Gemini", r"request (?:payload|body) size.{0,20}exceed", _HUB + "google-gemini/gemini-cli/issues/13776"),
+    Wording("Bedrock", r"expected maxlength: \d+, actual: \d+", _HUB + "ScrapeGraphAI/Scrapegraph-ai/issues/400"),
     Wording("Bedrock", r"input is too long for requested model", _HUB + "aws-samples/bedrock-chat/issues/95"),
     Wording("Mistral", r"too large for model with \d+ maximum context length", _PI),
-    Wording("Cohere", r"too many tokens: total number of tokens", _HUB + "cohere-ai/sandbox-topically/issues/4"),
+    Wording(
+        "Cohere", r"too many tokens: (?:total number of|size limit)", _HUB + "cohere-ai/sandbox-topically/issues/4"
+    ),
     Wording("Groq", r"reduce the length of the messages", _HUB + "OpenHands/OpenHands/issues/1902"),
     Wording("Together", r"longer than the model's context length", _HUB + "BerriAI/litellm"),
     Wording("xAI", r"maximum prompt length is \d+", _HUB + "cline/cline/issues/3120"),
@@ -73,6 +80,14 @@ WORDINGS = (
     Wording("LM Studio", r"cannot truncate prompt with n_keep", _HUB + "anomalyco/opencode/issues/11141"),
     Wording("Copilot", r"prompt token count of \d+ exceeds the limit", _HUB + "jjleng/copilot-more/issues/35"),
     Wording("DashScope", r"range of input length should be", _HUB + "QwenLM/qwen-code/issues/98"),
+    Wording("Zhipu", r"prompt exceeds max length", _HUB + "zeroclaw-labs/zeroclaw/issues/4124"),
+    Wording("Doubao", r"input length \d+ exceeds the maximum", _HUB + "esengine/DeepSeek-Reasonix/issues/9696"),
+    Wording(
+        "Cloudflare",
+        r"token count exceeds the model's maximum context length",
+        _HUB + "anomalyco/models.dev/pull/4422",
+    ),
+    Wording("GitHub Models", r"request body too large for .{1,80}max size: \d+ tokens", _HUB + "BerriAI/litellm"),
     Wording("MiniMax", r"context window exceeds limit", _PI),
     Wording("Moonshot", r"exceeded model token limit", _PI),
     Wording("Cerebras", r"current length is \d+ while limit is \d+", _HUB + "BerriAI/litellm"),
@@ -114,12 +129,20 @@ _OTHER_CODES = frozenset(
     }
 )
 _SOMETHING_ELSE = re.compile(
-    r"rate.?limit|tokens? per (?:min|hour|day)|\btp[md]\b|too many requests|throttl|please wait|quota|billing|credits"
-    r"|content.?(?:filter|policy|management)|safety|api.?key|unauthori[sz]ed|does not exist|model.?not.?found"
-    r"|限流|频率|速率|额度|余额|请求过于频繁|レート制限|요청 한도"
+    r"rate.?limit|\btp[md]\b|too many requests|throttl|please wait|quota|allowance|billing|credits|enqueued|\bbatch"
+    r"|(?:tokens?|requests?) (?:per|/) ?(?:sec|min|hour|day|month)|\b(?:hourly|daily|weekly|monthly)\b"
+    r"|content.?(?:filter|policy|management)|safety|api.?key|unauthori[sz]ed|does not exist|model.{0,40}not.?found"
+    r"|(?:invalid|unknown|unsupported) model|(?:auth\w*|access|bearer|csrf|refresh|session|id|api) token"
+    r"|time[d ]?.?out\b|deadline|logprobs"
+    # The same of rates and quotas in the languages of the general shape.
+    r"|限流|频率|速率|额度|余额|配额|请求过于频繁|每(?:秒|分钟|小时|日|天|月)|今日|本月|レート制限|[分日]あたり|クォータ"
+    r"|요청 한도|분당|일일|하루|할당량|limite de débit|par (?:minute|jour)|ratenlimit|pro (?:minute|tag)|kontingent"
+    r"|por (?:minuto|día|dia)|cuota|cota\b|al (?:minuto|giorno)|лимит запросов|в (?:минуту|день)|квот|за хвилину"
+    r"|per minuut|dakikada|na minutę|za minutu|per menit|mỗi phút|per minut|في الدقيقة|प्रति मिनट"
 )
 _OUTPUT_ALONE = re.compile(
-    r"(?:output|completion|generated) tokens|max(?:imum)? (?:allowed )?(?:number of )?output"
+    r"(?<!input and )(?<!input and maximum )(?:output|completion|generated) tokens"
+    r"|(?<!input and )max(?:imum)? (?:allowed )?(?:number of )?output"
     r"|max_(?:completion_|output_|new_)?tokens|maxoutputtokens|maximum tokens you requested"
 )
 
@@ -138,19 +161,30 @@ _WINDOW = re.compile(
 
 # The general shape: a measure, a bound, and what the caller sent. Whole words, so that `budget_tokens` is none.
 _MEASURE = re.compile(
-    r"\btokens?\b|\bcontext(?:o|e)?\b|context[_ -](?:length|window|size)|\bjetons?\b|\bkontext|контекст|токен"
-    r"|上下文|令牌|コンテキスト|トークン|컨텍스트|토큰|超长"
+    r"\btoken\w{0,3}\b|\bcontext(?:o|e)?\b|context[_ -](?:length|window|size)|max_(?:seq|model|input)_len"
+    r"|\b(?:prompt|input|sequence) (?:length|size)\b|\bjetons?\b|\bkon?tek[sk]t|контекст|токен"
+    r"|上下文|令牌|コンテキスト|トークン|컨텍스트|토큰|超长|超長"
+    r"|رمز|رموز|توكن|سياق|टोकन|संदर्भ|ngữ cảnh|bağlam|โทเค็น|บริบท|טוקנ|אסימונ"
 )
 _BOUND = re.compile(
-    r"exceed|overflow|too (?:long|large|many|big)|longer than|larger than|over the limit|maximum|\blimit"
+    r"exceed|overflow|too (?:long|large|many|big)|(?:longer|larger|greater|more) than|over the limit|maximum|\blimit"
+    r"|only supports|less than|at most"
     r"|überschr|übersteig|zu (?:lang|groß|viele)|dépass|trop (?:long|grand|de)|exced|superan?\b|supera |demasiad"
-    r"|muito long|ultrapass|превыш|слишком|超过|超出|超長|超长|过长|上限|超え|超過|長すぎ|초과|너무 (?:길|많)"
+    r"|muito long|ultrapass|tropp[oi] |превыш|перевищ|слишком|занадто"
+    r"|超过|超出|超過|超长|超長|过长|過長|上限|超え|長すぎ|초과|너무 (?:길|많|깁)|te lang|overschr|çok uzun|aş.yor"
+    r"|za dług|przekr|příliš|překr|för lång|for lang"
+    r"|överskrid|overskrid|terlalu panjang|melebihi|quá dài|vượt quá|طويل|تجاوز|बहुत लंब|अधिकतम|सीमा से|ยาวเกิน|เกินขีด"
+    r"|ארוך מדי|חורג"
 )
 _SENT = re.compile(
-    r"\bprompt|\binputs?\b|\bmessages?\b|\brequest|\bconversation"
+    r"\bprompt|\binputs?\b|\bmessages?\b|\brequest|\bconversation|\bgirdi|\bistem"
     r"|eingabe|anfrage|nachricht|entrée|requête|invite|entrada|solicitud|petición|mensaje|mensag|pedido|messaggi|richiest"
-    r"|запрос|ввод|сообщен|输入|提示|消息|请求|对话|入力|プロンプト|メッセージ|リクエスト|입력|프롬프트|메시지|요청"
+    r"|запрос|запит|промпт|ввод|сообщен|输入|輸入|提示|消息|请求|請求|对话|對話|入力|プロンプト|メッセージ|リクエスト"
+    r"|입력|프롬프트|메시지|요청|invoer|verzoek|zapytani|wejści|vstup|dotaz|požadav|begäran|inmatning|forespørs"
+    r"|masukan|permintaan|đầu vào|yêu cầu|مدخل|إدخال|طلب|برومبت|مطالبة"
+    r"|प्रॉम्प्ट|इनपुट|अनुरोध|คำขอ|ข้อความ|อินพุต|פרומפט|קלט|בקש"
 )
+_TOO_LONG = re.compile(r"\b(?:prompt|input|conversation)(?: text)? (?:is |was )?too (?:long|large)\b")
 _REFUSED = frozenset({None, 400, 413, 422, 500})
 _TOO_LARGE = 413
 
@@ -188,8 +222,9 @@ def _verdict(told: Told) -> bool | None:
 
 def _has_general_shape(told: Told) -> bool:
     """Whether something that was sent exceeds a bound on its tokens, in one of several languages."""
-    shapes = (_MEASURE, _BOUND, _SENT)
-    return told.status in _REFUSED and all(shape.search(told.text) for shape in shapes)
+    if told.status not in _REFUSED:
+        return False
+    return bool(_TOO_LONG.search(told.text)) or all(shape.search(told.text) for shape in (_MEASURE, _BOUND, _SENT))
 
 
 def _leaves_room(text: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.openai_stub.replies import Refuse
+from tests.surface.clients import client_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,6 +54,10 @@ def _tpm(status: int, limit: int, asked: int) -> Refuse:
 
 def _plain(status: int, message: str) -> Refuse:
     return Refuse(status, {"object": "error", "message": message, "type": "BadRequestError", "code": status})
+
+
+def _google(status: int, message: str, name: str = "INVALID_ARGUMENT") -> Refuse:
+    return Refuse(status, {"error": {"code": status, "message": message, "status": name}})
 
 
 OVERFLOWS = (
@@ -366,6 +371,65 @@ OVERFLOWS = (
         Refuse(413, "<html><head><title>413 Request Entity Too Large</title></head></html>"),
     ),
     Answer("a proxy", "bytes, no text", Refuse(413, "")),
+    Answer(
+        "Gemini",
+        "through Vertex",
+        _google(
+            400,
+            "Unable to submit request because the input token count is 1251952 but model only supports up to 1048576. "
+            "Reduce the input token count and try again.",
+        ),
+    ),
+    Answer(
+        "Gemini",
+        "bytes",
+        Refuse(
+            413,
+            {
+                "error": {
+                    "message": "Maximum request body size 1048576 exceeded, actual body size 1056562",
+                    "code": 413,
+                    "status": "Request Entity Too Large",
+                }
+            },
+        ),
+    ),
+    Answer("Gemini", "bytes, by payload", _google(400, "Request payload size exceeds the limit: 20971520 bytes.")),
+    Answer(
+        "Bedrock",
+        "by the schema of the model behind",
+        Refuse(
+            400,
+            {
+                "message": "Malformed input request: expected maxLength: 2048, actual: 19882, please reformat your "
+                "input and try again."
+            },
+        ),
+    ),
+    Answer(
+        "Bedrock",
+        "too many",
+        Refuse(400, {"message": "Too many input tokens. Max input tokens: 8192, request input token count: 9513"}),
+    ),
+    Answer("Cohere", "by how much", Refuse(400, {"message": "too many tokens: size limit exceeded by 3421 tokens."})),
+    Answer("Zhipu", "prompt", Refuse(400, {"error": {"code": "1261", "message": "Prompt exceeds max length"}})),
+    Answer("Doubao", "input", refuse(400, "Input length 1048826 exceeds the maximum length 1048566.")),
+    Answer(
+        "Cloudflare",
+        "messages and answer",
+        refuse(
+            400,
+            "Requested token count exceeds the model's maximum context length of 256000 tokens. You requested a total "
+            "of 256878 tokens: 31216 tokens from the input messages and 225662 tokens for the completion.",
+        ),
+    ),
+    Answer(
+        "GitHub Models",
+        "bytes in tokens",
+        refuse(413, "Request body too large for gpt-4o model. Max size: 8000 tokens.", code="tokens_limit_reached"),
+    ),
+    Answer("unknown", "in one sentence", refuse(400, "Input is too long.")),
+    Answer("unknown", "lengths alone", refuse(400, "Prompt length 9012 is greater than max_seq_len 8192")),
     Answer("unknown", "English", refuse(400, "Your conversation has 9,120 tokens, over the limit of this model.")),
     Answer("unknown", "plain text", Refuse(400, "request rejected: context window overflow")),
     Answer("unknown", "Chinese", refuse(400, "输入内容过长 超过模型最大上下文长度限制 32768")),
@@ -379,6 +443,17 @@ OVERFLOWS = (
     Answer("unknown", "Spanish", refuse(400, "La entrada excede la longitud máxima de contexto de 8192 tokens.")),
     Answer("unknown", "Portuguese", refuse(400, "A entrada ultrapassa o contexto de 8192 tokens do modelo.")),
     Answer("unknown", "Russian", refuse(400, "Запрос слишком длинный: 9000 токенов, контекст модели 8192.")),
+    Answer("unknown", "Italian", refuse(400, "Il prompt supera il limite di contesto di 8192 token.")),
+    Answer("unknown", "Dutch", refuse(400, "De invoer is te lang: 9000 tokens, het maximum is 8192.")),
+    Answer("unknown", "Polish", refuse(400, "Zapytanie jest za długie: 9000 tokenów, maksymalnie 8192.")),
+    Answer("unknown", "Czech", refuse(400, "Vstup je příliš dlouhý: 9000 tokenů, limit je 8192.")),
+    Answer("unknown", "Ukrainian", refuse(400, "Промпт перевищує ліміт контексту: 9000 токенів.")),
+    Answer("unknown", "Turkish", refuse(400, "Girdi çok uzun: 9000 token, en fazla 8192 olabilir.")),
+    Answer("unknown", "Arabic", refuse(400, "البرومبت طويل جدا: 9000 رمز والحد الأقصى 8192")),
+    Answer("unknown", "Hindi", refuse(400, "प्रॉम्प्ट बहुत लंबा है: 9000 टोकन, अधिकतम 8192")),
+    Answer("unknown", "Vietnamese", refuse(400, "Đầu vào quá dài: 9000 token, vượt quá giới hạn 8192.")),
+    Answer("unknown", "Indonesian", refuse(400, "Input terlalu panjang: 9000 token melebihi batas konteks 8192.")),
+    Answer("unknown", "traditional Chinese", refuse(400, "提示詞過長 超出模型的上下文視窗")),
 )
 
 _ECHO = (
@@ -580,6 +655,51 @@ OTHERS = (
     Answer("Anthropic", "too many images", refuse(400, "messages: too many images: at most 100"), is_overflow=False),
     Answer("Anthropic", "overloaded", refuse(529, "Overloaded", type="overloaded_error"), is_overflow=False),
     Answer("vLLM", "the prompt quoted", _plain(400, _ECHO), is_overflow=False),
+    Answer(
+        "Mistral",
+        "rate of tokens",
+        _plain(429, "Rate limit exceeded: too many tokens per minute in the prompt"),
+        is_overflow=False,
+    ),
+    Answer("Mistral", "unknown model", _plain(400, "Invalid model: mistral-context-xl"), is_overflow=False),
+    Answer("Cohere", "key", Refuse(401, {"message": "invalid api token"}), is_overflow=False),
+    Answer(
+        "DeepSeek",
+        "answer too long",
+        refuse(400, "Invalid max_tokens value, the valid range of max_tokens is [1, 8192]"),
+        is_overflow=False,
+    ),
+    Answer("DeepSeek", "credits", refuse(402, "Insufficient Balance"), is_overflow=False),
+    Answer("Gemini", "unknown model", _google(404, "models/gemini-9 is not found", "NOT_FOUND"), is_overflow=False),
+    Answer(
+        "Gemini",
+        "answer too long",
+        _google(
+            400,
+            "Unable to submit request because it has a maxOutputTokens value of 99999 but the supported range "
+            "is from 1 to 65537.",
+        ),
+        is_overflow=False,
+    ),
+    Answer("OpenAI", "enqueued", refuse(400, "Enqueued token limit reached for this request."), is_overflow=False),
+    Answer("a gateway", "daily tokens", refuse(400, "daily token limit exceeded for this request"), is_overflow=False),
+    Answer("a gateway", "a deadline", refuse(400, "The request failed: context deadline exceeded"), is_overflow=False),
+    Answer("a gateway", "per minute, Chinese", refuse(400, "每分钟 token 数超出限制 请求过多"), is_overflow=False),
+    Answer(
+        "a gateway",
+        "per minute, French",
+        refuse(400, "Limite de débit dépassée : trop de jetons par minute dans la requête"),
+        is_overflow=False,
+    ),
+    Answer(
+        "a gateway",
+        "per minute, Russian",
+        refuse(400, "Слишком много токенов в минуту, запрос отклонён"),
+        is_overflow=False,
+    ),
+    Answer(
+        "a gateway", "a token of theirs", refuse(400, "The csrf token in your request is too long"), is_overflow=False
+    ),
     Answer("a proxy", "an error without a word", Refuse(400, ""), is_overflow=False),
     Answer("a proxy", "a broken server", Refuse(502, "<html>Bad Gateway</html>"), is_overflow=False),
 )
@@ -600,7 +720,10 @@ def _rows(answers: Iterable[Answer]) -> str:
     by_provider: dict[str, list[str]] = {}
     for answer in answers:
         by_provider.setdefault(answer.provider, []).append(f"{answer.about} ({answer.answer.status})")
-    return "\n".join(f"| {provider} | {', '.join(about)} |" for provider, about in by_provider.items())
+    return "\n".join(
+        f"| {provider} | {', '.join(f'`{name}`' for name in client_names(provider))} | {', '.join(about)} |"
+        for provider, about in by_provider.items()
+    )
 
 
 PAGE = """\
@@ -608,21 +731,23 @@ PAGE = """\
 
 Where a provider refuses a prompt because it exceeds the model's context window, the advisor and the middleware compact
 once and ask once more. Every provider says it differently; this is what is recognised, and what is not taken for it.
-The tables are made by `tests/surface/test_overflow.py`, which has a real client read each answer from a local server.
+The tables are made by `tests/surface/test_overflow.py`, which has LangChain's own client of each provider read the
+answer from a local server, and besides the client of OpenAI, as through a gateway, and a plain HTTP client.
 
 ## Recognised
 
-| provider | answers (HTTP status) |
-|---|---|
+| provider | read by | answers (HTTP status) |
+|---|---|---|
 {overflows}
 
 Besides these: the core's `ContextOverflowError`, litellm's `ContextWindowExceededError`, and whatever an error names as
-its cause. Of a server that nobody has heard of, a text counts that names a measure, a bound and what was sent.
+its cause. Of a server that nobody has heard of, a text counts that names a measure, a bound and what was sent, in one
+of some twenty languages, and nothing of rates, quotas and the like.
 
 ## Not taken for it
 
-| provider | answers (HTTP status) |
-|---|---|
+| provider | read by | answers (HTTP status) |
+|---|---|---|
 {others}
 
 A request that exceeds a rate limit all by itself is a rate limit: whether a shorter prompt is what you want then is for

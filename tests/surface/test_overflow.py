@@ -15,8 +15,7 @@ from langchain_core.messages import AIMessage
 from langchain_sessions._chat.overflow import WORDINGS, is_context_overflow
 from langchain_sessions._chat.provider_errors import read_chain
 from langchain_sessions._chat.replies import is_cut_by_window
-from tests.openai_stub.server import OpenAIStub
-from tests.surface.conftest import make_model
+from tests.surface.clients import CLIENTS, AnyProvider, client_names, make_client
 from tests.surface.overflow_answers import ANSWERS, OVERFLOWS, Answer, page
 
 if TYPE_CHECKING:
@@ -26,44 +25,89 @@ PAGE = Path(__file__).parents[2] / "docs" / "overflow.md"
 MEGABYTES = 8_000_000
 
 
+OWN = [(answer, name) for answer in ANSWERS for name in client_names(answer.provider)]
+
+pytestmark = [
+    # What the clients of other people warn of.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
 @pytest.fixture(scope="module")
-def server() -> Iterator[OpenAIStub]:
+def server() -> Iterator[AnyProvider]:
     """One server for all answers: it looks at no prompt here."""
-    with OpenAIStub() as running:
+    with AnyProvider() as running:
         yield running
 
 
-def error_of(server: OpenAIStub, answer: Answer) -> Exception:
-    """What the client of OpenAI raises when it reads an answer."""
-    server.script(answer.answer)
+_raised: dict[tuple[int, str], Exception] = {}
+
+
+def error_of(server: AnyProvider, answer: Answer, name: str | None = None) -> Exception:
+    """What a client raises when it reads an answer: the provider's own, or the one that is named."""
+    name = name or client_names(answer.provider)[0]
+    if (id(answer), name) not in _raised:
+        server.answer(answer.answer)
+        with pytest.raises(Exception) as caught:  # noqa: PT011 - each client raises what it likes
+            make_client(answer.provider, name, server.url).invoke("hi")
+        _raised[id(answer), name] = caught.value
+    return _raised[id(answer), name]
+
+
+@pytest.mark.parametrize(("answer", "name"), OWN, ids=lambda given: getattr(given, "about", given))
+def test_recognised_through_the_client_of_the_provider(server: AnyProvider, answer: Answer, name: str) -> None:
+    assert is_context_overflow(error_of(server, answer, name)) is answer.is_overflow
+
+
+@pytest.mark.parametrize(
+    ("answer", "name"),
+    [each for each in OWN if each[0].provider in CLIENTS][::3],
+    ids=lambda given: getattr(given, "about", given),
+)
+async def test_recognised_when_it_is_streamed_or_awaited(server: AnyProvider, answer: Answer, name: str) -> None:
+    model = make_client(answer.provider, name, server.url)
+    server.answer(answer.answer)
     with pytest.raises(Exception) as caught:  # noqa: PT011 - each client raises what it likes
-        make_model(server).invoke("hi")
-    return caught.value
+        await model.ainvoke("hi")
+    assert is_context_overflow(caught.value) is answer.is_overflow
+    with pytest.raises(Exception) as caught:  # noqa: PT011
+        list(model.stream("hi"))
+    assert is_context_overflow(caught.value) is answer.is_overflow
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [answer for answer in ANSWERS if answer.provider in CLIENTS],
+    ids=lambda answer: f"{answer.provider}: {answer.about}",
+)
+def test_recognised_through_the_client_of_openai(server: AnyProvider, answer: Answer) -> None:
+    """As through a gateway that speaks its protocol."""
+    server.answer(answer.answer)
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - it raises this and that
+        make_client("OpenAI", "ChatOpenAI", server.url).invoke("hi")
+    assert is_context_overflow(caught.value) is answer.is_overflow
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: f"{answer.provider}: {answer.about}")
-def test_recognised_through_the_client_of_openai(server: OpenAIStub, answer: Answer) -> None:
-    assert is_context_overflow(error_of(server, answer)) is answer.is_overflow
-
-
-@pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: f"{answer.provider}: {answer.about}")
-def test_recognised_through_a_plain_http_client(server: OpenAIStub, answer: Answer) -> None:
-    """As the clients of Mistral and of many gateways raise it: the words are in the response alone."""
-    server.script(answer.answer)
-    request = {"model": "any", "messages": [{"role": "user", "content": "hi"}]}
-    response = httpx.post(f"{server.base_url}/chat/completions", json=request)
+def test_recognised_through_a_plain_http_client(server: AnyProvider, answer: Answer) -> None:
+    """As the clients of many gateways raise it: the words are in the response alone."""
+    server.answer(answer.answer)
+    response = httpx.post(f"{server.base_url}/chat/completions", json={})
     with pytest.raises(httpx.HTTPStatusError) as caught:
         response.raise_for_status()
     assert is_context_overflow(caught.value) is answer.is_overflow
 
 
-def test_the_page_of_the_docs_says_what_was_found(server: OpenAIStub) -> None:
+def test_the_page_of_the_docs_says_what_was_found(server: AnyProvider) -> None:
     """Write the page anew with `python -m tests.surface.test_overflow`."""
     found = [(answer, is_context_overflow(error_of(server, answer))) for answer in ANSWERS]
     assert PAGE.read_text(encoding="utf-8") == page(found)
 
 
-def test_every_wording_has_a_source_and_is_said_by_somebody(server: OpenAIStub) -> None:
+def test_every_wording_has_a_source_and_is_said_by_somebody(server: AnyProvider) -> None:
     said = [told.text for answer in OVERFLOWS for told in read_chain(error_of(server, answer))]
     for wording in WORDINGS:
         assert wording.source.startswith("https://")
@@ -218,7 +262,7 @@ def test_a_reply_that_the_window_cut(reply: AIMessage, window: int | None, *, is
 
 def write_page() -> None:
     """Write the page of the docs."""
-    with OpenAIStub() as server:
+    with AnyProvider() as server:
         found = [(answer, is_context_overflow(error_of(server, answer))) for answer in ANSWERS]
     PAGE.write_text(page(found), encoding="utf-8")
 
