@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import TYPE_CHECKING, Any, cast
 
+from langchain_sessions._core.showing import html_of, shortened
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
@@ -189,6 +191,18 @@ class SessionEvent:
         stand = "" if self.standing is Standing.LIVE else f" {self.standing.value}"
         if self.message is None:
             return f"<SessionEvent {self.seq}{stand} {self.kind.value}>"
-        text = str(self.message.text)
-        shown = text if len(text) <= _REPR_TEXT else text[: _REPR_TEXT - 1] + "…"
-        return f"<SessionEvent {self.seq}{stand} {self.message.type} {shown!r}>"
+        return f"<SessionEvent {self.seq}{stand} {self.message.type} {shortened(str(self.message.text), _REPR_TEXT)!r}>"
+
+    def _repr_html_(self) -> str:
+        return html_of(f"Event of session {self.session_id!r}", [self])
+
+    def _shown(self) -> Mapping[str, object]:
+        said = self.message
+        return {
+            "seq": self.seq,
+            "standing": self.standing.value,
+            "what": self.kind.value if said is None else said.type,
+            "author": self.author,
+            "branch": self.branch,
+            "text": None if said is None else said.text,
+        }

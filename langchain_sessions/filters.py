@@ -14,6 +14,7 @@ from langchain_sessions.events import EventKind, Standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from collections.abc import Set as AbstractSet
     from datetime import datetime
 
 _MAX_INT = 2**62
@@ -63,9 +64,9 @@ class EventFilter:
 
     since: datetime | None = None
     until: datetime | None = None
-    roles: frozenset[str] = frozenset()
-    kinds: frozenset[EventKind] = frozenset()
-    standings: frozenset[Standing] = frozenset()
+    roles: AbstractSet[str] = frozenset()
+    kinds: AbstractSet[EventKind] = frozenset()
+    standings: AbstractSet[Standing] = frozenset()
     archived: bool | None = None
     synthetic: bool | None = None
     keyword: str | None = None
@@ -73,9 +74,9 @@ class EventFilter:
     match: Literal["any", "all"] | None = None
     pattern: re.Pattern[str] | None = None
     branch: str | AnyBranch | None = ANY_BRANCH
-    authors: frozenset[str] = frozenset()
-    tools: frozenset[str] = frozenset()
-    without_tools: frozenset[str] = frozenset()
+    authors: AbstractSet[str] = frozenset()
+    tools: AbstractSet[str] = frozenset()
+    without_tools: AbstractSet[str] = frozenset()
     invocation_id: str | None = None
     after_seq: int | None = None
     before_seq: int | None = None

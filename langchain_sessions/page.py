@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from langchain_sessions._core.showing import html_of
 from langchain_sessions.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -49,6 +50,17 @@ class Page(Generic[T]):
     def __getitem__(self, index: int | slice) -> T | Sequence[T]:
         """The item or items at an index of this page."""
         return self.items[index]
+
+    def __repr__(self) -> str:
+        """Short: how many of how many, what they are, and whether there are more."""
+        shown = "".join(f"\n  {item!r}," for item in self.items)
+        of = "" if self.total is None else f" of {self.total}"
+        more = "" if self.next_cursor is None else ", more behind next_cursor"
+        return f"<{type(self).__name__} {len(self.items)}{of}{more}{':' if shown else ''}{shown.rstrip(',')}>"
+
+    def _repr_html_(self) -> str:
+        of = "" if self.total is None else f" of {self.total}"
+        return html_of(f"{type(self).__name__}: {len(self.items)}{of}", self.items)
 
 
 def encode_cursor(kind: str, *place: object) -> str:

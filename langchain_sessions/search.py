@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from langchain_sessions._core.showing import html_of, shortened
 from langchain_sessions.page import Page
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from langchain_sessions.events import SessionEvent
+
+
+_REPR_TEXT = 60
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,8 +50,28 @@ class SearchHit:
         """Whether it fits itself, or stands beside what does: an answer need not hold a word of its question."""
         return "match" if self.highlights or self.parts.get("meaning", 0.0) > 0 else "context"
 
+    def __repr__(self) -> str:
+        """Short: how well it fits, where it is and the beginning of the passage."""
+        place = f"{self.event.session_id!r} {self.event.seq}"
+        return f"<SearchHit {self.score:.2f} {self.why} {place} {shortened(self.text, _REPR_TEXT)!r}>"
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+    def _repr_html_(self) -> str:
+        return html_of("Hit", [self])
+
+    def _shown(self) -> Mapping[str, object]:
+        return {
+            "score": f"{self.score:.2f}",
+            "why": self.why,
+            "session": self.event.session_id,
+            "seq": self.event.seq,
+            "when": f"{self.event.timestamp:%Y-%m-%d %H:%M}",
+            "standing": self.event.standing.value,
+            "author": self.event.author or (self.event.message and self.event.message.type),
+            "text": self.text,
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
 class SearchPage(Page[SearchHit]):
     """Hits of a search and the way on.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from langchain_sessions._core.showing import html_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
@@ -54,3 +56,20 @@ class Session:
         owner = "" if self.user_id is None else f" of {self.user_id!r}"
         title = "" if self.title is None else f" {self.title!r}"
         return f"<Session {self.id!r}{owner}{title} version={self.version}>"
+
+    def _repr_html_(self) -> str:
+        return html_of("Session", [self])
+
+    def _shown(self) -> Mapping[str, object]:
+        return {
+            "id": self.id,
+            "owner": self.user_id,
+            "title": self.title,
+            "version": self.version,
+            "messages": self.message_count,
+            "turns": self.turn_count,
+            "tokens": self.token_count,
+            "updated": f"{self.updated_at:%Y-%m-%d %H:%M}",
+            "expires": self.expires_at and f"{self.expires_at:%Y-%m-%d %H:%M}",
+            "ended": self.ended_at and f"{self.ended_at:%Y-%m-%d %H:%M}",
+        }

@@ -231,7 +231,7 @@ class EventEncoder:
         test = self.message_test(wanted)
         return EventQuery(
             kinds=frozenset(kinds),
-            standings=standings,
+            standings=frozenset(standings),
             synthetic=wanted.synthetic,
             since=None if wanted.since is None else to_micros(wanted.since),
             until=None if wanted.until is None else to_micros(wanted.until),
@@ -239,7 +239,7 @@ class EventEncoder:
             keywords=() if is_sealed else tuple(map(fold, wanted.keywords)),
             match_all=wanted.match == "all",
             branch=wanted.branch,
-            authors=wanted.authors,
+            authors=frozenset(wanted.authors),
             invocation_id=wanted.invocation_id,
             after_seq=wanted.after_seq,
             before_seq=wanted.before_seq,

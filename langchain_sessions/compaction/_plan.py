@@ -8,10 +8,11 @@ from enum import Enum
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from langchain_sessions._core.edge import require
+from langchain_sessions._core.showing import html_of
 from langchain_sessions.tokens._usage import NO_USAGE, PromptUsage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import SystemMessage
@@ -241,3 +242,17 @@ class CompactionResult:
         sizes = f" {len(self.archived)} events, {self.tokens_before} to {self.tokens_after} tokens"
         why = "" if self.reason is None else f" ({self.reason})"
         return f"<CompactionResult{scope} {self.outcome.value}{sizes if self.is_compacted else why}>"
+
+    def _repr_html_(self) -> str:
+        return html_of("Compaction", [self])
+
+    def _shown(self) -> Mapping[str, object]:
+        return {
+            "session": self.session_id,
+            "scope": self.scope,
+            "outcome": self.outcome.value,
+            "archived": len(self.archived),
+            "tokens": f"{self.tokens_before} → {self.tokens_after}",
+            "summary": self.summary,
+            "reason": self.reason,
+        }

@@ -1,0 +1,42 @@
+"""Values as a notebook shows them: a small table, whose texts are texts and never markup."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+_LONGEST = 160
+_HEAD = '<th style="text-align: left">'
+_CELL = '<td style="text-align: left; vertical-align: top; white-space: pre-wrap">'
+
+
+@runtime_checkable
+class Shown(Protocol):
+    """What knows its columns in a table."""
+
+    def _shown(self) -> Mapping[str, object]: ...
+
+
+def shortened(text: str, longest: int = _LONGEST) -> str:
+    """The beginning of a text, with a mark where it was cut."""
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def html_of(caption: str, values: Sequence[object]) -> str:
+    """A table of values under a line that says what they are. None is an empty cell, an empty column is left out."""
+    rows = [value._shown() if isinstance(value, Shown) else {"": repr(value)} for value in values]  # noqa: SLF001 - ours
+    columns = [name for name in dict.fromkeys(name for row in rows for name in row) if _is_told(name, rows)]
+    head = "".join(f"{_HEAD}{escape(name)}</th>" for name in columns)
+    body = "".join(f"<tr>{''.join(_cell(row.get(name)) for name in columns)}</tr>" for row in rows)
+    return f"<p>{escape(caption)}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _is_told(name: str, rows: Iterable[Mapping[str, object]]) -> bool:
+    return any(row.get(name) is not None for row in rows)
+
+
+def _cell(value: object) -> str:
+    return f"{_CELL}{'' if value is None else escape(shortened(str(value)))}</td>"
