@@ -49,8 +49,18 @@ install-venv:
 		exit 1; \
 	fi
 
-demo: venv
-	$(BIN)/python examples/demo.py
+# An environment of its own with what it uses and no more; make demo URL=postgresql://… EXTRAS=agents,postgres for a server.
+DEMO := .venv-demo
+EXTRAS ?= agents
+demo: $(DEMO)/.installed-$(EXTRAS)
+	@$(DEMO)/bin/python examples/demo.py $(URL)
+
+$(DEMO)/.installed-%: pyproject.toml
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || $(MAKE) --no-print-directory install-venv
+	@echo "Installing what the demo uses into $(DEMO), about 100 MB …"
+	@test -x $(DEMO)/bin/python || $(PYTHON) -m venv $(DEMO)
+	@$(DEMO)/bin/python -m pip install -q --disable-pip-version-check --progress-bar off --no-compile --editable '.[$*]' rich
+	@touch $@
 
 test: venv
 	$(BIN)/python -m tests.servers run --install -- $(BIN)/python $(PYTEST) $(PYTEST_ARGS)
@@ -93,5 +103,5 @@ soak: venv
 	$(BIN)/python -m tests.servers run --install -- $(BIN)/python -m benchmarks.soak
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(DEMO) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

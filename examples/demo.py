@@ -1,11 +1,13 @@
 """One conversation, remembered, compacted, searched and resumed: through a chain, a graph and an agent.
 
-Runs without a key. With OPENAI_API_KEY set, the answers come from OpenAI (`pip install 'langchain-sessions[openai]'`).
+Runs without a key, on a database that is gone afterwards, or on the one whose URL is given. With OPENAI_API_KEY set,
+the answers come from OpenAI (`pip install 'langchain-sessions[openai]'`).
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from operator import itemgetter
 from pathlib import Path
@@ -54,6 +56,13 @@ INTRODUCTION = (
     "deleted: the list at the end is the whole log.\n"
 )
 
+NEXT = """
+Next:
+  pip install 'langchain-sessions[agents,cli]'   the library, its middleware and its command
+  README.md, "Quickstart"                        the same in 25 lines of your own
+  notebooks/01_quickstart.ipynb                  step by step
+  make help                                      what else there is to run"""
+
 ANSWERS = [
     "Hello Ada! A week in Lisbon in May, with your sister Grace: noted.",
     "Then I would look for a quiet room in Alfama, away from the tram. Grace being vegetarian is noted as well.",
@@ -90,12 +99,12 @@ class Meter(BaseCallbackHandler):
         **kwargs: Any,
     ) -> None:
         """Show the prompt of a call."""
-        total = self.counter.count_messages(messages[0]).tokens
         if "nostream" in (kwargs.get("tags") or ()):
             self.summaries.add(run_id)
-            console.print(f"  [yellow]the summariser is shown {total} tokens[/]")
+            console.print("  [yellow]the summariser is called[/]")
             return
         self.calls += 1
+        total = self.counter.count_messages(messages[0]).tokens
         size = f"{len(messages[0])} messages, [bold]{total} tokens[/]"
         console.print(f"  [cyan]call {self.calls}[/]: {size} go to the model")
         for message in messages[0]:
@@ -145,7 +154,7 @@ def say(text: str) -> None:
 
 def talk(url: str, model: BaseChatModel, compaction: Compaction, config: RunnableConfig) -> None:
     """The first sitting: a chain, a graph and an agent on one session."""
-    with SessionService(url) as sessions:
+    with SessionService(url, create_schema=True) as sessions:
         memory = SessionMemoryAdvisor(sessions, compaction=compaction)
         prompt = ChatPromptTemplate([("system", "You help to plan journeys. Be brief."), ("human", "{question}")])
         chain = prompt | memory.wrap(model)
@@ -165,7 +174,8 @@ def talk(url: str, model: BaseChatModel, compaction: Compaction, config: Runnabl
         graph = builder.compile(checkpointer=SessionCheckpointSaver(sessions))
         for question in ("What shall we do on day two?", "Is the tile museum open on Mondays?"):
             say(question)
-            graph.invoke({"messages": question}, config)
+            # The checkpoint first, then the node: the order of the log is then the same each time.
+            graph.invoke({"messages": question}, config, durability="sync")
 
         console.rule("what was compacted is still found")
         console.print("  Ada searches: passport")
@@ -175,7 +185,7 @@ def talk(url: str, model: BaseChatModel, compaction: Compaction, config: Runnabl
 
 def resume(url: str, model: BaseChatModel, compaction: Compaction, config: RunnableConfig) -> None:
     """The second sitting, as another process would see it: an agent takes the conversation up."""
-    with SessionService(url) as sessions:
+    with SessionService(url, create_schema=True) as sessions:
         ada = sessions.as_user("ada")
 
         console.rule("resumed: an agent on the same session")
@@ -210,9 +220,10 @@ def main() -> None:
     config: RunnableConfig = {**CONFIG, "callbacks": [meter]}
     console.print(INTRODUCTION, highlight=False)
     with tempfile.TemporaryDirectory() as folder:
-        url = f"sqlite:///{Path(folder) / 'demo.db'}"
+        url = sys.argv[1] if len(sys.argv) > 1 else f"sqlite:///{Path(folder) / 'demo.db'}"
         talk(url, model, compaction, config)
         resume(url, model, compaction, config)
+    print(NEXT)
 
 
 if __name__ == "__main__":
