@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from dataclasses import dataclass, replace
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from langchain_sessions._chat.session_memory import SessionMemory
 
 Out = TypeVar("Out")
+
+# A web host cancels the task of a reader who closed the tab, a terminal interrupts: nothing went wrong with the call.
+_READER_LEFT = (GeneratorExit, asyncio.CancelledError, KeyboardInterrupt)
 
 _Manager = CallbackManagerForChainRun | AsyncCallbackManagerForChainRun
 _Workflow = Callable[[Any, _Manager, RunnableConfig, dict[str, Any]], Flow[Any]]
@@ -424,7 +428,7 @@ class WrappedCall:
     def break_off(self, error: BaseException) -> Flow[None]:
         """It ended early: because the reader left, or because something failed."""
         partial = self.recorder.partial()
-        if not isinstance(error, GeneratorExit):
+        if not isinstance(error, _READER_LEFT):
             yield from self._call.fail(partial or self.recorder.reply(), error)
             return
         reply = self.recorder.completed() if self.recorder.is_complete else None

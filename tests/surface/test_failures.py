@@ -7,6 +7,7 @@ import random
 import threading
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import pytest
 from langchain.agents import create_agent
 from langchain_core.exceptions import OutputParserException
@@ -87,6 +88,42 @@ async def test_a_reader_who_leaves_early(
     assert (kind, standing) == ("ai", "interrupted")
     assert text.startswith("one two")
     await face.invoke(chat, "go on", config)
+    assert stub.last.roles == ["user", "assistant", "user"]
+
+
+@pytest.mark.parametrize("host", ["task", "scope"])
+async def test_a_host_that_cancels_the_reader(
+    stub: OpenAIStub,
+    memory: SessionMemoryAdvisor,
+    model: ChatOpenAI,
+    ada: SessionService,
+    config: RunnableConfig,
+    host: str,
+) -> None:
+    chat, arrived, release = memory.wrap(model), asyncio.Event(), threading.Event()
+    stub.script(Hold("one two three four five six", release, after=3), "fine")
+
+    async def read() -> None:
+        async for chunk in chat.astream("count", config):
+            if chunk.text:
+                arrived.set()
+
+    if host == "task":
+        reader = asyncio.ensure_future(read())
+        await arrived.wait()
+        reader.cancel()
+        await asyncio.wait([reader])
+    else:
+        # As Starlette does it: whatever is awaited inside the scope is cancelled again and again.
+        async with anyio.create_task_group() as group:
+            group.start_soon(read)
+            await arrived.wait()
+            group.cancel_scope.cancel()
+    release.set()
+    kind, text, standing = logged(ada)[-1]
+    assert (kind, standing) == ("ai", "interrupted")
+    assert text.startswith("one")
+    await chat.ainvoke("go on", config)
     assert stub.last.roles == ["user", "assistant", "user"]
 
 
