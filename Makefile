@@ -15,14 +15,15 @@ PYTEST := -m pytest -n $(WORKERS) --dist worksteal --timeout $(TEST_SECONDS) $(i
 REQUIREMENTS ?=
 AGAINST ?=
 
-.PHONY: help venv demo test test-fast test-engines check format bench bench-recall instructions walks soak clean
+.PHONY: help venv demo test test-fast test-engines check docs format bench bench-recall instructions walks soak clean
 
 help:
 	@echo "make demo          a conversation with memory, without any key or network"
 	@echo "make test          all tests on memory, files, SQLite, PostgreSQL and MariaDB (starts its own servers)"
 	@echo "make test-engines  the tests of Cassandra, on three nodes that it starts itself"
 	@echo "make test-fast     the tests on memory and SQLite only"
-	@echo "make check         formatting, lint, types, direction of imports"
+	@echo "make check         formatting, lint, types, direction of imports, the documentation"
+	@echo "make docs          the documentation as a site, on a local port"
 	@echo "make format        rewrite the code as the formatter has it"
 	@echo "make bench         the numbers: appends, reads, lists, per database"
 	@echo "make bench-recall  the quality and speed of recall"
@@ -81,6 +82,10 @@ check: venv
 	$(BIN)/pyright
 	$(BIN)/python -m benchmarks.exported
 	$(BIN)/python -m pytest -q -p no:randomly tests/unit/test_import_direction.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site
+
+docs: venv
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 format: venv
 	$(BIN)/ruff check --fix-only .

@@ -1,0 +1,26 @@
+"""The site has a page for everything: what is public is in the reference, what is written can be found."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import langchain_sessions
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+NAV = (ROOT / "mkdocs.yml").read_text().split("\nnav:\n")[1]
+
+
+def test_every_public_name_is_in_the_reference_once() -> None:
+    pages = "".join(page.read_text() for page in (DOCS / "reference").glob("*.md"))
+    shown = Counter(re.findall(r"^::: langchain_sessions\.(\w+)$", pages, re.MULTILINE))
+    assert shown == Counter(langchain_sessions.__all__)
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
+    linked = set(re.findall(r"[\w/.-]+\.md", NAV))
+    assert {page for page in pages - linked if not re.match(r"decisions/\d", page)} == set()
+    assert linked <= pages
