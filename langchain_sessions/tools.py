@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangChain reads the annotation
 from langchain_core.tools import StructuredTool
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from langchain_sessions._chat.address import Addressing, OwnerPolicy
 from langchain_sessions._core.codec.messages import CONVERSATION_SEARCH, CROSS_SESSION_SEARCH
@@ -54,8 +54,10 @@ _GRAMMAR: Final = (
 Role = Literal["user", "assistant", "tool", "system"]
 
 
-class SearchArguments(BaseModel):
+class _SearchArguments(BaseModel):
     """What a model may say."""
+
+    model_config = ConfigDict(title="SearchArguments")
 
     query: Annotated[str, Field(description="What to look for, in the words in which it was probably said.")]
     page: Annotated[int, Field(description="Which page of results, from 0.")] = 0
@@ -132,7 +134,7 @@ def _tool(look: _Look, name: str, description: str) -> StructuredTool:
         coroutine=asearch,
         name=name,
         description=description,
-        args_schema=SearchArguments,
+        args_schema=_SearchArguments,
         handle_validation_error="The arguments do not fit. Give a query as text and a page as a number.",
     )
 
