@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 NO_EVENTS = SeqSet()
 ROOT = 0
 """The namespace of the root graph."""
+CUT = 16
+"""Added to the kind of a value: it lies beside the row, in pieces. The data of a write then begins with a digest."""
+_DIGEST = 16
 _UUID_LENGTH = 36
 
 
@@ -110,6 +113,14 @@ def corrupt_checkpoint(session_id: str, cid: str) -> CorruptRowError:
     return CorruptRowError(
         f"Checkpoint {cid!r} of thread {session_id!r} cannot be read, or was written by a newer release; "
         "the other checkpoints can."
+    )
+
+
+def corrupt_channel(session_id: str, cid: str, channel: str) -> CorruptRowError:
+    """The error for a checkpoint of which a channel's value cannot be read."""
+    return CorruptRowError(
+        f"The value of channel {channel!r} in checkpoint {cid!r} of thread {session_id!r} is missing or altered in "
+        "part; the checkpoints that do not share that part can be read."
     )
 
 
@@ -210,6 +221,11 @@ def mentioned_in(writes: Iterable[WriteRow]) -> bytes | None:
     for write in writes:
         seqs = seqs | seq_set(write.refs)
     return encode_run_list(list(seqs.runs)) if seqs else None
+
+
+def digests_in(writes: Iterable[WriteRow]) -> list[bytes]:
+    """Digests of the values that some writes begin with."""
+    return [write.data[:_DIGEST] for write in writes if write.kind & CUT and write.data is not None]
 
 
 # -- what every store folds out of it ----------------------------------------------------------------------

@@ -70,12 +70,19 @@ class ValueForms:
     Args:
         serde: A LangGraph serializer.
         allowed: Classes that may be rebuilt.
+
+    Attributes:
+        cipher: What encrypts, with LangGraph's own serializer that does.
+        plain: The same without it.
     """
 
     def __init__(self, serde: SerializerProtocol, allowed: Allowed) -> None:
         """See the class."""
         self.serde = serde
         self.allowed = allowed
+        # Values of other serializers that encrypt stay whole: their bytes are never alike.
+        self.cipher = serde.cipher if type(serde) is EncryptedSerializer else None
+        self.plain = ValueForms(serde.serde, allowed) if type(serde) is EncryptedSerializer else self
         self._codec = MessageCodec(serde)
         inner = serde.serde if isinstance(serde, EncryptedSerializer) else serde
         self._is_known = isinstance(inner, JsonPlusSerializer)

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory, PendingWrite
-    from langgraph.checkpoint.serde.base import SerializerProtocol
 
     from langchain_sessions._threads.cache import MessageCache, ThreadCache
+    from langchain_sessions._threads.forms import ValueForms
     from langchain_sessions._threads.names import ThreadConfig
     from langchain_sessions.stores._threads import CheckpointQuery, FoundCheckpoint, PageEnd, ThreadStore
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 class CheckpointLoader:
     """Reads checkpoints of threads."""
 
-    def __init__(self, store: ThreadStore, cache: MessageCache, serde: SerializerProtocol) -> None:
+    def __init__(self, store: ThreadStore, cache: MessageCache, forms: ValueForms) -> None:
         """Read from a store what a cache does not have."""
         self._store = store
-        self._serde = serde
+        self._forms = forms
         self.cache = cache
 
     def load(self, at: ThreadConfig, config: RunnableConfig) -> Flow[CheckpointTuple | None]:
@@ -39,7 +39,7 @@ class CheckpointLoader:
         found, details, _ = yield from ask(self._store.find_checkpoints, query, None, reader)
         if not found:
             return None
-        rebuilder = Rebuilder(self._serde, details, reader)
+        rebuilder = Rebuilder(self._forms, details, reader)
         return rebuilder.tuple_of(found[0], config if at.checkpoint_id else None)
 
     def load_parent(self, at: ThreadConfig) -> Flow[ThreadCache | None]:
@@ -49,11 +49,11 @@ class CheckpointLoader:
         found, details, _ = yield from ask(self._store.find_checkpoints, query, None, reader)
         if not found:
             return self.cache.known(at.log.app, at.session_id)
-        return Rebuilder(self._serde, details, reader).remember(found[0])[0]
+        return Rebuilder(self._forms, details, reader).remember_trees(found[0])
 
     def pages(self, query: CheckpointQuery, limit: int | None) -> CheckpointPages:
         """Pages of checkpoints, newest first."""
-        return CheckpointPages(self._store, self.cache, self._serde, query, limit)
+        return CheckpointPages(self._store, self.cache, self._forms, query, limit)
 
     def acceptance(self, wanted: Mapping[str, Any] | None) -> Callable[[FoundCheckpoint], bool] | None:
         """Asks whether the metadata of a checkpoint holds equal values under all keys; None where nothing is wanted."""
@@ -62,7 +62,7 @@ class CheckpointLoader:
         conditions = dict(wanted)
 
         def accept(found: FoundCheckpoint) -> bool:
-            metadata = decode_metadata(found.session.id, found.row, self._serde)
+            metadata = decode_metadata(found.session.id, found.row, self._forms)
             return all(equal(value, metadata.get(key)) for key, value in conditions.items())
 
         return accept
@@ -74,7 +74,7 @@ class CheckpointLoader:
         reader = CacheReader(self.cache)
         query = at.query(cid=at.checkpoint_id)
         found, details, _ = yield from ask(self._store.load_lineage, query, channels, _stored_in, reader)
-        rebuilder = Rebuilder(self._serde, details, reader)
+        rebuilder = Rebuilder(self._forms, details, reader)
         writes: dict[str, list[list[PendingWrite]]] = {channel: [] for channel in channels}
         seeds: dict[str, Any] = {}
         for item in found:
@@ -86,7 +86,7 @@ class CheckpointLoader:
                 writes[channel].append([write for write in pending if write[1] == channel])
                 slot = record.slots.get(channel)
                 if slot is not None and slot.kind != EMPTY:
-                    seeds[channel] = rebuilder.value(item, slot)
+                    seeds[channel] = rebuilder.value(item, channel, slot)
         history: dict[str, DeltaChannelHistory] = {}
         for channel in channels:
             history[channel] = {"writes": [write for step in reversed(writes[channel]) for write in step]}
@@ -102,14 +102,14 @@ class CheckpointPages:
         self,
         store: ThreadStore,
         cache: MessageCache,
-        serde: SerializerProtocol,
+        forms: ValueForms,
         query: CheckpointQuery,
         limit: int | None,
     ) -> None:
         """Begin with the newest; end after `limit` of them."""
         self._store = store
         self._cache = cache
-        self._serde = serde
+        self._forms = forms
         self._query = query
         self._left = limit
         self._after: PageEnd | None = None
@@ -123,7 +123,7 @@ class CheckpointPages:
         if self._left is not None:
             self._left -= len(found)
         self.is_over = self._after is None or self._left == 0
-        rebuilder = Rebuilder(self._serde, details, reader)
+        rebuilder = Rebuilder(self._forms, details, reader)
         return [rebuilder.tuple_of(item, None) for item in found]
 
 

@@ -10,14 +10,23 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.checkpoints import ROOT, CheckpointRow, WriteRow, merge_writes, rewound
+from langchain_sessions._core.checkpoints import CUT, ROOT, CheckpointRow, ValueRow, WriteRow, merge_writes, rewound
 from langchain_sessions._core.codec.same import same_message
 from langchain_sessions._core.ledger import Edit
+from langchain_sessions._core.pieces import Tree
 from langchain_sessions._core.ranges import Run, SeqSet, decode_runs, encode_run_list, encode_runs, fold_runs
 from langchain_sessions._core.rows import EventRow, SessionRow, numbered
 from langchain_sessions._threads.cache import Recognised, ThreadCache, clone_message
 from langchain_sessions._threads.names import branch_of, channel_branch
-from langchain_sessions._threads.record import NOTHING, RUNS, Record, Slot, dump_slot, encode_record
+from langchain_sessions._threads.record import (
+    NOTHING,
+    RUNS,
+    Cutter,
+    Record,
+    Slot,
+    dump_slot,
+    encode_record,
+)
 from langchain_sessions._threads.split import MIN_TEXT, is_message_list, split
 from langchain_sessions.errors import StalePlanError
 from langchain_sessions.events import NewEvent
@@ -27,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from langchain_core.messages import BaseMessage
-    from langgraph.checkpoint.serde.base import SerializerProtocol
 
     from langchain_sessions._core.encode import EventEncoder
 
@@ -50,6 +58,8 @@ class PendingWrite:
 
     row: WriteRow
     value: Any
+    tree: Tree | None = None
+    """Its pieces, where it is large."""
 
 
 @dataclass(slots=True)
@@ -70,7 +80,7 @@ class PlannedCheckpoint:
     record: Record
     namespace: str
     encoder: EventEncoder
-    serde: SerializerProtocol
+    cutter: Cutter
     thread: ThreadCache | None
     parent: Record | None
     pending: Sequence[PendingWrite]
@@ -82,6 +92,12 @@ class PlannedCheckpoint:
     matched: list[EventRow] = field(default_factory=list[EventRow])
     parent_slot: Slot | None = None
     """What takes the place of the graph's input in the parent, once it is committed."""
+    pieces: dict[bytes, ValueRow] = field(default_factory=dict[bytes, ValueRow])
+    """What large values consist of that is not stored yet."""
+    trees: list[Tree] = field(default_factory=list[Tree])
+    """The large values."""
+    needs: set[bytes] = field(default_factory=set[bytes])
+    """Values whose pieces are taken over."""
 
     @property
     def idents(self) -> tuple[str, ...]:
@@ -133,23 +149,45 @@ class PlannedCheckpoint:
 
     def _take_value(self, channel: str, value: Any, branch: str | None) -> None:
         resolved: dict[int, int | Incoming] = {}
+        left_in = False
 
         def wanted(item: Any) -> bool:
+            nonlocal left_in
             if type(item) is str:
                 return False
             seq = self.thread.position(item) if self.thread is not None else None
             if seq is None and (_is_internal(channel) or item.id is None):
+                left_in = True
                 return False
             if id(item) not in resolved:
                 resolved[id(item)] = self._new(item, branch, is_rooted=False) if seq is None else seq
             return True
 
         parts = split(value, wanted)
-        if parts is None:
-            self.record.slots[channel] = dump_slot(value, self.serde, channel)
-        else:
+        if parts is not None:
             taken: list[int | Incoming] = [resolved[id(item)] for item in parts.references]
-            self.open_slots.append(_OpenSlot(channel, taken, dump_slot(parts.skeleton, self.serde, channel, b"")))
+            self.open_slots.append(_OpenSlot(channel, taken, self._dump(channel, parts.skeleton, b"")))
+        elif channel == START and left_in:
+            # The next checkpoint takes these messages over, and shortens what is stored here.
+            self.record.slots[channel] = dump_slot(value, self.cutter.forms, channel)
+        else:
+            self.record.slots[channel] = self._dump(channel, value)
+
+    def _dump(self, channel: str, value: Any, refs: bytes | None = None) -> Slot:
+        """A value as it is stored; a large one shares pieces with what the channel held and was given."""
+        bases: list[Tree] = []
+        before = NOTHING
+        if self.parent is not None and self.thread is not None:
+            before = self.parent.slots.get(channel, NOTHING)
+            roots = (before.digest, self.parent.slots.get(START, NOTHING).digest)
+            bases += [tree for tree in map(self.thread.tree, roots) if tree is not None]
+            bases += [write.tree for write in self.pending if write.tree is not None and write.row.channel == channel]
+        slot, tree, rows = self.cutter.dump(channel, value, before, bases, refs)
+        if tree is not None:
+            self.trees.append(tree)
+            self.pieces.update((row.digest, row) for row in rows)
+            self.needs.update(base.root for base in bases if not base.names.isdisjoint(tree.names))
+        return slot
 
     def _recognise(self, channel: str, value: Any) -> Recognised | None:
         """Where the messages of a list are stored; None for a value that is no list of messages."""
@@ -225,7 +263,8 @@ class PlannedCheckpoint:
             fresh=tuple(fresh),
             edits=tuple(edits),
             rooted=rooted,
-            values=tuple(values),
+            values=(*values, *self.pieces.values()),
+            needs=tuple(sorted(self.needs)),
             writes=tuple(self._without_bodies(staged)),
             parent=parent,
         )
@@ -259,6 +298,8 @@ class PlannedCheckpoint:
         if not by_ident:
             return None
         for write in self.pending:
+            if write.row.kind & CUT:
+                continue
             slot = self._refer(write.value, by_ident, texts)
             if slot is not None:
                 row = write.row._replace(kind=slot.kind, refs=slot.refs, data=slot.data)
@@ -295,7 +336,7 @@ class PlannedCheckpoint:
         refs = encode_runs(texts[item] if type(item) is str else resolved[id(item)] for item in parts.references)
         if parts.is_list:
             return Slot(RUNS, refs)
-        return dump_slot(parts.skeleton, self.serde, "messages", refs)
+        return dump_slot(parts.skeleton, self.cutter.forms, "messages", refs)
 
 
 def _joined(first: list[Run], second: list[Run]) -> list[Run]:

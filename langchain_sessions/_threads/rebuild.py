@@ -5,12 +5,14 @@ Only what decodes stored bytes says that they cannot be read; an error of any ot
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import CheckpointTuple, PendingWrite, writes_sort_key
 
-from langchain_sessions._core.checkpoints import corrupt_checkpoint
+from langchain_sessions._core.checkpoints import CUT, corrupt_channel, corrupt_checkpoint
 from langchain_sessions._core.edge import UNREADABLE
+from langchain_sessions._core.pieces import Seal, Tree, assemble
 from langchain_sessions._core.ranges import decode_runs, expand_runs
 from langchain_sessions._threads.names import config_of
 from langchain_sessions._threads.record import (
@@ -22,6 +24,7 @@ from langchain_sessions._threads.record import (
     Slot,
     decode_record,
     load_slot,
+    slot_of,
 )
 from langchain_sessions._threads.split import join
 from langchain_sessions.errors import CorruptRowError, InvalidInputError, SealedEventError
@@ -29,10 +32,10 @@ from langchain_sessions.errors import CorruptRowError, InvalidInputError, Sealed
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.serde.base import SerializerProtocol
 
     from langchain_sessions._core.ranges import Run
     from langchain_sessions._threads.cache import CacheReader, ThreadCache
+    from langchain_sessions._threads.forms import ValueForms
     from langchain_sessions.stores._threads import CheckpointDetails, FoundCheckpoint
 
 
@@ -43,11 +46,12 @@ class Rebuilder:
     an encrypting serializer that this saver does not have.
     """
 
-    def __init__(self, serde: SerializerProtocol, details: CheckpointDetails, reader: CacheReader) -> None:
+    def __init__(self, forms: ValueForms, details: CheckpointDetails, reader: CacheReader) -> None:
         """Read values with a serializer, out of what was read."""
-        self._serde = serde
+        self._forms = forms
         self._details = details
         self._reader = reader
+        self._rows: dict[int, dict[bytes, bytes]] = {}
 
     def remember(self, found: FoundCheckpoint) -> tuple[ThreadCache, Record]:
         """Take a checkpoint and its messages into the cache."""
@@ -60,11 +64,21 @@ class Rebuilder:
         thread.shapes[found.row.shape] = shape
         return thread, record
 
+    def remember_trees(self, found: FoundCheckpoint) -> ThreadCache:
+        """Take a checkpoint into the cache with its large values: another one is about to come from it."""
+        thread, record = self.remember(found)
+        for channel, slot in record.slots.items():
+            if slot.kind & CUT:
+                # Where it cannot be read nothing is shared with it; whoever reads the value says what is wrong.
+                with suppress(CorruptRowError):
+                    self._data(found, thread, channel, slot)
+        return thread
+
     def tuple_of(self, found: FoundCheckpoint, config: RunnableConfig | None) -> CheckpointTuple:
         """The checkpoint as LangGraph knows it, under the config that asked for it."""
         _, record = self.remember(found)
         session, row = found.session, found.row
-        values = {name: self.value(found, slot) for name, slot in record.slots.items() if slot.kind != EMPTY}
+        values = {name: self.value(found, name, slot) for name, slot in record.slots.items() if slot.kind != EMPTY}
         versions = zip(record.channels, record.versions, strict=True)
         checkpoint: Any = {
             "v": record.v,
@@ -91,10 +105,10 @@ class Rebuilder:
         """Pending writes in the order in which a run applies them."""
         writes = self._details.writes.get((found.session.skey, found.row.ns, found.row.cid), [])
         ordered = sorted(writes, key=lambda row: writes_sort_key(row.path, row.task, row.idx))
-        return [(row.task, row.channel, self.value(found, Slot(row.kind, row.refs, row.data))) for row in ordered]
+        return [(row.task, row.channel, self.value(found, row.channel, slot_of(row))) for row in ordered]
 
-    def value(self, found: FoundCheckpoint, slot: Slot) -> Any:
-        """The value of a slot."""
+    def value(self, found: FoundCheckpoint, channel: str, slot: Slot) -> Any:
+        """The value of a channel's slot."""
         if slot.kind == NULL:
             return None
         thread = self._reader.threads[found.session.skey]
@@ -104,12 +118,7 @@ class Rebuilder:
             raise _corrupt(found) from error
         if slot.kind == RUNS:
             return self._messages(found, thread, runs)
-        data = slot.data
-        if data is None:
-            data = self._details.values.get((thread.skey, slot.digest or b""))
-        if data is None:
-            raise _corrupt(found)
-        loaded = self._loaded(found, slot.kind, data)
+        loaded = self._loaded(found, slot.kind, self._data(found, thread, channel, slot))
         if not slot.kind & SPLIT:
             return loaded
         seqs = expand_runs(runs)
@@ -119,6 +128,42 @@ class Rebuilder:
         except UNREADABLE as error:  # marks that name nothing
             raise _corrupt(found) from error
 
+    def _data(self, found: FoundCheckpoint, thread: ThreadCache, channel: str, slot: Slot) -> bytes:
+        """What a slot holds, wherever it lies."""
+        values, root = self._details.values, slot.digest
+        if root is None:
+            if slot.data is None:
+                raise _corrupt(found)
+            return slot.data
+        try:
+            if not slot.kind & CUT:
+                return values[thread.skey, root]
+            return self._tree(thread, root, slot.data).data
+        except Exception as error:  # a cipher may raise anything over what it did not write
+            raise corrupt_channel(found.session.id, found.row.cid, channel) from error
+
+    def _tree(self, thread: ThreadCache, root: bytes, sealed_key: bytes | None) -> Tree:
+        """A value that lies in pieces."""
+        rows = self._rows.setdefault(thread.skey, {})
+        if not rows:
+            values = self._details.values
+            rows.update((name, row) for (skey, name), row in values.items() if skey == thread.skey)
+        tree = thread.stored_tree(root, rows.get)
+        if tree is None:
+            seal = None if sealed_key is None else self._seal(thread, sealed_key)
+            tree = assemble(root, rows.get, seal)
+            thread.keep_trees((tree,), ((name, rows[name]) for name in tree.names))
+        return tree
+
+    def _seal(self, thread: ThreadCache, sealed_key: bytes) -> Seal:
+        cipher = self._forms.cipher
+        if cipher is None:
+            problem = "sealed with a serializer that this saver does not have"
+            raise ValueError(problem)
+        if thread.seal is None or thread.seal.sealed_key != sealed_key:
+            thread.seal = Seal.opened(cipher, sealed_key)
+        return thread.seal
+
     def _messages(self, found: FoundCheckpoint, thread: ThreadCache, runs: list[Run]) -> list[BaseMessage]:
         try:
             return self._reader.serve(thread, runs)
@@ -127,7 +172,7 @@ class Rebuilder:
 
     def _loaded(self, found: FoundCheckpoint, kind: int, data: bytes) -> Any:
         try:
-            return load_slot(kind, data, self._serde)
+            return load_slot(kind, data, self._forms.plain if kind & CUT else self._forms)
         except (SealedEventError, InvalidInputError):
             raise
         except Exception as error:  # a serializer may raise anything over what it did not write

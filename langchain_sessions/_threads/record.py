@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import ormsgpack
 
-from langchain_sessions._core.checkpoints import CheckpointRow, ValueRow, corrupt_checkpoint, seq_set
+from langchain_sessions._core.checkpoints import (
+    CUT,
+    CheckpointRow,
+    ValueRow,
+    WriteRow,
+    corrupt_checkpoint,
+    seq_set,
+)
 from langchain_sessions._core.edge import UNREADABLE, check_id, from_micros, to_micros
+from langchain_sessions._core.pieces import LIMIT, NAME, Seal, Tree, cut
 from langchain_sessions._core.ranges import SeqSet, encode_runs
 from langchain_sessions._threads.forms import RefusedValueError, UnstorableError
 from langchain_sessions._threads.names import short_digest, value_digest
@@ -21,12 +29,17 @@ if TYPE_CHECKING:
 
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
+    from langchain_sessions._threads.forms import ValueForms
+
 FORMAT = 1
 INLINE_LIMIT = 96
 """Larger values are stored once beside the checkpoints that hold them."""
 EMPTY, RUNS, NULL, PLAIN, TAGGED = 0, 1, 2, 3, 4
 SPLIT = 8
-"""Added to PLAIN or TAGGED: the value has marks, and `refs` says for which events."""
+"""Added to PLAIN or TAGGED: the value has marks, and `refs` says for which events.
+
+So is `CUT`: `digest` names the pieces of the value, and `data` is the sealed key of their names, if any.
+"""
 _PLAIN_TAG = "msgpack"
 _STANDARD = frozenset({"v", "ts", "id", "channel_values", "channel_versions", "versions_seen", "updated_channels"})
 
@@ -69,9 +82,64 @@ def dump_slot(value: Any, serde: SerializerProtocol, name: str, refs: bytes | No
     return Slot(kind + SPLIT if refs is not None else kind, refs, data)
 
 
+class Cutter:
+    """Serializes values, and cuts large ones into pieces.
+
+    Attributes:
+        seal: How pieces are kept secret, once one was made or met; None with a serializer that does not encrypt.
+    """
+
+    def __init__(self, forms: ValueForms, seal: Seal | None) -> None:
+        """Go on with the seal that the thread has, if any."""
+        self.forms = forms
+        self.seal = seal
+
+    def dump(
+        self, channel: str, value: Any, before: Slot, bases: Sequence[Tree], refs: bytes | None = None
+    ) -> tuple[Slot, Tree | None, list[ValueRow]]:
+        """A value, or a skeleton with its references, and its pieces where it was cut; see `dump_slot`.
+
+        Args:
+            channel: The channel.
+            value: The value.
+            before: The slot that it follows.
+            bases: What is stored already that it may share pieces with, that slot's value among them.
+            refs: The references.
+        """
+        cipher = self.forms.cipher
+        slot = dump_slot(value, self.forms.plain, channel, refs)
+        data = slot.data
+        if data is None or (cipher is None and _is_sealed(slot)):
+            return slot, None, []
+        if len(data) > LIMIT:
+            if cipher is not None and self.seal is None:
+                self.seal = Seal.new(cipher)
+            header = None if self.seal is None else self.seal.sealed_key
+            known = bases[0].names if len(bases) == 1 else frozenset[bytes]().union(*(base.names for base in bases))
+            base = next((base for base in bases if base.root == before.digest and before.data == header), None)
+            tree, rows = cut(data, base, known, self.seal)
+            return Slot(slot.kind | CUT, refs, header, tree.root), tree, rows
+        if cipher is not None:
+            tag, data = (_PLAIN_TAG.encode(), data) if slot.kind & ~SPLIT == PLAIN else _untagged(data)
+            name, sealed = cipher.encrypt(data)
+            kind = TAGGED | (slot.kind & SPLIT)
+            slot = Slot(kind, refs, tag + b"+" + name.encode() + b"\0" + sealed)
+        return slot, None, []
+
+
+def _is_sealed(slot: Slot) -> bool:
+    """Whether it came from a serializer that says with its tag that it encrypts: no two of them are alike."""
+    return slot.kind & ~SPLIT == TAGGED and b"+" in _untagged(slot.data or b"")[0]
+
+
+def _untagged(data: bytes) -> tuple[bytes, bytes]:
+    tag, _, rest = data.partition(b"\0")
+    return tag, rest
+
+
 def load_slot(kind: int, data: bytes, serde: SerializerProtocol) -> Any:
     """The value, or skeleton, of a slot that has data."""
-    if kind & ~SPLIT == PLAIN:
+    if kind & ~(SPLIT | CUT) == PLAIN:
         return serde.loads_typed((_PLAIN_TAG, data))
     tag, _, rest = data.partition(b"\0")
     return serde.loads_typed((tag.decode(), rest))
@@ -204,7 +272,20 @@ def encode_record(record: Record) -> tuple[CheckpointRow, list[ValueRow]]:
 
 def _is_large(channel: str, slot: Slot) -> bool:
     """Whether the value lies beside the row. The graph's input does not: the next checkpoint shortens it."""
-    return slot.data is not None and len(slot.data) > INLINE_LIMIT and channel != "__start__"
+    return slot.data is not None and len(slot.data) > INLINE_LIMIT and channel != "__start__" and not slot.kind & CUT
+
+
+def slot_of(row: WriteRow) -> Slot:
+    """The slot of a pending write: one that was cut begins with the name of its pieces."""
+    if row.kind & CUT and row.data is not None:
+        return Slot(row.kind, row.refs, row.data[NAME:] or None, row.data[:NAME])
+    return Slot(row.kind, row.refs, row.data)
+
+
+def with_slot(row: WriteRow, slot: Slot) -> WriteRow:
+    """A pending write that holds a slot; see `slot_of`."""
+    data = slot.data if slot.digest is None else slot.digest + (slot.data or b"")
+    return row._replace(kind=slot.kind, refs=slot.refs, data=data)
 
 
 def lighten(record: Record) -> None:

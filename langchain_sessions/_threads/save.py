@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP
 from langgraph.checkpoint.serde.types import ERROR
 
-from langchain_sessions._core.checkpoints import ROOT, WriteRow
+from langchain_sessions._core.checkpoints import ROOT, ValueRow, WriteRow
 from langchain_sessions._core.edge import check_id
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ranges import encode_runs
@@ -17,7 +17,7 @@ from langchain_sessions._core.rows import ROOTED
 from langchain_sessions._log.log import adapter_draft, after_append
 from langchain_sessions._threads.names import config_of, namespace_digest
 from langchain_sessions._threads.plan import START, PendingWrite, PlannedCheckpoint
-from langchain_sessions._threads.record import dump_slot, lighten, record_of
+from langchain_sessions._threads.record import NOTHING, Cutter, dump_slot, lighten, record_of, with_slot
 from langchain_sessions._threads.split import split
 from langchain_sessions.errors import StalePlanError
 from langchain_sessions.stores._threads import PutPlan, PutResult, WritesPlan
@@ -27,35 +27,58 @@ if TYPE_CHECKING:
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import Checkpoint
-    from langgraph.checkpoint.serde.base import SerializerProtocol
 
     from langchain_sessions._core.encode import EventEncoder
+    from langchain_sessions._core.pieces import Tree
     from langchain_sessions._threads.cache import ThreadCache
+    from langchain_sessions._threads.forms import ValueForms
     from langchain_sessions._threads.load import CheckpointLoader
     from langchain_sessions._threads.names import ThreadConfig
     from langchain_sessions._threads.queue import CommitQueue
-    from langchain_sessions._threads.record import Record
+    from langchain_sessions._threads.record import Record, Slot
 
 _MAX_PENDING = 256
 
 
-def _nothing(result: object) -> None:
-    """What follows the commit of pending writes."""
-    del result
+@dataclass(slots=True)
+class _Given:
+    """What one call stores of a task, beside the checkpoint that it ran on."""
+
+    thread: ThreadCache | None
+    parent: Record | None
+    cutter: Cutter
+    pieces: dict[bytes, ValueRow] = field(default_factory=dict[bytes, ValueRow])
+    needs: set[bytes] = field(default_factory=set[bytes])
+
+    def dump(self, channel: str, value: Any, refs: bytes | None) -> tuple[Slot, Tree | None]:
+        """A value as it is stored, and its pieces, which it shares with what the channel holds."""
+        before = self.parent.slots.get(channel, NOTHING) if self.parent is not None else NOTHING
+        base = self.thread.tree(before.digest) if self.thread is not None else None
+        slot, tree, rows = self.cutter.dump(channel, value, before, [] if base is None else [base], refs)
+        if tree is not None:
+            self.pieces.update((row.digest, row) for row in rows)
+            if base is not None and not base.names.isdisjoint(tree.names):
+                self.needs.add(base.root)
+        return slot, tree
+
+    def learn(self, result: object) -> None:
+        """Remember how pieces of this thread are kept secret, and what was stored."""
+        del result
+        if self.thread is not None:
+            self.thread.seal = self.cutter.seal
+            self.thread.keep_trees((), self.pieces.values())
 
 
 class CheckpointWriter:
     """Writes checkpoints and pending writes of threads."""
 
-    def __init__(
-        self, loader: CheckpointLoader, queue: CommitQueue, encoder: EventEncoder, serde: SerializerProtocol
-    ) -> None:
+    def __init__(self, loader: CheckpointLoader, queue: CommitQueue, encoder: EventEncoder, forms: ValueForms) -> None:
         """Write through a queue, and share what is known with a loader."""
         self._loader = loader
         self._cache = loader.cache
         self._queue = queue
         self._encoder = encoder
-        self._serde = serde
+        self._forms = forms
         self._pending: dict[tuple[str, str, str], Sequence[PendingWrite]] = {}
 
     # -- checkpoints ---------------------------------------------------------------------------------------
@@ -75,7 +98,7 @@ class CheckpointWriter:
         if parent is not None and (thread is None or (ns, parent) not in thread.records):
             thread = yield from self._loader.load_parent(at)
         while True:
-            record = record_of(ns, checkpoint, parent, metadata, self._serde)
+            record = record_of(ns, checkpoint, parent, metadata, self._forms)
             planned = self._planned(at, record, thread)
             planned.take(checkpoint["channel_values"], new_versions)
             plan = self._plan(at, planned, strict=strict, is_fork=metadata.get("source") == "fork")
@@ -95,7 +118,7 @@ class CheckpointWriter:
             record=record,
             namespace=at.namespace,
             encoder=self._encoder,
-            serde=self._serde,
+            cutter=Cutter(self._forms, thread.seal if thread is not None else None),
             thread=thread,
             parent=thread.records.get(came_from) if thread else None,
             pending=self._pending.get((at.session_id, at.namespace, record.parent or ""), ()),
@@ -138,6 +161,8 @@ class CheckpointWriter:
         thread.shapes[shape] = names
         lighten(record)
         thread.keep(record)
+        thread.keep_trees(planned.trees, planned.pieces.values())
+        thread.seal = planned.cutter.seal
         if start is not None:
             thread.starts[record.ns, record.cid] = start
         for write, row in planned.adopted:
@@ -157,47 +182,53 @@ class CheckpointWriter:
         task = check_id(task_id, "task_id")
         thread = self._cache.known(at.log.app, at.session_id)
         while True:
+            parent = thread.records.get((namespace_digest(at.namespace), cid)) if thread is not None else None
+            given = _Given(thread, parent, Cutter(self._forms, thread.seal if thread is not None else None))
             pending = [
-                self._pending_write(thread, WriteRow(task, number, channel, task_path, 0, None, None), value)
+                self._pending_write(given, WriteRow(task, number, channel, task_path, 0, None, None), value)
                 for number, (channel, value) in enumerate(writes)
             ]
-            plan = self._writes_plan(at, cid, thread, pending, durable=durable)
+            plan = self._writes_plan(at, cid, given, pending, durable=durable)
             self._expect(at, cid, pending)
             try:
-                yield from ask(self._queue.submit, plan, _nothing)
+                yield from ask(self._queue.submit, plan, given.learn)
             except StalePlanError:
                 self._cache.forget(at.log.app, at.session_id)
                 thread = None
             else:
                 return
 
-    def _pending_write(self, thread: ThreadCache | None, row: WriteRow, value: Any) -> PendingWrite:
-        """A write with references to the messages that the log has."""
+    def _pending_write(self, given: _Given, row: WriteRow, value: Any) -> PendingWrite:
+        """A write with references to the messages that the log has. What waits for the log to have it stays whole."""
         resolved: dict[int, int] = {}
         if row.channel == ERROR and isinstance(value, BaseException):
             value = repr(value)  # as LangGraph's own savers keep it
+        thread, left_in = given.thread, False
 
         def wanted(item: Any) -> bool:
-            if type(item) is str or thread is None:
+            nonlocal left_in
+            if type(item) is str:
                 return False
-            seq = thread.position(item)
-            if seq is not None:
+            seq = thread.position(item) if thread is not None else None
+            if seq is None:
+                left_in = True
+            else:
                 resolved[id(item)] = seq
             return seq is not None
 
-        parts = split(value, wanted) if thread is not None else None
-        if parts is None:
-            slot = dump_slot(value, self._serde, row.channel)
-        else:
-            refs = encode_runs(resolved[id(item)] for item in parts.references)
-            slot = dump_slot(parts.skeleton, self._serde, row.channel, refs)
-        idx = WRITES_IDX_MAP.get(row.channel, row.idx)
-        return PendingWrite(row._replace(idx=idx, kind=slot.kind, refs=slot.refs, data=slot.data), value)
+        parts = split(value, wanted)
+        refs = None if parts is None else encode_runs(resolved[id(item)] for item in parts.references)
+        skeleton = value if parts is None else parts.skeleton
+        row = row._replace(idx=WRITES_IDX_MAP.get(row.channel, row.idx))
+        if left_in:
+            return PendingWrite(with_slot(row, dump_slot(skeleton, self._forms, row.channel, refs)), value)
+        slot, tree = given.dump(row.channel, skeleton, refs)
+        return PendingWrite(with_slot(row, slot), value, tree)
 
     def _writes_plan(
-        self, at: ThreadConfig, cid: str, thread: ThreadCache | None, pending: Sequence[PendingWrite], *, durable: bool
+        self, at: ThreadConfig, cid: str, given: _Given, pending: Sequence[PendingWrite], *, durable: bool
     ) -> WritesPlan:
-        ns = namespace_digest(at.namespace)
+        ns, thread = namespace_digest(at.namespace), given.thread
         is_regular = all(write.row.idx >= 0 for write in pending)
 
         def rows(skey: int) -> Sequence[WriteRow]:
@@ -215,6 +246,8 @@ class CheckpointWriter:
             is_regular=is_regular,
             may_lag=is_regular and not durable,
             named_in=thread.skey if thread is not None and (ns == ROOT or ns in thread.named) else None,
+            values=tuple(given.pieces.values()),
+            needs=tuple(sorted(given.needs)),
         )
 
     def _expect(self, at: ThreadConfig, cid: str, pending: Sequence[PendingWrite]) -> None:

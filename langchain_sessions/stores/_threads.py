@@ -51,7 +51,8 @@ class PutDecision:
         fresh: New events, with their positions: those after the session's last one.
         edits: Which of them take the place of another.
         rooted: Stored events that this root checkpoint takes over: they are flagged `ROOTED`.
-        values: Values to store beside the row, where the session does not have them.
+        values: Values to store beside the row, where the session does not have them; pieces of large ones too.
+        needs: Values whose pieces the new ones take over, so that they have to be there.
         writes: The writes of the parent that waited for this checkpoint; their messages are in the log now.
         parent: The parent's row, where a value of it is in the log now: its `others`, `outside` and `body` change.
     """
@@ -61,6 +62,7 @@ class PutDecision:
     edits: tuple[Edit, ...] = ()
     rooted: SeqSet = NO_EVENTS
     values: tuple[ValueRow, ...] = ()
+    needs: tuple[bytes, ...] = ()
     writes: tuple[WriteRow, ...] = ()
     parent: CheckpointRow | None = None
 
@@ -124,6 +126,8 @@ class WritesPlan:
         ns_name: Its name.
         cid: The checkpoint that the tasks ran on. It need not be there.
         rows: The writes, given the session's own key. May raise `StalePlanError`.
+        values: Pieces of large ones, to store where the session does not have them.
+        needs: Values whose pieces the new ones take over, so that they have to be there.
         named_in: The key of the session that has the name already; elsewhere it is stored.
         is_regular: They are what a task wrote, not how it ended otherwise: a checkpoint mostly follows.
         may_lag: They need not outlive a power cut before the next checkpoint does.
@@ -136,6 +140,8 @@ class WritesPlan:
     cid: str
     rows: Callable[[int], Sequence[WriteRow]]
     named_in: int | None = None
+    values: tuple[ValueRow, ...] = ()
+    needs: tuple[bytes, ...] = ()
     is_regular: bool = False
     may_lag: bool = False
 
@@ -159,7 +165,8 @@ class CheckpointDetails:
 
     Attributes:
         writes: The pending writes of each, merged and in the order in which they came.
-        values: Values that lie beside a row, by digest. One that is gone is left out.
+        values: Values that lie beside a row, or that its writes begin with, by digest; and where one consists of
+            names (`kids_of`), these too, and so on. One that is gone is left out.
         shapes: The names behind a shape; empty where they are gone.
         events: Messages that the checkpoints or their writes mention and the reader lacks.
     """
@@ -281,8 +288,8 @@ class ThreadStore(Store):
             SessionNotFoundError: The session is somebody else's, or was deleted lately and `draft.anew` is not set.
             SessionEndedError: A checkpoint's session was ended.
             HeadConflictError: `strict`, not `is_fork`, a root checkpoint, and the head is neither its parent nor it.
-            StalePlanError: `decide` or `rows` said so; or the row names a value that neither it brings nor the
-                session has, since the checkpoint that it was taken from was removed meanwhile.
+            StalePlanError: `decide` or `rows` said so; or the plan needs a value, or the row names one, that neither
+                it brings nor the session has, since the checkpoint that it was taken from was removed meanwhile.
             StoreError: It could not be written.
         """
 
@@ -363,7 +370,9 @@ class ThreadStore(Store):
 
     @abstractmethod
     def prune_checkpoints(self, /, key: SessionKey, now: int, keep: Keep) -> int:
-        """Remove the checkpoints that are not kept, with their writes and the values that no other one names.
+        """Remove the checkpoints that are not kept, with their writes and the values that nothing else needs.
+
+        A value that consists of names needs those (`reachable`); so do the checkpoints and writes that are left.
 
         What came from a removed one comes from the nearest before it that is left. The head is the newest that is
         left in sight; where none is, the conversation stays as it was. Events stay.

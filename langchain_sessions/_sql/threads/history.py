@@ -36,6 +36,7 @@ from langchain_sessions._sql.log.lookup import (
     staged_in,
 )
 from langchain_sessions._sql.threads.reading import checkpoint_columns, checkpoint_row, newest_in_sight, packed_writes
+from langchain_sessions._sql.threads.values import sweep_values
 from langchain_sessions.errors import InvalidInputError, SessionNotFoundError
 from langchain_sessions.stores._threads import ThreadRows
 
@@ -114,6 +115,7 @@ def copy_thread(tx: Transaction, source: SessionRow, target: SessionRow, upto: i
     head = newest_in_sight(tx, target, ledger.hidden)
     if left_out:
         _drop_late_writes(tx, target, head, upto)
+        sweep_values(tx, target.skey, all_rows(tx, target))
     if head is None:
         return {"head_runs": b"" if source.head_runs is not None else None}
     return {"head_id": head.cid, "head_runs": head.runs or b""}
@@ -197,7 +199,7 @@ def prune_checkpoints(tx: Transaction, key: SessionKey, now: int, keep: Keep) ->
     if gone:
         remove_checkpoints(tx, session.skey, [(row.ns, row.cid) for row in gone])
         _mend_lines(tx, session.skey, rows, kept)
-        _remove_values(tx, session.skey, rows, kept)
+        sweep_values(tx, session.skey, (row for row in rows if (row.ns, row.cid) in kept))
         _rehead(tx, session, hidden)
     return len(gone)
 
@@ -215,16 +217,6 @@ def _mend_lines(tx: Transaction, skey: int, rows: Sequence[CheckpointRow], kept:
     for row, parent in mended_parents(rows, kept).items():
         mine = (c.c.skey == skey, c.c.ns == row.ns, c.c.cid == row.cid)
         tx.change(update(c).where(*mine).values(parent=null() if parent is None else parent))
-
-
-def _remove_values(
-    tx: Transaction, skey: int, rows: Sequence[CheckpointRow], kept: Collection[CheckpointPlace]
-) -> None:
-    """Remove the values that nothing mentions any more."""
-    v = tx.tables.threads.stored_values
-    held = {digest for row in rows if (row.ns, row.cid) in kept for digest in row.digests}
-    for some in chunks(sorted({digest for row in rows for digest in row.digests} - held)):
-        tx.change(delete(v).where(v.c.skey == skey, v.c.digest.in_(some)))
 
 
 def _rehead(tx: Transaction, session: SessionRow, hidden: SeqSet) -> None:

@@ -18,6 +18,7 @@ from langchain_sessions._core.checkpoints import (
     MessageRow,
     PackedWrites,
     StagedWrites,
+    digests_in,
     is_in_sight,
     seq_set,
     writes_in_sight,
@@ -37,6 +38,7 @@ from langchain_sessions._sql.log.lookup import (
     skey_of,
     staged_in,
 )
+from langchain_sessions._sql.threads.values import read_values, rows_of_values, values_below
 from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.stores._threads import (
     CheckpointDetails,
@@ -106,6 +108,7 @@ class _Glance(NamedTuple):
     candidates: list[CheckpointRow]
     parts: list[PackedWrites]
     staged: list[StagedWrites]
+    values: dict[bytes, bytes]
 
 
 def _is_exact(query: CheckpointQuery) -> bool:
@@ -132,12 +135,18 @@ def _glance(tx: Transaction, query: CheckpointQuery) -> _Glance:
     row = tx.later(tx.prepare(("glance", named), lambda: select(*checkpoint_columns(tx)).where(*place(c))), values)
     parts = tx.later(tx.prepare(("glance parts", named), lambda: select(*_part_columns(tx)).where(*place(w))), values)
     staged = ask_staged(tx, key)
+    told = None
+    if tx.flavour in ("sqlite", "postgresql"):
+        told = tx.later(
+            tx.prepare(("glance values", named), lambda: values_below(tx, skey_of(tx), c.outside, place(c))), values
+        )
     tx.flush()
     return _Glance(
         None if located.row is None else session_row(located.row),
         [checkpoint_row(found) for found in row.rows],
         [packed_writes(found) for found in parts.rows],
         staged_in(staged),
+        rows_of_values(told.rows) if told is not None else {},
     )
 
 
@@ -261,6 +270,7 @@ def _complete(
         tx.flush()
         told = dict.fromkeys(sessions, glance.staged)
     missing: dict[int, SeqSet] = {}
+    digests: dict[int, set[bytes]] = {}
     for item in found:
         skey, row = item.session.skey, item.row
         parts = [packed_writes(part) for part in waiting.parts[skey, row.ns, row.cid].rows] if glance is None else []
@@ -272,9 +282,11 @@ def _complete(
         for write in writes:
             mentioned = mentioned | seq_set(write.refs)
         missing[skey] = missing.get(skey, SeqSet()) | reader.lacks(item.session, mentioned)
+        digests.setdefault(skey, set()).update(row.digests, digests_in(writes))
     details.shapes.update((place, bytes(answer.rows[0][0])) for place, answer in waiting.shapes.items() if answer.rows)
-    details.values.update((place, bytes(answer.rows[0][0])) for place, answer in waiting.values.items() if answer.rows)
     for skey, seqs in missing.items():
+        rows = read_values(tx, skey, digests[skey], glance.values if glance is not None else {})
+        details.values.update(((skey, digest), row) for digest, row in rows.items())
         details.events[skey] = read_events(tx, skey, seqs)
     return details
 
@@ -284,7 +296,6 @@ class _Waiting:
     """What was asked for and is not told yet."""
 
     shapes: dict[tuple[int, int], Later] = field(default_factory=dict[tuple[int, int], Later])
-    values: dict[tuple[int, bytes], Later] = field(default_factory=dict[tuple[int, bytes], Later])
     parts: dict[tuple[int, int, str], Later] = field(default_factory=dict[tuple[int, int, str], Later])
 
 
@@ -305,9 +316,6 @@ def _ask_details(
                 waiting.shapes[skey, row.shape] = _ask_shape(tx, skey, row.shape)
             # Empty where it is gone; the rebuilder says that the checkpoint cannot be read.
             details.shapes[skey, row.shape] = known or b""
-        for digest in row.digests:
-            if (skey, digest) not in waiting.values:
-                waiting.values[skey, digest] = _ask_value(tx, skey, digest)
         if glance is None:
             waiting.parts[skey, row.ns, row.cid] = _ask_parts(tx, skey, row)
     return waiting
@@ -321,16 +329,6 @@ def _ask_shape(tx: Transaction, skey: int, shape: int) -> Later:
         return select(t.c.body).where(t.c.skey == bindparam("skey"), t.c.shape == bindparam("shape"))
 
     return tx.later(tx.prepare("shape", build), {"skey": skey, "shape": shape})
-
-
-def _ask_value(tx: Transaction, skey: int, digest: bytes) -> Later:
-    """Ask for the value behind a digest."""
-    t = tx.tables.threads.stored_values
-
-    def build() -> Select[Any]:
-        return select(t.c.data).where(t.c.skey == bindparam("skey"), t.c.digest == bindparam("digest"))
-
-    return tx.later(tx.prepare("value", build), {"skey": skey, "digest": digest})
 
 
 def _part_columns(tx: Transaction) -> list[ColumnElement[Any]]:

@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Select, and_, bindparam, func, literal_column, null, select, update
+from sqlalchemy import Select, and_, bindparam, literal_column, null, select, update
 
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.checkpoints import (
     ROOT,
     CheckpointRow,
     StagedWrites,
-    ValueRow,
     counted_after_put,
     head_after,
     seq_set,
@@ -48,7 +47,8 @@ from langchain_sessions._sql.log.lookup import (
 )
 from langchain_sessions._sql.log.sessions import open_session
 from langchain_sessions._sql.threads.staging import stage_unseen, stage_writes
-from langchain_sessions.errors import HeadConflictError, SessionEndedError, StalePlanError, StoreUnavailableError
+from langchain_sessions._sql.threads.values import insert_values, require_values
+from langchain_sessions.errors import HeadConflictError, SessionEndedError, StoreUnavailableError
 from langchain_sessions.stores._threads import PlanOutcome, PutDecision, PutPlan, PutResult, ThreadPlan, WritesPlan
 
 if TYPE_CHECKING:
@@ -91,7 +91,11 @@ def put_checkpoint(
     writes = [write for item in staged if _is_of_parent(plan, item) for write in item.writes]
     writes += [write for item in arrived for write in call_passed_in(item.rows, session.skey)]
     decision = call_passed_in(plan.decide, session, relatives, writes)
-    _require_values(tx, session.skey, decision)
+    for item in arrived:
+        insert_values(tx, session.skey, item.values)
+    brought = {value.digest for value in decision.values}
+    needed = {*decision.row.digests, *decision.needs}.union(*(item.needs for item in arrived))
+    require_values(tx, session.skey, needed - brought)
     if decision.fresh:
         insert_events(tx, session.skey, decision.fresh)
     if decision.rooted:
@@ -99,7 +103,7 @@ def put_checkpoint(
     insert_checkpoint(tx, session.skey, decision.row)
     if plan.named_in != session.skey:
         name_things(tx, session.skey, (plan.ns, plan.ns_name), (plan.shape, plan.shape_body))
-    _insert_values(tx, session.skey, decision.values)
+    insert_values(tx, session.skey, decision.values)
     if decision.parent is not None:
         _replace_start(tx, session.skey, decision.parent)
     _store_writes(tx, session.skey, plan, decision, staged)
@@ -186,29 +190,6 @@ def name_things(tx: Transaction, skey: int, namespace: tuple[int, str], shape: t
         put_rows(tx, t.shapes, ("skey", "shape"), [shaped], over=False)
 
 
-def _insert_values(tx: Transaction, skey: int, values: Sequence[ValueRow]) -> None:
-    rows = ({"skey": skey, **value._asdict()} for value in values)
-    put_rows(tx, tx.tables.threads.stored_values, ("skey", "digest"), rows, over=False)
-
-
-def _require_values(tx: Transaction, skey: int, decision: PutDecision) -> None:
-    """Assert that the values which a checkpoint takes from the one before it are still there."""
-    inherited = sorted(set(decision.row.digests).difference(value.digest for value in decision.values))
-    if not inherited:
-        return
-    v = tx.tables.threads.stored_values.c
-    width = 1 << (len(inherited) - 1).bit_length()
-    names = [f"d{at}" for at in range(width)]
-
-    def build() -> Select[Any]:
-        mine = (v.skey == bindparam("skey"), v.digest.in_([bindparam(name) for name in names]))
-        return select(func.count()).where(*mine)
-
-    values = dict(zip(names, (*inherited, *[inherited[-1]] * (width - len(inherited))), strict=True))
-    if tx.rows(tx.prepare(("values there", width), build), {"skey": skey, **values})[0][0] < len(inherited):
-        raise StalePlanError
-
-
 def _replace_start(tx: Transaction, skey: int, parent: CheckpointRow) -> None:
     """Replace the bodies of a graph's input by positions, now that the log holds them."""
     t = tx.tables.threads.checkpoints
@@ -271,7 +252,10 @@ def put_writes(tx: Transaction, plan: WritesPlan, session: SessionRow | None = N
         tx.flush()
         draft = replace(plan.draft, anew=False)
         session = session_row(located.row) if located.row is not None else open_session(tx, draft)
-    stage_writes(tx, session.skey, plan, call_passed_in(plan.rows, session.skey))
+    rows = call_passed_in(plan.rows, session.skey)
+    require_values(tx, session.skey, plan.needs)
+    insert_values(tx, session.skey, plan.values)
+    stage_writes(tx, session.skey, plan, rows)
     if plan.named_in != session.skey:
         name_things(tx, session.skey, (plan.ns, plan.ns_name))
     return session
@@ -359,7 +343,7 @@ def run_plans(tx: Transaction, plans: Sequence[ThreadPlan], *, wary: bool = Fals
         elif any(plan.key == put.key and _is_of_parent(put, plan) for put in puts):
             arrived.append(plan)
             attempts.append(_Attempt())
-        elif known is None and plan.named_in is not None and not wary:
+        elif known is None and plan.named_in is not None and not wary and not plan.values and not plan.needs:
             if plan.key not in asked:
                 asked[plan.key] = _ask_session(tx, plan.key, plan.draft.now)
             stage_unseen(tx, plan.named_in, plan, call_passed_in(plan.rows, plan.named_in))

@@ -8,6 +8,7 @@ from langchain_sessions._core.checkpoints import (
     ROOT,
     CheckpointRow,
     MessageRow,
+    digests_in,
     is_in_sight,
     seq_set,
     writes_in_sight,
@@ -22,7 +23,7 @@ from langchain_sessions.stores._partitioned.threads import (
     load_checkpoint,
     load_staged,
     load_writes,
-    value_key,
+    read_values,
     writes_key,
 )
 from langchain_sessions.stores._threads import CheckpointDetails, CheckpointPage, FoundCheckpoint
@@ -188,15 +189,13 @@ def _complete(
     if not found:
         return details
     skey, session = head.skey, head.session
-    digests = sorted({digest for item in found for digest in item.row.digests})
+    digests = {digest for item in found for digest in item.row.digests}
     for shape in {item.row.shape for item in found}:
         # Empty where it is gone; the rebuilder says that the checkpoint cannot be read.
         details.shapes[skey, shape] = reader.shape(session, shape) or b""
     unknown = [shape for (_, shape), body in details.shapes.items() if not body]
-    values = yield from at.rows(head, [keys.exactly(value_key(skey, digest)) for digest in digests])
     shapes = yield from at.rows(head, [keys.exactly(keys.at(skey, keys.SHAPE, shape)) for shape in unknown])
     parts = yield from at.rows(head, [keys.under(writes_key(skey, item.row.ns, item.row.cid)) for item in found])
-    details.values.update(((skey, digest), rows[0].value) for digest, rows in zip(digests, values, strict=True) if rows)
     details.shapes.update(((skey, shape), rows[0].value) for shape, rows in zip(unknown, shapes, strict=True) if rows)
     staged = yield from load_staged(at, head)
     missing = SeqSet()
@@ -205,10 +204,13 @@ def _complete(
         waiting = [each for each in staged if (each.ns, each.cid) == (row.ns, row.cid)]
         writes = writes_in_sight(session, row.cid, [load_writes(each) for each in stored], waiting)
         details.writes[skey, row.ns, row.cid] = writes
+        digests.update(digests_in(writes))
         mentioned = row.mentioned
         for write in writes:
             mentioned = mentioned | seq_set(write.refs)
         missing = missing | reader.lacks(session, mentioned)
+    values = yield from read_values(at, head, digests)
+    details.values.update(((skey, digest), value) for digest, value in values.items())
     events = yield from at.events(head, missing.runs)
     details.events[skey] = [
         MessageRow(event.seq, event.ident, event.kind, event.flags, event.text, event.body) for event in events

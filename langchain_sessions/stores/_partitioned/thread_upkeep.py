@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_sessions._core.checkpoints import (
     ROOT,
     CheckpointRow,
+    digests_in,
     is_in_sight,
     mended_parents,
     mentioned_in,
@@ -26,6 +27,7 @@ from langchain_sessions.stores._partitioned.threads import (
     load_checkpoint,
     load_staged,
     load_writes,
+    read_values,
     stored_writes,
     value_key,
     writes_key,
@@ -34,7 +36,7 @@ from langchain_sessions.stores._threads import ThreadRows
 from langchain_sessions.stores.engine import Range, Row
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from langchain_sessions._core.checkpoints import PackedWrites
     from langchain_sessions._core.flow import Flow
@@ -130,7 +132,7 @@ def copy_thread(at: Partitions, source: SessionHead, target: SessionHead, upto: 
     if not source.has_thread:
         return target, {}
     rows: Rows = {}
-    for part in (keys.NAMESPACE, keys.SHAPE, keys.OUTSIDE):
+    for part in (keys.NAMESPACE, keys.SHAPE):
         for row in (yield from at.all_rows(source, keys.under(keys.at(source.skey, part)))):
             rows[_moved_key(row.key, source, target)] = row.value
     stored = yield from at.all_rows(source, keys.under(keys.at(source.skey, keys.CHECKPOINT)))
@@ -142,14 +144,22 @@ def copy_thread(at: Partitions, source: SessionHead, target: SessionHead, upto: 
     roots = sorted((row for row in kept if row.ns == ROOT), key=lambda row: row.cid, reverse=True)
     newest = next((row for row in roots if is_in_sight(target.session, row)), None)
     staged = yield from _settle_staged(at, source)
-    for some in (yield from _writes_with(at, source, keys.under(keys.at(source.skey, keys.WRITES)), staged)):
-        made = _kept_writes(some, left_out, newest, upto)
-        if made is not None:
-            rows |= dump_writes(target.skey, made)
+    found = yield from _writes_with(at, source, keys.under(keys.at(source.skey, keys.WRITES)), staged)
+    writes = [made for made in (_kept_writes(some, left_out, newest, upto) for some in found) if made is not None]
+    for some in writes:
+        rows |= dump_writes(target.skey, some)
+    needed = yield from read_values(at, source, _digests(kept, writes))
+    rows |= {value_key(target.skey, digest): value for digest, value in needed.items()}
     target = replace(target, has_thread=True)
     if newest is not None:
         return target.with_session(head_id=newest.cid, head_runs=newest.runs or b""), rows
     return target.with_session(head_runs=b"" if source.session.head_runs is not None else None), rows
+
+
+def _digests(checkpoints: Iterable[CheckpointRow], writes: Iterable[PackedWrites]) -> set[bytes]:
+    """The values that some checkpoints and writes name."""
+    found = {digest for row in checkpoints for digest in row.digests}
+    return found.union(*(digests_in(unpack_writes(some.body)) for some in writes))
 
 
 def _moved_key(key: str, source: SessionHead, target: SessionHead) -> str:
@@ -214,9 +224,11 @@ def _prune(at: Partitions, keep: Keep, head: SessionHead) -> Flow[Change]:
         rows |= checkpoint_rows(skey, row)
     for row, parent in mended_parents(checkpoints, kept).items():
         rows |= checkpoint_rows(skey, row._replace(parent=parent))
-    held = {digest for row in left for digest in row.digests}
-    unheld = {digest for row in gone for digest in row.digests} - held
-    rows |= {value_key(skey, digest): None for digest in unheld}
+    writes = yield from _writes_with(at, head, keys.under(keys.at(skey, keys.WRITES)), rows)
+    needed = yield from read_values(at, head, _digests(left, writes))
+    held = {value_key(skey, digest) for digest in needed}
+    there = yield from at.all_rows(head, keys.under(keys.at(skey, keys.OUTSIDE)))
+    rows |= {row.key: None for row in there if row.key not in held}
     return Change(len(gone), (yield from _reheaded(at, head, left)), rows)
 
 

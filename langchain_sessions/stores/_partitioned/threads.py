@@ -24,6 +24,7 @@ from langchain_sessions._core.checkpoints import (
 from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import Ledger
+from langchain_sessions._core.pieces import kids_of
 from langchain_sessions._core.rows import moved
 from langchain_sessions.errors import (
     CorruptRowError,
@@ -114,6 +115,21 @@ def value_key(skey: int, digest: bytes) -> str:
     return f"{keys.at(skey, keys.OUTSIDE)}/{digest.hex()}"
 
 
+def read_values(at: Partitions, head: SessionHead, wanted: Iterable[bytes]) -> Flow[dict[bytes, bytes]]:
+    """Values by their digests, with all that they consist of."""
+    found: dict[bytes, bytes] = {}
+    asked: set[bytes] = set()
+    left = {*wanted}
+    while left:
+        asked |= left
+        ordered = sorted(left)
+        rows = yield from at.rows(head, [keys.exactly(value_key(head.skey, digest)) for digest in ordered])
+        new = {digest: some[0].value for digest, some in zip(ordered, rows, strict=True) if some}
+        found.update(new)
+        left = {digest for row in new.values() for digest in kids_of(row)} - asked
+    return found
+
+
 # -- plans -------------------------------------------------------------------------------------------------
 
 
@@ -186,7 +202,7 @@ def _commit_now(at: Partitions, plans: Sequence[ThreadPlan], group: _Group) -> F
         staged = yield from load_staged(at, head)
         rows: Rows = {}
         for plan in writes:
-            rows |= _stage(head, plan, staged)
+            rows |= yield from _stage(at, head, plan, staged)
         if isinstance(put, PutPlan) and group.put is not None:
             head, result, more = yield from _put(at, head, put, staged, arrived)
             rows |= more
@@ -222,12 +238,14 @@ def _session_for(at: Partitions, key: SessionKey, draft: SessionDraft) -> Flow[t
         yield from at.race(lost, f"Thread {key.id!r}")
 
 
-def _stage(head: SessionHead, plan: WritesPlan, staged: list[StagedWrites]) -> Rows:
+def _stage(at: Partitions, head: SessionHead, plan: WritesPlan, staged: list[StagedWrites]) -> Flow[Rows]:
     """Put writes behind all that wait."""
     made = tuple(plan.rows(head.skey))
+    yield from _require_values(at, head, plan.needs)
     number = staged[-1].n + 1 if staged else 0
     staged.append(StagedWrites(number, plan.ns, plan.cid, made))
     rows: Rows = {keys.at(head.skey, keys.STAGED, number): pack_staged(plan.ns, plan.cid, made)}
+    rows |= {value_key(head.skey, value.digest): value.data for value in plan.values}
     return rows | _names(head, plan)
 
 
@@ -256,19 +274,21 @@ def _put(
     writes = [write for item in staged if _is_of_parent(plan, item) for write in item.writes]
     writes += [write for item in arrived for write in item.rows(head.skey)]
     decision = plan.decide(session, related, writes)
-    yield from _require_values(at, head, decision)
+    pieces = {value.digest: value.data for item in arrived for value in item.values}
+    pieces.update((value.digest, value.data) for value in decision.values)
+    needed = {*decision.row.digests, *decision.needs}.union(*(item.needs for item in arrived))
+    yield from _require_values(at, head, needed - pieces.keys())
     rows = checkpoint_rows(head.skey, decision.row) | event_rows(head.skey, decision.fresh) | _names(head, plan)
-    rows |= {value_key(head.skey, value.digest): value.data for value in decision.values}
+    rows |= {value_key(head.skey, digest): data for digest, data in pieces.items()}
     rows |= yield from _parent_row(at, head, decision.parent)
     rows |= yield from _settled_writes(at, head, plan, decision, staged)
     after, more = yield from _moved(at, head, plan, decision)
     return after, PutResult(after.session, decision), rows | more
 
 
-def _require_values(at: Partitions, head: SessionHead, decision: PutDecision) -> Flow[None]:
-    """Assert that the values which a checkpoint takes from the one before it are still there."""
-    inherited = sorted(set(decision.row.digests).difference(value.digest for value in decision.values))
-    found = yield from at.rows(head, [keys.exactly(value_key(head.skey, digest)) for digest in inherited])
+def _require_values(at: Partitions, head: SessionHead, wanted: Iterable[bytes]) -> Flow[None]:
+    """Assert that some values are still there. What they consist of goes no sooner than they do."""
+    found = yield from at.rows(head, [keys.exactly(value_key(head.skey, digest)) for digest in sorted(wanted)])
     if not all(found):
         raise StalePlanError
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from langchain_sessions._core.checkpoints import ROOT, CheckpointRow, ValueRow, WriteRow
+from langchain_sessions._core.checkpoints import CUT, ROOT, CheckpointRow, ValueRow, WriteRow
 from langchain_sessions._core.edge import to_micros
+from langchain_sessions._core.pieces import NAME, NODE
 from langchain_sessions._core.ranges import SeqSet, encode_runs
 from langchain_sessions._core.rows import HUMAN, ROOTED, EventRow, SessionKey, SessionRow
 from langchain_sessions.errors import (
@@ -77,13 +79,14 @@ class Thread:
         outside: bytes | None = more.pop("outside", None)
         run_id: str | None = more.pop("run_id", None)
         listed: Sequence[int] = more.pop("listed", ())
+        needs: tuple[bytes, ...] = more.pop("needs", ())
 
         def decide(session: SessionRow, related: Sequence[EventRow], waiting: Sequence[WriteRow]) -> PutDecision:
             del related
             fresh = tuple(self.event(session.last_seq + at, text) for at, text in enumerate(says, 1))
             seqs = [*listed, *(row.seq for row in fresh)]
             row = CheckpointRow(ns, cid, parent, run_id, 5, encode_runs(seqs), None, outside, f"body {cid}".encode())
-            return PutDecision(row=row, fresh=fresh, values=values, writes=tuple(waiting))
+            return PutDecision(row=row, fresh=fresh, values=values, needs=needs, writes=tuple(waiting))
 
         options: dict[str, Any] = {"is_fork": False, "shape": 5, "shape_body": b"names", "idents": (), **more}
         return PutPlan(
@@ -259,6 +262,58 @@ class ThreadSuite(StoreSuite):
         assert texts(ada.messages("s1")) == ["m0", "m1", "m2"]
         assert thread.store.prune_checkpoints(thread.key._replace(id="none"), thread.now, keep) == 0
         assert ada.verify("s1") == []
+
+    def test_values_come_with_what_they_consist_of(self, thread: Thread) -> None:
+        names = [bytes([number]) * NAME for number in range(6)]
+        rows = {
+            names[0]: NODE + names[1] + names[2],
+            names[1]: NODE + names[3],
+            names[2]: b"leaf two",
+            names[3]: b"leaf three",
+            names[4]: NODE + names[2] + names[5],
+        }
+        values = [ValueRow(name, row) for name, row in rows.items()]
+        thread.put("c1", values=tuple(values[:4]), outside=names[0])
+        # What a value takes over has to be there; what is gone is left out of an answer.
+        thread.put("c2", "c1", values=(values[4],), outside=names[4], needs=(names[0],))
+        with pytest.raises(StalePlanError):
+            thread.put("c3", "c2", needs=(b"g" * NAME,))
+        told = {name: row for (_, name), row in thread.find(cid="c1").details.values.items()}
+        assert told == {name: rows[name] for name in names[:4]}
+        told = {name: row for (_, name), row in thread.find(ns=ROOT, limit=1).details.values.items()}
+        assert told == {name: rows[name] for name in (names[4], names[2])}
+        thread.store.prune_checkpoints(thread.key, thread.now, lambda _: {(ROOT, "c2")})
+        told = {name: row for (_, name), row in thread.find().details.values.items()}
+        assert told == {name: rows[name] for name in (names[4], names[2])}
+        with pytest.raises(StalePlanError):
+            thread.put("c3", "c2", needs=(names[1],))
+
+    def test_writes_bring_their_values(self, thread: Thread, ada: SessionService) -> None:
+        names = [bytes([number]) * NAME for number in range(3)]
+        rows = {names[0]: NODE + names[1] + names[2], names[1]: b"one", names[2]: b"two"}
+        values = tuple(ValueRow(name, row) for name, row in rows.items())
+        thread.put("c1", says=["one"])
+        large = WriteRow("t", 0, "channel", "", CUT, None, names[0] + b"more")
+        plan = replace(thread.writes("c1", large), values=values)
+        assert thread.store.commit_threads([plan]) == [None]
+        (outcome,) = thread.store.commit_threads([replace(plan, values=(), needs=(b"g" * NAME,))])
+        assert isinstance(outcome, StalePlanError)
+
+        def told(thread: Thread) -> dict[bytes, bytes]:
+            return {name: row for (_, name), row in thread.find(cid="c1").details.values.items()}
+
+        assert told(thread) == rows
+        # Stored for good with the checkpoint that follows, and needed as long as the one that they ran on.
+        thread.put("c2", "c1", says=["two"], listed=[1])
+        assert told(thread) == rows
+        copy = Thread(thread.store, thread.key._replace(id=ada.fork("s1").id), thread.now)
+        assert told(copy) == rows
+        thread.store.prune_checkpoints(thread.key, thread.now, lambda _: {(ROOT, "c1")})
+        assert told(thread) == rows
+        thread.store.prune_checkpoints(thread.key, thread.now, lambda _: set())
+        with pytest.raises(StalePlanError):
+            thread.put("c3", needs=(names[0],))
+        assert told(copy) == rows
 
     def test_a_fork_copies_what_mentions_nothing_later(self, thread: Thread, ada: SessionService) -> None:
         thread.put("c1", says=["one"])

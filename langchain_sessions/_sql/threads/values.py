@@ -1,0 +1,145 @@
+"""Values that lie beside checkpoints, and the pieces that they consist of: written, read with all below, swept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import ColumnElement, Select, bindparam, delete, func, literal_column, select
+
+from langchain_sessions._core.checkpoints import digests_in, unpack_writes
+from langchain_sessions._core.pieces import NAME, NODE, kids_of, reachable
+from langchain_sessions._sql.log.lookup import put_rows
+from langchain_sessions.errors import StalePlanError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from langchain_sessions._core.checkpoints import CheckpointRow, ValueRow
+    from langchain_sessions._sql.driver.transaction import Transaction
+
+_PLACES = 64
+"""As many names as a piece can have, and as many of a checkpoint as are followed at once."""
+_CHUNK = 256
+
+
+def insert_values(tx: Transaction, skey: int, values: Sequence[ValueRow]) -> None:
+    """Store values, where the session does not have them."""
+    rows = ({"skey": skey, **value._asdict()} for value in values)
+    put_rows(tx, tx.tables.threads.stored_values, ("skey", "digest"), rows, over=False)
+
+
+def require_values(tx: Transaction, skey: int, wanted: Collection[bytes]) -> None:
+    """Assert that some values are there. What they consist of goes no sooner than they do.
+
+    Raises:
+        StalePlanError: One is gone.
+    """
+    v = tx.tables.threads.stored_values.c
+    for some in _chunks(sorted(wanted)):
+        names = _names(len(some))
+
+        def build(names: Sequence[str] = names) -> Select[Any]:
+            mine = (v.skey == bindparam("skey"), v.digest.in_([bindparam(name) for name in names]))
+            return select(func.count()).where(*mine)
+
+        if tx.rows(tx.prepare(("values there", len(names)), build), _named(skey, names, some))[0][0] < len(some):
+            raise StalePlanError
+
+
+def read_values(
+    tx: Transaction, skey: int, wanted: Iterable[bytes], known: Mapping[bytes, bytes]
+) -> dict[bytes, bytes]:
+    """Values by their digests with all that they consist of; `known` are some that need not be read."""
+    v = tx.tables.threads.stored_values.c
+    found: dict[bytes, bytes] = {}
+    asked: set[bytes] = set()
+    left = [*wanted]
+    while left:
+        ask = sorted({digest for digest in left if digest not in asked})
+        asked.update(ask)
+        new = {digest: known[digest] for digest in ask if digest in known}
+        answers: list[Any] = []
+        for some in _chunks([digest for digest in ask if digest not in known]):
+            names = _names(len(some))
+
+            def build(names: Sequence[str] = names) -> Select[Any]:
+                mine = (v.skey == bindparam("skey"), v.digest.in_([bindparam(name) for name in names]))
+                columns: list[ColumnElement[Any]] = [v.digest, v.data]
+                return select(*columns).where(*mine)
+
+            answers.append(tx.later(tx.prepare(("values", len(names)), build), _named(skey, names, some)))
+        if answers:
+            tx.flush()
+        for answer in answers:
+            new.update(rows_of_values(answer.rows))
+        found.update(new)
+        left = [digest for row in new.values() for digest in kids_of(row)]
+    return found
+
+
+def values_below(tx: Transaction, skey: Any, outside: Any, where: Sequence[ColumnElement[bool]]) -> Select[Any]:
+    """The values that a checkpoint names, with all that they consist of, in one statement.
+
+    What is missing comes without data; what stands behind the first 64 names of a checkpoint does not come.
+    """
+    v = tx.tables.threads.stored_values.c
+    zero: ColumnElement[int] = literal_column("0")
+    places: Any = select(zero.label("i")).cte("places", recursive=True)
+    places = places.union_all(select(places.c.i + literal_column("1")).where(places.c.i < literal_column("63")))
+
+    def row_of(name: Any) -> Any:
+        # A subquery and no join: it is an index lookup whatever the planner thinks of the recursion.
+        return select(v.data).where(v.skey == skey, v.digest == name).scalar_subquery()
+
+    def nth(joined: Any, start: str) -> Any:
+        size: ColumnElement[int] = literal_column(str(NAME))
+        return func.substr(joined, places.c.i * size + literal_column(start), size)
+
+    first = nth(outside, "1")
+    begin = places.c.i * literal_column(str(NAME)) < func.length(outside)
+    tree: Any = (
+        select(first.label("digest"), row_of(first).label("data"))
+        .select_from(outside.table.join(places, begin))
+        .where(*where)
+        .cte("tree", recursive=True)
+    )
+    kid = nth(tree.c.data, "2")
+    is_node = func.substr(tree.c.data, literal_column("1"), literal_column("1")) == bindparam("q_node", NODE)
+    inside = places.c.i * literal_column(str(NAME)) + literal_column("1") < func.length(tree.c.data)
+    tree = tree.union_all(select(kid, row_of(kid)).select_from(tree.join(places, inside)).where(is_node))
+    return select(tree.c.digest, tree.c.data)
+
+
+def rows_of_values(rows: Iterable[tuple[Any, ...]]) -> dict[bytes, bytes]:
+    """Values by digest as they were read; some drivers return bytes as a view."""
+    return {bytes(digest): bytes(data) for digest, data in rows if data is not None}
+
+
+def sweep_values(tx: Transaction, skey: int, rows: Iterable[CheckpointRow]) -> None:
+    """Remove the values that neither some checkpoints need nor the writes that are stored for good."""
+    v, w = tx.tables.threads.stored_values, tx.tables.threads.writes.c
+    there = {bytes(row[0]) for row in tx.once(select(v.c.digest).where(v.c.skey == skey))}
+    if not there:
+        return
+    is_node = func.substr(v.c.data, 1, 1) == NODE
+    nodes = rows_of_values(tx.once(select(v.c.digest, v.c.data).where(v.c.skey == skey, is_node)))
+    needed = {digest for row in rows for digest in row.digests}
+    for row in tx.once(select(w.body).where(w.skey == skey)):
+        needed.update(digests_in(unpack_writes(bytes(row[0]))))
+    for some in _chunks(sorted(there - reachable(needed, nodes))):
+        tx.change(delete(v).where(v.c.skey == skey, v.c.digest.in_(some)))
+
+
+def _chunks(digests: Sequence[bytes]) -> list[Sequence[bytes]]:
+    """As many at a time as one statement takes."""
+    return [digests[start : start + _CHUNK] for start in range(0, len(digests), _CHUNK)]
+
+
+def _names(count: int) -> list[str]:
+    """Names of parameters, at least so many: few statements for any count."""
+    return [f"d{at}" for at in range(1 << (count - 1).bit_length())]
+
+
+def _named(skey: int, names: Sequence[str], digests: Sequence[bytes]) -> dict[str, Any]:
+    padded = [*digests, *[digests[-1]] * (len(names) - len(digests))]
+    return {"skey": skey, **dict(zip(names, padded, strict=True))}
