@@ -53,6 +53,7 @@ class SessionService(SessionMethods, AppendMethods, EventMethods, SearchMethods)
         expiry: `fixed`, or `sliding`: every append renews the time, at most hourly.
         invocation_timeout: An invocation that is open and idle for longer counts as failed.
         require_user: Refuse sessions that nobody owns.
+        hide_superseded: Show what an edit replaced to the operator only: `events` and `search` of views leave it out.
         synchronous: SQLite's durability for a URL: FULL, or NORMAL (a power cut may take the last transactions).
         search: Whether appends keep the index of recall up to date, and how recall works. It costs one append in
             hundreds some milliseconds.
@@ -74,6 +75,7 @@ class SessionService(SessionMethods, AppendMethods, EventMethods, SearchMethods)
         expiry: Literal["fixed", "sliding"] = "fixed",
         invocation_timeout: timedelta = timedelta(minutes=15),
         require_user: bool = False,
+        hide_superseded: bool = False,
         synchronous: str = "FULL",
         search: bool | SearchSettings = True,
         clock: Callable[[], datetime] = utc_now,
@@ -92,6 +94,7 @@ class SessionService(SessionMethods, AppendMethods, EventMethods, SearchMethods)
             expiry=expiry,
             invocation_timeout=invocation_timeout,
             require_user=require_user,
+            hide_superseded=hide_superseded,
             synchronous=synchronous,
             search=search,
             clock=clock,

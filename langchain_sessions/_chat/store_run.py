@@ -13,6 +13,9 @@ from langchain_sessions._core.codec.messages import without_private
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import visible_scopes
 from langchain_sessions._core.view import call_ids
+from langchain_sessions._log.append import move_message
+from langchain_sessions._log.log import log_of
+from langchain_sessions._log.read import find_events
 from langchain_sessions.errors import EventConflictError, EventNotFoundError
 from langchain_sessions.events import EventKind, InvocationStatus, NewEvent, SessionEvent, Standing
 from langchain_sessions.filters import EventFilter
@@ -47,8 +50,8 @@ def store_messages(
     """Append messages as the next of a run, and say how far it has got.
 
     A message whose id the log has for another one is stored without it: some providers and clients count anew in each
-    process or conversation, and what was said must not be lost for that. So is a message that a checkpointer logged
-    for a subgraph, on a branch that the agent does not see.
+    process or conversation, and what was said must not be lost for that. A message that a checkpointer logged for a
+    subgraph, on a branch that the agent does not see, moves to the agent's branch.
     """
     events = [
         NewEvent(
@@ -66,6 +69,9 @@ def store_messages(
     how: dict[str, Any] = {"invocation_status": status, "first_ordinal": first_ordinal}
     stored: list[SessionEvent] = yield from append_all(address, events, **how)
     seen = visible_scopes(options.branch)
+    for at, event in enumerate(stored):
+        if event.branch not in seen and (yield from _moved(address, events[at])):
+            stored[at] = replace(event, branch=options.branch, invocation_id=invocation_id)
     taken = [
         at
         for at, event in enumerate(stored)
@@ -75,6 +81,16 @@ def store_messages(
         events = [_unnamed(event) if at in taken else event for at, event in enumerate(events)]
         stored = yield from append_all(address, events, **how)
     return stored
+
+
+def _moved(address: Address, event: NewEvent) -> Flow[bool]:
+    """Move a message to the branch of an event, and into its run; whether it still stood."""
+    sessions, session_id = address
+    try:
+        yield from move_message(log_of(sessions), session_id, event)
+    except EventNotFoundError:
+        return False
+    return True
 
 
 def mark_run(options: ChatOptions, address: Address, invocation_id: str, status: InvocationStatus) -> Flow[None]:
@@ -152,7 +168,9 @@ def take_up_edits(
     if not changed:
         return False
     superseded = EventFilter(standings=frozenset({Standing.SUPERSEDED}), last_n=_REVISIONS)
-    earlier = yield from ask(address.sessions.events, address.session_id, superseded)
+    # Whatever views may see: what the log itself replaced is not to come back.
+    log = replace(log_of(address.sessions), hide_superseded=False)
+    earlier = yield from find_events(log, address.session_id, superseded)
     revisions = [(event.message.id, likeness(event.message)) for event in earlier if event.message is not None]
     newer = [m for m in changed if (m.id, likeness(without_private(m))) not in revisions]
     for message in newer:

@@ -63,7 +63,7 @@ def place_batch(
     fresh: list[EventRow] = []
     edits: list[Edit] = []
     for row in batch.rows:
-        found = _stored_twin(session_id, row, known, batch)
+        found = None if batch.moves else _stored_twin(session_id, row, known, batch)
         if found is not None:
             placed.append(found)
             continue
@@ -72,6 +72,8 @@ def place_batch(
             raise EventNotFoundError(session_id, f"message {row.ident!r} to replace")
         seq = last_seq + len(fresh) + 1
         new = numbered(row, seq, (old for old, _ in known if old.ident == row.ident), current)
+        if batch.moves:
+            new = new._replace(branch=row.branch)
         if current is not None:
             edits.append(Edit(seq, current.seq, new.place))
             known = [(old, Standing.SUPERSEDED if old is current else stand) for old, stand in known]

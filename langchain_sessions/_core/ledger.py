@@ -195,6 +195,8 @@ class LogView:
     invocations: Mapping[str, Standing] = field(default_factory=dict[str, Standing])
     last_seq: int = 0
     _lookup: tuple[SeqSet, dict[int, Edit], SeqSet] = field(init=False, repr=False, compare=False)
+    outdated: Mapping[int, int] = field(init=False, repr=False, compare=False)
+    """What a graph held of a message of which its head holds another revision, and that one: whichever came first."""
 
     def __post_init__(self) -> None:
         """Prepare the look-ups once."""
@@ -202,13 +204,14 @@ class LogView:
         superseded = self.ledger.superseded
         summaries = SeqSet.of(seq for cover in self.ledger.covers.values() for seq in cover.summaries)
         object.__setattr__(self, "_lookup", (head, superseded, summaries))
+        object.__setattr__(self, "outdated", _outdated(self.ledger.edits, head) if head else {})
 
     def superseded_by(self, row: EventRow) -> int | None:
         """The edit that took the row's place, if any."""
         head, superseded, _ = self._lookup
         edit = superseded.get(row.seq)
         if edit is None or (edit.rooted and row.seq in head):
-            return None
+            return self.outdated.get(row.seq) if row.flags & r.ROOTED else None
         return edit.seq
 
     def archived_by(self, row: EventRow) -> int | None:
@@ -252,6 +255,19 @@ class LogView:
         beside = [row for row in ordered if row.seq not in rank]
         listed = sorted((row for row in ordered if row.seq in rank), key=lambda row: rank[row.seq])
         return _interleave(listed, beside)
+
+
+def _outdated(edits: Iterable[Edit], head: SeqSet) -> dict[int, int]:
+    """Revisions beside the one of the same message that the head holds, and that one."""
+    revisions: dict[int, set[int]] = {}
+    for edit in edits:
+        revisions.setdefault(edit.position, set()).update((edit.seq, edit.replaces))
+    found: dict[int, int] = {}
+    for seqs in revisions.values():
+        held = max((seq for seq in seqs if seq in head), default=None)
+        if held is not None:
+            found.update((seq, held) for seq in seqs if seq not in head)
+    return found
 
 
 def _interleave(listed: list[EventRow], beside: list[EventRow]) -> list[EventRow]:

@@ -236,6 +236,20 @@ def edit_message(
     return log.encoder.appended(session_id, appended.rows[0], appended.view)
 
 
+def move_message(log: Log, session_id: str, event: NewEvent) -> Flow[SessionEvent]:
+    """Log a standing message once more, as a revision on another branch and of another run.
+
+    Raises:
+        EventNotFoundError: It stands no longer.
+    """
+    now = log.now()
+    row = log.encoder.row(replace(event, id=uuid.uuid4().hex), now)
+    idle = log.idle_before(now)
+    batch = AppendBatch(rows=(row,), now=now, same=log.codec.same, replaces_only=True, idle_before=idle, moves=True)
+    appended = yield from ask(log.store.append_events, log.key(session_id), batch)
+    return log.encoder.appended(session_id, appended.rows[0], appended.view)
+
+
 def _mark_of(status: InvocationStatus) -> int:
     """How a row says how far its invocation has got."""
     require(isinstance(status, InvocationStatus), "invocation_status", "give a member of InvocationStatus")

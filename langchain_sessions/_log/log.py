@@ -26,6 +26,7 @@ from langchain_sessions._log.indexing import embed_later, indexer_of
 from langchain_sessions._log.values import UNSET, Unset
 from langchain_sessions._recall.settings import EMBED_EVERY, INDEX_EVERY, MOST_BYTES
 from langchain_sessions.errors import CorruptRowError, InvalidInputError, ServiceClosedError
+from langchain_sessions.events import Standing
 from langchain_sessions.session import Session
 from langchain_sessions.stores._values import SessionDraft
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from langchain_sessions._log.copies import Copies
     from langchain_sessions._recall.settings import SearchSettings
     from langchain_sessions.compaction._background import BackgroundRuns
+    from langchain_sessions.filters import EventFilter
     from langchain_sessions.service import SessionService
     from langchain_sessions.stores._base import SessionStore
     from langchain_sessions.stores._values import ContextSlice
@@ -110,6 +112,7 @@ class Log:
         slides: Whether an append renews that time.
         invocation_timeout: Microseconds after which an idle invocation counts as failed.
         require_user: Refuse sessions that nobody owns.
+        hide_superseded: Whether views do not see what an edit replaced.
         shared: What all views have in common and what changes.
     """
 
@@ -127,6 +130,7 @@ class Log:
     slides: bool
     invocation_timeout: int
     require_user: bool
+    hide_superseded: bool
     shared: Shared
 
     def key(self, session_id: str) -> SessionKey:
@@ -154,6 +158,13 @@ class Log:
         """
         if self.shared.is_closed:
             raise ServiceClosedError
+
+    def seen(self, where: EventFilter) -> EventFilter:
+        """A filter without what this view may not see."""
+        if not self.hide_superseded or isinstance(self.owner, Anyone):
+            return where
+        left = (where.standings or frozenset(Standing)) - {Standing.SUPERSEDED}
+        return replace(where, standings=left) if left else replace(where, before_seq=1)
 
     def idle_before(self, now: int) -> int:
         """Open invocations that were not touched since then count as failed."""

@@ -35,6 +35,7 @@ def open_log(
     expiry: str,
     invocation_timeout: timedelta,
     require_user: bool,
+    hide_superseded: bool,
     search: bool | SearchSettings,
     clock: Callable[[], datetime],
     **store: Any,
@@ -58,6 +59,7 @@ def open_log(
         slides=expiry == "sliding",
         invocation_timeout=check_duration(invocation_timeout, "invocation_timeout"),
         require_user=require_user,
+        hide_superseded=hide_superseded,
         shared=Shared(),
     )
 

@@ -37,7 +37,7 @@ def find_events(
 ) -> Flow[Page[SessionEvent]]:
     """`SessionService.events`."""
     now = log.now()
-    chosen = where if where is not None else _EVERYTHING
+    chosen = log.seen(where if where is not None else _EVERYTHING)
     query = log.encoder.query(chosen, idle_before=log.idle_before(now), with_total=with_total)
     older = False
     if cursor is not None:

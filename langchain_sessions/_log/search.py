@@ -48,7 +48,7 @@ def search_logs(
     request = SearchRequest(
         text=query,
         scope=LogScope(app=key.app, owner=key.owner, session_id=session_id, now=now, idle_before=log.idle_before(now)),
-        where=EventFilter() if where is None else where,
+        where=EventFilter() if where is None else log.seen(where) if where.standings else where,
         mode=mode,
         order=order,
         limit=limit,

@@ -49,6 +49,7 @@ class AppendBatch(NamedTuple):
         same: Whether a stored row and a new one hold the same message.
         expected_version: Append only if this is the newest position.
         replaces_only: Every row must replace a standing message (an edit).
+        moves: It replaces it even by the same message: what was logged for a branch moves to the row's.
         idle_before: An invocation that is open and was not touched since counts as failed.
     """
 
@@ -58,6 +59,7 @@ class AppendBatch(NamedTuple):
     expected_version: int | None = None
     replaces_only: bool = False
     idle_before: int = 0
+    moves: bool = False
 
 
 class Appended(NamedTuple):

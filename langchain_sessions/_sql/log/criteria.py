@@ -171,7 +171,7 @@ def _standing_cases(view: LogView, tables: Tables) -> list[tuple[Standing, Colum
         (Standing.LIVE, and_(is_summary, in_set(e.seq, summaries))),
         (Standing.REWOUND, hidden),
         (Standing.ARCHIVED, is_summary),
-        (Standing.SUPERSEDED, in_set(e.seq, replaced)),
+        (Standing.SUPERSEDED, or_(in_set(e.seq, replaced), and_(rooted, in_set(e.seq, SeqSet.of(view.outdated))))),
         (Standing.DETACHED, and_(rooted, not_(in_set(e.seq, head)))),
         (Standing.ARCHIVED, archived),
         *((status, _of_invocations(names, tables)) for status, names in by_status.items() if names),
