@@ -214,7 +214,8 @@ class Call:
         """What the model is shown: one system block, few-shots, what is remembered, what is being said."""
         draft = yield from self.draft()
         history = [message_of(event) for event in draft.history]
-        prompt = prompts.assemble(draft.system, self.news.examples, history, draft.tail)
+        first = (*self.request.summary, *self.news.examples)
+        prompt = prompts.assemble(draft.system, first, history, draft.tail)
         if self.options.compaction is not None:
             self._count(
                 prompt, {id(message): event.tokens for event, message in zip(draft.history, history, strict=True)}
@@ -282,7 +283,7 @@ class Call:
 
     def _history(self, context: LoadedContext, shown: Sequence[SessionEvent]) -> list[SessionEvent]:
         """What was said, whole turns of it where the past is not known whole."""
-        history = prompts.spoken(shown)
+        history = [event for event in prompts.spoken(shown) if self.request.carries(message_of(event))]
         if not context.is_whole:
             history = prompts.from_question(history)
         is_chosen_from = self.options.show is not None or self.options.modes

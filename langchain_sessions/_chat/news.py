@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 _RESUMABLE = frozenset({Standing.FAILED, Standing.INTERRUPTED, Standing.OPEN})
 
 
+_SOURCE, _SUMMARIZED = "lc_source", "summarization"
+"""How LangChain's own middleware signs the summary that it puts in the place of messages."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
     """A request, sorted.
@@ -43,10 +47,17 @@ class Request:
     Attributes:
         system: Its system messages.
         body: All others, in order.
+        summary: What a middleware of LangChain put in the place of earlier messages; what the body does not carry was
+            summarised, and is not shown beside it.
     """
 
     system: tuple[SystemMessage, ...]
     body: tuple[BaseMessage, ...]
+    summary: tuple[BaseMessage, ...] = ()
+
+    def carries(self, message: BaseMessage) -> bool:
+        """Whether a message that the log holds may be shown."""
+        return not self.summary or any(one.id == message.id for one in self.body)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,10 +121,15 @@ def as_messages(value: object) -> list[BaseMessage]:
 
 
 def sort_request(messages: Sequence[BaseMessage]) -> Request:
-    """Part the system messages from what was said."""
+    """Part the system messages, and summaries that somebody else made, from what was said."""
+    others = [message for message in messages if not isinstance(message, SystemMessage)]
+    summary = [message for message in others if message.additional_kwargs.get(_SOURCE) == _SUMMARIZED]
     return Request(
         system=tuple(message for message in messages if isinstance(message, SystemMessage)),
-        body=tuple(message for message in messages if not isinstance(message, SystemMessage)),
+        body=tuple(message for message in others if all(message is not one for one in summary))
+        if summary
+        else tuple(others),
+        summary=tuple(summary),
     )
 
 

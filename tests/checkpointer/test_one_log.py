@@ -61,7 +61,7 @@ def test_item_4_every_order_of_saver_and_middleware(service: SessionService, tur
     acts: list[Callable[[], None]] = [next(keeps if n in turns_of_memory else puts) for n in range(5)]
     for act in acts:
         act()
-    stands = {event.message.text: event.standing for event in service.events("t") if event.message}
+    stands = {str(event.message.text): event.standing for event in service.events("t") if event.message}
     assert stands.pop(RAW, Standing.SUPERSEDED) is Standing.SUPERSEDED
     assert stands == {REDACTED: Standing.LIVE, REPLY: Standing.LIVE}
     assert [each.text for each in service.messages("t")] == [REDACTED, REPLY]
