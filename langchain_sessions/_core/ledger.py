@@ -206,6 +206,11 @@ class LogView:
         object.__setattr__(self, "_lookup", (head, superseded, summaries))
         object.__setattr__(self, "outdated", _outdated(self.ledger.edits, head) if head else {})
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether everything stands where it was logged: nothing was hidden, edited or archived, and no run is open."""
+        return self.ledger is EMPTY_LEDGER and not self.head and not self.invocations
+
     def superseded_by(self, row: EventRow) -> int | None:
         """The edit that took the row's place, if any."""
         head, superseded, _ = self._lookup

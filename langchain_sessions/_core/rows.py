@@ -261,12 +261,20 @@ def merged_changes(session: SessionRow, changes: Mapping[str, Any]) -> dict[str,
 
 def moved(session: SessionRow, count: int, now: int) -> dict[str, Any]:
     """The columns of a session row that every change of its log moves."""
-    changes: dict[str, Any] = {"last_seq": session.last_seq + count, "updated_at": now}
-    if session.activity <= now - ACTIVITY_GRAIN:
+    times = due_times(now, session.activity, session.expires_at, session.renewal, session.renewal_grain)
+    return {"last_seq": session.last_seq + count, "updated_at": now, **times}
+
+
+def due_times(
+    now: int, activity: int, expires_at: int | None, renewal: int | None, renewal_grain: int | None
+) -> dict[str, int]:
+    """The times of a session that a change of its log moves on: those that are kept by the minute or the hour."""
+    changes: dict[str, int] = {}
+    if activity <= now - ACTIVITY_GRAIN:
         changes["activity"] = now
-    if session.renewal is not None and session.renewal_grain is not None and session.expires_at is not None:
-        due = now + session.renewal
-        if due - session.expires_at >= session.renewal_grain:
+    if renewal is not None and renewal_grain is not None and expires_at is not None:
+        due = now + renewal
+        if due - expires_at >= renewal_grain:
             changes["expires_at"] = due
     return changes
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from langchain_sessions._core.ledger import visible_scopes
-from langchain_sessions._core.rows import FIRST_RECORD, ROOTED
+from langchain_sessions._core.rows import FIRST_RECORD, ROOTED, SUMMARY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from langchain_sessions.events import SessionEvent
 
 _log = logging.getLogger(__name__)
+_ELSEWHERE = ROOTED | SUMMARY
+"""Where such a row stands a thread or a compaction says."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,13 +75,11 @@ def context_rows(
         last_n: At most the newest so many.
     """
     scopes = visible_scopes(viewer)  # once: this runs for every row of every read
-    shown = view.ordered(
-        row
-        for row in rows
-        if row.kind < FIRST_RECORD
-        and (row.flags & ROOTED or row.branch in scopes)
-        and view.in_context(row, invocation_id)
-    )
+    said = [row for row in rows if row.kind < FIRST_RECORD and (row.flags & ROOTED or row.branch in scopes)]
+    if view.is_plain and not any(row.flags & _ELSEWHERE for row in said):
+        shown = sorted(said)
+    else:
+        shown = view.ordered(row for row in said if view.in_context(row, invocation_id))
     # The window is cut before runs are put together: a database reads the newest rows and knows no others.
     return _runs_together(shown if last_n is None else shown[-last_n:])
 

@@ -28,6 +28,11 @@ _DEFAULT_DRIVER = {"sqlite": "pysqlite", "postgresql": "psycopg", "mysql": "pymy
 _ASYNC_TWIN = {"psycopg": "psycopg", "pymysql": "asyncmy"}
 _EXTRAS = {"postgresql": "postgres", "mysql": "mysql"}
 BUSY_SECONDS = 60
+_PAGE_SIZE = 2048
+"""Of a SQLite file that is created here; one that is there keeps its own until somebody vacuums it out of WAL mode.
+
+A transaction here touches a few rows in a few trees, and whole pages are written: half the page is half the bytes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +170,7 @@ def _sqlite_engine(url: URL, synchronous: str) -> Engine:
         connection.isolation_level = None
         cursor = connection.cursor()
         for pragma in (
+            f"page_size = {_PAGE_SIZE}",
             f"busy_timeout = {BUSY_SECONDS * 1000}",
             "journal_mode = WAL",
             f"synchronous = {synchronous.upper()}",
@@ -178,11 +184,13 @@ def _sqlite_engine(url: URL, synchronous: str) -> Engine:
 
 
 def _server_engines(url: URL) -> Engines:
-    # Transactions here always end themselves; on MySQL the driver's rollback would be one more round trip.
+    # Transactions here always end themselves; on MySQL the driver's rollback would be one more round trip. What
+    # overflows a pool is closed when it is given back: who has more tasks than connections would connect all day.
     options: dict[str, Any] = {
         "hide_parameters": True,
-        "pool_size": 10,
-        "max_overflow": 20,
+        "pool_size": 16,
+        "max_overflow": 0,
+        "pool_timeout": BUSY_SECONDS,
         "pool_reset_on_return": None,
     }
     if url.get_backend_name() in ("mysql", "mariadb"):

@@ -156,6 +156,11 @@ class Transaction:
         """The statement of this shape, compiled on first use."""
         return self.cache.get(shape, build)
 
+    @property
+    def waits(self) -> bool:
+        """Whether statements wait, to be sent several at once."""
+        return self._send is not None
+
     # -- now -----------------------------------------------------------------------------------------------
 
     def rows(self, statement: Prepared, values: Values) -> list[tuple[Any, ...]]:

@@ -6,32 +6,44 @@ trips with the commit, on SQLite one short transaction. What it cannot answer go
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from typing import cast as cast_type
 
 from sqlalchemy import (
+    JSON,
     BigInteger,
+    Integer,
     Select,
     Table,
+    Text,
     case,
     cast,
+    column,
     exists,
     func,
     insert,
     literal_column,
     select,
-    union_all,
     update,
 )
 
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import last_mark
-from langchain_sessions._core.rows import ACTIVITY_GRAIN, OWNER_SHAPES, Counters, EventRow, SessionKey
+from langchain_sessions._core.rows import (
+    ACTIVITY_GRAIN,
+    OWNER_SHAPES,
+    Counters,
+    EventRow,
+    SessionKey,
+    bytes_of,
+    due_times,
+)
 from langchain_sessions._sql.driver.failures import UniqueViolationError
 from langchain_sessions._sql.driver.transaction import Mode, Transaction, param
-from langchain_sessions._sql.log.lookup import insert_events, key_criteria, upsert
+from langchain_sessions._sql.log.lookup import insert_events, key_criteria, skey_named, update_rows, upsert
 from langchain_sessions._sql.log.settling import append_fully
 from langchain_sessions.stores._values import AppendBatch, Appended
 
@@ -41,15 +53,15 @@ if TYPE_CHECKING:
     from langchain_sessions._sql.store import SqlStore
 
 
-MAX_ROWS_IN_ONE = 32
-"""One statement per size of a batch is compiled and kept; compiling one for hundreds of rows takes seconds."""
+_MOST_BYTES = 32 * 1024 * 1024
+"""A batch that says more goes to PostgreSQL row by row."""
 _FAILED = r.MARKS["failed"]
 
 
 def append_events(store: SqlStore, key: SessionKey, batch: AppendBatch) -> Flow[Appended]:
     """Append the fast way, or else the full way."""
     in_one = store.flavour == "postgresql"
-    if is_plain(batch) and not (in_one and len(batch.rows) > MAX_ROWS_IN_ONE):
+    if is_plain(batch, in_one=in_one):
         mode = Mode.STATEMENT if in_one else Mode.APPEND
         try:
             appended = yield from ask(store.run, mode, append_plain, key, batch)
@@ -60,10 +72,10 @@ def append_events(store: SqlStore, key: SessionKey, batch: AppendBatch) -> Flow[
     return (yield from ask(store.run, Mode.APPEND, append_fully, key, batch))
 
 
-def is_plain(batch: AppendBatch) -> bool:
-    """Whether the fast way may serve the batch."""
+def is_plain(batch: AppendBatch, *, in_one: bool = False) -> bool:
+    """Whether the fast way may serve the batch, `in_one` statement if asked."""
     first = batch.rows[0]
-    if batch.replaces_only:
+    if batch.replaces_only or (in_one and len(batch.rows) > 1 and bytes_of(batch.rows) > _MOST_BYTES):
         return False
     return all(
         row.delta is None
@@ -95,9 +107,11 @@ def append_plain(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Append
         found = tx.row(statement, values)
         if found is None:
             return None
-        skey, last = found
+        skey, last, *times = found
         rows = _numbered(batch, last)
         insert_events(tx, skey, rows)
+        if times:
+            _move_times(tx, skey, batch.now, *times)
     for upserted, upsert_values in _side_rows(tx, key, batch, rows[0].seq):
         tx.run(upserted, upsert_values)
     return Appended(rows, last)
@@ -137,18 +151,21 @@ def _bump(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Update:
     now = param("k_now", BigInteger())
     next_seq = s.c.last_seq + param("b_count", BigInteger())
     due = now + s.c.renewal
+    changes: dict[str, Any] = {
+        "last_seq": func.last_insert_id(next_seq) if tx.flavour == "mysql" else next_seq,
+        "updated_at": now,
+        "live_events": s.c.live_events + param("b_events", BigInteger()),
+        "live_turns": s.c.live_turns + param("b_turns", BigInteger()),
+        "live_tokens": s.c.live_tokens + param("b_tokens", BigInteger()),
+    }
+    if tx.flavour != "sqlite":
+        # SQLite writes the indexes of every column that is named here, changed or not: see `_move_times`.
+        changes["activity"] = case((s.c.activity <= now - ACTIVITY_GRAIN, now), else_=s.c.activity)
+        changes["expires_at"] = case((due - s.c.expires_at >= s.c.renewal_grain, due), else_=s.c.expires_at)
     statement = (
         update(s)
         .where(*key_criteria(tx.tables, owner), s.c.ended_at.is_(None), s.c.aliased == literal_column("0"))
-        .values(
-            last_seq=func.last_insert_id(next_seq) if tx.flavour == "mysql" else next_seq,
-            updated_at=now,
-            activity=case((s.c.activity <= now - ACTIVITY_GRAIN, now), else_=s.c.activity),
-            expires_at=case((due - s.c.expires_at >= s.c.renewal_grain, due), else_=s.c.expires_at),
-            live_events=s.c.live_events + param("b_events", BigInteger()),
-            live_turns=s.c.live_turns + param("b_turns", BigInteger()),
-            live_tokens=s.c.live_tokens + param("b_tokens", BigInteger()),
-        )
+        .values(**changes)
     )
     if expects:
         statement = statement.where(s.c.last_seq == param("k_expected"))
@@ -156,17 +173,26 @@ def _bump(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Update:
         i = tx.tables.invocations.c
         failed = exists().where(i.skey == s.c.skey, i.id == param("k_invocation"), i.status == _FAILED)
         statement = statement.where(~failed)
-    return statement if tx.flavour == "mysql" else statement.returning(s.c.skey, s.c.last_seq)
+    if tx.flavour == "mysql":
+        return statement
+    times = (s.c.activity, s.c.expires_at, s.c.renewal, s.c.renewal_grain) if tx.flavour == "sqlite" else ()
+    return statement.returning(s.c.skey, s.c.last_seq, *times)
+
+
+def _move_times(
+    tx: Transaction, skey: int, now: int, activity: int, expires_at: int | None, renewal: int | None, grain: int | None
+) -> None:
+    """SQLite: move on what is indexed, where it is due at all; of a conversation, once a minute."""
+    if changes := due_times(now, activity, expires_at, renewal, grain):
+        update_rows(tx, tx.tables.sessions, {"skey": skey}, **changes)
 
 
 def insert_by_subselect(tx: Transaction, key: SessionKey, rows: tuple[EventRow, ...]) -> None:
     """Insert where the session key is not known: MariaDB's UPDATE returns nothing."""
-    table, s = tx.tables.events, tx.tables.sessions.c
 
     def build() -> Insert:
-        skey = select(s.skey).where(s.app == param("k_app"), s.id == param("k_id")).scalar_subquery()
         named = {name: param(name) for name in EventRow._fields}
-        return insert(table).values(skey=skey, **named)
+        return insert(tx.tables.events).values(skey=skey_named(tx), **named)
 
     statement = tx.prepare("insert by subselect", build)
     tx.run_many(statement, [{"k_app": key.app, "k_id": key.id, **row._asdict()} for row in rows])
@@ -251,36 +277,64 @@ def _append_in_one_statement(
 ) -> Appended | None:
     """PostgreSQL: bump, insert and side rows in one round trip."""
     mark = last_mark(batch.rows)
-    branched = batch.rows[0].branch is not None
-    shape = ("append", len(batch.rows), *_shape(key, batch), bool(mark), branched)
+    branched, single = batch.rows[0].branch is not None, len(batch.rows) == 1
+    shape = ("append", single, *_shape(key, batch), bool(mark), branched)
     statement = tx.prepare(shape, lambda: _one_statement(tx, key, batch, marked=bool(mark), branched=branched))
-    for at, row in enumerate(batch.rows):
-        values.update((f"e{at}_{name}", value) for name, value in zip(EventRow._fields, row, strict=True))
+    if single:
+        values.update(zip(_NAMED, batch.rows[0], strict=True))
+    else:
+        values["e_rows"] = _as_json(batch)
     values.update(invocation_values(batch, mark, 0))
     if branched:
         values.update(_scope_values(batch))
-    inserted = tx.rows(statement, values)
-    if not inserted:
+    found = tx.row(statement, values)
+    if found is None:
         return None
-    last = max(row[0] for row in inserted)
-    return Appended(_numbered(batch, last), last)
+    return Appended(_numbered(batch, found[0]), found[0])
 
 
-def _one_statement(tx: Transaction, key: SessionKey, batch: AppendBatch, *, marked: bool, branched: bool) -> Insert:
-    table, size = tx.tables.events, len(batch.rows)
+_NAMED = tuple(f"e_{name}" for name in EventRow._fields)
+
+
+def _as_json(batch: AppendBatch) -> str:
+    """The rows of a batch as one value: a statement serves batches of every size, and the driver binds one text."""
+    rows = [
+        {
+            "seq": at,
+            **{name: value for name, value in zip(EventRow._fields[1:], row[1:], strict=True) if value is not None},
+        }
+        for at, row in enumerate(batch.rows)
+    ]
+    return json.dumps(rows, separators=(",", ":"), ensure_ascii=False)
+
+
+def _one_statement(
+    tx: Transaction, key: SessionKey, batch: AppendBatch, *, marked: bool, branched: bool
+) -> Select[Any]:
+    table = tx.tables.events
     bump = _bump(tx, key, batch).cte("bump")
-    selects = []
-    for at in range(size):
-        columns: list[Any] = [bump.c.skey, bump.c.last_seq - (size - 1 - at)]
-        columns += [cast(param(f"e{at}_{name}"), table.c[name].type) for name in EventRow._fields[1:]]
-        selects.append(select(*columns).select_from(bump))
-    source: Any = selects[0] if size == 1 else union_all(*selects)
-    statement = insert(table).from_select(["skey", *EventRow._fields], source)
+    first = bump.c.last_seq - param("b_count", BigInteger()) + literal_column("1")
+    if len(batch.rows) == 1:
+        given = [cast(param(f"e_{name}"), table.c[name].type) for name in EventRow._fields[1:]]
+        source = select(bump.c.skey, bump.c.last_seq, *given).select_from(bump)
+    else:
+        rows = _given_rows(table)
+        names = EventRow._fields[1:]
+        source = select(bump.c.skey, first + rows.c.seq, *(rows.c[name] for name in names)).select_from(bump, rows)
+    inserted = insert(table).from_select(["skey", *EventRow._fields], source).cte("inserted")
+    statement = select(bump.c.last_seq).add_cte(inserted)
     if batch.rows[0].invocation_id is not None:
-        first = bump.c.last_seq - (size - 1)
         side = _side_source(tx.tables.invocations, bump.c.skey, first_seq=first).select_from(bump)
         statement = statement.add_cte(note_invocation(tx, side, marked=marked).cte("note_invocation"))
     if branched:
         side = _side_source(tx.tables.scopes, bump.c.skey, scope=cast(param("scope"), tx.tables.scopes.c.scope.type))
         statement = statement.add_cte(note_scope(tx, side.select_from(bump)).cte("note_scope"))
-    return statement.returning(table.c.seq)
+    return statement
+
+
+def _given_rows(table: Table) -> Any:
+    """The rows that a statement is given as JSON, as a table."""
+    kinds = (BigInteger() if isinstance(table.c[name].type, Integer) else Text() for name in EventRow._fields)
+    columns = [column(name, kind) for name, kind in zip(EventRow._fields, kinds, strict=True)]
+    made = func.json_to_recordset(cast(param("e_rows"), JSON()))
+    return made.table_valued(*columns, name="given").render_derived(with_types=True)

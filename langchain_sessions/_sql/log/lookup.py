@@ -115,16 +115,42 @@ def load_view(tx: Transaction, session: SessionRow, idle_before: int) -> LogView
     return view_of(session, load_unfinished(tx, session), idle_before)
 
 
-def load_unfinished(tx: Transaction, session: SessionRow) -> list[InvocationRow]:
-    """The invocations that are not done."""
-    table = tx.tables.invocations
+def require_view(tx: Transaction, key: SessionKey, now: int, idle_before: int) -> tuple[SessionRow, LogView]:
+    """A session and where its events stand; of most there is nothing that is not in its row.
+
+    Raises:
+        SessionNotFoundError: There is none for this key.
+    """
+    shape = owner_shape(key.owner)
 
     def build() -> Select[Any]:
-        unfinished = table.c.status.in_([1, 3, 4])
-        columns = [table.c.id, table.c.first_seq, table.c.status, table.c.updated_at]
-        return select(*columns).where(table.c.skey == param("skey"), unfinished)
+        runs = unfinished_of(tx, tx.tables.sessions.c.skey).correlate(tx.tables.sessions)
+        return select(*session_columns(tx.tables), runs.exists()).where(*key_criteria(tx.tables, shape))
 
-    return [InvocationRow(*row) for row in tx.rows(tx.prepare("unfinished", build), {"skey": session.skey})]
+    found = tx.row(tx.prepare(("locate with runs", shape), build), key_values(key, now))
+    if found is None:
+        raise SessionNotFoundError(key.id)
+    session = session_row(found[:-1])
+    return session, view_of(session, load_unfinished(tx, session) if found[-1] else (), idle_before)
+
+
+def load_unfinished(tx: Transaction, session: SessionRow) -> list[InvocationRow]:
+    """The invocations that are not done."""
+    statement = tx.prepare("unfinished", lambda: unfinished_of(tx, param("skey")))
+    return [InvocationRow(*row) for row in tx.rows(statement, {"skey": session.skey})]
+
+
+def unfinished_of(tx: Transaction, skey: Any) -> Select[Any]:
+    """The statement of `load_unfinished`."""
+    table = tx.tables.invocations
+    columns: list[ColumnElement[Any]] = [table.c.id, table.c.first_seq, table.c.status, table.c.updated_at]
+    return select(*columns).where(table.c.skey == skey, table.c.status.in_([1, 3, 4]))
+
+
+def skey_named(tx: Transaction) -> Any:
+    """The key of the session of an id, for statements that are sent before it is known."""
+    s = tx.tables.sessions.c
+    return select(s.skey).where(s.app == param("k_app"), s.id == param("k_id")).scalar_subquery()
 
 
 def event_columns(tables: Tables) -> list[ColumnElement[Any]]:

@@ -18,7 +18,7 @@ from langchain_sessions._core.rows import EventRow, SessionKey, SessionRow
 from langchain_sessions._core.view import context_rows
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction, param
 from langchain_sessions._sql.log.criteria import Criterion, criteria_of, flagged, in_ranges, visible
-from langchain_sessions._sql.log.lookup import event_columns, load_view, require_session
+from langchain_sessions._sql.log.lookup import event_columns, require_view
 from langchain_sessions.events import Standing
 from langchain_sessions.stores._values import ContextSlice, EventQuery, EventSlice
 
@@ -27,8 +27,7 @@ _CHUNK = 500
 
 def find_events(tx: Transaction, key: SessionKey, query: EventQuery, now: int) -> EventSlice:
     """The contract's `find_events`."""
-    session = require_session(tx, key, now)
-    view = load_view(tx, session, query.idle_before)
+    session, view = require_view(tx, key, now, query.idle_before)
     criteria = criteria_of(query, view, tx.tables, tx.flavour)
     if query.predicate is not None:
         return _looked_through(tx, session, criteria, query, view)
@@ -71,7 +70,7 @@ def _select(
     if limit is None and offset:
         values["q_limit"] = 2**62
     statement = _prepared(tx, ("events", newest, limit is None and not offset), criteria, build)
-    rows = [EventRow(*row) for row in tx.rows(statement, values)]
+    rows = list(map(EventRow._make, tx.rows(statement, values)))
     if newest:
         rows.reverse()
     return rows
@@ -125,8 +124,7 @@ def load_context(
     idle_before: int,
 ) -> ContextSlice:
     """The contract's `load_context`: the live tail by position, and beside it what stands in archived places."""
-    session = require_session(tx, key, now)
-    view = load_view(tx, session, idle_before)
+    session, view = require_view(tx, key, now, idle_before)
     criteria = [_messages(tx), *_floors(tx, session, viewer, view)]
     left_out = _left_out(tx, view, invocation_id)
     rows = _select(tx, session, [*criteria, *left_out], newest=True, limit=last_n)

@@ -12,7 +12,7 @@ from sqlalchemy import Select, literal_column, select
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.identity import place_batch, require_version
 from langchain_sessions._core.ledger import last_mark, tally_change, view_of
-from langchain_sessions._core.rows import EventRow, SessionKey, SessionRow, moved
+from langchain_sessions._core.rows import EventRow, InvocationRow, SessionKey, SessionRow, moved, owner_shape
 from langchain_sessions._core.state import apply_deltas, require_owner
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.log.counting import ALL_AWAKE, add_counters, read_invocation
@@ -20,15 +20,20 @@ from langchain_sessions._sql.log.lookup import (
     event_columns,
     insert_events,
     insert_row,
+    key_values,
     light_columns,
     light_row,
     load_unfinished,
+    locating,
     require_session,
+    session_row,
     set_session,
+    skey_named,
+    unfinished_of,
     update_rows,
 )
 from langchain_sessions._sql.log.scoped import change_scoped_state
-from langchain_sessions.errors import SessionEndedError
+from langchain_sessions.errors import SessionEndedError, SessionNotFoundError
 from langchain_sessions.stores._values import AppendBatch, Appended
 
 if TYPE_CHECKING:
@@ -43,13 +48,8 @@ _MOST_NAMES = 64
 
 def append_fully(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Appended:
     """The full way: settle identities, state and standings under the lock of the session row."""
-    session = require_session(tx, key, batch.now, lock=True)
-    if session.ended_at is not None:
-        raise SessionEndedError(key.id)
-    asked = _ask_relatives(tx, session, batch)
-    unfinished = load_unfinished(tx, session)
+    session, relatives, unfinished = _ask_at_once(tx, key, batch) if tx.waits else _ask_in_turn(tx, key, batch)
     view = view_of(session, unfinished, batch.idle_before)
-    relatives = sorted({EventRow(*row) for answer in asked for row in answer.rows})
     require_version(key.id, batch, relatives, view, session.last_seq)
     placed = place_batch(key.id, batch, relatives, view, session.last_seq)
     deltas = [row.delta for row in placed.fresh if row.delta is not None]
@@ -73,16 +73,47 @@ def append_fully(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Append
     return Appended(placed.rows, last, view_of(after, unfinished, batch.idle_before))
 
 
-def _ask_relatives(tx: Transaction, session: SessionRow, batch: AppendBatch) -> list[Later]:
-    """Ask for every stored row that shares an identity with one of the batch."""
+_Asked = tuple[SessionRow, list[EventRow], list[InvocationRow]]
+"""The session, locked; the stored rows that share an identity with a batch; the invocations that are not done."""
+
+
+def _ask_in_turn(tx: Transaction, key: SessionKey, batch: AppendBatch) -> _Asked:
+    session = require_session(tx, key, batch.now, lock=True)
+    if session.ended_at is not None:
+        raise SessionEndedError(key.id)
+    here = {"skey": session.skey}
     idents, ids = {row.ident for row in batch.rows}, {row.id for row in batch.rows}
     if not session.aliased and all(row.event_id is None for row in batch.rows):
-        return _ask_named(tx, session, "ident", idents)
-    return _ask_named(tx, session, "ident", idents | ids) + _ask_named(tx, session, "event_id", ids)
+        asked = _ask_named(tx, here, "ident", idents)
+    else:
+        asked = _ask_named(tx, here, "ident", idents | ids) + _ask_named(tx, here, "event_id", ids)
+    unfinished = load_unfinished(tx, session)
+    return session, _rows_of(asked), unfinished
 
 
-def _ask_named(tx: Transaction, session: SessionRow, column: str, names: set[str]) -> list[Later]:
-    """Ask for the rows that have one of some names in a column."""
+def _ask_at_once(tx: Transaction, key: SessionKey, batch: AppendBatch) -> _Asked:
+    """The same in one round trip: the lock is taken by the first statement, what follows sees what it waited for."""
+    shape, here = owner_shape(key.owner), {"k_app": key.app, "k_id": key.id}
+    statement = tx.prepare(("locate", shape, True), lambda: locating(tx, shape, lock=True))
+    located = tx.later(statement, key_values(key, batch.now))
+    idents, ids = {row.ident for row in batch.rows}, {row.id for row in batch.rows}
+    asked = _ask_named(tx, here, "ident", idents | ids) + _ask_named(tx, here, "event_id", ids)
+    open_runs = tx.later(tx.prepare("unfinished, named", lambda: unfinished_of(tx, skey_named(tx))), here)
+    tx.flush()
+    if located.row is None:
+        raise SessionNotFoundError(key.id)
+    session = session_row(located.row)
+    if session.ended_at is not None:
+        raise SessionEndedError(key.id)
+    return session, _rows_of(asked), [InvocationRow(*row) for row in open_runs.rows]
+
+
+def _rows_of(asked: list[Later]) -> list[EventRow]:
+    return sorted({EventRow(*row) for answer in asked for row in answer.rows})
+
+
+def _ask_named(tx: Transaction, here: Mapping[str, Any], column: str, names: set[str]) -> list[Later]:
+    """Ask for the rows of a session that have one of some names in a column."""
     e = tx.tables.events.c
     asked: list[Later] = []
     left = sorted(names)
@@ -97,9 +128,10 @@ def _ask_named(tx: Transaction, session: SessionRow, column: str, names: set[str
             wanted = e[column].in_([param(name) for name in named])
             # Without a word about the third column of the index SQLite walks the whole log instead.
             indexed = wanted & (e.rev >= literal_column("0")) if column == "ident" else wanted
-            return select(*event_columns(tx.tables)).where(e.skey == param("skey"), indexed)
+            skey = param("skey") if "skey" in here else skey_named(tx)
+            return select(*event_columns(tx.tables)).where(e.skey == skey, indexed)
 
-        asked.append(tx.later(tx.prepare(("named", column, size), build), {"skey": session.skey, **named}))
+        asked.append(tx.later(tx.prepare(("named", column, size, *here), build), {**here, **named}))
     return asked
 
 

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from langchain_sessions._core.rows import Mark
     from langchain_sessions._sql.driver.transaction import Transaction
 
-_DELTAS = 64
-"""How many changes of state are read at a time, from the newest back."""
+_DELTAS, _MOST_DELTAS = 4, 256
+"""How many changes of state are read at a time, from the newest back: few first, then more and more."""
 
 
 def rewind_events(tx: Transaction, key: SessionKey, plan: RewindPlan) -> Rewound:
@@ -94,15 +94,16 @@ def _state_after(tx: Transaction, session: SessionRow, after: Ledger, before: Le
         turned += tx.once(statement.where(e.seq.between(low, high)))
     kept = scoped_keys(delta for seq, delta in turned if seq in after.hidden)
     change = StateChange(session.initial_state, session.state, (delta for _, delta in turned))
-    upto = session.last_seq
+    seen, size = after.hidden.complement(1, session.last_seq).runs, _DELTAS
+    upto = seen[-1][1] if seen else 0
     while not change.is_settled:
-        older = tx.once(statement.where(e.seq <= upto).order_by(e.seq.desc()).limit(_DELTAS))
+        older = tx.once(statement.where(e.seq <= upto).order_by(e.skey.desc(), e.seq.desc()).limit(size))
         for seq, delta in older:
             if seq not in after.hidden:
                 change.look_at(delta)
-        if len(older) < _DELTAS:
+        if len(older) < size:
             break
-        upto = older[-1][0] - 1
+        upto, size = older[-1][0] - 1, min(4 * size, _MOST_DELTAS)
     return change.state(), kept
 
 

@@ -186,7 +186,7 @@ def read_matching(at: Partitions, head: SessionHead, query: EventQuery) -> Flow[
             some = yield from at.some_events(head, low, high, size)
             low = some[-1].seq + 1
         found += [row for row in some if matches(row, query, view)]
-        size = ROWS_AT_ONCE
+        size = min(4 * size, ROWS_AT_ONCE)
     if query.newest:
         found.reverse()
     return cut_window(found, query, view)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from langchain_sessions.stores._values import ArchivePlan, RewindPlan
     from langchain_sessions.stores.engine import Row
 
-_DELTAS = 64
-"""How many changes of state are read at a time, from the newest back."""
+_DELTAS, _MOST_DELTAS = 4, 256
+"""How many changes of state are read at a time, from the newest back: few first, then more and more."""
 
 
 def rewind_events(at: Partitions, key: SessionKey, plan: RewindPlan) -> Flow[Rewound]:
@@ -105,16 +105,17 @@ def _state_after(at: Partitions, head: SessionHead, after: Ledger, before: Ledge
     turned = [_delta_in(row) for rows in found for row in rows]
     kept = scoped_keys(delta for seq, delta in turned if seq in after.hidden)
     change = StateChange(head.session.initial_state, head.session.state, (delta for _, delta in turned))
-    upto = head.session.last_seq
+    seen, size = after.hidden.complement(1, head.session.last_seq).runs, _DELTAS
+    upto = seen[-1][1] if seen else 0
     while not change.is_settled:
-        wanted = keys.between(head.skey, keys.DELTA, 1, upto, _DELTAS, newest=True)
+        wanted = keys.between(head.skey, keys.DELTA, 1, upto, size, newest=True)
         older = [_delta_in(row) for row in (yield from at.rows(head, [wanted]))[0]]
         for seq, delta in older:
             if seq not in after.hidden:
                 change.look_at(delta)
-        if len(older) < _DELTAS:
+        if len(older) < size:
             break
-        upto = older[-1][0] - 1
+        upto, size = older[-1][0] - 1, min(4 * size, _MOST_DELTAS)
     return change.state(), kept
 
 

@@ -1,0 +1,83 @@
+# ruff: noqa: ANN401 - a place is a URL or a store
+"""No public call costs more because a log is long or a database full: what it costs is what it returns or changes.
+
+Each call runs on a log of 100 and on one of 20 000 live events that nothing has archived, among 100 and 2 000 sessions
+of other users, and what is exact is compared: functions of Python, statements, rows and their bytes, steps of
+SQLite's machine, memory.
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from langchain_sessions import InMemoryStore, SessionService
+from langchain_sessions._log.log import log_of
+from tests.length.calls import CALLS, grow
+from tests.length.meter import Cost, Meter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import Databases
+
+SHORT, LONG = (100, 100), (20_000, 2_000)
+ALLOWED = 1.2
+SEARCHES = frozenset({"search for something rare", "the search tool"})
+"""A search reads the postings of its words, which lie in more levels the longer a log is: as the logarithm grows."""
+ALLOWED_SEARCH = 2.5
+MEMORY_NOISE = 256 * 1024
+"""What tables and lists of the process take now and then to grow. The log itself is several megabytes."""
+
+
+class Ground(NamedTuple):
+    """A short and a long log; files, of which each call gets copies of its own, or what all calls share."""
+
+    short: Any
+    long: Any
+
+
+@pytest.fixture(scope="module")
+def ground(backend: str, all_databases: Databases) -> Ground:
+    made: list[Any] = []
+    for live, others in (SHORT, LONG):
+        place: Any = InMemoryStore() if backend == "memory" else all_databases.create(backend)
+        with SessionService(place, **_quickly(backend)) as service:
+            grow(service, live, others)
+        made.append(place)
+    return Ground(*made)
+
+
+def _quickly(backend: str) -> dict[str, Any]:
+    return {"sqlite": {"synchronous": "NORMAL"}, "memory": {}}.get(backend, {"create_schema": True})
+
+
+def cost_of(call: str, backend: str, place: Any, directory: Path) -> Cost:
+    """What a call takes the third time."""
+    if backend == "sqlite":
+        own = directory / f"{call}.db"
+        shutil.copy(place.removeprefix("sqlite:///"), own)
+        place = f"sqlite:///{own}"
+    meter = Meter()
+    with SessionService(place, **_quickly(backend)) as service:
+        engine = None if backend == "memory" else log_of(service).store._engines.sync  # type: ignore[attr-defined]
+        if engine is not None:
+            meter.attach(engine)
+        act = CALLS[call](service)
+        for at in range(2):
+            act(at)
+        return meter.of(lambda: act(2), lambda: act(3))
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_costs_the_same_on_a_long_log(call: str, backend: str, ground: Ground, tmp_path: Path) -> None:
+    if (backend, call) == ("memory", "list_sessions"):
+        pytest.skip("it goes through all that this process keeps")
+    short, long = (cost_of(call, backend, place, tmp_path) for place in ground)
+    allowed = ALLOWED_SEARCH if call in SEARCHES else ALLOWED
+    most = {name: allowed * count for name, count in short._asdict().items()}
+    most["memory"] += MEMORY_NOISE
+    grown = {name: (getattr(short, name), count) for name, count in long._asdict().items() if count > most[name]}
+    assert not grown, f"{call}: {grown}"
