@@ -54,9 +54,11 @@ def embed_later(log: Log, keys: Iterable[SessionKey]) -> Flow[None]:
 
 def reindex_logs(log: Log, session_id: str | None, progress: Callable[[str, int], None] | None) -> Flow[int]:
     """`SessionService.reindex`."""
+    from langchain_sessions._recall.index.shelving import Shelver
+
     indexer = indexer_of(log)
     if session_id is None:
-        return (yield from indexer.reindex(log.app, log.owner, progress))
+        return (yield from Shelver(indexer, log.encoder).reindex(log.app, log.owner, progress))
     added = yield from indexer.catch_up(log.key(session_id))
     if progress is not None:
         progress(session_id, added)

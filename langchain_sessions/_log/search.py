@@ -61,7 +61,13 @@ def search_logs(
     reader = None if embedder is None else MeaningReader(log.store, log.codec, embedder)
     searcher = Searcher(log.store, log.encoder, indexer_of(log), reader)
     try:
-        found = yield from searcher.search(request)
+        try:
+            found = yield from searcher.search(request)
+        except UNREADABLE as error:
+            # A shelf is a copy: one that cannot be read is made anew.
+            if isinstance(error, SessionsError) or not (yield from searcher.drop_shelves(request.scope)):
+                raise
+            found = yield from searcher.search(request)
     except SessionsError:
         raise
     except UNREADABLE as error:

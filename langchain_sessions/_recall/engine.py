@@ -11,8 +11,8 @@ from langchain_sessions._core import rows as r
 from langchain_sessions._core.edge import from_micros
 from langchain_sessions._core.kinds import only_tool_of, tools_of
 from langchain_sessions._recall.index.chunks import LAYOUT_VERSION
-from langchain_sessions._recall.index.facts import EventFacts
-from langchain_sessions._recall.index.facts_cache import FactsCache
+from langchain_sessions._recall.index.facts import ChunkFacts, EventFacts
+from langchain_sessions._recall.index.facts_cache import FactsCache, ShelfCache
 from langchain_sessions._recall.index.postings import Entry, EntryMaker
 from langchain_sessions._recall.text.documents import make_document
 from langchain_sessions._recall.text.terms import TermMaker
@@ -49,7 +49,7 @@ class RecallEngine:
         self.settings = settings
         self.maker = TermMaker(settings.language)
         self.entries = EntryMaker(self.maker)
-        self._caches: WeakKeyDictionary[SessionStore, FactsCache] = WeakKeyDictionary()
+        self._caches: WeakKeyDictionary[SessionStore, tuple[FactsCache[ChunkFacts], ShelfCache]] = WeakKeyDictionary()
         named = f"{LAYOUT_VERSION}:{self.maker.fingerprint}"
         self.fingerprint = hashlib.sha256(named.encode()).hexdigest()[:32]
 
@@ -60,13 +60,15 @@ class RecallEngine:
         tags = dict.fromkeys(map(tool_term, tools_of(message)), 1)
         if tags and (only := only_tool_of(message)) is not None:
             tags[only_term(only)] = 1
+        if not tags and not row.flags & (r.SYNTHETIC | r.SUMMARY):
+            return entry
         flags = entry.flags | (SYNTHETIC if row.flags & r.SYNTHETIC else 0) | (SUMMARY if row.flags & r.SUMMARY else 0)
         return replace(entry, passages=({**entry.passages[0], **tags}, *entry.passages[1:]), flags=flags)
 
-    def facts_cache(self, store: SessionStore) -> FactsCache:
-        """What this process has read of the indexes of a store."""
+    def caches(self, store: SessionStore) -> tuple[FactsCache[ChunkFacts], ShelfCache]:
+        """What this process has read of the indexes of a store: of chunks, and of shelves."""
         known = self._caches.get(store)
-        return known if known is not None else self._caches.setdefault(store, FactsCache())
+        return known or self._caches.setdefault(store, (FactsCache(ChunkFacts.unpack), ShelfCache()))
 
     @staticmethod
     def facts(row: EventRow, entry: Entry) -> EventFacts:

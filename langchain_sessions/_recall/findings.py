@@ -5,41 +5,79 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
+from langchain_sessions._core.ledger import LogView
 from langchain_sessions._recall.engine import RecallEngine, only_term, tool_term
 from langchain_sessions._recall.index.buckets import bucket_of
 from langchain_sessions._recall.index.chunks import PackedPart
 from langchain_sessions._recall.index.postings import Segment
-from langchain_sessions.stores._values import IndexedLog, IndexQuery, StoredChunk
+from langchain_sessions._recall.index.shelves import GAP, LONGEST_LOG, ShelfFacts, ShelfPart
+from langchain_sessions._recall.rank.admission import TAKEN_BACK
+from langchain_sessions.filters import AnyBranch
+from langchain_sessions.stores._values import IndexedLog, IndexQuery, shelf_place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from langchain_sessions._core.codec.messages import MessageCodec
-    from langchain_sessions._core.ledger import LogView
-    from langchain_sessions._core.rows import EventRow, SessionRow
-    from langchain_sessions._recall.index.facts import ChunkFacts
+    from langchain_sessions._core.rows import EventRow
     from langchain_sessions._recall.index.facts_cache import FactsCache, Place
     from langchain_sessions._recall.rank.admission import Admission
     from langchain_sessions._recall.rank.ranking import RankedEvent
     from langchain_sessions._recall.request import SearchRequest
     from langchain_sessions._recall.text.grammar import Query
+    from langchain_sessions.stores._base import SessionStore
+    from langchain_sessions.stores._values import IndexRead
+
+MOST_APART: Final = 24
+"""How many logs are read one by one before they are put on a shelf."""
 
 _NEAREST: Final = 5
+_PLAIN: Final = LogView()
+
+T = TypeVar("T")
+
+
+class SessionName(Protocol):
+    """What is known of the session of a hit: the store's own key, and its id."""
+
+    @property
+    def skey(self) -> int:
+        """The key."""
+        ...
+
+    @property
+    def id(self) -> str:
+        """The id."""
+        ...
 
 
 @dataclass(slots=True)
 class Finding:
-    """A hit on its way: which log, which event, which of its passages where that is known, and why."""
+    """A hit on its way: which log, which event, which of its passages where that is known, and why.
 
-    session: SessionRow
+    Attributes:
+        session: The session of its log.
+        view: Where the events of the log stand, as far as it was read.
+        seq: Which event.
+        score: How well it fits.
+        parts: What each reason added.
+        row: The event, where it was read.
+        passage: Which of its passages was found, where that is known.
+        spot: The searched part that it is in, and its index there.
+        is_unsure: Whether the log has to be asked if it counts.
+    """
+
+    session: SessionName
     view: LogView
     seq: int
     score: float
     parts: Mapping[str, float]
     row: EventRow | None = None
     passage: int | None = None
+    spot: tuple[int, int] | None = None
+    is_unsure: bool = False
 
     @property
     def place(self) -> tuple[int, int]:
@@ -47,26 +85,49 @@ class Finding:
         return self.session.skey, self.seq
 
 
-class KnownFacts:
-    """The facts of chunks: those that were read just now, and those that this process had.
+class KnownFacts(Generic[T]):
+    """Facts of chunks, or of shelves: those that were read just now, and those that this process had.
 
     Args:
         cache: Where to keep them.
-        held: What was there before the store was asked.
     """
 
-    def __init__(self, cache: FactsCache, held: Mapping[Place, ChunkFacts]) -> None:
+    def __init__(self, cache: FactsCache[T]) -> None:
         self._cache = cache
-        self._held = held
+        self.held = cache.held()
 
-    def of(self, skey: int, chunk: StoredChunk) -> ChunkFacts:
-        """The facts of a chunk."""
-        place = (skey, chunk.number, chunk.written)
-        known = self._held.get(place)
+    def of(self, place: Place, packed: bytes) -> T:
+        """What is at a place."""
+        known = self.held.get(place)
         if known is None:
-            return self._cache.put(place, chunk.facts)
+            return self._cache.put(place, packed)
         self._cache.touch(place)
         return known
+
+
+class Facts:
+    """The facts of chunks and of shelves, for one search; it holds the places of those that need not be read.
+
+    Args:
+        engine: Made them.
+        store: Where they lie.
+    """
+
+    def __init__(self, engine: RecallEngine, store: SessionStore) -> None:
+        chunks, self._shelf_cache = engine.caches(store)
+        self.chunks = KnownFacts(chunks)
+        self.shelves = KnownFacts(self._shelf_cache)
+
+    def __contains__(self, place: object) -> bool:
+        """Whether something is known."""
+        return place in self.shelves.held or place in self.chunks.held
+
+    def parts_of(self, read: IndexRead) -> list[ShelfPart]:
+        """The shelves that were read, without what is to be searched elsewhere."""
+        found = [(each.number, self.shelves.of(shelf_place(each.number), each.facts)) for each in read.shelves]
+        stale = self._shelf_cache.stale(found)
+        apart = {number: stale[number] | read.apart if number in stale else read.apart for number, _ in found}
+        return [ShelfPart(shelf, read.shelf_buckets.get(number, {}), apart[number]) for number, shelf in found]
 
 
 class ReadLogs:
@@ -74,33 +135,36 @@ class ReadLogs:
 
     def __init__(
         self,
-        logs: Sequence[IndexedLog],
+        read: IndexRead,
         admission: Admission,
         engine: RecallEngine,
         codec: MessageCodec,
-        facts: KnownFacts,
+        facts: Facts,
     ) -> None:
         self.parts: list[list[PackedPart | Segment]] = []
-        self._owners: list[IndexedLog] = []
+        self._owners: list[IndexedLog | ShelfFacts] = []
         self._flat: list[PackedPart | Segment] = []
         self._tails: list[list[EventRow]] = []
         tests: list[Callable[[int], bool] | None] = []
-        for log in logs:
+        for shelf in facts.parts_of(read):
+            self._take(shelf.shelf, [shelf], [[]])
+            tests.append(admission.quick(shelf, _PLAIN))
+        for log in read.logs:
             parts: list[PackedPart | Segment] = []
+            tails: list[list[EventRow]] = []
             for chunk in log.chunks:
-                part = PackedPart(facts.of(log.session.skey, chunk), chunk.terms, log.buckets.get(chunk.number, {}))
+                known = facts.chunks.of((log.session.skey, chunk.number, chunk.written), chunk.facts)
+                part = PackedPart(known, chunk.terms, log.buckets.get(chunk.number, {}))
                 admission.hide(part, log.view)
                 parts.append(part)
-                self._tails.append([])
+                tails.append([])
                 tests.append(admission.quick(part, log.view))
             if log.tail:
                 segment, admitted = _segment(log, admission, engine, codec)
                 parts.append(segment)
-                self._tails.append(log.tail)
+                tails.append(log.tail)
                 tests.append(admitted.__contains__ if len(admitted) < len(log.tail) else None)
-            self._owners.extend([log] * len(parts))
-            self._flat.extend(parts)
-            self.parts.append(parts)
+            self._take(log, parts, tails)
         filtered = any(test is not None for test in tests)
 
         def admits(number: int, index: int) -> bool:
@@ -108,33 +172,41 @@ class ReadLogs:
             return test is None or test(index)
 
         self.admits: Callable[[int, int], bool] | None = admits if filtered else None
-        self.events = sum(part.events for part in self._flat)
+        self.events = sum(part.said for part in self._flat)
+
+    def _take(
+        self, owner: IndexedLog | ShelfFacts, parts: list[PackedPart | Segment], tails: list[list[EventRow]]
+    ) -> None:
+        self._owners.extend([owner] * len(parts))
+        self._flat.extend(parts)
+        self._tails.extend(tails)
+        self.parts.append(parts)
 
     def place(self, number: int, index: int) -> tuple[int, int]:
         """The session key and the position of an event by its part."""
-        part, skey = self._flat[number], self._owners[number].session.skey
+        part, owner = self._flat[number], self._owners[number]
+        skey = owner.log_at(index).skey if isinstance(owner, ShelfFacts) else owner.session.skey
         if isinstance(part, PackedPart):
             return skey, part.facts.first_seq + part.facts.seqs[index]
         return skey, self._tails[number][index].seq
 
     def hit(self, number: int, index: int, ranked: RankedEvent) -> Finding:
         """A found event by its part."""
-        log, part = self._owners[number], self._flat[number]
+        owner, part = self._owners[number], self._flat[number]
         row = None if isinstance(part, PackedPart) else self._tails[number][index]
         _, seq = self.place(number, index)
-        return Finding(log.session, log.view, seq, ranked.score, ranked.parts, row, ranked.passage)
+        found, why, spot = ranked.score, ranked.parts, (number, index)
+        if isinstance(owner, ShelfFacts):
+            log = owner.log_at(index)
+            view = LogView(last_seq=log.last_seq)
+            return Finding(log, view, seq, found, why, row, ranked.passage, spot, log.is_unsure)
+        return Finding(owner.session, owner.view, seq, found, why, row, ranked.passage, spot)
 
     def instant(self, hit: Finding) -> float:
         """When a hit was said, to the second."""
         if hit.row is not None:
             return hit.row.at / 1_000_000
-        for owner, part in zip(self._owners, self._flat, strict=True):
-            if owner.session.skey == hit.session.skey and isinstance(part, PackedPart):
-                facts = part.facts
-                first, seqs = facts.first_seq, facts.seqs
-                if first <= hit.seq <= first + seqs[-1]:
-                    return part.instant(list(seqs).index(hit.seq - first))
-        return 0.0
+        return 0.0 if hit.spot is None else self._flat[hit.spot[0]].instant(hit.spot[1])
 
     def nearest(self, query: Query) -> tuple[str, ...]:
         """Terms of the logs that are written most like the query's."""
@@ -155,6 +227,8 @@ class ReadLogs:
         for number, part in enumerate(self._flat):
             occurring = part.find(term)
             for index, _ in () if occurring is None else occurring.pairs():
+                if part.taken is not None and not part.taken[index]:
+                    continue
                 if index not in part.hidden and (self.admits is None or self.admits(number, index)):
                     return True
         return False
@@ -191,4 +265,17 @@ def index_query(request: SearchRequest, query: Query, engine: RecallEngine) -> I
         buckets=tuple(sorted({bucket_of(term) for term in whole})),
         beginnings=tuple(sorted(set(short))),
         most_scanned=engine.settings.scanned,
+        most_apart=MOST_APART if _may_be_shelved(request, engine) else None,
+        longest_shelved=LONGEST_LOG,
+    )
+
+
+def _may_be_shelved(request: SearchRequest, engine: RecallEngine) -> bool:
+    """Whether shelves can answer: they leave out what was taken back, and do not tell branches of logs apart."""
+    where = request.where
+    return (
+        request.scope.session_id is None
+        and engine.settings.weights.reach <= GAP
+        and isinstance(where.branch, AnyBranch)
+        and not where.standings & TAKEN_BACK
     )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.kinds import MESSAGE_CODES
+from langchain_sessions._recall.index.shelving import Shelver
 from langchain_sessions._recall.page import HitViewer
 from langchain_sessions._recall.rank.admission import Admission
 from langchain_sessions._recall.rank.chronological import TimeOrderedSearch
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from langchain_sessions._recall.index.indexing import Indexer
     from langchain_sessions._recall.meaning.nearness import MeaningReader
     from langchain_sessions.stores._base import SessionStore
+    from langchain_sessions.stores._values import LogScope
 
 
 class Searcher:
@@ -51,7 +53,8 @@ class Searcher:
         self._encoder = encoder
         self.behind: list[SessionKey] = []
         self._maker = indexer.engine.maker
-        self._ranked = RankedSearch(store, encoder.codec, indexer, reader)
+        self._shelver = Shelver(indexer, encoder)
+        self._ranked = RankedSearch(store, encoder.codec, indexer, self._shelver, reader)
         self._in_time_order = TimeOrderedSearch(store, encoder, self._ranked)
         self._viewer = HitViewer(store, encoder, self._maker)
 
@@ -75,6 +78,10 @@ class Searcher:
         found = yield from self._in_time_order.find(request, query)
         items = yield from self._viewer.show(request, admission, query, found.findings)
         return SearchPage(items=items, total=found.total, next_cursor=found.next_cursor)
+
+    def drop_shelves(self, scope: LogScope) -> Flow[bool]:
+        """Delete the shelves of an owner; whether there were any."""
+        return (yield from self._shelver.drop(scope))
 
     def _understood(self, request: SearchRequest) -> Query:
         if not isinstance(request.text, str):

@@ -12,7 +12,7 @@ from langchain_sessions._sql.driver.runner import Runner
 from langchain_sessions._sql.driver.transaction import Mode
 from langchain_sessions._sql.index import reading as recall_reading
 from langchain_sessions._sql.index import scanning as recall_scanning
-from langchain_sessions._sql.index import vectors
+from langchain_sessions._sql.index import shelves, vectors
 from langchain_sessions._sql.index import writing as recall_writing
 from langchain_sessions._sql.log import appending, counting, maintenance, reading, scoped, sessions, standing
 from langchain_sessions._sql.log.lookup import locate
@@ -227,6 +227,7 @@ class SqlStore(SessionStore):
     find_index, afind_index = pair(Mode.READ, recall_writing.find_index)
     load_chunks, aload_chunks = pair(Mode.READ, recall_writing.load_chunks)
     write_index, awrite_index = pair(Mode.WRITE, recall_writing.write_index)
+    write_shelf, awrite_shelf = pair(Mode.WRITE, shelves.write_shelf)
     scan_logs, ascan_logs = pair(Mode.READ, recall_scanning.scan_logs)
     load_events, aload_events = pair(Mode.READ, recall_scanning.load_events)
     list_vectors, alist_vectors = pair(Mode.READ, vectors.list_vectors)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         LogScan,
         LogScope,
         LogSlice,
+        ShelfChange,
         StoredChunk,
         VectorChange,
         VectorPlace,
@@ -77,6 +78,21 @@ class IndexStore(Store):
     @threaded(write_index)
     def awrite_index(self) -> None:
         """Async `write_index`."""
+
+    def write_shelf(self, /, change: ShelfChange) -> bool:
+        """Put a shelf in the place of others; False, and nothing is changed, where one of them or a log is gone.
+
+        A search over all sessions of an owner would read thousands of small indexes; a store may keep an owner's copy
+        of them, shelf by shelf. Whoever deletes a log deletes every shelf that holds it, in the same transaction, so
+        this one waits for deletions of its logs and they for it; appends to them need not wait. The default keeps
+        none: then `load_index` returns none, and names nothing as unshelved.
+        """
+        del change
+        return False
+
+    @threaded(write_shelf)
+    def awrite_shelf(self) -> None:
+        """Async `write_shelf`."""
 
     @abstractmethod
     def scan_logs(self, /, scope: LogScope, query: EventQuery, after: tuple[int, int] = (0, 0)) -> LogScan:

@@ -13,7 +13,7 @@ from langchain_sessions._core.rows import Counters, EventRow, Owner, SessionHead
 from langchain_sessions.filters import ANY_BRANCH, AnyBranch
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Container, Mapping, Sequence
 
     from langchain_sessions._core.ledger import LogView
     from langchain_sessions._core.ranges import SeqSet
@@ -230,7 +230,12 @@ class IndexQuery:
         buckets: Buckets of terms.
         beginnings: Also buckets that begin so.
         most_scanned: How many events may be left to scan; above that nothing is read but what lags behind.
-        held: Facts that the caller has: key of the session, number of the chunk, generation that wrote it.
+        held: Facts that the caller has: key of the session, number of the chunk, generation that wrote it; of a shelf
+            `shelf_place`.
+        most_apart: With shelves: how many logs that a shelf would take may be read one by one; None for without.
+        longest_shelved: Longer logs are no shelf's.
+        only: Of the logs of the scope these, by the keys of their sessions, and no shelves but `whole_shelves`.
+        whole_shelves: With `only`: shelves of which all is read.
     """
 
     scope: LogScope
@@ -239,6 +244,10 @@ class IndexQuery:
     beginnings: tuple[str, ...] = ()
     most_scanned: int = 0
     held: Container[tuple[int, int, int]] = ()
+    most_apart: int | None = None
+    longest_shelved: int = 0
+    only: tuple[int, ...] | None = None
+    whole_shelves: tuple[int, ...] = ()
 
 
 class StoredChunk(NamedTuple):
@@ -272,10 +281,74 @@ class IndexedLog(NamedTuple):
 
 
 class IndexRead(NamedTuple):
-    """The answer to an `IndexQuery`: the logs; or, where the index lags too far behind, whose it is."""
+    """The answer to an `IndexQuery`: the logs; or, where the index lags too far behind, whose it is.
+
+    Attributes:
+        logs: Those that are read one by one.
+        behind: Whose index has to catch up first.
+        shelves: Where shelves were asked for, and the store keeps them: those of the owner. They hold the other logs.
+        shelf_buckets: The asked buckets of each shelf.
+        apart: Keys of sessions whose copies on shelves are not to be searched: what they hold is in `logs`, or expired.
+        unshelved: Where too many logs would be read one by one, nothing else is: those that a shelf would take.
+    """
 
     logs: list[IndexedLog]
     behind: list[SessionKey]
+    shelves: Sequence[StoredShelf] = ()
+    shelf_buckets: Mapping[int, Mapping[str, bytes]] = {}
+    apart: frozenset[int] = frozenset()
+    unshelved: Sequence[UnshelvedLog] = ()
+
+
+class StoredShelf(NamedTuple):
+    """A copy of the indexes of several logs of one owner, laid end to end. It never changes: another takes its place.
+
+    Attributes:
+        number: Its number, the store's own.
+        fingerprint: How it was built.
+        slots: How many places for events it has.
+        facts: What it knows of its logs and events, packed; empty where the caller has it.
+    """
+
+    number: int
+    fingerprint: str
+    slots: int
+    facts: bytes
+
+
+class UnshelvedLog(NamedTuple):
+    """A log that no shelf holds as it is now: its key, the session's own key, its length, how far its index goes."""
+
+    key: SessionKey
+    skey: int
+    last_seq: int
+    indexed_to: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShelfChange:
+    """A new shelf, and those that it takes the place of.
+
+    Attributes:
+        shelf: The new shelf; None where it holds nothing.
+        app: The app.
+        owner: Whose it is.
+        buckets: Its terms by bucket.
+        logs: The sessions on it by their own keys, and the newest position of each that it holds.
+        replaced: Shelves that go.
+    """
+
+    app: str
+    owner: str | None
+    shelf: StoredShelf | None = None
+    buckets: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    logs: Mapping[int, int] = field(default_factory=dict[int, int])
+    replaced: tuple[int, ...] = ()
+
+
+def shelf_place(number: int) -> tuple[int, int, int]:
+    """How the facts of a shelf are called among those of chunks; no session has the key 0."""
+    return 0, number, 0
 
 
 class IndexPlace(NamedTuple):

@@ -42,7 +42,7 @@ def _paint(tx: Transaction) -> None:
     tx.script(f"INSERT INTO {_quoted(tx, extra)} (id, colour) SELECT id, colour FROM {sessions}")
 
 
-STEPS = {SCHEMA_VERSION + 1: _add_colour, SCHEMA_VERSION + 2: _paint}
+STEPS = {**migrations.STEPS, SCHEMA_VERSION + 1: _add_colour, SCHEMA_VERSION + 2: _paint}
 
 
 def _quoted(tx: Transaction, name: str) -> str:

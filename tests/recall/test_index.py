@@ -15,7 +15,7 @@ from langchain_core.messages import HumanMessage
 from langchain_sessions import SessionService
 from langchain_sessions._log.indexing import indexer_of
 from langchain_sessions._log.log import log_of
-from langchain_sessions._recall.index.buckets import Bucket, bucket_of, pack_buckets, pack_postings, unpack_postings
+from langchain_sessions._recall.index.buckets import Bucket, bucket_of, pack_buckets, pack_occurrences, unpack_postings
 from langchain_sessions._recall.index.chunks import LARGEST_CHUNK, ChunkSize, OpenChunk, PackedPart, chunks_to_merge
 from langchain_sessions._recall.index.facts import ChunkFacts, EventFacts
 from langchain_sessions._sql.driver.transaction import Mode
@@ -101,12 +101,13 @@ def test_chunks_come_back_as_they_went_and_merge_into_one(first: Events, second:
 def test_occurrences_come_back(events: int, data: st.DataObject) -> None:
     indexes = sorted(data.draw(st.sets(st.integers(0, events - 1), min_size=1)))
     counts = data.draw(st.lists(st.integers(1, 255), min_size=len(indexes), max_size=len(indexes)))
-    found = unpack_postings(pack_postings(indexes, counts, events), events)
+    packed = pack_occurrences([index << 8 | count for index, count in zip(indexes, counts, strict=True)], events)
+    found = unpack_postings(packed, events)
     assert (list(found[0]), list(found[1])) == (indexes, counts)
 
 
 def test_a_term_is_found_whole() -> None:
-    (data,) = pack_buckets({"past": ([0], [1]), "pastry": ([1], [2])}, 10).values()
+    (data,) = pack_buckets({"past": [1], "pastry": [1 << 8 | 2]}, 10).values()
     bucket = Bucket(data)
     assert bucket.terms() == ["past", "pastry"]
     assert bucket.find("pas") is bucket.find("astry") is None

@@ -7,7 +7,6 @@ by `bytes.find`, its occurrences are arrays.
 from __future__ import annotations
 
 from array import array
-from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._recall.index.columns import from_bytes, to_bytes
@@ -67,17 +66,6 @@ class Bucket:
             start += size
 
 
-def pack_postings(indexes: Sequence[int], counts: Sequence[int], passages: int) -> bytes:
-    """Pack the occurrences of a term: a byte per passage where it is in every eighth, else an entry per occurrence."""
-    capped = bytes(counts if isinstance(counts, bytearray) else map(min, counts, repeat(MOST_COUNTED)))
-    if _SPARSE * len(indexes) < passages:
-        return to_bytes(array("H", indexes)) + capped
-    dense = bytearray(passages)
-    for index, count in zip(indexes, capped, strict=True):
-        dense[index] = count
-    return bytes(dense)
-
-
 def is_dense(packed: bytes, passages: int) -> bool:
     """Whether packed occurrences hold a byte for every passage of the chunk."""
     return len(packed) == passages
@@ -97,7 +85,30 @@ def count_postings(packed: bytes, passages: int) -> int:
     return passages - packed.count(0) if is_dense(packed, passages) else len(packed) // 3
 
 
-def pack_buckets(postings: Mapping[str, tuple[Sequence[int], Sequence[int]]], passages: int) -> dict[str, bytes]:
+def pack_occurrences(values: Sequence[int], passages: int) -> bytes:
+    """Pack the occurrences of a term: a byte per passage where it is in every eighth, else an entry per occurrence.
+
+    Args:
+        values: For each of its passages, ascending, the number of the passage times 256, and the count.
+        passages: How many there are in all.
+    """
+    size = len(values)
+    if _SPARSE * size >= passages:
+        dense = bytearray(passages)
+        for value in values:
+            dense[value >> 8] = value & MOST_COUNTED
+        return bytes(dense)
+    if size == 1:
+        return (values[0] >> 8 | (values[0] & MOST_COUNTED) << 16).to_bytes(3, "little")
+    columns = to_bytes(array("I", values))
+    packed = bytearray(3 * size)
+    packed[: 2 * size : 2] = columns[1::4]
+    packed[1 : 2 * size : 2] = columns[2::4]
+    packed[2 * size :] = columns[::4]
+    return bytes(packed)
+
+
+def pack_buckets(postings: Mapping[str, Sequence[int]], passages: int) -> dict[str, bytes]:
     """Pack the occurrences of all terms of a chunk, by bucket."""
     buckets: dict[str, list[str]] = {}
     for term in sorted(postings):
@@ -105,8 +116,8 @@ def pack_buckets(postings: Mapping[str, tuple[Sequence[int], Sequence[int]]], pa
     return {bucket: _pack_bucket(terms, postings, passages) for bucket, terms in buckets.items()}
 
 
-def _pack_bucket(terms: list[str], postings: Mapping[str, tuple[Sequence[int], Sequence[int]]], passages: int) -> bytes:
-    packed = [pack_postings(*postings[term], passages) for term in terms]
+def _pack_bucket(terms: list[str], postings: Mapping[str, Sequence[int]], passages: int) -> bytes:
+    packed = [pack_occurrences(postings[term], passages) for term in terms]
     words = "\n{}\n".format("\n".join(terms)).encode("utf-8", "surrogatepass")
     sizes = to_bytes(array("H", map(len, packed)))
     return b"".join((len(words).to_bytes(4, "little"), words, sizes, *packed))

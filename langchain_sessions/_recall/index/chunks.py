@@ -6,16 +6,18 @@ About 100 bytes per message of 120 characters.
 
 from __future__ import annotations
 
-from array import array
+from collections import defaultdict
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langchain_sessions._recall.index.buckets import MOST_COUNTED, Bucket, PackedOccurrences, bucket_of, unpack_postings
-from langchain_sessions._recall.index.facts import LONGEST, ChunkFacts, EventFacts
+from langchain_sessions._recall.index.facts import LONGEST, ChunkFacts, Columns, EventFacts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from langchain_sessions._recall.rank.shortlisting import Lookup
 
 LARGEST_CHUNK: Final = 4096
 """Events per chunk: few rows to read at 100 000 events, and a merge that takes tens of milliseconds."""
@@ -44,12 +46,13 @@ class OpenChunk:
 
     Attributes:
         facts: What is known of each event.
-        postings: By term: numbers of the passages that hold it, ascending, and how often each does, at most 255.
+        postings: By term: a number for each passage that holds it, ascending: which passage it is, times 256, and how
+            often it does, at most 255.
         passages: How many passages there are.
     """
 
     facts: list[EventFacts] = field(default_factory=list[EventFacts])
-    postings: dict[str, tuple[array[int], bytearray]] = field(default_factory=dict[str, "tuple[array[int], bytearray]"])
+    postings: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict[str, list[int]](list))
     passages: int = 0
 
     def add(self, facts: EventFacts, passages: Iterable[Mapping[str, int]]) -> None:
@@ -57,27 +60,20 @@ class OpenChunk:
         self.facts.append(facts)
         postings = self.postings
         for number, counts in enumerate(passages, self.passages):
+            place = number << 8
             for term, count in counts.items():
-                known = postings.get(term)
-                if known is None:
-                    known = postings[term] = (array("H"), bytearray())
-                known[0].append(number)
-                known[1].append(min(count, MOST_COUNTED))
+                postings[term].append(place | (min(MOST_COUNTED, count)))
         self.passages += len(facts.lengths)
 
     def extend(self, facts: ChunkFacts, buckets: Iterable[bytes]) -> None:
         """Add the events of a stored chunk."""
-        base, passages = self.passages, len(facts.passage_lengths)
+        base, passages = self.passages << 8, len(facts.passage_lengths)
         self.facts.extend(facts.events())
         self.passages += passages
         postings = self.postings
         for term, packed in chain.from_iterable(Bucket(data).items() for data in buckets):
             indexes, counts = unpack_postings(packed, passages)
-            known = postings.get(term)
-            if known is None:
-                known = postings[term] = (array("H"), bytearray())
-            known[0].extend(array("H", map(base.__add__, indexes) if base else indexes))
-            known[1].extend(counts)
+            postings[term] += [base + (index << 8) + count for index, count in zip(indexes, counts, strict=True)]
 
     @property
     def terms(self) -> int:
@@ -111,20 +107,22 @@ class PackedPart:
         buckets: Buckets of the terms that are asked for, by name.
     """
 
-    __slots__ = ("_buckets", "_read", "events", "facts", "hidden", "size")
+    __slots__ = ("_read", "buckets", "events", "facts", "hidden", "passages", "said", "size", "taken")
 
     def __init__(self, facts: ChunkFacts, size: int, buckets: Mapping[str, bytes]) -> None:
         self.facts = facts
-        self.events = len(facts.seqs)
+        self.events = self.said = len(facts.seqs)
+        self.passages = len(facts.passage_lengths)
         self.size = size
+        self.taken: bytes | bytearray | None = None
         self.hidden: set[int] = set()
-        self._buckets = buckets
+        self.buckets = buckets
         self._read: dict[str, Bucket] = {}
 
     def _bucket(self, name: str) -> Bucket | None:
         """A bucket that was read; None where there is none."""
         known = self._read.get(name)
-        if known is None and (data := self._buckets.get(name)) is not None:
+        if known is None and (data := self.buckets.get(name)) is not None:
             known = self._read[name] = Bucket(bytes(data))
         return known
 
@@ -138,15 +136,9 @@ class PackedPart:
         """The names that texts of `LABELLED` events begin with, and how often."""
         return self.facts.speakers.labels
 
-    @property
-    def lengths(self) -> Sequence[int]:
-        """Number of terms of each event."""
-        return self.facts.lengths
-
-    @property
-    def shares(self) -> Sequence[int]:
-        """Mean number of terms of the passages of each event."""
-        return self.facts.shares
+    def columns(self, longest: int) -> Columns:
+        """What is added up of the lengths of its events."""
+        return self.facts.columns(longest)
 
     @property
     def passage_lengths(self) -> Sequence[int]:
@@ -180,11 +172,16 @@ class PackedPart:
         """The terms that begin so."""
         name = bucket_of(beginning)
         # One letter may begin many buckets; two lie in one.
-        names = (name,) if bucket_of(beginning + "zz") == name else self._buckets
+        names = (name,) if bucket_of(beginning + "zz") == name else self.buckets
         found = [bucket for each in names if (bucket := self._bucket(each)) is not None]
         return [term for bucket in found for term in bucket.terms() if term.startswith(beginning) and ":" not in term]
 
+    def left_out(self, lookup: Lookup) -> int:
+        """Something may be found in each."""
+        del lookup
+        return 0
+
     def vocabulary(self) -> Iterable[str]:
         """All terms that were read."""
-        found = [bucket for name in self._buckets if (bucket := self._bucket(name)) is not None]
+        found = [bucket for name in self.buckets if (bucket := self._bucket(name)) is not None]
         return chain.from_iterable(bucket.terms() for bucket in found)

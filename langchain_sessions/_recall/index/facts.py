@@ -7,7 +7,7 @@ from array import array
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, pairwise, repeat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langchain_sessions._recall.index.columns import from_bytes, to_bytes
@@ -56,6 +56,34 @@ class Speakers(NamedTuple):
     labels: Mapping[str, int]
 
 
+class Columns(NamedTuple):
+    """What of the lengths of events is added up for thousands of them at once: a byte for each event.
+
+    Attributes:
+        near: Number of terms, as far as they count in a neighbour.
+        worth: What a word of it counts in a neighbour, in parts of `WHOLE`; None where all count as much.
+        shares: Number of terms of one of its passages, up to 255.
+    """
+
+    near: bytes | bytearray
+    worth: bytes | bytearray | None
+    shares: bytes | bytearray
+
+    @classmethod
+    def of(cls, lengths: Sequence[int], shares: Sequence[int], longest: int) -> Columns:
+        """The columns of some events; as neighbours they count no more than `longest` terms."""
+        worth = None
+        if max(lengths, default=0) > longest:
+            # Each word of a long neighbour counts as much less as the neighbour is longer than it may be.
+            worth = bytes([WHOLE * longest // max(longest, each) for each in lengths])
+        near = bytes(map(min, lengths, repeat(longest)))
+        return cls(near, worth, near if shares is lengths and worth is None else bytes(map(min, shares, repeat(255))))
+
+
+WHOLE: Final = 32
+"""What a word of a neighbour counts in `Columns.worth`."""
+
+
 def event_lengths(passages: Sequence[int], firsts: Sequence[int] | None) -> Sequence[int]:
     """Number of terms of each event, by the lengths of passages and the first of each event."""
     if firsts is None:
@@ -101,6 +129,7 @@ class ChunkFacts:
     branch_numbers: Sequence[int]
     authors: list[str | None] = field(default_factory=list["str | None"])
     branches: list[str | None] = field(default_factory=list["str | None"])
+    _columns: dict[int, Columns] = field(default_factory=dict[int, Columns], repr=False, compare=False)
 
     @cached_property
     def speakers(self) -> Speakers:
@@ -137,13 +166,21 @@ class ChunkFacts:
         """Mean number of terms of the passages of each event."""
         return passage_shares(self.passage_lengths, self.firsts)
 
+    def columns(self, longest: int) -> Columns:
+        """What is added up of the lengths of its events."""
+        known = self._columns.get(longest)
+        if known is None:
+            known = self._columns[longest] = Columns.of(self.lengths, self.shares, longest)
+        return known
+
     @classmethod
-    def of(cls, events: Iterable[EventFacts]) -> ChunkFacts:
-        """The columns of some events in log order, at least one."""
+    def of(cls, events: Iterable[EventFacts], first_seq: int | None = None) -> ChunkFacts:
+        """The columns of some events in log order, at least one; places in the log count from the first or so."""
         rows = list(events)
         authors: dict[str | None, int] = {None: 0}
         branches: dict[str | None, int] = {None: 0}
-        first_seq, first_second = rows[0].seq, min(row.at for row in rows) // _SECOND
+        first_seq = rows[0].seq if first_seq is None else first_seq
+        first_second = min(row.at for row in rows) // _SECOND
         return cls(
             first_seq=first_seq,
             first_second=first_second,

@@ -4,44 +4,51 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from langchain_sessions._recall.index.facts import ChunkFacts
+from langchain_sessions._recall.index.shelves import ShelfFacts, stale_copies
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 MOST_BYTES: Final = 16 * 2**20
 """Of packed facts; enough for a million events."""
+
+_MOST_SETS: Final = 256
 
 Place = tuple[int, int, int]
 """Key of a session, number of a chunk, generation of the index that wrote it."""
 
 
-class FactsCache:
+T = TypeVar("T")
+
+
+class FactsCache(Generic[T]):
     """Facts by place, those that were asked for last; safe to share between threads.
 
     A place never gets other facts: keys of sessions are not used again, and a chunk that is written anew has another
     generation. So whoever wrote last, here or in another process, what is found here is right.
 
     Args:
+        unpack: Reads them.
         most_bytes: How much to keep, packed.
     """
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, unpack: Callable[[bytes], T], most_bytes: int = MOST_BYTES) -> None:
+        self._unpack = unpack
         self._most = most_bytes
         self._lock = threading.Lock()
-        self._known: OrderedDict[Place, tuple[ChunkFacts, int]] = OrderedDict()
+        self._known: OrderedDict[Place, tuple[T, int]] = OrderedDict()
         self._bytes = 0
 
-    def held(self) -> Mapping[Place, ChunkFacts]:
+    def held(self) -> Mapping[Place, T]:
         """All that is kept, as of now."""
         with self._lock:
             return {place: facts for place, (facts, _) in self._known.items()}
 
-    def put(self, place: Place, packed: bytes) -> ChunkFacts:
+    def put(self, place: Place, packed: bytes) -> T:
         """Unpack facts and keep them."""
-        facts = ChunkFacts.unpack(packed)
+        facts = self._unpack(packed)
         with self._lock:
             if place not in self._known:
                 self._bytes += len(packed)
@@ -56,3 +63,23 @@ class FactsCache:
         with self._lock:
             if place in self._known:
                 self._known.move_to_end(place)
+
+
+class ShelfCache(FactsCache[ShelfFacts]):
+    """Facts of shelves, and which of their copies are outdated."""
+
+    def __init__(self) -> None:
+        super().__init__(ShelfFacts.unpack)
+        self._stale: OrderedDict[tuple[int, ...], Mapping[int, frozenset[int]]] = OrderedDict()
+
+    def stale(self, shelves: Sequence[tuple[int, ShelfFacts]]) -> Mapping[int, frozenset[int]]:
+        """By shelf: keys of sessions of which another of these holds more. Worked out once for the same shelves."""
+        numbers = tuple(number for number, _ in shelves)
+        known = self._stale.get(numbers)
+        if known is None:
+            known = stale_copies(shelves)
+            with self._lock:
+                self._stale[numbers] = known
+                while len(self._stale) > _MOST_SETS:
+                    self._stale.popitem(last=False)
+        return known

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from langchain_sessions._core.codec.messages import MessageCodec
-    from langchain_sessions._core.rows import Owner
     from langchain_sessions._recall.engine import RecallEngine
     from langchain_sessions._recall.index.postings import Entry
     from langchain_sessions.stores._base import SessionStore
@@ -142,28 +141,6 @@ class Indexer:
             return
         except Exception as error:  # noqa: BLE001 - the append beside it happened: to raise would call it failed
             _log.error("The index of session %r did not move: %s", key.id, type(error).__name__)
-
-    def reindex(self, app: str, owner: Owner, progress: Callable[[str, int], None] | None = None) -> Flow[int]:
-        """Bring the indexes of all sessions up to date, one after the other; how many events were added.
-
-        It may be stopped at any time and goes on where it was.
-        """
-        total = 0
-        after: tuple[int, int] | None = None
-        while True:
-            query = SessionQuery(app=app, owner=owner, now=self.now(), limit=100, after=after)
-            page = yield from ask(self.store.list_sessions, query)
-            for session in page.rows:
-                try:
-                    added = yield from self.catch_up(SessionKey(session.app, session.id, session.user_id))
-                except SessionNotFoundError:  # deleted in between
-                    continue
-                total += added
-                if progress is not None:
-                    progress(session.id, added)
-            after = page.after
-            if after is None:
-                return total
 
     def verify(self, key: SessionKey) -> Flow[list[str]]:
         """Compare the index of a log with what the log says; a line for each difference.

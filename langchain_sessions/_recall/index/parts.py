@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from langchain_sessions._recall.index.facts import Columns
     from langchain_sessions._recall.rank.shortlisting import Lookup
 
 QUESTION: Final = 1
@@ -49,18 +50,27 @@ class Part(Protocol):
         ...
 
     @property
+    def said(self) -> int:
+        """How many of them there are: a shelf has empty slots."""
+        ...
+
+    @property
+    def passages(self) -> int:
+        """How many passages these are."""
+        ...
+
+    @property
     def size(self) -> int:
         """How many terms they have in all."""
         ...
 
     @property
-    def lengths(self) -> Sequence[int]:
-        """Number of terms of each event."""
+    def taken(self) -> bytes | bytearray | None:
+        """A byte for each event: 0 where nothing may be found; None where everything may."""
         ...
 
-    @property
-    def shares(self) -> Sequence[int]:
-        """The same by passage: of an event that is several, the mean."""
+    def columns(self, longest: int) -> Columns:
+        """What is added up of the lengths of its events; as neighbours they count no more than so many terms."""
         ...
 
     @property
@@ -106,4 +116,8 @@ class Part(Protocol):
 
     def expand(self, beginning: str) -> Iterable[str]:
         """The terms that begin so."""
+        ...
+
+    def left_out(self, lookup: Lookup) -> int:
+        """In how many of the events in which a term occurs nothing may be found."""
         ...

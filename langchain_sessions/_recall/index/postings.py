@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from langchain_sessions._recall.index.facts import event_lengths, passage_shares
+from langchain_sessions._recall.index.facts import Columns, event_lengths, passage_shares
 from langchain_sessions._recall.index.parts import HUMAN, LABELLED, QUESTION
 from langchain_sessions._recall.rank.corpus import CANDIDATES, Found, search_logs
 from langchain_sessions._recall.text.dates import date_terms
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from langchain_sessions._recall.rank.ranking import RankingWeights
+    from langchain_sessions._recall.rank.shortlisting import Lookup
     from langchain_sessions._recall.text.documents import Document
     from langchain_sessions._recall.text.grammar import Query
     from langchain_sessions._recall.text.terms import TermMaker
@@ -153,19 +154,29 @@ class Segment:
         return len(self.flags)
 
     @property
+    def said(self) -> int:
+        """All of them are there."""
+        return len(self.flags)
+
+    @property
+    def passages(self) -> int:
+        """How many passages."""
+        return len(self.passage_lengths)
+
+    @property
+    def taken(self) -> None:
+        """Something may be found in each."""
+        return
+
+    @property
     def firsts(self) -> Sequence[int] | None:
         """The number of the first passage of each event, and one past the last; None where each event is one."""
         return None if len(self.passage_lengths) == len(self.flags) else self._firsts
 
-    @property
-    def lengths(self) -> Sequence[int]:
-        """Number of terms of each event."""
-        return event_lengths(self.passage_lengths, self.firsts)
-
-    @property
-    def shares(self) -> Sequence[int]:
-        """Mean number of terms of the passages of each event."""
-        return passage_shares(self.passage_lengths, self.firsts)
+    def columns(self, longest: int) -> Columns:
+        """What is added up of the lengths of its events."""
+        lengths = event_lengths(self.passage_lengths, self.firsts)
+        return Columns.of(lengths, passage_shares(self.passage_lengths, self.firsts), longest)
 
     def hints(self, index: int) -> int:
         """`QUESTION`, `HUMAN` and `LABELLED`, added."""
@@ -186,6 +197,11 @@ class Segment:
     def expand(self, beginning: str) -> Iterable[str]:
         """The terms that begin so."""
         return [term for term in self.postings if term.startswith(beginning)]
+
+    def left_out(self, lookup: Lookup) -> int:
+        """Something may be found in each."""
+        del lookup
+        return 0
 
 
 def search_segments(

@@ -12,6 +12,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langchain_sessions._recall.index.parts import HUMAN, QUESTION, Group, Occurrences, Part
+from langchain_sessions._recall.rank.kernel import longest_neighbour
 from langchain_sessions._recall.rank.ranking import (
     COMPARED,
     Candidate,
@@ -221,6 +222,7 @@ class _Corpus:
         self._passages: dict[tuple[int, int], Mapping[int, int]] = {}
         self._starts: list[int] = []
         self._hides = any(part.hidden for part in self._parts)
+        self._has_gaps = any(part.taken is not None for part in self._parts)
         position = 0
         for log in logs:
             for part in log:
@@ -246,9 +248,9 @@ class _Corpus:
         return Layout(
             starts=self._starts,
             sizes=[part.events for part in parts],
-            lengths=[part.lengths for part in parts],
-            shares=[part.shares for part in parts],
+            columns=[part.columns(longest_neighbour(weights)) for part in parts],
             average=self._average_window(),
+            taken=[part.taken for part in parts],
             admits=may_be if admits or self._hides else None,
             is_favoured=is_named if named else is_human if self._means_human else None,
             favour=(weights.author, weights.author_bonus) if named else (weights.human, 0.0),
@@ -263,15 +265,15 @@ class _Corpus:
             found = [each for term in _expand(group, part) if (each := part.find(term)) is not None]
             occurring.append(found)
             if len(found) == 1 and not part.hidden:
-                lookups.append(found[0].lookup())
-                total += len(found[0])
+                lookups.append(lookup := found[0].lookup())
+                total += len(found[0]) - part.left_out(lookup)
                 continue
             joined: dict[int, int] = {}
             for index, count in chain.from_iterable(each.pairs() for each in found):
                 if index not in part.hidden:
                     joined[index] = min(_MOST_COUNTED, joined.get(index, 0) + count)
             lookups.append(joined or None)
-            total += len(joined)
+            total += len(joined) - part.left_out(joined)
         return Postings(lookups, total, occurring)
 
     def related(self, group: Group) -> Group:
@@ -288,15 +290,15 @@ class _Corpus:
     def statistics(self, frequencies: Sequence[int]) -> CorpusStatistics:
         """Count what BM25 wants to know."""
         return CorpusStatistics(
-            events=sum(part.events for part in self._parts),
+            events=sum(part.said for part in self._parts),
             frequencies=tuple(frequencies),
             average_window=self._average_window(),
         )
 
     def _average_window(self) -> float:
         """Mean length of a passage with what an event's neighbours add, as if all events were of one length."""
-        events = max(1, sum(part.events for part in self._parts))
-        passages = max(1, sum(len(part.passage_lengths) for part in self._parts))
+        events = max(1, sum(part.said for part in self._parts))
+        passages = max(1, sum(part.passages for part in self._parts))
         terms = sum(part.size for part in self._parts)
         reached = sum(share for offset, share in self._kernel if offset)
         return max(1.0, terms / passages + reached * min(self._weights.neighbour, terms / events))
@@ -321,6 +323,9 @@ class _Corpus:
 
     def is_hidden(self, number: int, index: int) -> bool:
         """Whether an event does not count."""
+        taken = self._parts[number].taken
+        if taken is not None and not taken[index]:
+            return True
         return self._hides and index in self._parts[number].hidden
 
     def around(self, position: int, number: int, index: int) -> list[tuple[tuple[int, int], float]]:
@@ -330,7 +335,7 @@ class _Corpus:
         else:
             near = ((self.locate(position + offset), share) for offset, share in self._kernel)
             places = [(place, share) for place, share in near if place is not None]
-        return [each for each in places if not self.is_hidden(*each[0])] if self._hides else places
+        return [each for each in places if not self.is_hidden(*each[0])] if self._hides or self._has_gaps else places
 
     def describe(self, number: int, index: int, chosen: Chosen) -> Candidate:
         """Collect what ranking asks about an event."""

@@ -10,15 +10,17 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from functools import lru_cache
-from itertools import pairwise, repeat
+from itertools import pairwise
 from operator import mul
 from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._recall.index.columns import from_bytes
+from langchain_sessions._recall.index.facts import WHOLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from langchain_sessions._recall.index.facts import Columns
     from langchain_sessions._recall.rank.ranking import RankingWeights
 
 FULL: Final = 255
@@ -26,16 +28,20 @@ MOST_OWN: Final = 15
 """More of the same word in one event counts no more; beside it, a neighbour's counts up to half as often."""
 
 _MOST_NEAR: Final = 7
-_PARTS: Final = 32
 _WIDEST: Final = 65_535
 _CLASSES: Final = 8
 _SHORTEST_CLASS: Final = -3
 _LEVELS: Final = 32
 _OWN: Final = bytes(min(count, MOST_OWN) for count in range(FULL + 1))
 _NEAR: Final = bytes(min(count, _MOST_NEAR) for count in range(FULL + 1))
-_WHOLE: Final = bytes(min(count, _MOST_NEAR) * _PARTS for count in range(FULL + 1))
+_WHOLE: Final = bytes(min(count, _MOST_NEAR) * WHOLE for count in range(FULL + 1))
 _COUNTS: Final = (0.0, *(0.06 * 1.22**level for level in range(_LEVELS - 1)))
 """The counts that are told apart, from a distant neighbour's word to many of one's own."""
+
+
+def longest_neighbour(weights: RankingWeights) -> int:
+    """As how many terms a neighbour counts at most, as a byte."""
+    return max(1, min(FULL, weights.neighbour))
 
 
 class Kernel:
@@ -43,8 +49,7 @@ class Kernel:
 
     Args:
         weights: What counts how much.
-        lengths: Number of terms of the event at each place; 0 where there is none.
-        shares: The same of one of its passages, about.
+        columns: What is added up of the lengths of the event at each place; 0 where there is none.
         average: Mean length of a passage read with its neighbours.
 
     Attributes:
@@ -53,21 +58,19 @@ class Kernel:
         unit: What one term counts there.
     """
 
-    def __init__(self, weights: RankingWeights, lengths: Sequence[int], shares: Sequence[int], average: float) -> None:
+    def __init__(self, weights: RankingWeights, columns: Columns, average: float) -> None:
         near = {offset: share for offset, share in weights.kernel().items() if offset}
-        longest = max(1, min(FULL, weights.neighbour))
-        widest = max(_PARTS * (MOST_OWN + _MOST_NEAR * sum(near.values())), longest * sum(near.values()) + FULL)
+        longest = longest_neighbour(weights)
+        widest = max(WHOLE * (MOST_OWN + _MOST_NEAR * sum(near.values())), longest * sum(near.values()) + FULL)
         unit = max(1, min(64, int(_WIDEST / widest)))
-        self.scale = unit * _PARTS
+        self.scale = unit * WHOLE
         self._shares = {offset: round(unit * share) for offset, share in near.items()}
-        self._size = len(lengths)
-        # Each word of a long neighbour counts as much less as the neighbour is longer than it may be.
-        is_long = max(lengths, default=0) > longest
-        self._worth = bytes([_PARTS * longest // max(longest, each) for each in lengths]) if is_long else None
-        around = self._spread(bytes(map(min, lengths, repeat(longest))))
+        self._size = len(columns.near)
+        self._worth = columns.worth
+        around = self._spread(columns.near)
         self.around = self._lanes(around)
         self.unit = unit
-        told = around + unit * _as_lanes(bytes(map(min, shares, repeat(FULL))))
+        told = around + unit * _as_lanes(columns.shares)
         steps = told.to_bytes(2 * self._size, "little")[1::2]
         classes = steps.translate(_classes((_WIDEST + 1) / (FULL + 1) / unit / average))
         self._classes = int.from_bytes(classes, "little")
@@ -97,7 +100,7 @@ class Kernel:
             total += int.from_bytes(told.to_bytes(self._size, "little").translate(worth), "little")
         return total.to_bytes(self._size, "little")
 
-    def _spread(self, counts: bytes) -> int:
+    def _spread(self, counts: bytes | bytearray) -> int:
         """What the neighbours of each place hold."""
         whole = _as_lanes(counts)
         total = 0
@@ -109,7 +112,7 @@ class Kernel:
         return from_bytes("H", total.to_bytes(2 * self._size, "little"))
 
 
-def _as_lanes(counts: bytes) -> int:
+def _as_lanes(counts: bytes | bytearray) -> int:
     """A byte for each place as two."""
     wide = bytearray(2 * len(counts))
     wide[::2] = counts

@@ -10,7 +10,7 @@ from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.kinds import MESSAGE_CODES
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import SessionKey, bytes_of
-from langchain_sessions._recall.findings import Finding, KnownFacts, ReadLogs, index_query
+from langchain_sessions._recall.findings import Facts, Finding, ReadLogs, index_query
 from langchain_sessions._recall.meaning.nearness import SCANNED, asked_text, nearest
 from langchain_sessions._recall.rank.corpus import shortlist_logs
 from langchain_sessions._recall.rank.ranking import COMPARED
@@ -22,13 +22,12 @@ from langchain_sessions.errors import StoreError
 from langchain_sessions.stores._values import EventQuery, IndexedLog, IndexRead
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from langchain_sessions._core.codec.messages import MessageCodec
     from langchain_sessions._recall.engine import RecallEngine
-    from langchain_sessions._recall.index.facts import ChunkFacts
-    from langchain_sessions._recall.index.facts_cache import Place
     from langchain_sessions._recall.index.indexing import Indexer
+    from langchain_sessions._recall.index.shelving import Shelver
     from langchain_sessions._recall.meaning.nearness import Meaning, MeaningReader, Semantic
     from langchain_sessions._recall.rank.admission import Admission
     from langchain_sessions._recall.request import SearchRequest
@@ -69,15 +68,22 @@ class RankedSearch:
         store: Where logs and indexes lie.
         codec: Reads messages.
         indexer: Brings indexes up to date.
+        shelver: Puts logs on shelves.
         reader: Compares in meaning; None to go by words alone.
     """
 
     def __init__(
-        self, store: SessionStore, codec: MessageCodec, indexer: Indexer, reader: MeaningReader | None = None
+        self,
+        store: SessionStore,
+        codec: MessageCodec,
+        indexer: Indexer,
+        shelver: Shelver,
+        reader: MeaningReader | None = None,
     ) -> None:
         self._store = store
         self._codec = codec
         self._indexer = indexer
+        self._shelver = shelver
         self._engine: RecallEngine = indexer.engine
         self._reader = reader
 
@@ -88,11 +94,9 @@ class RankedSearch:
 
     def find(self, request: SearchRequest, query: Query, admission: Admission) -> Flow[Ranking]:
         """What fits a query, checked as far as the page that is asked for."""
-        cache = self._engine.facts_cache(self._store)
-        held = cache.held()
-        read = yield from self.read(request, query, held)
-        facts = KnownFacts(cache, held)
-        logs = ReadLogs(read.logs, admission, self._engine, self._codec, facts)
+        facts = Facts(self._engine, self._store)
+        read = yield from self.read(request, query, facts)
+        logs = ReadLogs(read, admission, self._engine, self._codec, facts)
         candidates = self._engine.settings.candidates
         matcher = QueryMatcher(query, self._engine.maker)
         meaning, semantic = yield from self._meant(request.scope, query)
@@ -153,30 +157,31 @@ class RankedSearch:
         found = yield from self._reader.cosines(meaning, wanted.values())
         return {place: found[stored] for place, stored in wanted.items() if stored in found}
 
-    def read(
-        self, request: SearchRequest, query: Query, held: Mapping[Place, ChunkFacts] | None = None
-    ) -> Flow[IndexRead]:
+    def read(self, request: SearchRequest, query: Query, facts: Facts | None = None) -> Flow[IndexRead]:
         """What the index holds for the query; logs that are too far behind it catch up first."""
         if self._codec.encrypts:
             return (yield from self._read_sealed(request.scope))
-        wanted = replace(index_query(request, query, self._engine), held=held or {})
+        facts = facts or Facts(self._engine, self._store)
+        wanted = replace(index_query(request, query, self._engine), held=facts)
         read = IndexRead([], [])
         stuck = False
         for attempt in range(_ROUNDS):
             last = stuck or attempt == _ROUNDS - 1
-            asked = replace(wanted, most_scanned=_EVERYTHING) if last else wanted
+            asked = replace(wanted, most_scanned=_EVERYTHING, most_apart=None) if last else wanted
             read = yield from ask(self._store.load_index, asked)
             behind = read.behind or _heavy(read.logs)
-            if last or not behind:
+            is_shelved = not read.unshelved and self._shelver.is_current(read)
+            if last or (not behind and is_shelved):
                 break
             try:
-                added = 0
+                moved = 0 if is_shelved else (yield from self._shelver.shelve(request.scope, read, facts.shelves))
                 for key in behind:
-                    added += yield from self._indexer.catch_up(key)
+                    moved += yield from self._indexer.catch_up(key)
             except StoreError:
                 stuck = True  # a full or read-only disk: the logs can be read all the same
                 continue
-            if not added and not read.behind:
+            stuck = not moved and not is_shelved
+            if not moved and not read.behind and is_shelved:
                 break  # the store keeps no index
         return read
 
@@ -197,12 +202,15 @@ class RankedSearch:
     ) -> Flow[list[Finding]]:
         """The hits that the log confirms; the log is asked where the index cannot tell."""
         by_message = matcher.needs_text or admission.needs_message
-        unsure = [hit for hit in hits if hit.row is None and (by_message or admission.needs_row(hit.view))]
+        unsure = [
+            hit for hit in hits if hit.row is None and (by_message or hit.is_unsure or admission.needs_row(hit.view))
+        ]
         if unsure:
             yield from self._fill(scope, unsure)
+        asked = set(map(id, unsure))
         kept: list[Finding] = []
         for hit in hits:
-            if hit.row is None and hit not in unsure:
+            if hit.row is None and id(hit) not in asked:
                 kept.append(hit)
                 continue
             if hit.row is None or not admission.admits(hit.row, hit.view):
@@ -225,7 +233,8 @@ class RankedSearch:
         for log in (yield from ask(self._store.load_events, scope, asked)):
             for row in log.rows.rows:
                 if (log.session.skey, row.seq) in waiting:
-                    waiting[log.session.skey, row.seq].row = row
+                    hit = waiting[log.session.skey, row.seq]
+                    hit.row, hit.view = row, log.rows.view
 
 
 def _heavy(logs: Iterable[IndexedLog]) -> list[SessionKey]:
@@ -304,4 +313,5 @@ def _in_order(hits: list[Finding], request: SearchRequest, logs: ReadLogs) -> li
             hit.score += gain
     if request.order == "time":
         return sorted(hits, key=lambda hit: (logs.instant(hit), *hit.place))
-    return sorted(hits, key=lambda hit: -hit.score)
+    # Wherever logs lie, equal scores are in the order in which their sessions were made.
+    return sorted(hits, key=lambda hit: (-hit.score, *hit.place))

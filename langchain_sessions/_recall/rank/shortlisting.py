@@ -16,6 +16,7 @@ from itertools import islice, repeat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langchain_sessions._recall.index.columns import from_bytes
+from langchain_sessions._recall.index.facts import WHOLE, Columns
 from langchain_sessions._recall.rank.kernel import FULL, MOST_OWN, Kernel
 
 if TYPE_CHECKING:
@@ -45,9 +46,9 @@ class Layout:
     Attributes:
         starts: Where each part begins.
         sizes: How many events each holds.
-        lengths: Number of terms of the events of each part.
-        shares: The same by passage: of an event that is several, the mean.
+        columns: What is added up of the lengths of the events of each part.
         average: Mean length of a passage read with its neighbours.
+        taken: By part, a byte for each event: 0 where nothing may be found; None where everything may.
         admits: Whether an event (part, index) may be chosen; None for all.
         is_favoured: Whether an event (part, index) is by whom the query names or means; None for nobody.
         favour: By which share these gain, and what besides.
@@ -55,9 +56,9 @@ class Layout:
 
     starts: Sequence[int]
     sizes: Sequence[int]
-    lengths: Sequence[Sequence[int]]
-    shares: Sequence[Sequence[int]]
+    columns: Sequence[Columns]
     average: float
+    taken: Sequence[bytes | bytearray | None] = ()
     admits: Callable[[int, int], bool] | None = None
     is_favoured: Callable[[int, int], bool] | None = None
     favour: tuple[float, float] = (0.0, 0.0)
@@ -92,7 +93,7 @@ class _Stretch(NamedTuple):
 
     part: int
     at: int
-    indexes: list[int]
+    indexes: range
 
 
 def shortlist(
@@ -112,7 +113,7 @@ def shortlist(
     zone = _Zone(layout, seeds, weights.reach)
     if not zone.size:
         return Choice({}, is_cut)
-    kernel = Kernel(weights, zone.column(layout.lengths), zone.column(layout.shares), layout.average)
+    kernel = Kernel(weights, zone.columns(layout.columns), layout.average)
     counted = [zone.counts(unit.lookups) for unit in postings]
     windows = [kernel.windows(counts) for counts in counted]
     best = _best(zone, kernel.rough(windows, rarity), layout, weights, limit)
@@ -247,15 +248,25 @@ class _Zone:
             near[mark - reach : mark + reach + 1] = b"\xff" * (2 * reach + 1)
         # A place before, after or between logs holds no event, and must not take the room of one.
         self.candidates = bytearray(self.size)
-        for _, at, indexes in self.stretches:
-            self.candidates[at : at + len(indexes)] = near[at : at + len(indexes)]
-
-    def column(self, values: Sequence[Sequence[int]]) -> list[int]:
-        """A value of the events at each place; 0 where there is none."""
-        found = [0] * self.size
         for part, at, indexes in self.stretches:
-            found[at : at + len(indexes)] = values[part][indexes[0] : indexes[-1] + 1]
-        return found
+            self.candidates[at : at + len(indexes)] = near[at : at + len(indexes)]
+            if layout.taken and (taken := layout.taken[part]) is not None:
+                told = int.from_bytes(near[at : at + len(indexes)], "little")
+                told &= int.from_bytes(taken[indexes.start : indexes.stop], "little")
+                self.candidates[at : at + len(indexes)] = told.to_bytes(len(indexes), "little")
+
+    def columns(self, columns: Sequence[Columns]) -> Columns:
+        """What is added up of the lengths of the events at each place; 0 where there is none."""
+        near, shares, worth = bytearray(self.size), bytearray(self.size), bytearray(b"%c" % WHOLE * self.size)
+        is_long = False
+        for part, at, indexes in self.stretches:
+            of, end = columns[part], at + len(indexes)
+            near[at:end] = of.near[indexes.start : indexes.stop]
+            shares[at:end] = of.shares[indexes.start : indexes.stop]
+            if of.worth is not None:
+                is_long = True
+                worth[at:end] = of.worth[indexes.start : indexes.stop]
+        return Columns(near, worth if is_long else None, shares)
 
     def counts(self, lookups: Sequence[Lookup | None]) -> bytes:
         """How often a unit occurs at each place; empty where nowhere."""
@@ -279,9 +290,7 @@ def _by_part(spans: Iterable[tuple[int, int, int]], layout: Layout) -> list[_Str
             first, last = max(low, start), min(high, start + size)
             if first < last:
                 place = at + first - low
-                if not found or found[-1].part != number or found[-1].at + len(found[-1].indexes) != place:
-                    found.append(_Stretch(number, place, []))
-                found[-1].indexes.extend(range(first - start, last - start))
+                found.append(_Stretch(number, place, range(first - start, last - start)))
             number += 1
     return found
 

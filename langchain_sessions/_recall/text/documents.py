@@ -79,7 +79,14 @@ def searchable_text(message: BaseMessage) -> str:
     elif message.type == "tool" and message.name:
         parts.insert(0, _spread(message.name))
     text = "\n".join(part for part in dict.fromkeys(parts) if part and not part.isspace())
-    return _BLOB.sub(" ", text) if len(text) >= _SHORTEST_BLOB or "base64," in text else text
+    return _BLOB.sub(" ", text) if _may_hold_bytes(text) else text
+
+
+def _may_hold_bytes(text: str) -> bool:
+    """Whether to look for bytes written as text: most texts are told by the length of their words."""
+    if "base64," in text:
+        return True
+    return len(text) >= _SHORTEST_BLOB and max(map(len, text.split()), default=0) >= _SHORTEST_BLOB
 
 
 def _content(content: str | list[str | dict[str, Any]]) -> Iterator[str]:

@@ -46,9 +46,15 @@ def speakers_in(logs: Iterable[Sequence[Part]]) -> set[str]:
         labels: Counter[str] = Counter()
         for part in log:
             labels.update(part.labels)
-        if labels and 2 * labels.total() >= sum(part.events for part in log):
-            found.update(label for label, count in labels.items() if count >= _RECURS)
+        found.update(labels_in(labels, sum(part.events for part in log)))
     return found
+
+
+def labels_in(labels: Counter[str], events: int) -> list[str]:
+    """The labels of a log of so many events that are speakers."""
+    if 2 * labels.total() < events:
+        return []
+    return [label for label, count in labels.items() if count >= _RECURS]
 
 
 _FIRST_PERSON: Final[Mapping[str, frozenset[str]]] = {

@@ -152,6 +152,11 @@ class Transaction:
         """The kind of database: `sqlite`, `postgresql` or `mysql` (MariaDB included)."""
         return self.cache.flavour
 
+    @property
+    def pipelines(self) -> bool:
+        """Whether statements that wait are sent together: then one more costs no round trip."""
+        return self._send is not None
+
     def prepare(self, shape: Hashable, build: Callable[[], ClauseElement]) -> Prepared:
         """The statement of this shape, compiled on first use."""
         return self.cache.get(shape, build)

@@ -9,29 +9,54 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Select, and_, func, literal_column, or_, select
+from sqlalchemy import Select, and_, func, literal_column, or_, select
 
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.rows import EventRow, SessionKey, SessionRow
-from langchain_sessions._sql.driver.transaction import Transaction, param
+from langchain_sessions._sql.driver.transaction import Later, Row, Transaction, param
 from langchain_sessions._sql.index.scopes import (
-    find_logs,
-    load_views,
+    ALL,
+    MOST_NAMED,
+    LogPlace,
+    Some,
+    find_places,
+    find_unfinished,
+    places_of,
     scope_criteria,
     scope_shape,
     scope_values,
+    views_of,
+)
+from langchain_sessions._sql.index.shelves import (
+    bucket_criterion,
+    bucket_shape,
+    bucket_values,
+    buckets_by,
+    can_shelve,
+    find_left,
+    find_shelf_buckets,
+    find_shelves,
+    is_expired,
+    load_shelves,
+    shelves_of,
 )
 from langchain_sessions._sql.log.lookup import event_columns
 from langchain_sessions._sql.tables.recall import FACTS
 from langchain_sessions.errors import SessionNotFoundError, StoreUnavailableError
-from langchain_sessions.stores._values import IndexedLog, IndexQuery, IndexRead, LogScope, StoredChunk
+from langchain_sessions.stores._values import (
+    IndexedLog,
+    IndexQuery,
+    IndexRead,
+    LogScope,
+    StoredChunk,
+    UnshelvedLog,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 _TRIES = 8
 _PLACES = 16
-_BEGINNING_END = "\U0010ffff"
 
 
 def load_index(tx: Transaction, query: IndexQuery) -> IndexRead:
@@ -46,82 +71,170 @@ def load_index(tx: Transaction, query: IndexQuery) -> IndexRead:
 
 def _read_once(tx: Transaction, query: IndexQuery) -> IndexRead | None:
     """The index as of one generation; None where it changed on the way."""
-    scope = query.scope
-    places = find_logs(tx, scope)
-    if scope.session_id is not None and not places:
-        raise SessionNotFoundError(scope.session_id)
-    known = {session.skey: to if fingerprint == query.fingerprint else 0 for session, to, fingerprint, _ in places}
-    behind = _behind([session for session, *_ in places], known, query.most_scanned)
-    # The tail begins where the index ends, whoever built it: one of another kind has to be replaced first.
-    behind += [
-        SessionKey(session.app, session.id, session.user_id)
-        for session, to, fingerprint, _ in places
-        if to and fingerprint != query.fingerprint
-    ]
-    if behind:
+    if query.most_apart is not None and query.only is None and can_shelve(query.scope):
+        return _read_shelved(tx, query, query.most_apart)
+    if query.only is not None and query.whole_shelves:
+        return IndexRead([], [], [], load_shelves(tx, query.whole_shelves))
+    some = Some(query.only) if query.only is not None else ALL
+    places = find_places(tx, query.scope, some)
+    if not tx.pipelines and (behind := _behind(places_of(places.rows), query)):
         return IndexRead([], behind)
-    views = load_views(tx, scope, [session for session, *_ in places])
-    chunks = _chunks(tx, query) if any(known.values()) else {}
-    buckets = _buckets(tx, query) if chunks and (query.buckets or query.beginnings) else {}
-    lags = any(session.last_seq > known[session.skey] for session, *_ in places)
-    tails = _tails(tx, scope) if lags else {}
-    # Also where there was no index yet: one that came in between has taken events out of the tail.
-    seen = sorted((session.skey, generation) for session, *_, generation in places if generation)
-    if (chunks or lags) and _generations(tx, scope) != seen:
+    asked = _Asked(tx, query, some, places)
+    tx.flush()
+    found = places_of(places.rows)
+    if query.scope.session_id is not None and not found:
+        raise SessionNotFoundError(query.scope.session_id)
+    if behind := _behind(found, query):
+        return IndexRead([], behind)
+    logs = asked.logs(found)
+    return None if logs is None else IndexRead(logs, [])
+
+
+def _read_shelved(tx: Transaction, query: IndexQuery, most_apart: int) -> IndexRead | None:
+    """The shelves of an owner, and the logs that are on none of them; None where these changed on the way."""
+    scope = query.scope
+    shelves = find_shelves(tx, scope)
+    left = find_left(tx, scope)
+    buckets = find_shelf_buckets(tx, query)
+    some = Some(unshelved=True)
+    asked = _Asked(tx, query, some, left) if tx.pipelines else None
+    again = find_shelves(tx, scope) if tx.pipelines else None
+    tx.flush()
+    places = places_of(left.rows)
+    apart = frozenset(session.skey for session, *_ in places)
+    places = [place for place in places if not is_expired(place[0], scope.now)]
+    small = [place for place in places if place[0].last_seq <= query.longest_shelved]
+    large = [place for place in places if place[0].last_seq > query.longest_shelved]
+    if len(small) <= most_apart:
+        # Few logs are read one by one; but one that is too short for an index of its own is not given one.
+        short = [place for place in small if place[0].last_seq <= query.most_scanned]
+        small = short if sum(lag for lag, _ in _lags(short, query)) > query.most_scanned else []
+    behind = _behind(large if small else places, query)
+    if small or behind:
+        unshelved = [_unshelved(place, query) for place in small]
+        return IndexRead([], behind, shelves_of(tx, shelves.rows, query), unshelved=unshelved)
+    if asked is None and places:
+        keys = tuple(session.skey for session, *_ in places)
+        asked = _Asked(tx, query, Some(keys) if len(keys) <= MOST_NAMED else some, left)
+        tx.flush()
+    logs = asked.logs(places) if asked is not None and places else []
+    found = shelves_of(tx, shelves.rows, query)
+    if again is None:
+        again = find_shelves(tx, scope)
+        tx.flush()
+    if logs is None or again.rows != shelves.rows:
         return None
-    logs = [
-        IndexedLog(
-            session,
-            views[session.skey],
-            tuple(chunks.get(session.skey, ())) if known[session.skey] else (),
-            buckets.get(session.skey, {}),
-            [row for row in tails.get(session.skey, ()) if known[session.skey] < row.seq <= session.last_seq],
-        )
-        for session, *_ in places
-    ]
-    return IndexRead(logs, [])
+    return IndexRead(logs, [], found, buckets_by(buckets.rows), apart)
 
 
-def _behind(sessions: Sequence[SessionRow], known: Mapping[int, int], most_scanned: int) -> list[SessionKey]:
+def _unshelved(place: LogPlace, query: IndexQuery) -> UnshelvedLog:
+    session, *_ = place
+    key = SessionKey(session.app, session.id, session.user_id)
+    return UnshelvedLog(key, session.skey, session.last_seq, _indexed_to(place, query))
+
+
+def _indexed_to(place: LogPlace, query: IndexQuery) -> int:
+    return place[1] if place[2] == query.fingerprint else 0
+
+
+class _Asked:
+    """What a query needs to know of some logs, asked for at once where statements are sent together."""
+
+    def __init__(self, tx: Transaction, query: IndexQuery, some: Some, places: Later) -> None:
+        self._tx = tx
+        self._query = query
+        self._some = some
+        known = [] if tx.pipelines else places_of(places.rows)
+        # Where each statement is a round trip or work in this process, only those that may find something.
+        indexed = tx.pipelines or any(_indexed_to(place, query) for place in known)
+        lags = tx.pipelines or any(place[0].last_seq > _indexed_to(place, query) for place in known)
+        nothing = Later()
+        self._unfinished = find_unfinished(tx, query.scope, some)
+        self._chunks = _chunks(tx, query, some) if indexed else nothing
+        wanted = indexed and (query.buckets or query.beginnings)
+        self._buckets = _buckets(tx, query, some) if wanted else nothing
+        self._tails = _tails(tx, query, some) if lags else nothing
+        self._generations = _generations(tx, query.scope, some) if indexed or lags else None
+
+    def logs(self, places: Sequence[LogPlace]) -> list[IndexedLog] | None:
+        """The logs, once all was sent; None where an index moved on the way."""
+        # Also where there was no index yet: one that came in between has taken events out of the tail.
+        seen = {(session.skey, generation) for session, *_, generation in places if generation}
+        if self._generations is not None:
+            keys = {session.skey for session, *_ in places}
+            if {(skey, generation) for skey, generation in self._generations.rows if skey in keys} != seen:
+                return None
+        known = {place[0].skey: _indexed_to(place, self._query) for place in places}
+        views = views_of(self._query.scope, [session for session, *_ in places], self._unfinished.rows)
+        chunks = _with_facts(self._tx, self._query, [row for row in self._chunks.rows if known.get(row[0])])
+        buckets = _by_chunk(self._buckets.rows)
+        tails: dict[int, list[EventRow]] = defaultdict(list)
+        for skey, *row in self._tails.rows:
+            tails[skey].append(EventRow(*row))
+        return [
+            IndexedLog(
+                session,
+                views[session.skey],
+                tuple(chunks.get(session.skey, ())),
+                buckets.get(session.skey, {}),
+                [row for row in tails.get(session.skey, ()) if known[session.skey] < row.seq <= session.last_seq],
+            )
+            for session, *_ in places
+        ]
+
+
+def _lags(places: Sequence[LogPlace], query: IndexQuery) -> list[tuple[int, LogPlace]]:
+    """How far the index of each log is behind it, the furthest first."""
+    lags = [(place[0].last_seq - _indexed_to(place, query), place) for place in places]
+    return sorted(lags, key=lambda pair: -pair[0])
+
+
+def _behind(places: Sequence[LogPlace], query: IndexQuery) -> list[SessionKey]:
     """Whose index has to catch up before a search, the furthest behind first."""
-    lags = sorted(((s.last_seq - known[s.skey], s) for s in sessions), key=lambda pair: -pair[0])
+    lags = _lags(places, query)
     left = sum(lag for lag, _ in lags)
-    found: list[SessionKey] = []
-    for lag, session in lags:
-        if left <= most_scanned:
+    found: list[SessionRow] = []
+    for lag, place in lags:
+        if left <= query.most_scanned:
             break
-        found.append(SessionKey(session.app, session.id, session.user_id))
+        found.append(place[0])
         left -= lag
-    return found
+    # The tail begins where the index ends, whoever built it: one of another kind has to be replaced first.
+    found += [session for session, to, fingerprint, _ in places if to and fingerprint != query.fingerprint]
+    return [SessionKey(session.app, session.id, session.user_id) for session in found]
 
 
-def _generations(tx: Transaction, scope: LogScope) -> list[tuple[int, int]]:
+def _generations(tx: Transaction, scope: LogScope, some: Some) -> Later:
     s, logs = tx.tables.sessions, tx.tables.recall.logs
 
     def build() -> Select[Any]:
         joined = s.join(logs, logs.c.skey == s.c.skey)
         columns = [logs.c.skey, logs.c.generation]
-        return select(*columns).select_from(joined).where(*scope_criteria(tx, scope))
+        return select(*columns).select_from(joined).where(*scope_criteria(tx, scope, some))
 
-    rows = tx.rows(tx.prepare(("recall generations", *scope_shape(scope)), build), scope_values(scope))
-    return sorted((skey, generation) for skey, generation in rows)
+    statement = tx.prepare(("recall generations", *scope_shape(scope, some)), build)
+    return tx.later(statement, scope_values(scope, some))
 
 
-def _chunks(tx: Transaction, query: IndexQuery) -> dict[int, list[StoredChunk]]:
-    """The chunks of every session, with the facts that the caller does not have."""
+def _chunks(tx: Transaction, query: IndexQuery, some: Some) -> Later:
+    """The chunks of every session, without their facts."""
     s, chunks = tx.tables.sessions, tx.tables.recall.chunks
     scope = query.scope
 
     def build() -> Select[Any]:
         columns = [chunks.c[name] for name in ("skey", "chunk", "last_seq", "events", "terms", "written")]
         joined = s.join(chunks, chunks.c.skey == s.c.skey)
-        return select(*columns).select_from(joined).where(*scope_criteria(tx, scope))
+        return select(*columns).select_from(joined).where(*scope_criteria(tx, scope, some))
 
-    rows = sorted(tx.rows(tx.prepare(("recall chunks", *scope_shape(scope)), build), scope_values(scope)))
+    return tx.later(tx.prepare(("recall chunks", *scope_shape(scope, some)), build), scope_values(scope, some))
+
+
+def _with_facts(tx: Transaction, query: IndexQuery, rows: Sequence[Row]) -> dict[int, list[StoredChunk]]:
+    """Chunks with the facts that the caller does not have."""
     missing = [(skey, number) for skey, number, *_, written in rows if (skey, number, written) not in query.held]
     facts = _facts(tx, missing)
     found: dict[int, list[StoredChunk]] = defaultdict(list)
-    for skey, number, last_seq, events, terms, written in rows:
+    for skey, number, last_seq, events, terms, written in sorted(rows):
         known = facts.get((skey, number), b"")
         found[skey].append(StoredChunk(number, last_seq, events, terms, written, known))
     return found
@@ -147,41 +260,37 @@ def _facts(tx: Transaction, places: Sequence[tuple[int, int]]) -> dict[tuple[int
     return found
 
 
-def _buckets(tx: Transaction, query: IndexQuery) -> dict[int, dict[int, dict[str, bytes]]]:
-    """The asked buckets of every chunk, by session and chunk."""
+def _buckets(tx: Transaction, query: IndexQuery, some: Some) -> Later:
+    """The asked buckets of every chunk."""
     s, chunks, terms = tx.tables.sessions, tx.tables.recall.chunks, tx.tables.recall.terms
-    size = 1
-    while size < len(query.buckets):
-        size *= 2
-    padded = [*query.buckets, *query.buckets[-1:] * (size - len(query.buckets))] if query.buckets else []
 
     def build() -> Select[Any]:
         # The sum keeps SQLite from going past the chunks to all terms of a session.
         mine = and_(terms.c.skey == chunks.c.skey + literal_column("0"), terms.c.chunk == chunks.c.chunk)
-        wanted: list[ColumnElement[bool]] = [
-            and_(terms.c.bucket >= param(f"q_from{at}"), terms.c.bucket <= param(f"q_to{at}"))
-            for at in range(len(query.beginnings))
-        ]
-        if padded:
-            wanted.append(terms.c.bucket.in_([param(f"q_bucket{at}") for at in range(len(padded))]))
         joined = s.join(chunks, chunks.c.skey == s.c.skey).join(terms, mine)
         columns = [terms.c.skey, terms.c.chunk, terms.c.bucket, terms.c.data]
-        return select(*columns).select_from(joined).where(*scope_criteria(tx, query.scope), or_(*wanted))
+        criteria = scope_criteria(tx, query.scope, some)
+        return select(*columns).select_from(joined).where(*criteria, bucket_criterion(terms, query))
 
-    values = scope_values(query.scope)
-    values.update((f"q_bucket{at}", bucket) for at, bucket in enumerate(padded))
-    values.update((f"q_from{at}", start) for at, start in enumerate(query.beginnings))
-    values.update((f"q_to{at}", start + _BEGINNING_END) for at, start in enumerate(query.beginnings))
-    shape = ("recall buckets", *scope_shape(query.scope), len(padded), len(query.beginnings))
+    shape = ("recall buckets", *scope_shape(query.scope, some), *bucket_shape(query))
+    return tx.later(tx.prepare(shape, build), {**scope_values(query.scope, some), **bucket_values(query)})
+
+
+def _by_chunk(rows: Sequence[Row]) -> dict[int, dict[int, dict[str, bytes]]]:
+    """Buckets by session and chunk."""
     found: dict[int, dict[int, dict[str, bytes]]] = {}
-    for skey, chunk, bucket, data in tx.rows(tx.prepare(shape, build), values):
+    for skey, chunk, bucket, data in rows:
         found.setdefault(skey, {}).setdefault(chunk, {})[bucket] = data
     return found
 
 
-def _tails(tx: Transaction, scope: LogScope) -> dict[int, list[EventRow]]:
-    """What was appended after the index of each log, and what an index of another kind holds."""
+def _tails(tx: Transaction, query: IndexQuery, some: Some) -> Later:
+    """What was appended after the index of each log, and what an index of another kind holds.
+
+    No more than may be scanned and one: where there is more, nobody reads it.
+    """
     s, logs, e = tx.tables.sessions, tx.tables.recall.logs, tx.tables.events
+    scope = query.scope
 
     def build() -> Select[Any]:
         after = func.coalesce(logs.c.indexed_to, 0)
@@ -189,11 +298,10 @@ def _tails(tx: Transaction, scope: LogScope) -> dict[int, list[EventRow]]:
         return (
             select(e.c.skey, *event_columns(tx.tables))
             .select_from(joined)
-            .where(*scope_criteria(tx, scope), e.c.kind < r.FIRST_RECORD)
+            .where(*scope_criteria(tx, scope, some), e.c.kind < r.FIRST_RECORD)
             .order_by(e.c.skey, e.c.seq)
+            .limit(param("k_most"))
         )
 
-    found: dict[int, list[EventRow]] = defaultdict(list)
-    for skey, *row in tx.rows(tx.prepare(("recall tails", *scope_shape(scope)), build), scope_values(scope)):
-        found[skey].append(EventRow(*row))
-    return found
+    values = {**scope_values(scope, some), "k_most": query.most_scanned + 1}
+    return tx.later(tx.prepare(("recall tails", *scope_shape(scope, some)), build), values)

@@ -6,13 +6,13 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Select, and_, or_, select
+from sqlalchemy import ScalarSelect, Select, and_, or_, select
 
-from langchain_sessions._core.ledger import LogView
+from langchain_sessions._core.ledger import LogView, view_of
 from langchain_sessions._core.matching import matches
-from langchain_sessions._core.rows import EventRow, SessionKey
+from langchain_sessions._core.rows import EventRow, InvocationRow, SessionKey, owner_shape
 from langchain_sessions._core.stretch import Stretch, next_stretch
-from langchain_sessions._sql.driver.transaction import Transaction, param
+from langchain_sessions._sql.driver.transaction import Later, Prepared, Transaction, param
 from langchain_sessions._sql.index.scopes import (
     find_logs,
     load_views,
@@ -21,7 +21,7 @@ from langchain_sessions._sql.index.scopes import (
     scope_values,
 )
 from langchain_sessions._sql.log.criteria import criteria_of
-from langchain_sessions._sql.log.lookup import event_columns, load_view, locate
+from langchain_sessions._sql.log.lookup import event_columns, key_criteria, key_values, locating, session_row
 from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.stores._values import EventQuery, EventSlice, LogScan, LogScope, LogSlice
 
@@ -34,34 +34,59 @@ _SINGLES = 64
 
 
 def load_events(tx: Transaction, scope: LogScope, places: Mapping[str, SeqSet]) -> list[LogSlice]:
-    """The contract's `load_events`."""
-    e = tx.tables.events.c
-    found: list[LogSlice] = []
+    """The contract's `load_events`. All of it is asked for before the first answer is needed."""
+    waiting: list[tuple[Later, Later, list[Later]]] = []
+    shape = owner_shape(scope.owner)
     for session_id, seqs in places.items():
-        key = SessionKey(scope.app, session_id, scope.owner)
-        session = locate(tx, key, scope.now)
-        if session is None:
+        values = key_values(SessionKey(scope.app, session_id, scope.owner), scope.now)
+        session = tx.later(tx.prepare(("recall session", shape), lambda: locating(tx, shape, lock=False)), values)
+        if not tx.pipelines and not session.rows:
             continue
-        rows: list[EventRow] = []
-        view = load_view(tx, session, scope.idle_before)
-        for start in range(0, len(seqs.runs), _SINGLES):
-            some = seqs.runs[start : start + _SINGLES]
-            size = 1
-            while size < len(some):
-                size *= 2
-            some = (*some, *[(0, -1)] * (size - len(some)))
-            values: dict[str, Any] = {"skey": session.skey}
-            values.update((f"q_{at}_{side}", run[side]) for at, run in enumerate(some) for side in (0, 1))
-
-            def build(size: int = size) -> Select[Any]:
-                wanted = [e.seq.between(param(f"q_{at}_0"), param(f"q_{at}_1")) for at in range(size)]
-                # Both bounds of each range beside the session, so that every one of them is looked up in the key.
-                either = or_(*(and_(e.skey == param("skey"), each) for each in wanted))
-                return select(*event_columns(tx.tables)).where(either)
-
-            rows += [EventRow(*row) for row in tx.rows(tx.prepare(("recall events", size), build), values)]
-        found.append(LogSlice(session, EventSlice(sorted(rows), view)))
+        unfinished = tx.later(_unfinished(tx, shape), values)
+        starts = range(0, len(seqs.runs), _SINGLES)
+        waiting.append((session, unfinished, [_asked(tx, shape, seqs, start, values) for start in starts]))
+    tx.flush()
+    found: list[LogSlice] = []
+    for located, unfinished, asked in waiting:
+        if located.row is None:
+            continue
+        owner = session_row(located.row)
+        rows = sorted(EventRow(*row) for each in asked for row in each.rows)
+        view = view_of(owner, [InvocationRow(*row) for row in unfinished.rows], scope.idle_before)
+        found.append(LogSlice(owner, EventSlice(rows, view)))
     return found
+
+
+def _key_of(tx: Transaction, shape: str) -> ScalarSelect[Any]:
+    """The session's own key, by the criteria that every statement on it carries."""
+    return select(tx.tables.sessions.c.skey).where(*key_criteria(tx.tables, shape)).scalar_subquery()
+
+
+def _unfinished(tx: Transaction, shape: str) -> Prepared:
+    table = tx.tables.invocations
+
+    def build() -> Select[Any]:
+        columns = [table.c.id, table.c.first_seq, table.c.status, table.c.updated_at]
+        return select(*columns).where(table.c.skey == _key_of(tx, shape), table.c.status.in_([1, 3, 4]))
+
+    return tx.prepare(("recall unfinished of", shape), build)
+
+
+def _asked(tx: Transaction, shape: str, seqs: SeqSet, start: int, key: Mapping[str, Any]) -> Later:
+    """The rows of some of the ranges."""
+    e = tx.tables.events.c
+    some = seqs.runs[start : start + _SINGLES]
+    size = 1 << max(0, len(some) - 1).bit_length()
+    some = (*some, *[(0, -1)] * (size - len(some)))
+    values = {**key, **{f"q_{at}_{side}": run[side] for at, run in enumerate(some) for side in (0, 1)}}
+
+    def build() -> Select[Any]:
+        wanted = [e.seq.between(param(f"q_{at}_0"), param(f"q_{at}_1")) for at in range(size)]
+        # Both bounds of each range beside the session, so that every one of them is looked up in the key.
+        either = or_(*(and_(e.skey == _key_of(tx, shape), each) for each in wanted))
+        return select(*event_columns(tx.tables)).where(either)
+
+    return tx.later(tx.prepare(("recall events", shape, size), build), values)
 
 
 def scan_logs(tx: Transaction, scope: LogScope, query: EventQuery, after: tuple[int, int] = (0, 0)) -> LogScan:

@@ -6,7 +6,7 @@ running one on SQLite.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy import (
@@ -31,7 +31,7 @@ from langchain_sessions._core.checkpoints import StagedWrites, WriteRow, mention
 from langchain_sessions._core.ledger import LogView, marks_of, view_of
 from langchain_sessions._core.rows import EventRow, InvocationRow, Mark, SessionKey, SessionRow, owner_shape
 from langchain_sessions._sql.driver.transaction import Transaction, Values, param
-from langchain_sessions._sql.tables.blanking import blank_rows
+from langchain_sessions._sql.tables.blanking import blank, blank_rows
 from langchain_sessions.errors import SessionNotFoundError
 
 if TYPE_CHECKING:
@@ -245,10 +245,29 @@ def upsert(tx: Transaction, table: Table, source: Select[Any], keys: tuple[str, 
 def remove_rows(tx: Transaction, skeys: Iterable[int]) -> None:
     """Remove everything that belongs to some sessions, the session rows last."""
     keys = list(skeys)
+    _remove_shelves(tx, keys)
     for table in tx.tables.of_session:
         if tx.flavour == "sqlite":
             blank_rows(tx, table, keys)
         tx.change(delete(table).where(table.c.skey.in_(keys)))
+
+
+def _remove_shelves(tx: Transaction, skeys: list[int]) -> None:
+    """Remove the copies in which the words of these sessions lie beside those of others."""
+    held = tx.tables.recall.shelf_logs.c
+    if skeys:
+        rows = tx.once(select(held.shelf).where(held.skey.in_(skeys)).distinct())
+        drop_shelves(tx, [row[0] for row in rows])
+
+
+def drop_shelves(tx: Transaction, numbers: Sequence[int]) -> None:
+    """Remove shelves of the recall index, and what they hold."""
+    recall = tx.tables.recall
+    for table in (recall.shelf_terms, recall.shelf_logs, recall.shelves) if numbers else ():
+        mine = table.c.shelf.in_(numbers)
+        if tx.flavour == "sqlite":
+            blank(tx, table, mine)
+        tx.change(delete(table).where(mine))
 
 
 Row = tuple[Any, ...]

@@ -15,17 +15,22 @@ from sqlalchemy import cast as sql_cast
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import Column, Table
+    from sqlalchemy import Column, ColumnElement, Table
 
     from langchain_sessions._sql.driver.transaction import Transaction
 
 
 def blank_rows(tx: Transaction, table: Table, skeys: Sequence[int]) -> None:
     """Overwrite every text and every blob of some sessions' rows by zeroes."""
+    blank(tx, table, table.c.skey.in_(skeys))
+
+
+def blank(tx: Transaction, table: Table, which: ColumnElement[bool]) -> None:
+    """Overwrite every text and every blob of some rows by zeroes."""
     long = [column for column in table.c if isinstance(column.type, (Text, LargeBinary)) and not column.primary_key]
     if long:
         zeroes = {column.name: _zeroes(column) for column in long}
-        tx.change(update(table).where(table.c.skey.in_(skeys)).values(zeroes))
+        tx.change(update(table).where(which).values(zeroes))
 
 
 def _zeroes(column: Column[Any]) -> Any:

@@ -7,18 +7,16 @@ crash between its statements on databases whose DDL commits by itself, so each o
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext, suppress
 
-from sqlalchemy import insert, select
+from sqlalchemy import Table, insert, select
 
 from langchain_sessions._sql.driver.transaction import Transaction
 from langchain_sessions._sql.tables.schema import SCHEMA_VERSION, ddl_by_table
 from langchain_sessions.errors import SchemaError, SchemaMissingError, SchemaVersionError, StoreUnavailableError
 
 Step = Callable[[Transaction], None]
-STEPS: Mapping[int, Step] = {}
-"""The step that leads to each version above 1."""
 _LOCK_ID = 7_203_511_004
 _LOCK_NAME = f"langchain_sessions_{_LOCK_ID}"
 
@@ -52,7 +50,9 @@ def check_version(tx: Transaction, known: int = SCHEMA_VERSION) -> None:
         raise SchemaError(problem)
 
 
-def migrate(tx: Transaction, ddl_flavour: str, known: int = SCHEMA_VERSION, steps: Mapping[int, Step] = STEPS) -> bool:
+def migrate(
+    tx: Transaction, ddl_flavour: str, known: int = SCHEMA_VERSION, steps: Mapping[int, Step] | None = None
+) -> bool:
     """Bring the database one step further; whether there may be more to do.
 
     Raises:
@@ -60,7 +60,7 @@ def migrate(tx: Transaction, ddl_flavour: str, known: int = SCHEMA_VERSION, step
     """
     lock_schema(tx)
     try:
-        more = _migrate_once(tx, ddl_flavour, known, steps)
+        more = _migrate_once(tx, ddl_flavour, known, STEPS if steps is None else steps)
     except BaseException:
         unlock_schema(tx, "ROLLBACK")
         raise
@@ -83,9 +83,11 @@ def _migrate_once(tx: Transaction, ddl_flavour: str, known: int, steps: Mapping[
     return version + 1 < known
 
 
-def _create_tables(tx: Transaction, ddl_flavour: str) -> None:
+def _create_tables(tx: Transaction, ddl_flavour: str, only: Collection[Table] | None = None) -> None:
     """Create what is not there: on MySQL and MariaDB a creation that was broken off has left some tables."""
     for table, statements in ddl_by_table(ddl_flavour, tx.tables):
+        if only is not None and table not in only:
+            continue
         if not has_table(tx, table.name):
             tx.script(statements[None])
         for name, statement in statements.items():
@@ -156,3 +158,15 @@ def unlock_schema(tx: Transaction, ending: str) -> None:
 
 def _record(tx: Transaction, version: int) -> None:
     tx.change(insert(tx.tables.versions).values(version=version, applied_at=time.time_ns() // 1000))
+
+
+def _add_shelves(tx: Transaction) -> None:
+    """Tables for the copies of an owner's indexes; searches fill them."""
+    recall = tx.tables.recall
+    is_mariadb = tx.flavour == "mysql" and "mariadb" in str(tx.ask("SELECT version()")[0][0]).lower()
+    flavour = "mariadb" if is_mariadb else tx.flavour
+    _create_tables(tx, flavour, (recall.shelves, recall.shelf_logs, recall.shelf_terms))
+
+
+STEPS: Mapping[int, Step] = {2: _add_shelves}
+"""The step that leads to each version above 1."""

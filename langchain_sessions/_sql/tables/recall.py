@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Integer, MetaData, Table
+from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, Table
 
 from langchain_sessions._sql.tables.types import big_key, bytes_type, ident_type, keyed_table
 
@@ -24,6 +24,9 @@ class RecallTables:
         terms: The terms of each chunk, a row per bucket; under the empty name the facts of its events.
         embeddings: How far the vectors of each log go, and what made them.
         vectors: The vectors, a row per event; only where an embedder is used.
+        shelves: Copies of the indexes of several logs of one owner, a small row each.
+        shelf_logs: Which logs a shelf holds, and up to where. With any of them the shelf goes.
+        shelf_terms: The terms of each shelf, as those of chunks.
     """
 
     logs: Table
@@ -31,11 +34,32 @@ class RecallTables:
     terms: Table
     embeddings: Table
     vectors: Table
+    shelves: Table
+    shelf_logs: Table
+    shelf_terms: Table
 
 
 def build_recall_tables(metadata: MetaData, prefix: str) -> RecallTables:
     """The tables of recall under a name prefix."""
     key: Any = partial(Column, primary_key=True, autoincrement=False)
+    shelves = keyed_table(
+        metadata,
+        f"{prefix}recall_shelves",
+        key("shelf", big_key()),
+        Column("app", ident_type(), nullable=False),
+        Column("user_id", ident_type()),
+        Column("fingerprint", ident_type(64), nullable=False),
+        Column("slots", Integer, nullable=False),
+    )
+    Index(f"{prefix}recall_shelves_by_user", shelves.c.app, shelves.c.user_id, shelves.c.shelf)
+    shelf_logs = keyed_table(
+        metadata,
+        f"{prefix}recall_shelf_logs",
+        key("skey", big_key()),
+        key("shelf", big_key()),
+        Column("last_seq", BigInteger, nullable=False),
+    )
+    Index(f"{prefix}recall_shelf_logs_by_shelf", shelf_logs.c.shelf)
     return RecallTables(
         logs=keyed_table(
             metadata,
@@ -79,5 +103,15 @@ def build_recall_tables(metadata: MetaData, prefix: str) -> RecallTables:
             key("generation", Integer),
             key("seq", BigInteger),
             Column("data", bytes_type(), nullable=False),
+        ),
+        shelves=shelves,
+        shelf_logs=shelf_logs,
+        shelf_terms=keyed_table(
+            metadata,
+            f"{prefix}recall_shelf_terms",
+            key("shelf", big_key()),
+            key("bucket", ident_type(8)),
+            Column("data", bytes_type(), nullable=False),
+            large=True,
         ),
     )

@@ -39,7 +39,7 @@ from langchain_sessions.errors import UnsupportedDatabaseError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _PREFIX = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,29}\Z|\Z")
 
 

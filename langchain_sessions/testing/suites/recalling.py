@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,9 +18,12 @@ from langchain_sessions.stores._values import (
     IndexPlace,
     IndexQuery,
     LogScope,
+    ShelfChange,
     StoredChunk,
+    StoredShelf,
     VectorChange,
     VectorPlace,
+    shelf_place,
 )
 from langchain_sessions.testing.faces import Face, PrivateLoop, SettableClock, faced
 from langchain_sessions.testing.suites.base import StoreSuite, numbered
@@ -151,6 +156,41 @@ class IndexSuite(RecallSuite):
         ada.create("s1")
         assert kept.find_index(key, _KIND, now)[1:] == (0, 0, 0, ())
         assert kept.write_index(key, self.indexed(place, 1, 6), now) is False
+
+    def test_a_shelf_is_a_copy_that_goes_with_any_of_its_logs(
+        self, kept: SessionStore, key: SessionKey, ada: SessionService, now: int
+    ) -> None:
+        ada.create("s2")
+        ada.append("s2", numbered(2))
+        scope = self.scope(key, now, all_of="ada")
+        query = replace(self.query(scope), most_apart=0, longest_shelved=100)
+        waiting = {log.key.id: log for log in kept.load_index(query).unshelved}
+        if not waiting:
+            pytest.skip("this store keeps no shelves")
+        assert [(name, log.last_seq, log.indexed_to) for name, log in waiting.items()] == [("s1", 6, 0), ("s2", 2, 0)]
+        logs = {log.skey: log.last_seq for log in waiting.values()}
+        number = secrets.randbits(62)
+        shelf = StoredShelf(number, _KIND, 12, b"facts")
+        change = ShelfChange(app=key.app, owner="ada", shelf=shelf, buckets={"pa": b"1", "no": b"2"}, logs=logs)
+        assert kept.write_shelf(replace(change, replaced=(5,))) is False
+        assert kept.write_shelf(replace(change, logs={**logs, 2**40: 1})) is False
+        assert kept.write_shelf(change) is True
+        read = kept.load_index(query)
+        assert (list(read.unshelved), read.logs, read.apart) == ([], [], frozenset())
+        assert [(each.number, each.slots, bytes(each.facts)) for each in read.shelves] == [(number, 12, b"facts")]
+        assert {name: bytes(data) for name, data in read.shelf_buckets[number].items()} == {"pa": b"1"}
+        held = replace(query, held=frozenset({shelf_place(number)}))
+        assert [each.facts for each in kept.load_index(held).shelves] == [b""]
+        whole = kept.load_index(replace(query, only=(), whole_shelves=(number,))).shelf_buckets[number]
+        assert {"pa", "no"} <= set(whole)
+        assert not kept.load_index(replace(query, scope=self.scope(key, now, all_of="grace"))).shelves
+        ada.append("s2", numbered(1))
+        moved = kept.load_index(replace(query, most_apart=1))
+        assert [(log.session.id, len(log.tail)) for log in moved.logs] == [("s2", 3)]
+        assert moved.apart == {waiting["s2"].skey}
+        ada.delete("s1")
+        assert not kept.load_index(replace(query, most_apart=9)).shelves
+        assert kept.write_shelf(replace(change, replaced=(number,))) is False
 
     def test_a_search_of_many_logs_is_one_read(
         self, kept: SessionStore, key: SessionKey, ada: SessionService, grace: SessionService, now: int

@@ -1,0 +1,267 @@
+"""An owner's copy of the indexes of many logs: shelves, on which logs lie end to end as if they were one.
+
+To read a thousand small indexes costs as many times what reading one costs. A shelf is laid out like a chunk; its
+events lie in slots. Between two logs some slots stay empty, so that no event is the neighbour of another log's.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from bisect import bisect_right
+from functools import cached_property
+from itertools import chain
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from langchain_sessions._recall.index.buckets import Bucket, unpack_postings
+from langchain_sessions._recall.index.chunks import OpenChunk, PackedPart
+from langchain_sessions._recall.index.columns import from_bytes, to_bytes
+from langchain_sessions._recall.index.facts import LONGEST, ChunkFacts, EventFacts
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from langchain_sessions._recall.index.postings import Entry
+    from langchain_sessions._recall.rank.shortlisting import Lookup
+
+GAP: Final = 4
+"""Slots between two logs, at least: as far as neighbours reach."""
+
+MOST_SLOTS: Final = 8192
+"""Slots of a shelf, about. With one of its logs a shelf goes, and the others are put on another."""
+
+MOST_PASSAGES: Final = 32_768
+MOST_TERMS: Final = 800_000
+"""Passages and terms of a shelf, about."""
+
+LONGEST_LOG: Final = 1024
+"""Events of a log that is put on a shelf: a longer one pays for being read by itself."""
+
+_EMPTY: Final = bytes([0, *[255] * 255])
+
+
+class ShelvedLog(NamedTuple):
+    """A log on a shelf.
+
+    Attributes:
+        skey: The key of its session.
+        id: The id of its session.
+        last_seq: Up to where it is there.
+        first: Its first slot.
+        slots: How many it has.
+        passages: How many passages.
+        terms: How many terms.
+        is_unsure: Where its events stand has to be asked of the log itself.
+    """
+
+    skey: int
+    id: str
+    last_seq: int
+    first: int
+    slots: int
+    passages: int
+    terms: int
+    is_unsure: bool
+
+
+class ShelfFacts:
+    """What is known of a shelf besides its terms.
+
+    Args:
+        logs: Its logs, by slot.
+        names: Who speaks on it.
+        facts: What is known of each slot.
+    """
+
+    def __init__(self, logs: Sequence[ShelvedLog], names: Iterable[str], facts: ChunkFacts) -> None:
+        self.logs = logs
+        self.names = frozenset(names)
+        self.facts = facts
+        self.firsts = [log.first for log in logs]
+        self.by_key = {log.skey: log for log in logs}
+        self.events = sum(log.slots for log in logs)
+        self.passages = sum(log.passages for log in logs)
+        self.terms = sum(log.terms for log in logs)
+
+    @cached_property
+    def is_taken(self) -> bytes:
+        """A byte for each slot: 255 where there is an event."""
+        return bytes(self.facts.kinds).translate(_EMPTY)
+
+    def log_at(self, slot: int) -> ShelvedLog:
+        """The log that a slot belongs to."""
+        return self.logs[max(0, bisect_right(self.firsts, slot) - 1)]
+
+    def pack(self) -> bytes:
+        """As bytes: a line of JSON, then columns."""
+        packed = self.facts.pack()
+        head = [len(self.logs), [log.id for log in self.logs], sorted(self.names)]
+        columns = ("Q", "skey"), ("Q", "last_seq"), ("I", "first"), ("I", "slots"), ("I", "passages"), ("Q", "terms")
+        written = [to_bytes(array(code, (getattr(log, name) for log in self.logs))) for code, name in columns]
+        unsure = bytes(log.is_unsure for log in self.logs)
+        return b"".join((json.dumps(head, separators=(",", ":")).encode("ascii"), b"\n", *written, unsure, packed))
+
+    @classmethod
+    def unpack(cls, data: bytes) -> ShelfFacts:
+        """Read what `pack` wrote; some drivers return it as a view."""
+        data = bytes(data)
+        start = data.index(b"\n") + 1
+        size, ids, names = json.loads(data[:start])
+        columns: list[Sequence[int]] = []
+        for code, wide in (("Q", 8), ("Q", 8), ("I", 4), ("I", 4), ("I", 4), ("Q", 8)):
+            columns.append(from_bytes(code, data[start : start + wide * size]))
+            start += wide * size
+        unsure = map(bool, data[start : start + size])
+        skeys, upto, *others = columns
+        logs = [ShelvedLog(*each) for each in zip(skeys, ids, upto, *others, unsure, strict=True)]
+        return cls(logs, names, ChunkFacts.unpack(data[start + size :]))
+
+
+class ShelfPart(PackedPart):
+    """A stored shelf as ranking reads it.
+
+    Args:
+        shelf: What is known of it.
+        buckets: Buckets of the terms that are asked for, by name.
+        apart: Keys of sessions whose logs are not to be searched here.
+    """
+
+    __slots__ = ("_left_out", "shelf")
+
+    def __init__(self, shelf: ShelfFacts, buckets: Mapping[str, bytes], apart: Collection[int]) -> None:
+        super().__init__(shelf.facts, shelf.terms, buckets)
+        self.shelf = shelf
+        self._left_out = [shelf.by_key[skey] for skey in apart if skey in shelf.by_key]
+        self.said = shelf.events - sum(log.slots for log in self._left_out)
+        self.passages = shelf.passages - sum(log.passages for log in self._left_out)
+        self.size -= sum(log.terms for log in self._left_out)
+        self.taken = shelf.is_taken
+        if self._left_out:
+            self.taken = bytearray(shelf.is_taken)
+            for log in self._left_out:
+                self.taken[log.first : log.first + log.slots] = bytes(log.slots)
+
+    @property
+    def speakers(self) -> Collection[str]:
+        """All who speak; labels were told from other beginnings of texts log by log."""
+        return self.shelf.names
+
+    @property
+    def labels(self) -> Mapping[str, int]:
+        """None is left."""
+        return {}
+
+    def left_out(self, lookup: Lookup) -> int:
+        """In how many events a term occurs that do not count here."""
+        slots = chain.from_iterable(range(log.first, log.first + log.slots) for log in self._left_out)
+        if isinstance(lookup, bytes):
+            return sum(1 for slot in slots if lookup[slot])
+        return sum(1 for slot in slots if slot in lookup)
+
+
+class OpenShelf:
+    """A shelf that is being filled."""
+
+    def __init__(self) -> None:
+        self.chunk = OpenChunk()
+        self.logs: list[ShelvedLog] = []
+        self.names: set[str] = set()
+        self.terms = 0
+
+    @property
+    def slots(self) -> int:
+        """How many slots are filled or left empty between."""
+        return len(self.chunk.facts)
+
+    def begin(self) -> int:
+        """Leave slots empty before the next log; its first slot, an even one: ranking looks at pairs."""
+        chunk = self.chunk
+        if chunk.facts:
+            empty = EventFacts(0, chunk.facts[-1].at, 0, (0,), 0, None, None)
+            for _ in range(GAP + len(chunk.facts) % 2):
+                chunk.add(empty, ({},))
+        return len(chunk.facts)
+
+    def add(self, facts: EventFacts, entry: Entry, *, counts: bool) -> None:
+        """Add the next event of a log; one that does not count keeps its place."""
+        self.chunk.add(facts if counts else _emptied(facts), entry.passages if counts else ({},) * len(entry.passages))
+
+    def extend(self, facts: ChunkFacts, buckets: Iterable[bytes], hidden: Collection[int] = ()) -> None:
+        """Add the events of a stored chunk; those that do not count keep their places."""
+        self._take(facts, buckets, [range(len(facts.seqs))], hidden)
+
+    def end(self, log: ShelvedLog, names: Iterable[str]) -> None:
+        """Note which log was added."""
+        self.logs.append(log)
+        self.names.update(names)
+        self.terms += log.terms
+
+    def terms_from(self, slot: int) -> int:
+        """How many terms the events from a slot on have."""
+        return sum(min(length, LONGEST) for facts in self.chunk.facts[slot:] for length in facts.lengths)
+
+    def take(self, shelf: ShelfFacts, buckets: Iterable[bytes], without: Collection[int]) -> None:
+        """Add the logs of a stored shelf, but for some."""
+        kept = [log for log in shelf.logs if log.skey not in without]
+        if not kept:
+            return
+        base = self.begin()
+        ranges: list[range] = []
+        for log in kept:
+            # What is left of it goes on lying as it lay: with the slots before the next log.
+            at = shelf.firsts.index(log.first)
+            end = shelf.firsts[at + 1] if at + 1 < len(shelf.firsts) else log.first + log.slots
+            ranges.append(range(log.first, end))
+            self.logs.append(log._replace(first=base))
+            self.terms += log.terms
+            base += end - log.first
+        self.names |= shelf.names
+        self._take(shelf.facts, buckets, ranges, ())
+
+    def _take(
+        self, facts: ChunkFacts, buckets: Iterable[bytes], ranges: Sequence[range], hidden: Collection[int]
+    ) -> None:
+        chunk, size = self.chunk, len(facts.seqs)
+        if not hidden and ranges == [range(size)]:
+            chunk.extend(facts, buckets)
+            return
+        events = list(facts.events())
+        firsts = facts.firsts or range(size + 1)
+        target = array("l", [-1]) * len(facts.passage_lengths)
+        for at in chain.from_iterable(ranges):
+            if at in hidden:
+                chunk.add(_emptied(events[at]), ({},) * len(events[at].lengths))
+                continue
+            for number in range(firsts[at], firsts[at + 1]):
+                target[number] = chunk.passages + number - firsts[at]
+            chunk.add(events[at], ({},) * len(events[at].lengths))
+        for term, packed in chain.from_iterable(Bucket(data).items() for data in buckets):
+            indexes, counts = unpack_postings(packed, len(facts.passage_lengths))
+            found = zip(map(target.__getitem__, indexes), counts, strict=True)
+            kept = [place << 8 | count for place, count in found if place >= 0]
+            if kept:
+                chunk.postings[term] += kept
+
+    def facts(self) -> ShelfFacts:
+        """What is known of it, once it is full."""
+        return ShelfFacts(self.logs, self.names, ChunkFacts.of(self.chunk.facts, first_seq=0))
+
+
+def _emptied(facts: EventFacts) -> EventFacts:
+    """Nothing is found there any more; how long it is still tells its neighbours apart."""
+    return facts._replace(seq=0, kind=0, author=None, branch=None)
+
+
+def stale_copies(shelves: Sequence[tuple[int, ShelfFacts]]) -> dict[int, frozenset[int]]:
+    """By the number of a shelf: keys of sessions of which another shelf holds more."""
+    newest: dict[int, tuple[int, int]] = {}
+    stale: dict[int, set[int]] = {}
+    for number, shelf in shelves:
+        for log in shelf.logs:
+            known = newest.get(log.skey)
+            if known is not None:
+                older = min(known, (log.last_seq, number))
+                stale.setdefault(older[1], set()).add(log.skey)
+            if known is None or known < (log.last_seq, number):
+                newest[log.skey] = (log.last_seq, number)
+    return {number: frozenset(keys) for number, keys in stale.items()}

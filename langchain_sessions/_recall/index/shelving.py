@@ -1,0 +1,299 @@
+"""Putting logs on shelves: an owner's many small indexes copied end to end, so that a search reads few large ones."""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from langchain_sessions._core.flow import Flow, ask
+from langchain_sessions._core.rows import SessionKey
+from langchain_sessions._recall.findings import MOST_APART, Facts
+from langchain_sessions._recall.index.buckets import pack_buckets
+from langchain_sessions._recall.index.chunks import PackedPart
+from langchain_sessions._recall.index.facts import ChunkFacts
+from langchain_sessions._recall.index.parts import LABELLED
+from langchain_sessions._recall.index.shelves import (
+    GAP,
+    LONGEST_LOG,
+    MOST_PASSAGES,
+    MOST_SLOTS,
+    MOST_TERMS,
+    OpenShelf,
+    ShelfFacts,
+    ShelvedLog,
+    stale_copies,
+)
+from langchain_sessions._recall.rank.admission import Admission
+from langchain_sessions._recall.text.speakers import labels_in
+from langchain_sessions.errors import SessionNotFoundError
+from langchain_sessions.filters import EventFilter
+from langchain_sessions.stores._values import (
+    IndexQuery,
+    IndexRead,
+    LogScope,
+    SessionQuery,
+    ShelfChange,
+    StoredShelf,
+    shelf_place,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from langchain_sessions._core.encode import EventEncoder
+    from langchain_sessions._core.rows import Owner
+    from langchain_sessions._recall.findings import KnownFacts
+    from langchain_sessions._recall.index.indexing import Indexer
+    from langchain_sessions.stores._values import IndexedLog, UnshelvedLog
+
+_EVERYTHING: Final = 2**62
+_MOST_READ: Final = 2048
+"""Events that are read at once, about."""
+_MOST_LOGS: Final = 256
+_MOST_NUMBERED: Final = 50_000
+"""Passages of a shelf, about: with the slots between logs they are numbered by 16 bits."""
+_LONGEST_TAIL: Final = 128
+"""Events that are inverted on the way to a shelf; a log with more of them has an index of its own first."""
+
+
+class Shelver:
+    """Keeps the shelves of owners.
+
+    Args:
+        indexer: Keeps the indexes of which they are copies.
+        encoder: Knows what counts.
+    """
+
+    def __init__(self, indexer: Indexer, encoder: EventEncoder) -> None:
+        self._indexer = indexer
+        self._store = indexer.store
+        self._engine = indexer.engine
+        self._admission = Admission(EventFilter(), encoder)
+
+    def is_current(self, read: IndexRead) -> bool:
+        """Whether all shelves were built as this engine builds them."""
+        return all(shelf.fingerprint == self._engine.fingerprint for shelf in read.shelves)
+
+    def shelve(self, scope: LogScope, read: IndexRead, facts: KnownFacts[ShelfFacts]) -> Flow[int]:
+        """Put on shelves what is on none; how many logs were. Shelves of another make go.
+
+        Small shelves, and those of which the most is outdated, are put together with the new one, so a log is copied a
+        few times in its life while the number of shelves stays near events / `MOST_SLOTS`.
+        """
+        owner = scope.owner if isinstance(scope.owner, str) else None
+        foreign = tuple(shelf.number for shelf in read.shelves if shelf.fingerprint != self._engine.fingerprint)
+        if foreign:
+            dropped = ShelfChange(app=scope.app, owner=owner, replaced=foreign)
+            return int((yield from ask(self._store.write_shelf, dropped)))
+        known = {shelf.number: facts.of(shelf_place(shelf.number), shelf.facts) for shelf in read.shelves}
+        gone = {log.skey for log in read.unshelved}
+        waiting = sorted(read.unshelved, key=lambda log: log.skey)
+        moved = 0
+        while waiting:
+            shelf = OpenShelf()
+            waiting = yield from self._fill(scope, shelf, waiting)
+            if not shelf.logs:
+                break
+            replaced = _to_take(known, gone, shelf)
+            for number in replaced:
+                yield from self._take(scope, shelf, number, known, gone)
+            change = self._change(scope.app, owner, shelf, replaced)
+            if change.shelf is None or not (yield from ask(self._store.write_shelf, change)):
+                break
+            moved += len(shelf.logs)
+            known = {number: each for number, each in known.items() if number not in replaced}
+            known[change.shelf.number] = shelf.facts()
+            gone -= {log.skey for log in shelf.logs}
+        return moved
+
+    def reindex(self, app: str, owner: Owner, progress: Callable[[str, int], None] | None = None) -> Flow[int]:
+        """Bring the indexes of all sessions up to date, one after the other; how many events were added.
+
+        Where an owner has so many sessions that a search would put them on shelves, that is done here. It may be
+        stopped at any time and goes on where it was.
+        """
+        total, now = 0, self._indexer.now
+        shelved: dict[str | None, Mapping[int, int]] = {}
+        after: tuple[int, int] | None = None
+        while True:
+            query = SessionQuery(app=app, owner=owner, now=now(), limit=100, after=after)
+            page = yield from ask(self._store.list_sessions, query)
+            for session in page.rows:
+                whose = session.user_id
+                if whose not in shelved:
+                    scope = LogScope(app=app, owner=whose, session_id=None, now=now())
+                    shelved[whose] = yield from self._shelve_all(scope)
+                added = shelved[whose].get(session.skey)
+                try:
+                    if added is None:
+                        added = yield from self._indexer.catch_up(SessionKey(session.app, session.id, session.user_id))
+                except SessionNotFoundError:  # deleted in between
+                    continue
+                total += added
+                if progress is not None:
+                    progress(session.id, added)
+            after = page.after
+            if after is None:
+                return total
+
+    def drop(self, scope: LogScope) -> Flow[bool]:
+        """Delete the shelves of an owner; whether there were any."""
+        if scope.session_id is not None:
+            return False
+        query = replace(self._query(scope, ()), only=None, beginnings=(), most_apart=_EVERYTHING)
+        read = yield from ask(self._store.load_index, query)
+        if not read.shelves:
+            return False
+        owner = scope.owner if isinstance(scope.owner, str) else None
+        gone = ShelfChange(app=scope.app, owner=owner, replaced=tuple(shelf.number for shelf in read.shelves))
+        return (yield from ask(self._store.write_shelf, gone))
+
+    def _shelve_all(self, scope: LogScope) -> Flow[Mapping[int, int]]:
+        """Put on shelves what a search would; by the key of each session how many events that added."""
+        facts = Facts(self._engine, self._store)
+        query = IndexQuery(
+            scope=scope,
+            fingerprint=self._engine.fingerprint,
+            buckets=(),
+            held=facts,
+            most_apart=MOST_APART,
+            longest_shelved=LONGEST_LOG,
+        )
+        read = yield from ask(self._store.load_index, query)
+        if not self.is_current(read):
+            yield from self.shelve(scope, read, facts.shelves)
+            read = yield from ask(self._store.load_index, query)
+        on_shelves = (facts.shelves.of(shelf_place(shelf.number), shelf.facts) for shelf in read.shelves)
+        found = {log.skey: 0 for shelf in on_shelves for log in shelf.logs}
+        if read.unshelved and (yield from self.shelve(scope, read, facts.shelves)):
+            found.update((log.skey, log.last_seq - log.indexed_to) for log in read.unshelved)
+        return found
+
+    def _change(self, app: str, owner: str | None, shelf: OpenShelf, replaced: Sequence[int]) -> ShelfChange:
+        packed = shelf.facts().pack()
+        return ShelfChange(
+            app=app,
+            owner=owner,
+            shelf=StoredShelf(secrets.randbits(62) | 1, self._engine.fingerprint, shelf.slots, packed),
+            buckets=pack_buckets(shelf.chunk.postings, shelf.chunk.passages),
+            logs={log.skey: log.last_seq for log in shelf.logs},
+            replaced=tuple(replaced),
+        )
+
+    def _query(self, scope: LogScope, logs: Iterable[int], shelves: Iterable[int] = ()) -> IndexQuery:
+        return IndexQuery(
+            scope=scope,
+            fingerprint=self._engine.fingerprint,
+            buckets=(),
+            beginnings=("",),
+            most_scanned=_EVERYTHING,
+            only=tuple(logs),
+            whole_shelves=tuple(shelves),
+        )
+
+    def _fill(self, scope: LogScope, shelf: OpenShelf, waiting: list[UnshelvedLog]) -> Flow[list[UnshelvedLog]]:
+        """Add logs until the shelf is full; what is left. One that is gone meanwhile, or too long, is left out."""
+        while waiting and not _is_full(shelf):
+            some, waiting = _first(waiting)
+            for log in some:
+                if log.last_seq - log.indexed_to > _LONGEST_TAIL:
+                    try:
+                        yield from self._indexer.catch_up(log.key)
+                    except SessionNotFoundError:  # deleted in between
+                        continue
+            query = self._query(scope, (log.skey for log in some))
+            read = yield from ask(self._store.load_index, query)
+            if read.behind:  # indexes of another kind
+                for key in read.behind:
+                    yield from self._indexer.catch_up(key)
+                read = yield from ask(self._store.load_index, query)
+            later = {log.session.skey for log in read.logs if not self._add(shelf, log)}
+            if later:
+                return [log for log in some if log.skey in later] + waiting
+        return waiting
+
+    def _add(self, shelf: OpenShelf, log: IndexedLog) -> bool:
+        """Copy one log; False where it is for another shelf."""
+        parts: list[PackedPart] = []
+        for chunk in log.chunks:
+            buckets = {name: data for name, data in log.buckets.get(chunk.number, {}).items() if name}
+            parts.append(part := PackedPart(ChunkFacts.unpack(chunk.facts), chunk.terms, buckets))
+            self._admission.hide(part, log.view)
+        decode = self._indexer.codec.decode
+        tail = [(row, self._engine.entry(row, decode(log.session.id, row))) for row in log.tail]
+        size = sum(part.passages for part in parts) + sum(len(entry.lengths) for _, entry in tail)
+        if size > MOST_PASSAGES:
+            return True
+        if size + shelf.chunk.passages > _MOST_NUMBERED and shelf.logs:
+            return False
+        first, passages = shelf.begin(), shelf.chunk.passages
+        names: set[str] = set()
+        labels: Counter[str] = Counter()
+        for part in parts:
+            shelf.extend(part.facts, part.buckets.values(), part.hidden)
+            names.update(part.speakers)
+            labels.update(part.labels)
+        for row, entry in tail:
+            shelf.add(self._engine.facts(row, entry), entry, counts=self._admission.counts(row, log.view))
+            if entry.author and entry.flags & LABELLED:
+                labels[entry.author] += 1
+            elif entry.author:
+                names.add(entry.author)
+        copied = ShelvedLog(
+            log.session.skey,
+            log.session.id,
+            log.view.last_seq,
+            first,
+            shelf.slots - first,
+            shelf.chunk.passages - passages,
+            shelf.terms_from(first),
+            self._admission.needs_row(log.view),
+        )
+        shelf.end(copied, names.union(labels_in(labels, copied.slots)))
+        return True
+
+    def _take(
+        self, scope: LogScope, shelf: OpenShelf, number: int, known: Mapping[int, ShelfFacts], gone: Collection[int]
+    ) -> Flow[None]:
+        """Add the logs of a stored shelf that nothing newer is known of."""
+        read = yield from ask(self._store.load_index, self._query(scope, (), (number,)))
+        buckets = {name: data for name, data in read.shelf_buckets.get(number, {}).items() if name}
+        facts = known[number]
+        stale = stale_copies(list(known.items())).get(number, frozenset())
+        mine = {log.skey for log in shelf.logs}
+        shelf.take(facts, buckets.values(), {*gone, *stale, *mine})
+
+
+def _first(logs: list[UnshelvedLog]) -> tuple[list[UnshelvedLog], list[UnshelvedLog]]:
+    """As many of some logs as are read at once, and the rest."""
+    size = 0
+    for at, log in enumerate(logs, 1):
+        size += log.last_seq + GAP
+        if size >= _MOST_READ or at == _MOST_LOGS:
+            return logs[:at], logs[at:]
+    return logs, []
+
+
+def _is_full(shelf: OpenShelf) -> bool:
+    return shelf.slots + _MOST_READ > MOST_SLOTS or shelf.chunk.passages >= MOST_PASSAGES or shelf.terms > MOST_TERMS
+
+
+def _to_take(known: Mapping[int, ShelfFacts], gone: Collection[int], shelf: OpenShelf) -> list[int]:
+    """The shelves that are put together with a new one: small ones, and those that are mostly outdated."""
+    stale = stale_copies(list(known.items()))
+    left: list[tuple[int, int, ShelfFacts]] = []
+    for number, facts in known.items():
+        dead = {*stale.get(number, ()), *gone}
+        left.append((sum(log.slots + GAP for log in facts.logs if log.skey not in dead), number, facts))
+    taken: list[int] = []
+    slots, passages, terms = shelf.slots, shelf.chunk.passages, shelf.terms
+    for size, number, facts in sorted(left, key=lambda each: each[:2]):
+        if size > slots and 2 * size > facts.events:
+            continue
+        if slots + size > MOST_SLOTS or passages + facts.passages > _MOST_NUMBERED or terms + facts.terms > MOST_TERMS:
+            continue
+        taken.append(number)
+        slots, passages, terms = slots + size, passages + facts.passages, terms + facts.terms
+    return taken

@@ -1,0 +1,209 @@
+"""Shelves in SQL: copies of the indexes of an owner's many logs, read together with what is on none of them.
+
+A shelf never changes, another takes its place. A read lists them before all else and once more at its end: where both
+lists are the same, whatever was on a shelf in between was there all the time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import ColumnElement, Select, Table, and_, insert, or_, select
+
+from langchain_sessions._core.rows import owner_shape
+from langchain_sessions._sql.driver.transaction import Later, Row, Transaction, param
+from langchain_sessions._sql.index.scopes import is_shelved
+from langchain_sessions._sql.log.lookup import drop_shelves, key_values, owner_criterion, session_columns
+from langchain_sessions._sql.tables.recall import FACTS
+from langchain_sessions.stores._values import LogScope, ShelfChange, StoredShelf, shelf_place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from langchain_sessions._core.rows import SessionRow
+    from langchain_sessions.stores._values import IndexQuery
+
+_AT_ONCE = 500
+_BEGINNING_END = "\U0010ffff"
+
+
+def can_shelve(scope: LogScope) -> bool:
+    """Whether the scope is one that shelves are kept for: all sessions of one owner."""
+    return scope.session_id is None and owner_shape(scope.owner) != "any"
+
+
+def is_expired(session: SessionRow, now: int) -> bool:
+    """Whether a session is not there any more."""
+    return session.expires_at is not None and session.expires_at <= now
+
+
+def find_shelves(tx: Transaction, scope: LogScope) -> Later:
+    """The shelves of an owner."""
+    shelves = tx.tables.recall.shelves.c
+
+    def build() -> Select[Any]:
+        columns = [shelves.shelf, shelves.fingerprint, shelves.slots]
+        return select(*columns).where(*_mine(tx, scope)).order_by(shelves.shelf)
+
+    return tx.later(tx.prepare(("shelves", owner_shape(scope.owner)), build), key_values(scope.key, scope.now))
+
+
+def _mine(tx: Transaction, scope: LogScope) -> list[ColumnElement[bool]]:
+    shelves = tx.tables.recall.shelves.c
+    whose = shelves.user_id.is_(None) if owner_shape(scope.owner) == "none" else shelves.user_id == param("k_owner")
+    return [shelves.app == param("k_app"), whose]
+
+
+def find_left(tx: Transaction, scope: LogScope) -> Later:
+    """The sessions that no shelf holds as they are now, and those that expired, as `find_places` has them."""
+    s, logs = tx.tables.sessions, tx.tables.recall.logs
+
+    def build() -> Select[Any]:
+        state = [logs.c.indexed_to, logs.c.fingerprint, logs.c.generation]
+        gone = and_(s.c.expires_at.is_not(None), s.c.expires_at <= param("k_now"))
+        owned = owner_criterion(tx.tables, owner_shape(scope.owner))
+        return (
+            select(*session_columns(tx.tables), *state)
+            .select_from(s.outerjoin(logs, logs.c.skey == s.c.skey))
+            .where(s.c.app == param("k_app"), *owned, or_(gone, ~is_shelved(tx)))
+            .order_by(s.c.skey)
+        )
+
+    return tx.later(tx.prepare(("left", owner_shape(scope.owner)), build), key_values(scope.key, scope.now))
+
+
+def find_shelf_buckets(tx: Transaction, query: IndexQuery) -> Later:
+    """The asked buckets of every shelf."""
+    shelves, terms = tx.tables.recall.shelves, tx.tables.recall.shelf_terms
+    scope = query.scope
+    if not (query.buckets or query.beginnings):
+        return Later()
+
+    def build() -> Select[Any]:
+        joined = shelves.join(terms, terms.c.shelf == shelves.c.shelf)
+        columns = [terms.c.shelf, terms.c.bucket, terms.c.data]
+        return select(*columns).select_from(joined).where(*_mine(tx, scope), bucket_criterion(terms, query))
+
+    values = {**key_values(scope.key, scope.now), **bucket_values(query)}
+    return tx.later(tx.prepare(("shelf buckets", owner_shape(scope.owner), *bucket_shape(query)), build), values)
+
+
+def buckets_by(rows: Iterable[Row]) -> dict[int, dict[str, bytes]]:
+    """Buckets by shelf."""
+    found: dict[int, dict[str, bytes]] = {}
+    for shelf, bucket, data in rows:
+        found.setdefault(shelf, {})[bucket] = data
+    return found
+
+
+def load_shelves(tx: Transaction, numbers: Sequence[int]) -> dict[int, dict[str, bytes]]:
+    """All that some shelves hold."""
+    terms = tx.tables.recall.shelf_terms.c
+    statement = tx.prepare(
+        "whole shelf", lambda: select(terms.shelf, terms.bucket, terms.data).where(terms.shelf == param("shelf"))
+    )
+    found = [tx.later(statement, {"shelf": number}) for number in numbers]
+    tx.flush()
+    return buckets_by([row for outcome in found for row in outcome.rows])
+
+
+def shelves_of(tx: Transaction, rows: Sequence[Row], query: IndexQuery) -> list[StoredShelf]:
+    """Shelves with the facts that the caller does not have."""
+    missing = [row[0] for row in rows if shelf_place(row[0]) not in query.held]
+    facts = dict(_rows_of(tx, missing, FACTS))
+    return [StoredShelf(number, made, slots, facts.get(number, b"")) for number, made, slots in rows]
+
+
+def _rows_of(tx: Transaction, numbers: Sequence[int], bucket: str) -> list[tuple[int, bytes]]:
+    terms = tx.tables.recall.shelf_terms.c
+
+    def build() -> Select[Any]:
+        return select(terms.data).where(terms.shelf == param("shelf"), terms.bucket == param("bucket"))
+
+    statement = tx.prepare("shelf bucket", build)
+    found = [(number, tx.later(statement, {"shelf": number, "bucket": bucket})) for number in numbers]
+    tx.flush()
+    return [(number, bytes(outcome.rows[0][0])) for number, outcome in found if outcome.rows]
+
+
+# -- which buckets -----------------------------------------------------------------------------------------
+
+
+def _padded(query: IndexQuery) -> list[str]:
+    """The asked buckets, some of them twice: few shapes for all numbers of them."""
+    size = 1 << max(0, len(query.buckets) - 1).bit_length()
+    return [*query.buckets, *query.buckets[-1:] * (size - len(query.buckets))] if query.buckets else []
+
+
+def bucket_criterion(terms: Table, query: IndexQuery) -> ColumnElement[bool]:
+    """Which rows of terms a query asks for."""
+    wanted: list[ColumnElement[bool]] = [
+        and_(terms.c.bucket >= param(f"q_from{at}"), terms.c.bucket <= param(f"q_to{at}"))
+        for at in range(len(query.beginnings))
+    ]
+    if query.buckets:
+        wanted.append(terms.c.bucket.in_([param(f"q_bucket{at}") for at in range(len(_padded(query)))]))
+    return or_(*wanted)
+
+
+def bucket_shape(query: IndexQuery) -> tuple[int, int]:
+    """What tells such statements from each other."""
+    return len(_padded(query)), len(query.beginnings)
+
+
+def bucket_values(query: IndexQuery) -> dict[str, Any]:
+    """The values of `bucket_criterion`."""
+    values: dict[str, Any] = {f"q_bucket{at}": bucket for at, bucket in enumerate(_padded(query))}
+    values.update((f"q_from{at}", start) for at, start in enumerate(query.beginnings))
+    values.update((f"q_to{at}", start + _BEGINNING_END) for at, start in enumerate(query.beginnings))
+    return values
+
+
+# -- writing -----------------------------------------------------------------------------------------------
+
+
+def write_shelf(tx: Transaction, change: ShelfChange) -> bool:
+    """The contract's `write_shelf`. The sessions are locked first, so a deletion waits or has been."""
+    if not _are_there(tx, change) or _count(tx, change.replaced) != len(change.replaced):
+        return False
+    drop_shelves(tx, change.replaced)
+    shelf, recall = change.shelf, tx.tables.recall
+    if shelf is None:
+        return True
+    whole = tx.prepare(
+        "new shelf", lambda: insert(recall.shelves).values({c.name: param(c.name) for c in recall.shelves.c})
+    )
+    row = {"shelf": shelf.number, "app": change.app, "user_id": change.owner}
+    tx.run(whole, {**row, "fingerprint": shelf.fingerprint, "slots": shelf.slots})
+    for table, values in (
+        (recall.shelf_logs, [(skey, shelf.number, seq) for skey, seq in change.logs.items()]),
+        (
+            recall.shelf_terms,
+            [(shelf.number, name, data) for name, data in {FACTS: shelf.facts, **change.buckets}.items()],
+        ),
+    ):
+
+        def build(table: Table = table) -> Any:
+            return insert(table).values({c.name: param(c.name) for c in table.c})
+
+        tx.insert_tuples(tx.prepare(("new shelf of", table.name), build), values)
+    return True
+
+
+def _are_there(tx: Transaction, change: ShelfChange) -> bool:
+    """Lock the sessions of a shelf against deletion; whether all of them are there."""
+    s = tx.tables.sessions.c
+    keys = sorted(change.logs)
+    found = 0
+    for start in range(0, len(keys), _AT_ONCE):
+        asked = select(s.skey).where(s.skey.in_(keys[start : start + _AT_ONCE])).order_by(s.skey)
+        if tx.flavour != "sqlite":
+            asked = asked.with_for_update(read=True, key_share=True)
+        found += len(tx.once(asked))
+    return found == len(keys)
+
+
+def _count(tx: Transaction, numbers: Sequence[int]) -> int:
+    shelves = tx.tables.recall.shelves.c
+    asked = select(shelves.shelf).where(shelves.shelf.in_(numbers)).order_by(shelves.shelf)
+    return len(tx.once(asked.with_for_update() if tx.flavour != "sqlite" else asked)) if numbers else 0
