@@ -124,6 +124,8 @@ class ThreadCache:
         self.named: set[int] = set()
         self.shapes: dict[int, bytes] = {}
         self.seal: Seal | None = None
+        self.is_rewound = False
+        """Whether rewinds hide some of its events, so that an earlier revision of a message may be the one in force."""
         self._trees: OrderedDict[bytes, Tree] = OrderedDict()
         self._marks: dict[bytes, int] = {}
         self._tree_bytes = 0
@@ -165,6 +167,10 @@ class ThreadCache:
         self.rows.update(new)
         self._known = self._known | SeqSet.of(new)
         self._bytes += sum(len(row.text or "") + len(row.body or "") for row in new.values())
+
+    def newest(self, ident: str) -> int | None:
+        """Where the newest revision that is known of a message is stored; None where none is, or some went back."""
+        return None if self.is_rewound else max(self._stored_as(ident), default=None)
 
     def _stored_as(self, message_id: str) -> Iterator[int]:
         """Where the revisions of a message are stored, those that were met last first."""

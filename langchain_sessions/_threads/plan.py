@@ -92,6 +92,8 @@ class PlannedCheckpoint:
     matched: list[EventRow] = field(default_factory=list[EventRow])
     parent_slot: Slot | None = None
     """What takes the place of the graph's input in the parent, once it is committed."""
+    since: dict[str, int] = field(default_factory=dict[str, int])
+    """Behind which positions revisions of its messages are not known."""
     pieces: dict[bytes, ValueRow] = field(default_factory=dict[bytes, ValueRow])
     """What large values consist of that is not stored yet."""
     trees: list[Tree] = field(default_factory=list[Tree])
@@ -103,6 +105,13 @@ class PlannedCheckpoint:
     def idents(self) -> tuple[str, ...]:
         """Identities to look up."""
         return tuple(dict.fromkeys(item.row.ident for item in self.incoming))
+
+    def known_since(self) -> dict[str, int]:
+        """Behind which positions their revisions are not known."""
+        if self.thread is None:
+            return {}
+        found = ((ident, self.thread.newest(ident)) for ident in self.idents)
+        return {ident: seq for ident, seq in found if seq is not None}
 
     # -- taking in -----------------------------------------------------------------------------------------
 
@@ -229,6 +238,9 @@ class PlannedCheckpoint:
         if self.thread is not None and self.thread.skey != session.skey:
             raise StalePlanError
         hidden = rewound(session)
+        if hidden and self.since:
+            # An earlier revision than those that were asked for may be the one in force.
+            raise StalePlanError
         known: dict[str, list[EventRow]] = {}
         for row in related:
             known.setdefault(row.ident, []).append(row)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import CheckpointTuple, PendingWrite, writes_sort_key
 
-from langchain_sessions._core.checkpoints import CUT, corrupt_channel, corrupt_checkpoint
+from langchain_sessions._core.checkpoints import CUT, corrupt_channel, corrupt_checkpoint, rewound
 from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.pieces import Seal, Tree, assemble
 from langchain_sessions._core.ranges import decode_runs, expand_runs
@@ -58,6 +58,7 @@ class Rebuilder:
         session = found.session
         thread = self._reader.threads[session.skey]
         thread.add(self._details.events.get(session.skey, ()))
+        thread.is_rewound = bool(rewound(session))
         shape = self._details.shapes[session.skey, found.row.shape]
         record = decode_record(session.id, found.row, shape)
         thread.keep(record)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from langgraph.checkpoint.base import WRITES_IDX_MAP
 from langgraph.checkpoint.serde.types import ERROR
 
-from langchain_sessions._core.checkpoints import ROOT, ValueRow, WriteRow
+from langchain_sessions._core.checkpoints import ROOT, ValueRow, WriteRow, rewound
 from langchain_sessions._core.edge import check_id
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ranges import encode_runs
@@ -131,6 +131,7 @@ class CheckpointWriter:
         shape, names = record.shape
         is_fresh = record.ns == ROOT and record.parent is None
         is_named = thread is not None and {shape, record.ns} <= thread.named
+        planned.since = planned.known_since()
         return PutPlan(
             key=at.key,
             draft=replace(adapter_draft(at.log, at.session_id), anew=is_fresh),
@@ -143,6 +144,7 @@ class CheckpointWriter:
             shape_body=names,
             idents=planned.idents,
             decide=planned.decide,
+            since=planned.since,
             strict=strict,
             named_in=thread.skey if thread is not None and is_named else None,
         )
@@ -163,6 +165,7 @@ class CheckpointWriter:
         thread.keep(record)
         thread.keep_trees(planned.trees, planned.pieces.values())
         thread.seal = planned.cutter.seal
+        thread.is_rewound = bool(rewound(result.session))
         if start is not None:
             thread.starts[record.ns, record.cid] = start
         for write, row in planned.adopted:

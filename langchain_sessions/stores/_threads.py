@@ -68,7 +68,7 @@ class PutDecision:
 
 
 Decide = Callable[[SessionRow, Sequence[EventRow], Sequence[WriteRow]], PutDecision]
-"""Given the session, every stored revision of the plan's `idents`, and the parent's writes that wait: what to write."""
+"""Given the session, the stored revisions of the plan's `idents`, and the parent's writes that wait: what to write."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,6 +86,7 @@ class PutPlan:
         shape: Digest of the names that it shares with others.
         shape_body: These names.
         idents: Identities of messages that may be stored already.
+        since: Positions behind which revisions of some of them are wanted; earlier ones need not be read.
         decide: Decides positions; see `Decide`. May raise `StalePlanError`.
         strict: Refuse it where the head is not its parent.
         named_in: The key of the session that has both names already; elsewhere they are stored.
@@ -102,6 +103,7 @@ class PutPlan:
     shape_body: bytes
     idents: tuple[str, ...]
     decide: Decide
+    since: Mapping[str, int] = field(default_factory=dict[str, int])
     strict: bool = False
     named_in: int | None = None
 
@@ -276,7 +278,7 @@ class ThreadStore(Store):
         what is no `Exception`. Repeating a plan whose outcome got lost changes nothing.
 
         A checkpoint, as one step: find the session of the key, opened by the draft where there is none; ask `decide`
-        with the session, with every stored revision of `idents` in log order, and with the parent's writes that wait
+        with the session, with the stored revisions of `idents` in log order, and with the parent's writes that wait
         (those stored before, then those of the same call); write the decision. The events are appended; the ledger
         takes the edits; values, names and the row are stored; the parent's writes are stored as decided, in place of
         those that waited. The newest root checkpoint in sight is the head: `head_after`. Counters follow, `last_seq`

@@ -153,22 +153,31 @@ def _ask_session(tx: Transaction, key: SessionKey, now: int) -> Later:
 
 
 def _ask_relatives(tx: Transaction, plan: PutPlan) -> list[Later]:
-    """Ask for every stored revision of some messages."""
+    """Ask for the stored revisions of some messages."""
+    known = [ident for ident in plan.idents if ident in plan.since]
+    since = min((plan.since[ident] for ident in known), default=0)
+    unknown = [ident for ident in plan.idents if ident not in plan.since]
+    return [*_ask_revisions(tx, plan, known, since), *_ask_revisions(tx, plan, unknown, 0)]
+
+
+def _ask_revisions(tx: Transaction, plan: PutPlan, idents: Sequence[str], since: int) -> list[Later]:
     e = tx.tables.events.c
     answers: list[Later] = []
-    for start in range(0, len(plan.idents), _CHUNK):
-        some = plan.idents[start : start + _CHUNK]
+    for start in range(0, len(idents), _CHUNK):
+        some = idents[start : start + _CHUNK]
         width = 1 << (len(some) - 1).bit_length()
         names = [f"i{at}" for at in range(width)]
 
         def build(names: Sequence[str] = names) -> Select[Any]:
             named = e.ident.in_([bindparam(name) for name in names])
             # Without a word about the third column of the index SQLite walks the whole log instead.
-            indexed = (e.skey == skey_of(tx), named, e.rev >= literal_column("0"))
+            # An expression, lest the positions are walked: they are in the key of the table.
+            newer = e.seq + literal_column("0") >= bindparam("since")
+            indexed = (e.skey == skey_of(tx), named, e.rev >= literal_column("0"), newer)
             return select(*event_columns(tx.tables)).where(*indexed)
 
         values = dict(zip(names, (*some, *[some[-1]] * (width - len(some))), strict=True))
-        place = {"k_app": plan.key.app, "k_id": plan.key.id}
+        place = {"k_app": plan.key.app, "k_id": plan.key.id, "since": since}
         answers.append(tx.later(tx.prepare(("revisions", width), build), {**place, **values}))
     return answers
 

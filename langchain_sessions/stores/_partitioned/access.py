@@ -7,6 +7,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from langchain_sessions._core.flow import Flow, ask
@@ -246,9 +247,13 @@ def event_rows(skey: int, events: Iterable[EventRow]) -> Rows:
     return rows
 
 
-def named(skey: int, names: Iterable[str]) -> list[Range]:
-    """The ranges of the positions of events by their names."""
-    return [keys.under(f"{keys.at(skey, keys.NAME)}/{keys.digest(name)}") for name in sorted(names)]
+def named(skey: int, names: Iterable[str], since: Mapping[str, int] = MappingProxyType({})) -> list[Range]:
+    """The ranges of the positions of events by their names, of some from a position on."""
+    found: list[Range] = []
+    for name in sorted(names):
+        wide = keys.under(f"{keys.at(skey, keys.NAME)}/{keys.digest(name)}")
+        found.append(wide._replace(low=f"{wide.low}{since[name]:016x}") if name in since else wide)
+    return found
 
 
 def positions(found: Iterable[Iterable[Row]]) -> SeqSet:

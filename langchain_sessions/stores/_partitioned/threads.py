@@ -269,7 +269,7 @@ def _put(
     is_stale = session.head_id is not None and session.head_id not in (plan.parent, plan.cid)
     if plan.strict and plan.ns == ROOT and is_stale and not plan.is_fork:
         raise HeadConflictError(session.id, plan.parent, session.head_id or "")
-    seqs = positions((yield from at.rows(head, named(head.skey, set(plan.idents)))))
+    seqs = positions((yield from at.rows(head, named(head.skey, set(plan.idents), plan.since))))
     related = [row for row in (yield from at.events(head, seqs.runs)) if row.ident in plan.idents]
     writes = [write for item in staged if _is_of_parent(plan, item) for write in item.writes]
     writes += [write for item in arrived for write in item.rows(head.skey)]
