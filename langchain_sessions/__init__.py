@@ -303,7 +303,22 @@ __all__ = [
     "schema_sql",
 ]
 
-__getattr__: Loader = lazy_names(__name__, _HOMES, extras={"SessionMemoryMiddleware": ("langchain", "agents")})
+_MEANT = {
+    "AsyncPostgresSaver": "SessionCheckpointSaver",
+    "AsyncSqliteSaver": "SessionCheckpointSaver",
+    "ChatMessageHistory": "SessionChatMessageHistory",
+    "DatabaseSessionService": "SessionService",
+    "InMemorySaver": "SessionCheckpointSaver",
+    "MemoryStore": "InMemoryStore",
+    "PostgresSaver": "SessionCheckpointSaver",
+    "SQLChatMessageHistory": "SessionChatMessageHistory",
+    "SqliteSaver": "SessionCheckpointSaver",
+    "SummarizationMiddleware": "SessionMemoryMiddleware",
+}
+
+__getattr__: Loader = lazy_names(
+    __name__, _HOMES, extras={"SessionMemoryMiddleware": ("langchain", "agents")}, meant=_MEANT
+)
 
 
 def __dir__() -> list[str]:

@@ -47,7 +47,8 @@ class SessionNotFoundError(SessionsError, LookupError):
     def __init__(self, session_id: str) -> None:
         """Name the id, never the reason: a stranger must not learn that it exists."""
         self.session_id = session_id
-        super().__init__(f"No session {session_id!r}. Create it with create() or open() first.")
+        why = "it does not exist, has expired or belongs to somebody else"
+        super().__init__(f"No session {session_id!r} within reach: {why}. open() makes one that does not exist.")
 
 
 class SessionExistsError(SessionsError, ValueError):

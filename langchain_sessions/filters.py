@@ -120,7 +120,11 @@ class EventFilter:
         require(self.last_n is None or self.last_n > 0, "last_n", "give a number above 0")
         require(self.page_size is None or self.page_size > 0, "page_size", "give a number above 0")
         require(self.page is None or self.page >= 0, "page", "pages are counted from 0")
-        require(self.page is None or self.page_size is not None, "page_size", "a page needs a size")
+        require(
+            self.page is None or self.page_size is not None,
+            "page_size",
+            "a page needs a size, such as EventFilter(page=2, page_size=20)",
+        )
         require(self.last_n is None or self.page_size is None, "last_n", "give either last_n or a page, not both")
 
     def merge(self, other: EventFilter) -> EventFilter:

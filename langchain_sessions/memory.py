@@ -9,10 +9,13 @@ from typing_extensions import override
 
 from langchain_sessions._chat.chat_with_memory import ChatWithMemory, Out, Wrapped
 from langchain_sessions._chat.session_memory import SessionMemory, speaks_chat
+from langchain_sessions._core.edge import require
 from langchain_sessions.errors import BareAdvisorError
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
+
+_WANTED = "give a chat model or a chain, such as wrap(ChatOpenAI(model='…'))"
 
 
 class SessionMemoryAdvisor(SessionMemory, Runnable[Any, Any]):
@@ -39,6 +42,7 @@ class SessionMemoryAdvisor(SessionMemory, Runnable[Any, Any]):
             history_key: Where a chain expects the history. Without it, `input_key` receives the whole conversation.
             system_key: Where a chain's template expects what the modes of this memory write for the system prompt.
         """
+        require(isinstance(inner, Runnable), "inner", f"{_WANTED}, not {type(inner).__name__}")
         wrapped = Wrapped(inner=inner, input_key=input_key, history_key=history_key, system_key=system_key)
         return ChatWithMemory(self, wrapped)
 

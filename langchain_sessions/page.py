@@ -79,7 +79,9 @@ def decode_cursor(cursor: str, *kinds: str) -> tuple[str, list[Any]]:
         padded = cursor + "=" * (-len(cursor) % 4)
         kind, *place = json.loads(base64.urlsafe_b64decode(padded.encode("ascii")))
     except (AttributeError, TypeError, ValueError, binascii.Error) as error:
-        raise InvalidInputError("cursor", "not a cursor that this library made") from error
+        raise InvalidInputError(
+            "cursor", "not a cursor that this library made; give page.next_cursor as it is"
+        ) from error
     if kind not in kinds:
         raise InvalidInputError("cursor", "it belongs to another kind of page")
     return kind, place
@@ -94,5 +96,5 @@ def decode_positions(cursor: str, least: int, *kinds: str) -> tuple[str, list[in
     kind, place = decode_cursor(cursor, *kinds)
     numbers = [0 if part is None else part for part in place]
     if len(numbers) < least or not all(type(part) is int and 0 <= part < _MAX_INT for part in numbers):
-        raise InvalidInputError("cursor", "not a cursor that this library made")
+        raise InvalidInputError("cursor", "not a cursor that this library made; give page.next_cursor as it is")
     return kind, numbers

@@ -41,7 +41,8 @@ class SessionService(SessionMethods, AppendMethods, EventMethods, SearchMethods)
 
     Args:
         database: A URL such as `sqlite:///chat.db`, a SQLAlchemy `Engine` or `AsyncEngine`, or a store, such as
-            `InMemoryStore()` for what may be forgotten. Engines and stores that are given are never closed.
+            `InMemoryStore()` for what may be forgotten. Needed: nothing is forgotten without being asked to. Engines
+            and stores that are given are never closed.
         app: The application; sessions of another app do not exist here.
         codec: A LangGraph serializer for what JSON cannot hold; an encrypting one seals whole messages.
         encrypted: Whether `codec` encrypts. By default asked of LangGraph's own `EncryptedSerializer`.
@@ -62,7 +63,7 @@ class SessionService(SessionMethods, AppendMethods, EventMethods, SearchMethods)
 
     def __init__(
         self,
-        database: str | URL | Engine | AsyncEngine | SessionStore,
+        database: str | URL | Engine | AsyncEngine | SessionStore | None = None,
         *,
         app: str = "default",
         codec: SerializerProtocol | None = None,

@@ -173,7 +173,9 @@ def _load(name: str, cache_dir: Path, *, allow_download: bool) -> tiktoken.Encod
     if vocabulary is not None and (ranks := _read_ranks(name, vocabulary.sha256, cache_dir)):
         return tiktoken.Encoding(name, pat_str="|".join(vocabulary.split), mergeable_ranks=ranks, special_tokens={})
     if name not in tiktoken.list_encoding_names():
-        raise InvalidInputError("encoding", f"tiktoken knows no encoding {name!r}")
+        raise InvalidInputError(
+            "encoding", f"tiktoken knows no encoding {name!r}; for a model write best_counter({name!r})"
+        )
     if not allow_download:
         raise VocabularyMissingError(name)
     try:

@@ -100,7 +100,12 @@ def engines_for(database: str | URL | Engine | TYPE_ASYNC_ENGINE, *, synchronous
     if hasattr_sync_engine(database):
         _require_supported(database.dialect)
         return Engines(None, database, owned=False)
-    raise InvalidInputError("database", "give a URL, a SQLAlchemy Engine or AsyncEngine, or a SessionStore")
+    raise InvalidInputError("database", f"{_GIVE}, not {type(database).__name__}")
+
+
+_GIVE = (
+    "give a URL such as sqlite:///chat.db, an Engine or AsyncEngine of SQLAlchemy, or a store such as InMemoryStore()"
+)
 
 
 def hasattr_sync_engine(database: Any) -> bool:
@@ -113,7 +118,8 @@ def _require_supported(dialect: Dialect) -> None:
     name = "mysql" if dialect.name == "mariadb" else dialect.name
     if dialect.driver not in _SUPPORTED.get(name, frozenset()):
         known = ", ".join(f"{db}+{driver}" for db, drivers in _SUPPORTED.items() for driver in sorted(drivers))
-        problem = f"{dialect.name}+{dialect.driver} is not supported. Use one of: {known}."
+        used = f"{dialect.name}+{dialect.driver}"
+        problem = f"{used} is not supported. Leave the driver out ({name}://…), or use one of: {known}."
         raise UnsupportedDatabaseError(problem)
 
 

@@ -51,7 +51,9 @@ def _read_only() -> StoreError:
 
 
 def _not_opened() -> StoreError:
-    return StoreUnavailableError("The database file cannot be opened. Check its path and permissions.")
+    return StoreUnavailableError(
+        "The database file cannot be opened. Its folder has to exist, and this process to be allowed to write there."
+    )
 
 
 def _disk_failed() -> StoreError:
