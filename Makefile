@@ -15,7 +15,7 @@ PYTEST := -m pytest -n $(WORKERS) --dist worksteal --timeout $(TEST_SECONDS) $(i
 REQUIREMENTS ?=
 AGAINST ?=
 
-.PHONY: help venv demo test test-fast test-engines check docs format bench bench-recall instructions walks soak clean
+.PHONY: help venv demo test test-fast test-engines check docs package format bench bench-recall instructions walks soak clean
 
 help:
 	@echo "make demo          a conversation with memory, without any key or network"
@@ -24,6 +24,7 @@ help:
 	@echo "make test-fast     the tests on memory and SQLite only"
 	@echo "make check         formatting, lint, types, direction of imports, the documentation"
 	@echo "make docs          the documentation as a site, on a local port"
+	@echo "make package       the wheel, installed elsewhere, with the README run from it"
 	@echo "make format        rewrite the code as the formatter has it"
 	@echo "make bench         the numbers: appends, reads, lists, per database"
 	@echo "make bench-recall  the quality and speed of recall"
@@ -83,6 +84,9 @@ check: venv
 	$(BIN)/python -m benchmarks.exported
 	$(BIN)/python -m pytest -q -p no:randomly tests/unit/test_import_direction.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site
+
+package: venv
+	$(BIN)/python -m tests.docs.wheel
 
 docs: venv
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
