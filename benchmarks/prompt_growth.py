@@ -41,8 +41,8 @@ def prompts(compaction: Compaction | None) -> tuple[list[int], int]:
     """The tokens of each prompt, and how many of the messages that were said are found by a search at the end."""
     counter, sizes = EstimatedTokenCounter(), list[int]()
 
-    def answer(messages: list[BaseMessage]) -> AIMessage:
-        sizes.append(counter.count_messages(messages).tokens)
+    def answer(state: dict[str, list[BaseMessage]]) -> AIMessage:
+        sizes.append(counter.count_messages(state["messages"]).tokens)
         return AIMessage(" ".join([ANSWER.format(len(sizes))] * 2))
 
     with SessionService(InMemoryStore()) as sessions:
