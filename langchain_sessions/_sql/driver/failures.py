@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sqlalchemy import exc as sa_exc
 
@@ -22,10 +22,16 @@ if TYPE_CHECKING:
     from sqlalchemy import Dialect
 
     from langchain_sessions._sql.driver.engines import Engines
+    from langchain_sessions._sql.driver.transaction import Transaction
 
+T = TypeVar("T")
 _LOST_RACES = ("40001", "40P01", "55P03")
 _MYSQL_RACES = (1205, 1213, 1020)
-_MYSQL_TOO_LARGE = 1153
+_TOO_LARGE = (1153, 8025, "54000")
+"""MariaDB and MySQL: a packet that is larger than `max_allowed_packet`; TiDB: an entry; PostgreSQL: a limit."""
+_MOST_BYTES = 10**9
+"""Beyond that no supported database takes a value, and each says so in ways of its own."""
+_SMALLEST_LIMIT = 1 << 20
 _UNREACHABLE = ("08", "57P", "53")
 _REFUSED_LOGINS = ("28000", "28P01", 1044, 1045, 1698)
 _PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
@@ -102,6 +108,36 @@ class LostRaceError(Exception):
 class DeadConnectionError(Exception):
     """The connection turned out to be dead before it could be known that the operation happened."""
 
+    sent_bytes = 0
+    """How large the statement was that it died of, or with."""
+
+
+def too_large(sent_bytes: int) -> InvalidInputError:
+    """What is to be stored is larger than the database takes: repeating it would not help."""
+    megabytes = f"{sent_bytes / 1e6:.1f} MB are" if sent_bytes else "it is"
+    limit = "max_allowed_packet of MariaDB and MySQL; 1 GB elsewhere"
+    return InvalidInputError(
+        "message", f"{megabytes} more than the server takes at once ({limit}); nothing was written"
+    )
+
+
+def fitting(work: Callable[[Transaction], T], error: Exception) -> Callable[[Transaction], T]:
+    """Some work that is tried again: MariaDB hangs up on what is too large for it, so it is asked what it takes.
+
+    Raises:
+        InvalidInputError: Less than was sent (raised by the work).
+    """
+    sent_bytes = error.sent_bytes if isinstance(error, DeadConnectionError) else 0
+    if sent_bytes < _SMALLEST_LIMIT:
+        return work
+
+    def run(tx: Transaction) -> T:
+        if tx.flavour == "mysql" and sent_bytes >= tx.ask("SELECT @@max_allowed_packet")[0][0]:
+            raise too_large(sent_bytes)
+        return work(tx)
+
+    return run
+
 
 class PassedInError(Exception):
     """What a function that the caller passed in has raised: it is told as it is, not as a row that cannot be read."""
@@ -120,7 +156,12 @@ class Failures:
         self._engines = engines
 
     def translated(
-        self, error: Exception, *, alive: bool = True, is_damaged: Callable[[], bool] | None = None
+        self,
+        error: Exception,
+        *,
+        alive: bool = True,
+        is_damaged: Callable[[], bool] | None = None,
+        sent_bytes: int = 0,
     ) -> Exception:
         """The library's error for a driver's, or the internal one that says what to do."""
         driver: Any = error.orig if isinstance(error, sa_exc.DBAPIError) and error.orig is not None else error
@@ -136,8 +177,8 @@ class Failures:
             damaged = isinstance(error, UNREADABLE) and is_damaged is not None and is_damaged()
             return CorruptRowError(_UNREADABLE_ROW) if damaged else error
         code = _error_code(driver)
-        if code == _MYSQL_TOO_LARGE:
-            return StoreError("It is larger than the server takes (max_allowed_packet); nothing was written.")
+        if code in _TOO_LARGE or "too big" in str(driver).lower() or sent_bytes >= _MOST_BYTES:
+            return too_large(sent_bytes)
         if isinstance(driver, dbapi.IntegrityError) and alive:
             return UniqueViolationError()
         if code in _LOST_RACES or code in _MYSQL_RACES:

@@ -18,7 +18,7 @@ from langchain_sessions._core.flow import Flow, ask, faces
 from langchain_sessions._core.twins import alone, finish
 from langchain_sessions._sql.driver import forks
 from langchain_sessions._sql.driver.damage import is_damaged
-from langchain_sessions._sql.driver.failures import DeadConnectionError, Failures, LostRaceError, PassedInError
+from langchain_sessions._sql.driver.failures import DeadConnectionError, Failures, LostRaceError, PassedInError, fitting
 from langchain_sessions._sql.driver.loops import LoopEngines, disposed
 from langchain_sessions._sql.driver.pipelining import can_pipeline, send, send_adapted
 from langchain_sessions._sql.driver.transaction import Mode, Send, StatementCache, Transaction, Writer, ends_for
@@ -109,6 +109,7 @@ class Runner:
                     return self._as_writer(mode, work)
             except (LostRaceError, DeadConnectionError) as error:
                 time.sleep(self._pause(error, attempt))
+                work = fitting(work, error)
 
     def _on_pooled(self, mode: Mode, work: Work[T]) -> T:
         """Run an operation on a connection of the pool."""
@@ -178,6 +179,7 @@ class Runner:
                 return await self._aattempt(mode, work)
             except (LostRaceError, DeadConnectionError) as error:
                 await asyncio.sleep(self._pause(error, attempt))
+                work = fitting(work, error)
         raise AssertionError  # pragma: no cover - the last attempt raises
 
     async def _aattempt(self, mode: Mode, work: Work[T]) -> T:
@@ -261,11 +263,14 @@ class Runner:
             if not isinstance(error, Exception) or isinstance(error, SessionsError):
                 raise
             read = [] if transaction is None else transaction.read
+            sent_bytes = 0 if transaction is None else transaction.sent_bytes
             translated = self._failures.translated(
-                error, alive=alive, is_damaged=lambda: is_damaged(read, self.cache.tables)
+                error, alive=alive, is_damaged=lambda: is_damaged(read, self.cache.tables), sent_bytes=sent_bytes
             )
             if translated is error:
                 raise
+            if isinstance(translated, DeadConnectionError):
+                translated.sent_bytes = sent_bytes
             if alive and isinstance(translated, DeadConnectionError):
                 discard()
             if committing and mode is Mode.WRITE and isinstance(translated, DeadConnectionError):
@@ -293,8 +298,6 @@ class Runner:
         dead = isinstance(error, DeadConnectionError)
         if attempt >= _MAX_TRIES or (dead and attempt >= _MAX_DEAD):
             problem = "The database went away." if dead else "The database kept preferring other writers."
-            if dead and self.flavour == "mysql":
-                problem += " It does so, too, where something is larger than its max_allowed_packet."
             raise StoreUnavailableError(problem) from error.__cause__
         return 0.0 if dead else min(0.005 * 2**attempt, 0.5)
 

@@ -131,7 +131,7 @@ class Transaction:
     asked for or the transaction ends. They run in the order in which they were given.
     """
 
-    __slots__ = ("_connection", "_cursor", "_queue", "_read", "_send", "cache")
+    __slots__ = ("_connection", "_cursor", "_queue", "_read", "_send", "_sent", "cache")
 
     def __init__(self, connection: Any, cache: StatementCache, send: Send | None = None) -> None:
         """Speak over a driver connection, synchronous or adapted; `send` sends several statements at once."""
@@ -139,6 +139,7 @@ class Transaction:
         self._cursor = connection.cursor()
         self._send = send
         self._queue: list[Queued] = []
+        self._sent: Sequence[Any] = ()
         self._read: list[tuple[tuple[str, ...], Later | Sequence[Row]]] = []
         self.cache = cache
 
@@ -179,7 +180,8 @@ class Transaction:
         if self._queue:
             found = self.rows(statement, values)
             return found[0] if found else None
-        self._cursor.execute(statement.text, statement.bind(values))
+        self._sent = statement.bind(values)
+        self._cursor.execute(statement.text, self._sent)
         first: tuple[Any, ...] | None = self._cursor.fetchone()
         if first is not None:
             self._read.append((statement.columns, (first,)))
@@ -188,7 +190,8 @@ class Transaction:
     def run(self, statement: Prepared, values: Values) -> int:
         """Run a statement; how many rows it changed."""
         self.flush()
-        self._cursor.execute(statement.text, statement.bind(values))
+        self._sent = statement.bind(values)
+        self._cursor.execute(statement.text, self._sent)
         return int(self._cursor.rowcount)
 
     @property
@@ -208,6 +211,7 @@ class Transaction:
             outcome = self._wait(text, values)
             self.flush()
             return outcome.rows
+        self._sent = values
         self._cursor.execute(text, values)
         return list(self._cursor.fetchall())  # some drivers answer with a tuple
 
@@ -234,9 +238,11 @@ class Transaction:
             for item in values:
                 self._wait(statement.text, item)
         elif len(values) == 1:
+            self._sent = values[0]
             self._cursor.execute(statement.text, values[0])
         elif values:
             self.flush()
+            self._sent = values
             self._cursor.executemany(statement.text, values)
 
     def change(self, statement: ClauseElement) -> None:
@@ -254,6 +260,11 @@ class Transaction:
         """What was read so far, for who asks whether it can be what was written."""
         return [(names, found.rows if isinstance(found, Later) else found) for names, found in self._read]
 
+    @property
+    def sent_bytes(self) -> int:
+        """How large the values of the last statement were, for who asks whether it was too large."""
+        return _bytes_in(self._sent)
+
     def uses(self, connection: Any) -> bool:
         """Whether it runs on a driver connection."""
         return self._connection is connection
@@ -270,6 +281,7 @@ class Transaction:
         queue, self._queue = self._queue, []
         if len(queue) > 1:
             assert self._send is not None
+            self._sent = [item.values for item in queue]
             self._send(self._connection, queue)
         else:
             self._execute(*queue[0])
@@ -285,6 +297,7 @@ class Transaction:
         return outcome
 
     def _execute(self, text: str, values: tuple[Any, ...], outcome: Later) -> None:
+        self._sent = values
         self._cursor.execute(text, values)
         if self._cursor.description is not None:
             outcome.rows = list(self._cursor.fetchall())
@@ -293,6 +306,14 @@ class Transaction:
         """Close the cursor. What waits is not sent."""
         self._queue.clear()
         self._cursor.close()
+
+
+def _bytes_in(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value.encode(errors="replace"))
+    if isinstance(value, (list, tuple)):
+        return sum(map(_bytes_in, value))
+    return len(value) if isinstance(value, (bytes, bytearray, memoryview)) else 8
 
 
 _NORMAL = 1

@@ -45,6 +45,7 @@ from langchain_sessions._sql.driver.failures import UniqueViolationError
 from langchain_sessions._sql.driver.transaction import Mode, Transaction, param
 from langchain_sessions._sql.log.lookup import insert_events, key_criteria, skey_named, update_rows, upsert
 from langchain_sessions._sql.log.settling import append_fully
+from langchain_sessions._sql.tables.types import quoted
 from langchain_sessions.stores._values import AppendBatch, Appended
 
 if TYPE_CHECKING:
@@ -312,7 +313,7 @@ def _one_statement(
     tx: Transaction, key: SessionKey, batch: AppendBatch, *, marked: bool, branched: bool
 ) -> Select[Any]:
     table = tx.tables.events
-    bump = _bump(tx, key, batch).cte("bump")
+    bump = _bump(tx, key, batch).cte(quoted("bump"))
     first = bump.c.last_seq - param("b_count", BigInteger()) + literal_column("1")
     if len(batch.rows) == 1:
         given = [cast(param(f"e_{name}"), table.c[name].type) for name in EventRow._fields[1:]]
@@ -321,20 +322,20 @@ def _one_statement(
         rows = _given_rows(table)
         names = EventRow._fields[1:]
         source = select(bump.c.skey, first + rows.c.seq, *(rows.c[name] for name in names)).select_from(bump, rows)
-    inserted = insert(table).from_select(["skey", *EventRow._fields], source).cte("inserted")
+    inserted = insert(table).from_select(["skey", *EventRow._fields], source).cte(quoted("inserted"))
     statement = select(bump.c.last_seq).add_cte(inserted)
     if batch.rows[0].invocation_id is not None:
         side = _side_source(tx.tables.invocations, bump.c.skey, first_seq=first).select_from(bump)
-        statement = statement.add_cte(note_invocation(tx, side, marked=marked).cte("note_invocation"))
+        statement = statement.add_cte(note_invocation(tx, side, marked=marked).cte(quoted("note_invocation")))
     if branched:
         side = _side_source(tx.tables.scopes, bump.c.skey, scope=cast(param("scope"), tx.tables.scopes.c.scope.type))
-        statement = statement.add_cte(note_scope(tx, side.select_from(bump)).cte("note_scope"))
+        statement = statement.add_cte(note_scope(tx, side.select_from(bump)).cte(quoted("note_scope")))
     return statement
 
 
 def _given_rows(table: Table) -> Any:
     """The rows that a statement is given as JSON, as a table."""
     kinds = (BigInteger() if isinstance(table.c[name].type, Integer) else Text() for name in EventRow._fields)
-    columns = [column(name, kind) for name, kind in zip(EventRow._fields, kinds, strict=True)]
+    columns = [column(quoted(name), kind) for name, kind in zip(EventRow._fields, kinds, strict=True)]
     made = func.json_to_recordset(cast(param("e_rows"), JSON()))
-    return made.table_valued(*columns, name="given").render_derived(with_types=True)
+    return made.table_valued(*columns, name=quoted("given")).render_derived(with_types=True)

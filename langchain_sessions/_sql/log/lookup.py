@@ -32,6 +32,7 @@ from langchain_sessions._core.ledger import LogView, marks_of, view_of
 from langchain_sessions._core.rows import EventRow, InvocationRow, Mark, SessionKey, SessionRow, owner_shape
 from langchain_sessions._sql.driver.transaction import Transaction, Values, param
 from langchain_sessions._sql.tables.blanking import blank, blank_rows
+from langchain_sessions._sql.tables.types import quoted
 from langchain_sessions.errors import SessionNotFoundError
 
 if TYPE_CHECKING:
@@ -355,9 +356,9 @@ def put_rows(
             return own.on_duplicate_key_update(changes)
         other = (sqlite.insert(table) if tx.flavour == "sqlite" else postgresql.insert(table)).values(named)
         if not over:
-            return other.on_conflict_do_nothing(index_elements=list(keys))
+            return other.on_conflict_do_nothing(index_elements=[table.c[key] for key in keys])
         return other.on_conflict_do_update(
-            index_elements=list(keys), set_={name: other.excluded[name] for name in rest}
+            index_elements=[table.c[key] for key in keys], set_={name: other.excluded[name] for name in rest}
         )
 
     tx.run_many(tx.prepare(("put", table.name, over), build), values)
@@ -392,8 +393,8 @@ def insert_writes(tx: Transaction, skey: int, ns: int, cid: str, writes: Sequenc
     def build() -> Any:
         same = (t.c.skey == param("k_skey"), t.c.ns == param("w_ns"), t.c.cid == param("w_cid"), t.c.cut == ZERO)
         part = select(func.coalesce(func.max(t.c.part) + 1, ZERO)).where(*same).scalar_subquery()
-        columns = [param(f"w_{name}", t.c[name].type).label(name) for name in ("ns", "cid", "refs", "body")]
-        source = select(s.skey, *columns[:2], ZERO.label("cut"), part.label("part"), *columns[2:])
+        columns = [param(f"w_{name}", t.c[name].type).label(quoted(name)) for name in ("ns", "cid", "refs", "body")]
+        source = select(s.skey, *columns[:2], ZERO.label(quoted("cut")), part.label(quoted("part")), *columns[2:])
         names = [column.name for column in t.c]
         return insert(t).from_select(names, source.where(s.skey == param("k_skey")))
 

@@ -33,7 +33,7 @@ from langchain_sessions._core import rows as r
 from langchain_sessions._core.edge import require
 from langchain_sessions._sql.tables.recall import RecallTables, build_recall_tables
 from langchain_sessions._sql.tables.threads import ThreadTables, build_thread_tables
-from langchain_sessions._sql.tables.types import big_key, bytes_type, ident_type, keyed_table, text_type
+from langchain_sessions._sql.tables.types import big_key, bytes_type, ident_type, keyed_table, quote_names, text_type
 from langchain_sessions.errors import UnsupportedDatabaseError
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def build_tables(prefix: str = "") -> Tables:
     require(_PREFIX.match(prefix), "table_prefix", "use at most 30 letters, digits and underscores")
     metadata = MetaData()
     key = partial(Column, "skey", big_key(), primary_key=True, autoincrement=False)
-    return Tables(
+    tables = Tables(
         metadata=metadata,
         versions=keyed_table(
             metadata,
@@ -137,6 +137,8 @@ def build_tables(prefix: str = "") -> Tables:
         threads=build_thread_tables(metadata, prefix),
         recall=build_recall_tables(metadata, prefix),
     )
+    quote_names(metadata)
+    return tables
 
 
 def _sessions(metadata: MetaData, prefix: str) -> Table:

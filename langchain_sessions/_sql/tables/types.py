@@ -17,6 +17,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.sql import quoted_name
 
 if TYPE_CHECKING:
     from sqlalchemy.types import TypeEngine
@@ -85,3 +86,16 @@ def keyed_table(
         mariadb_row_format="DYNAMIC",
         mariadb_default_charset="utf8mb4",
     )
+
+
+def quoted(name: str) -> quoted_name:
+    """A name that is quoted whatever it is."""
+    return quoted_name(name, quote=True)
+
+
+def quote_names(metadata: MetaData) -> None:
+    """Quote every name that statements are made of: what is a word of SQL differs between databases and releases."""
+    for table in metadata.tables.values():
+        for named in (table, *table.columns, *table.indexes, *table.constraints):
+            if isinstance(named.name, str):
+                named.name = quoted(named.name)

@@ -35,6 +35,7 @@ from langchain_sessions._sql.log.lookup import (
     set_session,
     staged_in,
 )
+from langchain_sessions._sql.tables.types import quoted
 from langchain_sessions._sql.threads.reading import checkpoint_columns, checkpoint_row, newest_in_sight, packed_writes
 from langchain_sessions._sql.threads.values import sweep_values
 from langchain_sessions.errors import InvalidInputError, SessionNotFoundError
@@ -106,7 +107,7 @@ def copy_thread(tx: Transaction, source: SessionRow, target: SessionRow, upto: i
     left_out = [] if upto >= source.last_seq else [row for row in all_rows(tx, source) if _beyond(row, upto)]
     for table in (t.namespaces, t.shapes, t.stored_values, t.checkpoints, t.writes, t.staged):
         others = [column for column in table.c if column.name != "skey"]
-        rows = select(literal(target.skey).label("skey"), *others).where(table.c.skey == source.skey)
+        rows = select(literal(target.skey).label(quoted("skey")), *others).where(table.c.skey == source.skey)
         names = ["skey", *(column.name for column in others)]
         tx.change(insert(table).from_select(names, rows))
     store_staged(tx, target.skey, SessionKey(target.app, target.id, ANYONE))

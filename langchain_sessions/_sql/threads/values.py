@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, Select, bindparam, delete, func, literal_c
 from langchain_sessions._core.checkpoints import digests_in, unpack_writes
 from langchain_sessions._core.pieces import NAME, NODE, kids_of, reachable
 from langchain_sessions._sql.log.lookup import put_rows
+from langchain_sessions._sql.tables.types import quoted
 from langchain_sessions.errors import StalePlanError
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def values_below(tx: Transaction, skey: Any, outside: Any, where: Sequence[Colum
     """
     v = tx.tables.threads.stored_values.c
     zero: ColumnElement[int] = literal_column("0")
-    places: Any = select(zero.label("i")).cte("places", recursive=True)
+    places: Any = select(zero.label(quoted("i"))).cte(quoted("places"), recursive=True)
     places = places.union_all(select(places.c.i + literal_column("1")).where(places.c.i < literal_column("63")))
 
     def row_of(name: Any) -> Any:
@@ -98,10 +99,10 @@ def values_below(tx: Transaction, skey: Any, outside: Any, where: Sequence[Colum
     first = nth(outside, "1")
     begin = places.c.i * literal_column(str(NAME)) < func.length(outside)
     tree: Any = (
-        select(first.label("digest"), row_of(first).label("data"))
+        select(first.label(quoted("digest")), row_of(first).label(quoted("data")))
         .select_from(outside.table.join(places, begin))
         .where(*where)
-        .cte("tree", recursive=True)
+        .cte(quoted("tree"), recursive=True)
     )
     kid = nth(tree.c.data, "2")
     is_node = func.substr(tree.c.data, literal_column("1"), literal_column("1")) == bindparam("q_node", NODE)
