@@ -70,11 +70,14 @@ test: venv
 test-fast: venv
 	$(BIN)/python $(PYTEST) --backends memory,sqlite $(PYTEST_ARGS)
 
-# What kills nodes comes last and alone.
+# The engine's own tests; what all of the library is tested with on every backend; and alone, what kills nodes.
+ON_ENGINES := tests/checkpointer/test_conformance.py tests/checkpointer/test_as_documented.py \
+	tests/compaction/test_compact.py tests/recall/test_search.py tests/surface/test_backends.py
 test-engines: venv
-	$(BIN)/python -m tests.servers.cassandra --install -- sh -c '\
-		$(BIN)/python $(PYTEST) $(PYTEST_ARGS) tests/engines --ignore tests/engines/faults && \
-		$(BIN)/python -m pytest --timeout $(TEST_SECONDS) $(PYTEST_ARGS) tests/engines/faults'
+	$(BIN)/python -m tests.servers.cassandra --install -- sh -ec '\
+		$(BIN)/python $(PYTEST) $(PYTEST_ARGS) tests/engines --ignore tests/engines/faults; \
+		$(BIN)/python $(PYTEST) $(PYTEST_ARGS) --backends cassandra $(ON_ENGINES); \
+		$(BIN)/python -m pytest --timeout $(TEST_SECONDS) -p no:logging $(PYTEST_ARGS) tests/engines/faults'
 
 check: venv
 	$(BIN)/ruff check .

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import Phase, settings
 
-from tests.servers import databases
+from langchain_sessions.stores import _schemes
+from tests.servers import cassandra, databases
 from tests.servers.environment import absence_reason, server_url
 from tests.servers.machine import scratch_root
-from tests.servers.tally import BACKENDS, BackendTally
+from tests.servers.tally import BACKENDS, ENGINES, BackendTally
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,6 +35,7 @@ settings.register_profile("soak", deadline=None, max_examples=1000, print_blob=T
 settings.load_profile(os.environ.get("LANGCHAIN_SESSIONS_DRAWS") or ("ci" if os.environ.get("CI") else "default"))
 
 MEMORY_URL = "memory://"
+_schemes.ENGINES["apart"] = ("tests.servers.apart", "ApartEngine")
 
 
 class _Errors(logging.Handler):
@@ -73,10 +75,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    absent = {name: _absence(name) for name in BACKENDS}
     asked = _asked(config)
-    if unknown := set(asked) - set(BACKENDS):
-        raise pytest.UsageError(f"unknown backends {sorted(unknown)}; there are {', '.join(BACKENDS)}")
+    absent = {name: _absence(name) for name in (*BACKENDS, *(name for name in ENGINES if name in asked))}
+    if unknown := set(asked) - set(absent):
+        raise pytest.UsageError(f"unknown backends {sorted(unknown)}; there are {', '.join((*BACKENDS, *ENGINES))}")
     required = BACKENDS if config.getoption("--require-backends") else asked if config.getoption("--backends") else ()
     for name in required:
         if reason := absent[name] or ("" if name in asked else "it is not among --backends"):
@@ -91,7 +93,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "backend" not in metafunc.fixturenames:
         return
-    wanted = set(BACKENDS)
+    wanted = {*BACKENDS, *ENGINES}
     for marker in metafunc.definition.iter_markers("backends"):
         wanted &= set(marker.args)
     tally = metafunc.config.stash[TALLY]
@@ -125,12 +127,16 @@ def _asked(config: pytest.Config) -> tuple[str, ...]:
 
 def _absence(backend: str) -> str:
     """Why a backend cannot run, or nothing."""
+    if backend in ENGINES:
+        return "" if os.environ.get(cassandra.URL) else "python -m tests.servers.cassandra -- pytest starts it"
     return absence_reason(backend) if backend in {"postgres", "mariadb"} and server_url(backend) is None else ""
 
 
 def _version(backend: str) -> str:
     if backend == "sqlite":
         return sqlite3.sqlite_version
+    if backend in ENGINES:
+        return f"{cassandra.RELEASE}, three nodes"
     url = server_url(backend)
     return databases.server_version(url) if url else ""
 
@@ -150,6 +156,8 @@ class Databases:
             return MEMORY_URL
         if backend == "files":
             return (self._directory / f"files_{secrets.token_hex(6)}").as_uri()
+        if backend in ENGINES:
+            return f"apart:{secrets.token_hex(6)}"
         if backend == "sqlite":
             return f"sqlite:///{self._directory / secrets.token_hex(6)}.db"
         url = server_url(backend)
@@ -161,7 +169,7 @@ class Databases:
 
     def shared(self, backend: str) -> str:
         """The server's one database of this run, created at first use; a new file or folder costs nothing."""
-        if backend in {"memory", "files", "sqlite"}:
+        if backend in {"memory", "files", "sqlite", *ENGINES}:
             return self.create(backend)
         if backend not in self._shared:
             self._shared[backend] = self.create(backend)

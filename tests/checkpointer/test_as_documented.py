@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions.service import SessionService
 
-pytestmark = pytest.mark.backends("memory", "files", "sqlite", "postgres", "mariadb")
+pytestmark = pytest.mark.backends("memory", "files", "sqlite", "postgres", "mariadb", "cassandra")
 CONFIG: RunnableConfig = {"configurable": {"thread_id": "1"}}
 
 

@@ -12,7 +12,7 @@ from tests.checkpointer.conformance import HALVES, conformance
 if TYPE_CHECKING:
     from langchain_sessions.service import SessionService
 
-pytestmark = pytest.mark.backends("memory", "files", "sqlite", "postgres", "mariadb")
+pytestmark = pytest.mark.backends("memory", "files", "sqlite", "postgres", "mariadb", "cassandra")
 EXPECTED = {
     "put": 17,
     "put_writes": 10,

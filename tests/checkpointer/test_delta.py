@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions.service import SessionService
 
-pytestmark = pytest.mark.backends("memory", "files", "sqlite", "postgres", "mariadb")
+pytestmark = pytest.mark.backends("memory", "files", "sqlite", "postgres", "mariadb", "cassandra")
 THREAD: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
 
 

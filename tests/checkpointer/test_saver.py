@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-pytestmark = pytest.mark.backends("memory", "files", "sqlite", "postgres", "mariadb")
+pytestmark = pytest.mark.backends("memory", "files", "sqlite", "postgres", "mariadb", "cassandra")
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 only_sqlite = pytest.mark.backends("sqlite")
 

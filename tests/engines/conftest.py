@@ -29,6 +29,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     ran = sum(len(terminalreporter.stats.get(outcome, ())) for outcome in ("passed", "failed"))
     terminalreporter.section("engines")
     terminalreporter.write_line(f"cassandra ran ({cassandra.RELEASE}, three nodes): {ran} tests")
+    for report in terminalreporter.stats.get("passed", ()):
+        for name, value in report.user_properties:
+            if name == "figure":
+                terminalreporter.write_line(str(value))
 
 
 @pytest.fixture(scope="session")

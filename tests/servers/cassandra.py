@@ -40,6 +40,8 @@ PACKAGES = ("openjdk-17-jre-headless", "maven")
 START_SECONDS = 240.0
 KEPT = Path.home() / ".cache" / "langchain-sessions" / f"cassandra-{RELEASE}"
 WATCHDOG = 'read -r _; kill -KILL $(cat "$1"/node*/pid) 2>/dev/null; sleep 1; rm -rf "$1"'
+# A node is nobody's child: whoever started it may end, and another start it again.
+DETACHED = 'log=$1; shift; "$@" >>"$log" 2>&1 & echo $!'
 
 EXPORTED = (
     "java.base/jdk.internal.misc java.base/jdk.internal.ref java.base/sun.nio.ch java.base/java.lang.ref "
@@ -218,24 +220,23 @@ class Nodes:
         """Start a node and wait until it answers; how many seconds that took."""
         began, home = time.monotonic(), self._home(number)
         java, *arguments = (home / "command").read_text().splitlines()
-        with (home / "out.log").open("ab") as out:
-            process = subprocess.Popen(
-                [java, *options, *arguments],
-                cwd=home,
-                env={"PATH": os.defpath, "HOME": str(home), "LC_ALL": "C"},
-                user=self.user,
-                group=None if self.user is None else home.stat().st_gid,
-                extra_groups=None if self.user is None else [],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        (home / "pid").write_text(str(process.pid))
+        started = subprocess.run(
+            ["/bin/sh", "-c", DETACHED, "node", str(home / "out.log"), java, *options, *arguments],
+            cwd=home,
+            env={"PATH": os.defpath, "HOME": str(home), "LC_ALL": "C"},
+            user=self.user,
+            group=None if self.user is None else home.stat().st_gid,
+            extra_groups=None if self.user is None else [],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            check=True,
+        )
+        (home / "pid").write_text(started.stdout.decode())
         while time.monotonic() < began + START_SECONDS:
-            if process.poll() is not None:
+            if not self.is_running(number):
                 said = (home / "out.log").read_text(errors="replace")[-2000:]
-                raise ServerUnavailableError(f"node {number} ended with {process.returncode}: {said}")
+                raise ServerUnavailableError(f"node {number} ended: {said}")
             with contextlib.suppress(OSError), socket.create_connection((f"127.0.0.{number}", self.port), 0.5):
                 return time.monotonic() - began
             time.sleep(0.2)
@@ -266,8 +267,6 @@ class Nodes:
         self.send(number, signal.SIGKILL)
         deadline = time.monotonic() + 20
         while self.is_running(number) and time.monotonic() < deadline:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(self.pid(number), os.WNOHANG)
             time.sleep(0.05)
 
     def close(self) -> None:

@@ -32,7 +32,7 @@ _MOST_BYTES: Final = 8_000_000
 """What one batch may hold: half of what Cassandra takes as it is delivered."""
 _MOST_KNOWN: Final = 20_000
 _AT_ONCE: Final = 64
-_TRIES: Final = 8
+_TRIES: Final = 4
 _PREFIX: Final = re.compile(r"\A[A-Za-z0-9_]{0,30}\Z")
 _SLOWER: Final = 4
 """A conditional batch takes as long as several statements of other databases, so races are spread wider."""
@@ -101,8 +101,17 @@ class CassandraEngine(PartitionEngine):
         yield from self._ready()
         found: list[list[Any]] = []
         for start in range(0, len(work), _AT_ONCE):
-            found += yield from ask(self._link.send, work[start : start + _AT_ONCE], serial=serial)
+            found += yield from self._insist(work[start : start + _AT_ONCE], serial=serial)
         return found
+
+    def _insist(self, work: Sequence[Do], *, serial: bool) -> Flow[list[list[Any]]]:
+        """Every statement may be repeated, and a node that died takes some time to be known as dead."""
+        for attempt in range(1, _TRIES):
+            try:
+                return (yield from ask(self._link.send, work, serial=serial))
+            except errors.StoreUnavailableError:
+                yield from ask(self.pause, 0.02 * 4**attempt)
+        return (yield from ask(self._link.send, work, serial=serial))
 
     def together(self, work: Sequence[Do]) -> Flow[list[Any]]:
         """Run statements on one partition as one."""
@@ -195,7 +204,8 @@ class CassandraEngine(PartitionEngine):
         try:
             answer = (yield from self.together(work))[0]
         except errors.StoreUnavailableError:
-            now = yield from self._ask_again(partition)
+            self.forget(partition)
+            now = yield from self.settle(partition)
         else:
             if answer[0]:
                 return True
@@ -208,16 +218,6 @@ class CassandraEngine(PartitionEngine):
         if len(now.names) < NAMES or not {*known.names[:1]}.isdisjoint(now.names):
             return False  # all names since are there
         raise errors.CommitUnknownError("Whether a commit happened is not known: many others wrote since.")
-
-    def _ask_again(self, partition: Partition) -> Flow[Known]:
-        for attempt in range(_TRIES):
-            self.forget(partition)
-            yield from ask(self.pause, 0.01 * 2**attempt)
-            try:
-                return (yield from self.settle(partition))
-            except errors.StoreUnavailableError:
-                continue
-        raise errors.StoreUnavailableError("Cassandra does not say whether it was written. Repeat it by its ids.")
 
     def _remove(self, partition: Partition, known: Known) -> Flow[bool]:
         """Remove a head, then the rows that were written before it was."""

@@ -7,18 +7,19 @@ import threading
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl, unquote
 
 from langchain_sessions import errors
 from langchain_sessions._core.edge import require
 from langchain_sessions._core.twins import alone
 from langchain_sessions.stores._cassandra.statements import statements
+from langchain_sessions.stores._wide.address import read_url
 
 try:
     import cassandra
+    from cassandra import policies
     from cassandra.auth import PlainTextAuthProvider
     from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
-    from cassandra.policies import DCAwareRoundRobinPolicy, FallthroughRetryPolicy, RoundRobinPolicy, TokenAwarePolicy
+    from cassandra.connection import ConnectionException
     from cassandra.protocol import ErrorMessage
     from cassandra.query import BatchStatement, BatchType, tuple_factory
 except ImportError as error:  # pragma: no cover - a test runs an interpreter without it
@@ -29,34 +30,17 @@ if TYPE_CHECKING:
 
     from langchain_sessions.stores._wide.work import Do
 
-_PATIENCE: Final = 15
-"""Seconds until the driver gives up on one statement."""
-_PAGE: Final = 1000
-_PORT: Final = 9042
-_FORM = "give cassandra://host1,host2/keyspace, with user:password@ before the hosts where they are asked for"
-_GONE = "Cassandra could not be reached, or too few of its nodes answered. Nothing is lost: repeat the call."
-
-
-def read_url(url: str) -> tuple[list[tuple[str, int]], str, tuple[str, str] | None, str | None]:
-    """The hosts, the keyspace, the login and the datacenter of a URL.
-
-    Raises:
-        InvalidInputError: It is no such URL. The error does not show it: there may be a password in it.
-    """
-    place, _, query = url.partition("://")[2].partition("?")
-    login, _, where = place.rpartition("@")
-    names, _, keyspace = where.partition("/")
-    options = dict(parse_qsl(query))
-    datacenter = options.pop("datacenter", None)
-    require(not options, "database", "has an option that is not known; there is datacenter=")
-    hosts: list[tuple[str, int]] = []
-    for name in names.split(","):
-        host, _, port = name.partition(":")
-        require(bool(host) and (port or str(_PORT)).isdecimal(), "database", _FORM)
-        hosts.append((host, int(port or _PORT)))
-    require(keyspace.isidentifier(), "database", _FORM)
-    user, _, password = (unquote(part) for part in login.partition(":"))
-    return hosts, keyspace, (user, password) if login else None, datacenter
+_PATIENCE: Final = 10
+"""Seconds until the driver gives up on one statement; after one of them it asks another node beside the first."""
+_LEVEL: Final = cassandra.ConsistencyLevel
+_PROFILE: Final = {
+    "row_factory": tuple_factory,
+    "request_timeout": _PATIENCE,
+    "consistency_level": _LEVEL.QUORUM,
+    "serial_consistency_level": _LEVEL.SERIAL,
+    "speculative_execution_policy": policies.ConstantSpeculativeExecutionPolicy(1.0, 2),
+}
+_GONE = "Cassandra could not be reached, or too few of its nodes answered. Repeat the call: an append goes by its ids."
 
 
 class Link:
@@ -82,24 +66,22 @@ class Link:
         with self._guard, _told():
             if self._session is None:
                 session = self._source if self._is_given else self._connect()
-                level, default = cassandra.ConsistencyLevel, EXEC_PROFILE_DEFAULT
-                fixed = {"row_factory": tuple_factory, "request_timeout": _PATIENCE}
-                fixed |= {"consistency_level": level.QUORUM, "serial_consistency_level": level.SERIAL}
-                serial, once = {"consistency_level": level.SERIAL}, {"retry_policy": FallthroughRetryPolicy()}
+                serial, once = {"consistency_level": _LEVEL.SERIAL}, {"retry_policy": policies.FallthroughRetryPolicy()}
                 for how, more in ((False, {}), (True, serial), (None, once)):
-                    self._profiles[how] = session.execution_profile_clone_update(default, **{**fixed, **more})
+                    profile = session.execution_profile_clone_update(EXEC_PROFILE_DEFAULT, **{**_PROFILE, **more})
+                    self._profiles[how] = profile
                 self._session = session
             return self._session
 
     def _connect(self) -> Any:
         hosts, keyspace, login, datacenter = self._source
-        near = DCAwareRoundRobinPolicy(datacenter) if datacenter else RoundRobinPolicy()
+        near = policies.DCAwareRoundRobinPolicy(datacenter) if datacenter else policies.RoundRobinPolicy()
         cluster = Cluster(
             hosts,
             auth_provider=PlainTextAuthProvider(*login) if login else None,
             protocol_version=5,
             connect_timeout=_PATIENCE,
-            execution_profiles={EXEC_PROFILE_DEFAULT: ExecutionProfile(TokenAwarePolicy(near))},
+            execution_profiles={EXEC_PROFILE_DEFAULT: ExecutionProfile(policies.TokenAwarePolicy(near))},
         )
         try:
             return cluster.connect(keyspace)
@@ -166,7 +148,7 @@ class Link:
         done: Future[list[Any]] = Future()
         done.set_running_or_notify_cancel()  # who is cancelled leaves it to end by itself
         rows: list[Any] = []
-        statement.fetch_size = _PAGE
+        statement.fetch_size, statement.is_idempotent = 1000, serial is not None
         response = self._session.execute_async(statement, execution_profile=self._profiles[serial])
 
         def page(some: Any) -> None:
@@ -188,21 +170,22 @@ def _told() -> Iterator[None]:
     except errors.SessionsError:
         raise
     except Exception as error:
-        within = list((error.errors or {}).values()) if isinstance(error, NoHostAvailable) else [error]
+        each_said = getattr(error, "errors", None)
+        within = list(each_said.values()) if isinstance(each_said, dict) else [error]
         if within and all(
             isinstance(each, (cassandra.AuthenticationFailed, cassandra.Unauthorized)) for each in within
         ):
             raise errors.StoreUnavailableError("Cassandra refused the user or the password of the URL.") from None
-        if isinstance(error, cassandra.InvalidRequest):
+        if isinstance(error, cassandra.InvalidRequest) or "using keyspace" in str(error):
             raise _refused(str(error)) from error
         # What the driver has no class for is an ErrorMessage: that nobody knows what a batch came to, for one.
-        if isinstance(error, (NoHostAvailable, cassandra.DriverException, ErrorMessage, OSError)):
+        if isinstance(error, (NoHostAvailable, cassandra.DriverException, ConnectionException, ErrorMessage, OSError)):
             raise errors.StoreUnavailableError(_GONE) from error
         raise
 
 
 def _refused(said: str) -> Exception:
-    if "unconfigured table" in said:
+    if "table" in said and ("unconfigured" in said or "does not exist" in said):
         return errors.SchemaMissingError()
     if "eyspace" in said:
         return errors.StoreUnavailableError("There is no such keyspace: create it with the replication that you want.")
