@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from langchain_sessions import NewEvent, SessionService
 from langchain_sessions._core.codec.messages import MessageCodec
+from langchain_sessions._core.kinds import speaker_of
 from langchain_sessions._recall.index.postings import EntryMaker, Segment, search_segments
 from langchain_sessions._recall.meaning.vectors import QueryVector, VectorFormat
 from langchain_sessions._recall.text.documents import make_document, searchable_text
@@ -191,7 +192,8 @@ class Meaning:
             return None
         known = self._known.get(id(said))
         if known is None:
-            [made] = self._embed.embed_documents([searchable_text(said.message)])
+            text, speaker = searchable_text(said.message), speaker_of(said.message)
+            [made] = self._embed.embed_documents([f"{speaker}: {text}" if speaker else text])
             known = self._known[id(said)] = (said, self._form.pack(made))
         return vector.cosine(known[1])
 

@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Final
 from langchain_sessions._recall.rank.ranking import RankingWeights
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from langchain_core.documents import BaseDocumentCompressor
     from langchain_core.embeddings import Embeddings
 
     from langchain_sessions._recall.engine import RecallEngine
     from langchain_sessions._recall.meaning.embedder import Embed, Embedder
+    from langchain_sessions._recall.rank.reranking import Reranker
 
 MOST_BYTES: Final = 1_000_000
 """Of text that may wait for the index of a log: a search scans what waits, at about a second of CPU for 5 MB."""
@@ -40,6 +44,8 @@ class SearchSettings:
             count by meaning too. What is said is given to it, by searches and in the background, from several threads
             at once; without one no text leaves the process.
         embed_timeout: Seconds that a search waits for it; after that it goes by words.
+        rerank: A function from a query and the texts of the 50 best hits to a number for each, or LangChain's
+            `BaseDocumentCompressor`: it decides on their order. Called from a thread of its own by async searches.
     """
 
     language: str = "auto"
@@ -48,6 +54,9 @@ class SearchSettings:
     scanned: int = 128
     embed: Embeddings | Embed | None = field(default=None, repr=False)
     embed_timeout: float = 5.0
+    rerank: Callable[[str, list[str]], Sequence[float]] | BaseDocumentCompressor | None = field(
+        default=None, repr=False
+    )
 
     @cached_property
     def engine(self) -> RecallEngine:
@@ -55,6 +64,13 @@ class SearchSettings:
         from langchain_sessions._recall.engine import RecallEngine  # noqa: PLC0415
 
         return RecallEngine(self)
+
+    @cached_property
+    def reranker(self) -> Reranker | None:
+        """What asks `rerank`; None where there is nothing to ask."""
+        from langchain_sessions._recall.rank.reranking import Reranker  # noqa: PLC0415
+
+        return None if self.rerank is None else Reranker(self.rerank)
 
     @cached_property
     def embedder(self) -> Embedder | None:

@@ -6,7 +6,7 @@ import uuid
 from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.kinds import MESSAGE_CODES
+from langchain_sessions._core.kinds import MESSAGE_CODES, speaker_of
 from langchain_sessions._core.rows import SessionKey
 from langchain_sessions._recall.meaning.embedder import BATCH_TIMEOUT, LONGEST_TEXT
 from langchain_sessions._recall.meaning.vectors import VectorFormat
@@ -16,6 +16,8 @@ from langchain_sessions.stores._values import EventQuery, SessionQuery, VectorCh
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from langchain_core.messages import BaseMessage
 
     from langchain_sessions._core.codec.messages import MessageCodec
     from langchain_sessions._core.rows import EventRow, Owner
@@ -115,7 +117,7 @@ class VectorBuilder:
         return VectorChange(place=place, fingerprint=fingerprint, embedded_to=upto, vectors=vectors, anew=anew)
 
     def _vectors(self, session_id: str, rows: Sequence[EventRow]) -> Flow[dict[int, bytes]]:
-        texts = {row.seq: searchable_text(self._codec.decode(session_id, row)) for row in rows}
+        texts = {row.seq: embedded_text(row, self._codec.decode(session_id, row)) for row in rows}
         texts = {seq: text for seq, text in texts.items() if text.strip()}
         packed: dict[int, bytes] = {}
         for part in _parts(texts):
@@ -166,6 +168,12 @@ class VectorBuilder:
         except (StoreError, SessionNotFoundError, SealedEventError):
             return True
         return True
+
+
+def embedded_text(row: EventRow, message: BaseMessage) -> str:
+    """What of an event is embedded: who says it, where that is known, and what; empty where it says nothing."""
+    text, speaker = searchable_text(message), row.author or speaker_of(message)
+    return f"{speaker}: {text}" if speaker and text.strip() else text
 
 
 def embed_texts(embedder: Embedder, texts: dict[int, str]) -> Flow[dict[int, list[float]]]:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Final
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.kinds import MESSAGE_CODES
 from langchain_sessions._core.ranges import SeqSet
-from langchain_sessions._recall.meaning.embedding import embed_texts
+from langchain_sessions._recall.meaning.embedding import embed_texts, embedded_text
 from langchain_sessions._recall.meaning.vectors import QueryVector, VectorFormat
-from langchain_sessions._recall.text.documents import searchable_text
 from langchain_sessions.errors import EmbeddingError
 from langchain_sessions.stores._values import EventQuery, LogScope
 
@@ -77,7 +76,7 @@ class VectorChecker:
             rows = (yield from ask(self._store.find_events, key, query, self._now)).rows
             upto = rows[-1].seq if len(rows) == _BATCH else place.embedded_to
             for row in rows:
-                text = searchable_text(self._codec.decode(key.id, row))
+                text = embedded_text(row, self._codec.decode(key.id, row))
                 if text.strip():
                     texts[row.seq] = text
             loaded = yield from ask(self._store.load_vectors, scope, {place: SeqSet.between(after + 1, upto)})

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions._core.codec.messages import MessageCodec
 
-VECTOR_LAYOUT: Final = 1
+VECTOR_LAYOUT: Final = 2
 """Raised whenever vectors are stored otherwise, or made of another text: those of another layout are made anew."""
 
 _NORM: Final = Struct("<f")

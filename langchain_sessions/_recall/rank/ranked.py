@@ -7,17 +7,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.kinds import MESSAGE_CODES
+from langchain_sessions._core.kinds import MESSAGE_CODES, speaker_of
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import SessionKey, bytes_of
 from langchain_sessions._recall.findings import Facts, Finding, ReadLogs, index_query
 from langchain_sessions._recall.meaning.nearness import SCANNED, asked_text, nearest
 from langchain_sessions._recall.rank.corpus import shortlist_logs
 from langchain_sessions._recall.rank.ranking import COMPARED
+from langchain_sessions._recall.rank.reranking import RERANKED
 from langchain_sessions._recall.request import shown_before
 from langchain_sessions._recall.settings import MOST_BYTES
 from langchain_sessions._recall.text.documents import searchable_text
 from langchain_sessions._recall.text.grammar import ClauseKind, Query, QueryMatcher
+from langchain_sessions._recall.text.passages import split_passages
 from langchain_sessions.errors import StoreError
 from langchain_sessions.stores._values import EventQuery, IndexedLog, IndexRead
 
@@ -115,9 +117,32 @@ class RankedSearch:
             kept = yield from self._checked(request.scope, admission, QueryMatcher(softer, self._engine.maker), hits)
             kept = _in_order(kept, request, logs)
             relaxed = bool(kept)
+        kept = yield from self._reranked(request, kept)
         spoken = any(hit.parts.get("words") for hit in kept)
         alike = () if spoken else logs.nearest(query)
         return Ranking(kept, bounded, relaxed, alike, semantic, meaning.behind if meaning else [])
+
+    def _reranked(self, request: SearchRequest, kept: list[Finding]) -> Flow[list[Finding]]:
+        """The hits with the best of them in the order of the application's own judge, where there is one."""
+        judge = self._engine.settings.reranker
+        if judge is None or request.order == "time" or not isinstance(request.text, str) or not kept:
+            return kept
+        best = kept[:RERANKED]
+        yield from self._fill(request.scope, [hit for hit in best if hit.row is None])
+        best = [hit for hit in best if hit.row is not None]
+        order = yield from ask(judge.order, request.text, [self._passage(hit) for hit in best])
+        if order is None:
+            return kept
+        return [*(best[number] for number in order), *kept[RERANKED:]]
+
+    def _passage(self, hit: Finding) -> str:
+        """Who says what was found, and what."""
+        assert hit.row is not None  # noqa: S101 - it was read
+        message = self._codec.decode(hit.session.id, hit.row)
+        text, speaker = searchable_text(message), hit.row.author or speaker_of(message)
+        passages = split_passages(text)
+        start, end = passages[hit.passage] if hit.passage and hit.passage < len(passages) else passages[0]
+        return f"{speaker}: {text[start:end]}" if speaker else text[start:end]
 
     def _meant(self, scope: LogScope, query: Query) -> Flow[tuple[Meaning | None, Semantic | None]]:
         if self._reader is None or not asked_text(query).strip():
