@@ -215,7 +215,7 @@ class Call:
         draft = yield from self.draft()
         history = [message_of(event) for event in draft.history]
         first = (*self.request.summary, *self.news.examples)
-        prompt = prompts.assemble(draft.system, first, history, draft.tail)
+        prompt = prompts.assemble(draft.system, first, history, draft.tail, self.options.max_characters)
         if self.options.compaction is not None:
             self._count(
                 prompt, {id(message): event.tokens for event, message in zip(draft.history, history, strict=True)}
@@ -227,11 +227,9 @@ class Call:
         """Note what the prompt counts for, for whatever triggers ask."""
         budget = self.memory.budget
         try:
-            tokens = budget.count(prompt, self.model.tools, known)
+            self.model = budget.measured(self.model, self._conversation, prompt, known)
         except Exception as error:  # noqa: BLE001 - a tool that cannot be counted must not cost the answer
             _log.warning("A prompt was not counted: %s", type(error).__name__)
-            return
-        self.model = budget.measured(self.model, self._conversation, prompt, tokens)
 
     @property
     def _conversation(self) -> tuple[object, ...]:

@@ -27,6 +27,12 @@ def compact_before(call: Call, compaction: Compaction) -> Flow[None]:
     for scope in ancestors:
         yield from call.prompt()
         yield from _compact_scope(call, replace(compaction, when=PromptSize(compaction.when)), scope)
+    if ancestors and not (yield from _fits(call)):
+        # What the strategy keeps of each scope is too much of all together.
+        for scope in (own, *ancestors):
+            result = yield from _compact_scope(call, Compaction(None, TurnWindow(1)), scope)
+            if result.is_compacted and (yield from _fits(call)):
+                return
 
 
 def shorten(call: Call) -> Flow[bool]:
@@ -90,7 +96,7 @@ def _compact_scope(
 def prompt_parts(call: Call) -> dict[str, int]:
     """What the prompt of a call was made of, and what each part counts for."""
     counter, draft = log_of(call.address.sessions).tokens, call.drafted
-    parts = {"tools": call.memory.budget.count((), call.model.tools, {})}
+    parts = {"tools": call.memory.budget.count_tools(call.model.tools)}
     if draft is not None:
         parts["system prompt"] = counter.count_messages([draft.system] if draft.system else []).messages
         for event in draft.history:

@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from langchain_sessions._chat.call_ids import is_taken_by_all, rename_calls
 from langchain_sessions._core.view import call_ids, pair_tool_calls, without_calls
-from langchain_sessions._core.whole import whole_text, whole_value
+from langchain_sessions._core.whole import clip, whole_text, whole_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -210,6 +210,27 @@ def mended(message: BaseMessage) -> BaseMessage:
             if given and (made := whole_value(given)) is not given:
                 changes[name] = made
     return message.model_copy(update=changes) if changes else message
+
+
+def bounded(message: BaseMessage, max_characters: int) -> BaseMessage:
+    """A message whose texts are at most so long: what is longer goes without its middle; itself where none is."""
+    content = message.content
+    if isinstance(content, str):
+        shorter: Any = clip(content, max_characters)
+    else:
+        shorter = [_bounded_block(block, max_characters) for block in content]
+        if all(a is b for a, b in zip(content, shorter, strict=True)):
+            shorter = content
+    return message if shorter is content else message.model_copy(update={"content": shorter})
+
+
+def _bounded_block(block: str | dict[Any, Any], max_characters: int) -> str | dict[Any, Any]:
+    if isinstance(block, str):
+        return clip(block, max_characters)
+    text = block.get("text")
+    if not isinstance(text, str) or len(text) <= max_characters:
+        return block
+    return {**block, "text": clip(text, max_characters)}
 
 
 def _whole_words(text: str) -> str:

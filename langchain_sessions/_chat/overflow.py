@@ -88,6 +88,7 @@ WORDINGS = (
         _HUB + "anomalyco/models.dev/pull/4422",
     ),
     Wording("GitHub Models", r"request body too large for .{1,80}max size: \d+ tokens", _HUB + "BerriAI/litellm"),
+    Wording("litellm", r"contextwindowexceedederror", _HUB + "entropy-research/Devon/issues/88"),
     Wording("MiniMax", r"context window exceeds limit", _PI),
     Wording("Moonshot", r"exceeded model token limit", _PI),
     Wording("Cerebras", r"current length is \d+ while limit is \d+", _HUB + "BerriAI/litellm"),

@@ -11,7 +11,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from langchain_sessions._chat.call_ids import rename_calls
 from langchain_sessions._chat.news import message_of
-from langchain_sessions._chat.outbound import mended, settle
+from langchain_sessions._chat.outbound import bounded, mended, settle
 from langchain_sessions._chat.store_run import STORED
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import visible_scopes
@@ -267,8 +267,12 @@ def assemble(
     examples: Sequence[BaseMessage],
     history: Sequence[BaseMessage],
     tail: Sequence[BaseMessage],
+    max_characters: int | None = None,
 ) -> list[BaseMessage]:
     """Put a prompt together: the system block, few-shots, what is remembered, what is being said."""
     before = [*examples, *(m for m in history if not isinstance(m, SystemMessage))]
-    valid = settle([*before, *tail], over=len(before))
+    messages = [*before, *tail]
+    if max_characters is not None:
+        messages = [bounded(message, max_characters) for message in messages]
+    valid = settle(messages, over=len(before))
     return valid if system is None else [mended(system), *valid]

@@ -19,6 +19,8 @@ from langchain_sessions._core.edge import check_branch, require
 from langchain_sessions._log.log import log_of
 from langchain_sessions.compaction._plan import ModelCall, check_compaction
 from langchain_sessions.selectors import Selector, message_window, not_empty
+from langchain_sessions.tokens._at_hand import ExactAtHand
+from langchain_sessions.tokens._estimate import EstimatedTokenCounter
 from langchain_sessions.tokens._usage import UsageBook, kind_of_text
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ class ChatOptions:
         store_examples: Whether few-shots of a request are stored.
         modes: How memory reaches the model; as messages where there is none.
         on_store_error: What becomes of an answer that could not be stored.
+        max_characters: How long one text of a prompt may be.
     """
 
     compaction: Compaction | None = None
@@ -68,6 +71,7 @@ class ChatOptions:
     store_examples: bool = False
     modes: tuple[MemoryMode, ...] = ()
     on_store_error: Literal["warn", "raise"] = "warn"
+    max_characters: int | None = None
 
     def author_of(self, message: BaseMessage) -> str | None:
         """Who says a message, as the log names it."""
@@ -95,6 +99,8 @@ class SessionMemory:
             `ReplyNotStoredError` that holds it (`raise`).
         context_window: The model's window in tokens, where its profile does not say.
         is_overflow: Says of an error that the prompt was too long; then it is compacted and asked once more.
+        max_characters: How long one text of a prompt may be, such as the result of a tool: of a longer one the model is
+            shown the beginning and the end. The log keeps all of it.
     """
 
     def __init__(
@@ -116,11 +122,13 @@ class SessionMemory:
         on_store_error: Literal["warn", "raise"] = "warn",
         context_window: int | None = None,
         is_overflow: Callable[[Exception], bool] = is_context_overflow,
+        max_characters: int | None = None,
     ) -> None:
         """See the class."""
         super().__init__()
         require(on_missing_session in ("error", "skip"), "on_missing_session", "give 'error' or 'skip'")
         require(on_store_error in ("warn", "raise"), "on_store_error", "give 'warn' or 'raise'")
+        require(max_characters is None or max_characters > 0, "max_characters", "give a number above 0")
         check_compaction(compaction)
         self.sessions = sessions
         self._addressing = Addressing(sessions, owner)
@@ -143,6 +151,7 @@ class SessionMemory:
             store_examples=store_examples,
             modes=tuple(modes),
             on_store_error=on_store_error,
+            max_characters=max_characters,
         )
 
     def __repr__(self) -> str:
@@ -229,18 +238,44 @@ class PromptBudget:
         """Count with `counter`."""
         self._counter = counter
         self._book = UsageBook()
+        self._exact = ExactAtHand()
         self._tools: dict[int, tuple[Tool, int]] = {}
 
-    def count(self, prompt: Sequence[BaseMessage], tools: Sequence[Tool], known: Mapping[int, int]) -> int:
-        """What a prompt counts for.
+    def measured(
+        self, call: ModelCall, conversation: Hashable, prompt: Sequence[BaseMessage], known: Mapping[int, int]
+    ) -> ModelCall:
+        """A call with what its prompt counts for, and what is known of its model.
 
         Args:
+            call: The call, with the tools that are offered.
+            conversation: Names the conversation.
             prompt: The messages as they go out.
-            tools: The tools that are offered.
             known: What messages count for that were counted before, by the identity of the object.
         """
-        messages = sum(known.get(id(message)) or self._counter.count_message(message) for message in prompt)
-        return messages + sum(map(self._count_tool, tools)) + _REPLY
+        exact = self._count_exactly(call.model, prompt)
+        messages = exact or sum(known.get(id(message)) or self._counter.count_message(message) for message in prompt)
+        tokens = messages + self.count_tools(call.tools) + _REPLY
+        name = _name_of(call, is_exact=exact is not None)
+        usage = replace(self._book.usage(name, _kind_of(prompt), conversation), is_exact=exact is not None)
+        return replace(call, prompt_tokens=tokens, usage=usage)
+
+    def _count_exactly(self, model: object, prompt: Sequence[BaseMessage]) -> int | None:
+        """What messages count for by a model's own vocabulary; None where that is not at hand.
+
+        Whoever chose a counter keeps it.
+        """
+        if type(self._counter) is not EstimatedTokenCounter:
+            return None
+        counter = self._exact.counter(model)
+        try:
+            return None if counter is None else counter.count(prompt)
+        except Exception as error:  # noqa: BLE001 - a model's own count must not cost the answer
+            _log.warning("%s could not count a prompt: %s", type(model).__name__, type(error).__name__)
+            return None
+
+    def count_tools(self, tools: Sequence[Tool]) -> int:
+        """What the schemas of tools count for."""
+        return sum(map(self._count_tool, tools))
 
     def _count_tool(self, tool: Tool) -> int:
         # Making a schema costs far more than counting it, and the same tools come with every call.
@@ -253,13 +288,6 @@ class PromptBudget:
         self._tools[id(tool)] = (tool, tokens)
         return tokens
 
-    def measured(
-        self, call: ModelCall, conversation: Hashable, prompt: Sequence[BaseMessage], tokens: int
-    ) -> ModelCall:
-        """A call with what its prompt counts for, and what is known of its model."""
-        usage = self._book.usage(_name_of(call), _kind_of(prompt), conversation)
-        return replace(call, prompt_tokens=tokens, usage=usage)
-
     def learn(
         self, call: ModelCall, conversation: Hashable, shown: Sequence[BaseMessage], recorder: ReplyRecorder
     ) -> None:
@@ -269,7 +297,7 @@ class PromptBudget:
         for reply, sent in recorder.reported:
             if reply.usage_metadata is not None and _carries(sent, shown):
                 self._book.report(
-                    _name_of(call),
+                    _name_of(call, is_exact=call.usage.is_exact),
                     _kind_of(shown),
                     conversation,
                     counted=call.prompt_tokens,
@@ -280,11 +308,11 @@ class PromptBudget:
             _log.debug("A prompt was changed on its way to the model: nothing is learned from its reply.")
 
 
-def _name_of(call: ModelCall) -> str:
-    """What tells the vocabulary of a model, as far as it can be told."""
+def _name_of(call: ModelCall, *, is_exact: bool) -> str:
+    """What tells the vocabulary of a model, as far as it can be told, and whether it is what we count with."""
     model = call.model
     named = getattr(model, "model_name", None) or getattr(model, "model", None) or getattr(model, "model_id", None)
-    return f"{type(model).__name__}:{named}"
+    return f"{type(model).__name__}:{named}:{is_exact}"
 
 
 def _kind_of(prompt: Sequence[BaseMessage]) -> str:

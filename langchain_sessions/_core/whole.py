@@ -1,4 +1,4 @@
-"""Texts that every encoding takes: halves of surrogate pairs have no bytes, and a client fails on them."""
+"""Texts as they can be sent: in every encoding, which halves of surrogate pairs are not, and no longer than asked."""
 
 from __future__ import annotations
 
@@ -16,6 +16,14 @@ def whole_text(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def clip(text: str, cap: int) -> str:
+    """A long text without its middle, saying how much is missing."""
+    if len(text) <= cap:
+        return text
+    tail = cap // 3
+    return f"{text[: cap - tail]} [… {len(text) - cap} characters …] {text[len(text) - tail :]}"
 
 
 def whole_value(value: Value) -> Value:

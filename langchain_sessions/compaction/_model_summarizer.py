@@ -10,8 +10,9 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.utils.json import parse_json_markdown
 
 from langchain_sessions._core.flow import Flow, ask, declared, faces
+from langchain_sessions._core.whole import clip
 from langchain_sessions.compaction._plan import Outcome
-from langchain_sessions.compaction._prompts import Entry, SummaryPrompts, clip, entry_of, messages_for
+from langchain_sessions.compaction._prompts import Entry, SummaryPrompts, entry_of, messages_for
 from langchain_sessions.compaction._structured import (
     STRUCTURED_CHARACTERS,
     Schema,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 _CUT = frozenset({"length", "max_tokens", "model_length"})
 _CHARACTERS_PER_TOKEN = 2  # of a reply, for the room that it needs: pessimistic for every script but Chinese
 _SHARE = 0.9  # of the window; the count is an estimate
+_BYTES_PER_TOKEN = 8  # twice what texts have: a bound on what a call is shown, however few tokens it counts for
 _LEAST = 200
 """However small a window is said to be, a call shows this many tokens of the record."""
 
@@ -214,7 +216,9 @@ def _asking_for_json(messages: list[BaseMessage], schema: Schema) -> list[BaseMe
 
 
 def _cost(entry: Entry, counter: TokenCounter) -> int:
-    return counter.count_text(entry.under("00000000"))
+    """What an entry counts for: its tokens, and where those are cheap, as blanks are, its bytes."""
+    text = entry.under("00000000")
+    return max(counter.count_text(text), len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)
 
 
 def _that_fit(entries: Sequence[Entry], room: int, counter: TokenCounter) -> list[Entry]:

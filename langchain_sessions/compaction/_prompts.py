@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from langchain_sessions._core.edge import require
 from langchain_sessions._core.kinds import role_of
-from langchain_sessions._core.whole import whole_text
+from langchain_sessions._core.whole import clip, whole_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -142,14 +142,6 @@ def _block(block: object) -> str:
         if isinstance(known.get(key), str):
             return str(known[key])
     return f"[{kind or 'content'}]"
-
-
-def clip(text: str, cap: int) -> str:
-    """A long text without its middle, saying how much is missing."""
-    if len(text) <= cap:
-        return text
-    tail = cap // 3
-    return f"{text[: cap - tail]} [… {len(text) - cap} characters …] {text[len(text) - tail :]}"
 
 
 def _one_line(name: str) -> str:

@@ -40,12 +40,14 @@ class PromptUsage:
         reported: What the provider reported; 0 before the first report.
         growths: Reported tokens by counted one of the last growths from one prompt to the next, the oldest first.
         calibration: What the model reported in all conversations of this kind of text.
+        is_exact: Whether what we count is the count of the model's own vocabulary.
     """
 
     counted: int = 0
     reported: int = 0
     growths: tuple[float, ...] = ()
     calibration: Calibration = _NEUTRAL
+    is_exact: bool = False
 
     def expect(self, tokens: int, *, is_exact: bool = False) -> int:
         """What a prompt that counts for `tokens` will be reported as, rather too much than too little.
@@ -55,7 +57,7 @@ class PromptUsage:
             is_exact: Whether that is the count of a vocabulary. It is believed until the provider says otherwise.
         """
         if not self.reported:
-            return math.ceil(tokens * self.calibration.ratio * (1 + self._doubt(is_exact=is_exact)))
+            return math.ceil(tokens * self.calibration.ratio * (1 + self._doubt(is_exact=is_exact or self.is_exact)))
         grown = tokens - self.counted
         if grown >= 0:
             return self.reported + math.ceil(grown * self._growth)

@@ -8,21 +8,26 @@ import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_openai import ChatOpenAI
+from pydantic import SecretStr
 
 from langchain_sessions import SessionService
 from langchain_sessions.compaction import Compaction, TokenCount, TokenWindow, TurnCount
 from langchain_sessions.errors import PromptTooLongError
 from langchain_sessions.memory import SessionMemoryAdvisor
 from langchain_sessions.middleware import SessionMemoryMiddleware
+from langchain_sessions.tokens._at_hand import ExactAtHand, counts_itself
 from tests.openai_stub.replies import Overflow
+from tests.surface.clients import make_client
 from tests.surface.conftest import Face, config_for, logged
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
-    from langchain_openai import ChatOpenAI
 
     from tests.openai_stub.server import OpenAIStub
 
@@ -134,7 +139,74 @@ async def test_nothing_is_learned_from_a_prompt_that_was_changed_behind_ours(
     agent = create_agent(counting, middleware=[memory, *([Editing()] if edits else [])])
     for _ in range(4):
         await face.invoke(agent, {"messages": WORDS}, thread)
-    known = memory.budget.measured(memory.model_call(model=counting), ("?",), [HumanMessage(WORDS)], 1_000).usage
+    known = memory.budget.measured(memory.model_call(model=counting), ("?",), [HumanMessage(WORDS)], {}).usage
     # The first prompt holds one message, which the other middleware leaves as it is.
     assert len(known.calibration.ratios) == (1 if edits else 4)
     assert known.calibration.ratio == pytest.approx(3.0, rel=0.05)
+
+
+class CountsItself(Counting):
+    """A local model that knows its own vocabulary: two tokens a word."""
+
+    def get_num_tokens_from_messages(self, messages: Any, tools: Any = None) -> int:
+        return sum(2 * len(str(message.content).split()) for message in messages)
+
+
+async def test_a_model_that_counts_itself_is_believed(
+    face: Face, sessions: SessionService, ada: SessionService, counting: Counting, config: RunnableConfig
+) -> None:
+    model = CountsItself(counter=counting.counter)
+    memory = SessionMemoryAdvisor(sessions, compaction=Compaction(TokenCount(1_000), TokenWindow(max_tokens=100)))
+    for _ in range(3):
+        await face.invoke(memory.wrap(model), WORDS, config)
+    prompt = [HumanMessage(WORDS)]
+    call = memory.budget.measured(memory.model_call(model=model), ("?",), prompt, {})
+    assert call.usage.is_exact
+    assert call.prompt_tokens == model.get_num_tokens_from_messages(prompt) + 3
+
+
+@pytest.mark.parametrize("name", ["gpt-4o", "another-model"])
+def test_a_vocabulary_that_is_cached_takes_over(tmp_path: Path, name: str) -> None:
+    """And none is downloaded: of a model that nobody has a vocabulary of the tokens are estimated."""
+    at_hand = ExactAtHand(tmp_path)
+    model = ChatOpenAI(model=name, api_key=SecretStr("k"))
+    assert at_hand.counter(model) is None
+    at_hand.wait()
+    known = at_hand.counter(model)
+    assert known is None or (name == "gpt-4o" and known.count([HumanMessage("hello world")]) == 6)
+
+
+@pytest.mark.parametrize(
+    ("provider", "name"),
+    [("Anthropic", "ChatAnthropic"), ("Gemini", "ChatGoogleGenerativeAI"), ("Ollama", "ChatOllama")],
+)
+def test_nobody_is_asked_over_the_network_for_a_count(provider: str, name: str) -> None:
+    assert not counts_itself(make_client(provider, name, "http://127.0.0.1:9"))
+
+
+@pytest.mark.parametrize("kind", ["advisor", "middleware"])
+async def test_texts_are_bounded_where_that_is_asked(
+    face: Face, sessions: SessionService, ada: SessionService, counting: Counting, thread: RunnableConfig, kind: str
+) -> None:
+    shown: list[str] = []
+
+    class Looking(Counting):
+        def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+            shown.extend(str(message.text) for message in messages)
+            return super()._generate(messages, *args, **kwargs)
+
+    model = Looking(counter=counting.counter)
+    call: Any = {"name": "look", "args": {}, "id": "c1"}
+    long = "x" * 50_000
+    ada.open("s1")
+    ada.append("s1", [HumanMessage("a"), AIMessage("", tool_calls=[call]), ToolMessage(long, tool_call_id="c1")])
+    ada.append("s1", [AIMessage([{"type": "text", "text": long}])])
+    if kind == "advisor":
+        chat: Any = SessionMemoryAdvisor(sessions, max_characters=1_000).wrap(model)
+        await face.invoke(chat, "and now", thread)
+    else:
+        agent = create_agent(model, middleware=[SessionMemoryMiddleware(sessions, max_characters=1_000)])
+        await face.invoke(agent, {"messages": "and now"}, thread)
+    assert max(map(len, shown)) < 1_100
+    assert sum("49000 characters" in text for text in shown) == 2
+    assert sum(len(str(message.text)) == 50_000 for message in ada.messages("s1")) == 2

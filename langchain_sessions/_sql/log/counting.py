@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 from langchain_sessions._core.ledger import count_scope, moved_between, tally_change
 from langchain_sessions._core.rows import Counters, InvocationRow, SessionKey, SessionRow
 from langchain_sessions._sql.log.lookup import (
-    delete_rows,
     find_rows,
     insert_row,
     load_light,
@@ -19,6 +18,7 @@ from langchain_sessions._sql.log.lookup import (
     locate,
     require_session,
     set_session,
+    update_rows,
 )
 from langchain_sessions.stores._values import ScopeMeasure
 
@@ -45,17 +45,23 @@ def add_counters(tx: Transaction, session: SessionRow, counted: Mapping[str | No
                 live_tokens=session.live_tokens + more.tokens,
             )
             continue
-        was = read_counters(tx, session, scope)
-        _write_scope(tx, session, scope, Counters(*(a + b for a, b in zip(was, more, strict=True))))
+        found = _find_counters(tx, session, scope)
+        was = Counters() if found is None else found
+        summed = Counters(*(a + b for a, b in zip(was, more, strict=True)))
+        _write_scope(tx, session, scope, summed, is_there=found is not None)
 
 
 def read_counters(tx: Transaction, session: SessionRow, scope: str | None) -> Counters:
     """The counters of a scope."""
     if scope is None:
         return Counters(session.live_events, session.live_turns, session.live_tokens)
+    return _find_counters(tx, session, scope) or Counters()
+
+
+def _find_counters(tx: Transaction, session: SessionRow, scope: str) -> Counters | None:
     s = tx.tables.scopes.c
     found = find_rows(tx, [s.events, s.turns, s.tokens], skey=session.skey, scope=scope)
-    return Counters(*found[0]) if found else Counters()
+    return Counters(*found[0]) if found else None
 
 
 def count_moved(tx: Transaction, session: SessionRow, stood: LogView, stand: LogView) -> None:
@@ -79,15 +85,19 @@ def recount(tx: Transaction, session: SessionRow) -> None:
     for scope in (None, *(row[0] for row in branches)):
         counted = count_scope(load_light(tx, session, scope, view), view, scope)
         if scope is not None:
-            _write_scope(tx, session, scope, counted)
+            _write_scope(tx, session, scope, counted, is_there=True)
             continue
         live = {"live_events": counted.events, "live_turns": counted.turns, "live_tokens": counted.tokens}
         set_session(tx, session.skey, **live)
 
 
-def _write_scope(tx: Transaction, session: SessionRow, scope: str, counters: Counters) -> None:
-    delete_rows(tx, tx.tables.scopes, skey=session.skey, scope=scope)
-    insert_row(tx, tx.tables.scopes, skey=session.skey, scope=scope, **counters._asdict())
+def _write_scope(tx: Transaction, session: SessionRow, scope: str, counters: Counters, *, is_there: bool) -> None:
+    same = {"skey": session.skey, "scope": scope}
+    if is_there:
+        # Not deleted and inserted: a delete that finds nothing locks the gap in which other sessions insert theirs.
+        update_rows(tx, tx.tables.scopes, same, **counters._asdict())
+    else:
+        insert_row(tx, tx.tables.scopes, **same, **counters._asdict())
 
 
 def count_live(tx: Transaction, key: SessionKey, scope: str | None, now: int) -> Counters:
@@ -109,8 +119,10 @@ def lease_scope(tx: Transaction, key: SessionKey, scope: str | None, holder: str
     held = find_rows(tx, [table.c.holder, table.c.until], **same)
     if held and held[0][0] != holder and held[0][1] > now:
         return False
-    delete_rows(tx, table, **same)
-    insert_row(tx, table, **same, holder=holder, until=until)
+    if held:
+        update_rows(tx, table, same, holder=holder, until=until)
+    else:
+        insert_row(tx, table, **same, holder=holder, until=until)
     return True
 
 

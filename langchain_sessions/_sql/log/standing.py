@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from langchain_sessions._core.rows import Mark
     from langchain_sessions._sql.driver.transaction import Transaction
 
-_DELTAS, _MOST_DELTAS = 4, 256
-"""How many changes of state are read at a time, from the newest back: few first, then more and more."""
+_DELTAS, _MOST_DELTAS = 1, 256
+"""How many changes of state are read at a time, from the newest back: one first, then more and more."""
 
 
 def rewind_events(tx: Transaction, key: SessionKey, plan: RewindPlan) -> Rewound:
