@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from langchain_sessions._threads.heads import HeadConflict
     from langchain_sessions._threads.load import CheckpointPages
 
-CACHE_BYTES = 64_000_000
+_CACHE_BYTES = 64_000_000
 
 
 class SessionCheckpointSaver(BaseCheckpointSaver[Any]):
@@ -94,7 +94,7 @@ class SessionCheckpointSaver(BaseCheckpointSaver[Any]):
         encrypted: bool | None = None,
         strict_head: bool = False,
         durable_writes: bool = True,
-        cache_bytes: int = CACHE_BYTES,
+        cache_bytes: int = _CACHE_BYTES,
     ) -> None:
         """See the class. Nothing is opened before first use."""
         log = log_of(sessions)

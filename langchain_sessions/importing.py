@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 OwnerOf = Callable[[str, Mapping[str, Any]], "str | None"]
 _LISTED = 1000
 _SAMPLE = 50
-Listed = TypeVar("Listed")
+_Listed = TypeVar("_Listed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +189,7 @@ class _Run:
 
     def _take_threads(self, source: ThreadSource, serde: SerializerProtocol | None, every: int) -> None:
         work = ThreadImport(self._sessions, source, serde, self._note)
-        total = -(-count_of(source) // every)
+        total = -(-_count_of(source) // every)
         for done, thread_id in enumerate(islice(self._listed(source.threads()), 0, None, every), 1):
             try:
                 self._take_thread(work, thread_id)
@@ -212,7 +212,7 @@ class _Run:
 
     def _take_histories(self, source: HistorySource, every: int) -> None:
         work = HistoryImport(self._sessions)
-        total = -(-count_of(source) // every)
+        total = -(-_count_of(source) // every)
         for done, history in enumerate(islice(self._listed(source.histories()), 0, None, every), 1):
             told = {"user_id": history.user_id, **history.metadata}
             owner = self._owner_of(history.id, told) or history.user_id
@@ -237,7 +237,7 @@ class _Run:
         except SessionNotFoundError:
             return 0
 
-    def _listed(self, threads: Iterator[Listed]) -> Iterator[Listed]:
+    def _listed(self, threads: Iterator[_Listed]) -> Iterator[_Listed]:
         try:
             yield from threads
         except SourceError as problem:
@@ -267,7 +267,7 @@ class _Run:
         )
 
 
-def count_of(source: ThreadSource | HistorySource) -> int:
+def _count_of(source: ThreadSource | HistorySource) -> int:
     """How many threads a source can list."""
     found = 0
     with suppress(SourceError):
@@ -284,7 +284,7 @@ def _predicted(
     progress: Callable[[ImportProgress], None] | None,
 ) -> ImportReport:
     """What an import would come to, from one into a file that is thrown away."""
-    every = max(1, -(-count_of(source) // _SAMPLE))
+    every = max(1, -(-_count_of(source) // _SAMPLE))
     log = log_of(sessions)
     with (
         TemporaryDirectory(prefix="langchain-sessions-") as directory,

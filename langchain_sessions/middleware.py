@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from langchain.agents.middleware.types import (
     AgentMiddleware,
@@ -15,40 +15,34 @@ from langchain.agents.middleware.types import (
     ToolCallRequest,
 )
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
-from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
 
+from langchain_sessions._chat.address import config_of_run
 from langchain_sessions._chat.call import Call
 from langchain_sessions._chat.news import sort_request
 from langchain_sessions._chat.replies import listening_below
 from langchain_sessions._chat.session_memory import SessionMemory
 from langchain_sessions._chat.store_run import fail_tool, keep_result
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
-from langchain_sessions.errors import InvalidInputError
 
-if TYPE_CHECKING:
-    from langchain_core.runnables import RunnableConfig
-    from langgraph.runtime import Runtime
-
-
-Asked = TypeVar("Asked")
-Answered = TypeVar("Answered")
+_Asked = TypeVar("_Asked")
+_Answered = TypeVar("_Answered")
 _ModelResult = ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]
 _ToolResult = ToolMessage | Command[Any]
 
 
-class _Step(Generic[Asked, Answered]):
+class _Step(Generic[_Asked, _Answered]):
     """A handler of either face as one object with two faces."""
 
-    def __init__(self, handler: Callable[[Asked], Any]) -> None:
+    def __init__(self, handler: Callable[[_Asked], Any]) -> None:
         self._handler = handler
 
-    def run(self, request: Asked) -> Answered:
-        return cast("Answered", self._handler(request))
+    def run(self, request: _Asked) -> _Answered:
+        return cast("_Answered", self._handler(request))
 
-    async def arun(self, request: Asked) -> Answered:
-        return cast("Answered", await self._handler(request))
+    async def arun(self, request: _Asked) -> _Answered:
+        return cast("_Answered", await self._handler(request))
 
 
 class SessionMemoryMiddleware(SessionMemory, AgentMiddleware[AgentState[Any], Any, Any]):
@@ -166,29 +160,6 @@ def _shown(call: Call, request: ModelRequest[Any]) -> Flow[ModelRequest[Any]]:
     return request.override(messages=prompt)
 
 
-def config_of_run(runtime: Runtime[Any]) -> RunnableConfig:
-    """The config of the run that a middleware works for.
-
-    On Python 3.10 LangGraph hides it from async code; there the run's `context` has to name session and user.
-
-    Raises:
-        InvalidInputError: It is hidden and the context names no session.
-    """
-    try:
-        return get_config()
-    except RuntimeError:
-        context: Any = runtime.context
-        given = context if isinstance(context, Mapping) else getattr(context, "__dict__", {})
-        named = {name: given[name] for name in ("thread_id", "session_id", "user_id") if name in given}
-        if named.keys() <= {"user_id"}:
-            problem = (
-                "LangGraph hides the config from async code on Python 3.10: use Python 3.11, or name session_id and "
-                "user_id in the run's context too"
-            )
-            raise InvalidInputError("context", problem) from None
-        return {"configurable": named}
-
-
 def _said(response: _ModelResult) -> tuple[list[BaseMessage], bool]:
     """The reply in a response with results that came along, and whether a structured output ends the turn."""
     if isinstance(response, ExtendedModelResponse):
@@ -209,10 +180,10 @@ def _results(result: _ToolResult, call_id: str) -> list[BaseMessage]:
     return [_named(m) for m in messages if isinstance(m, ToolMessage) and m.tool_call_id == call_id]
 
 
-Message = TypeVar("Message", bound=BaseMessage)
+_Message = TypeVar("_Message", bound=BaseMessage)
 
 
-def _named(message: Message) -> Message:
+def _named(message: _Message) -> _Message:
     """The message with an id: the graph would give it one anyway, and the log needs the same."""
     if message.id is None:
         message.id = str(uuid.uuid4())

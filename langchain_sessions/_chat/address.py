@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.config import get_config
 
 from langchain_sessions._core.edge import check_id, require
 from langchain_sessions._core.rows import ANYONE, Anyone, Owner
@@ -14,6 +15,8 @@ from langchain_sessions._log.log import bound_to, log_of
 from langchain_sessions.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from langgraph.runtime import Runtime
+
     from langchain_sessions.service import SessionService
 
 _log = logging.getLogger(__name__)
@@ -126,3 +129,26 @@ def user_named(value: object) -> str | None:
 
 def _configurable(config: RunnableConfig | None) -> Mapping[str, Any]:
     return (config or {}).get("configurable") or {}
+
+
+def config_of_run(runtime: Runtime[Any]) -> RunnableConfig:
+    """The config of the run that a middleware works for.
+
+    On Python 3.10 LangGraph hides it from async code; there the run's `context` has to name session and user.
+
+    Raises:
+        InvalidInputError: It is hidden and the context names no session.
+    """
+    try:
+        return get_config()
+    except RuntimeError:
+        context: Any = runtime.context
+        given = context if isinstance(context, Mapping) else getattr(context, "__dict__", {})
+        named = {name: given[name] for name in ("thread_id", "session_id", "user_id") if name in given}
+        if named.keys() <= {"user_id"}:
+            problem = (
+                "LangGraph hides the config from async code on Python 3.10: use Python 3.11, or name session_id and "
+                "user_id in the run's context too"
+            )
+            raise InvalidInputError("context", problem) from None
+        return {"configurable": named}

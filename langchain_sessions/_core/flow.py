@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Coroutine, Generator
 from functools import wraps
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -132,6 +132,35 @@ def faces(
     _publish(twin, body, f"a{name}", f"Async `{name}`.")
     face.flow = body  # type: ignore[attr-defined]
     return face, twin
+
+
+class _Both:
+    """Two faces that go into the class which they stand in: `x` under the name that it has there, and `ax`."""
+
+    def __init__(self, face: Callable[..., Any], twin: Callable[..., Any]) -> None:
+        self._faces = {"": face, "a": twin}
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        for prefix, face in self._faces.items():
+            face.__name__ = prefix + name
+            setattr(owner, prefix + name, face)
+
+
+def stands_for(
+    face: Callable[Concatenate[S, P], T], twin: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]
+) -> Callable[[Callable[[S], None]], Callable[Concatenate[S, P], T]]:
+    """Stands over a declaration in a class whose base declares both: what is only assigned has no sure type.
+
+    It says no more than the name, which the two faces take.
+    """
+    both: Any = _Both(face, twin)
+    return lambda _declaration: both
+
+
+def both_faces(body: Callable[Concatenate[S, P], Flow[T]]) -> Callable[Concatenate[S, P], T]:
+    """Stands over a workflow `x` in a class whose base declares `x` and `ax`: both run it."""
+    both: Any = _Both(*faces(body))
+    return cast("Callable[Concatenate[S, P], T]", both)
 
 
 def declared(method: F) -> Callable[[Callable[..., None]], F]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.codec.values import as_dict, dump_exact, dump_mapping
+from langchain_sessions._core.cursors import decode_positions, encode_cursor
 from langchain_sessions._core.edge import check_duration, check_id, check_title, require
 from langchain_sessions._core.encode import new_record
 from langchain_sessions._core.flow import Flow, ask
@@ -20,7 +21,7 @@ from langchain_sessions._log.copies import forget_session, forget_user
 from langchain_sessions._log.log import new_draft, renewal_grain
 from langchain_sessions._log.values import UNSET, Unset
 from langchain_sessions.errors import CorruptRowError, SessionNotFoundError
-from langchain_sessions.page import Page, decode_positions, encode_cursor
+from langchain_sessions.page import Page
 from langchain_sessions.stores._values import SessionDraft, SessionQuery
 
 if TYPE_CHECKING:

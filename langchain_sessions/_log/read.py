@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from langchain_sessions._core.cursors import decode_positions, encode_cursor
 from langchain_sessions._core.edge import UNREADABLE, check_branch, require
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.state import merged_view
@@ -12,7 +13,7 @@ from langchain_sessions._core.view import Context, pair_tool_calls
 from langchain_sessions._log.log import read_rows
 from langchain_sessions.errors import CorruptRowError
 from langchain_sessions.filters import EventFilter
-from langchain_sessions.page import Page, decode_positions, encode_cursor
+from langchain_sessions.page import Page
 from langchain_sessions.turns import Turn, split_turns
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
+from langchain_sessions._core.cursors import decode_cursor, encode_cursor
 from langchain_sessions._core.edge import require
 from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.filters import EventFilter
-from langchain_sessions.page import decode_cursor, encode_cursor
 
 if TYPE_CHECKING:
     import re

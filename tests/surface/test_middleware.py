@@ -15,10 +15,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.runtime import Runtime
 
 from langchain_sessions import InvalidInputError, SessionNotFoundError
+from langchain_sessions._chat.address import config_of_run
 from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.compaction import Compaction, TurnCount, TurnWindow
 from langchain_sessions.memory import SessionMemoryAdvisor
-from langchain_sessions.middleware import SessionMemoryMiddleware, config_of_run
+from langchain_sessions.middleware import SessionMemoryMiddleware
 from tests.openai_stub.replies import Fail, Fill, Overflow, call
 from tests.surface.conftest import TWO_CALLS, Face, Person, logged, question, texts, weather
 

@@ -13,10 +13,11 @@ from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, Prom
 from langchain_core.vectorstores import InMemoryVectorStore
 
 from langchain_sessions import InvalidInputError, NewEvent
+from langchain_sessions._chat.templates import fill
 from langchain_sessions.compaction import Compaction, Summarize, SummaryLimits
 from langchain_sessions.long_term import LongTermMemory
 from langchain_sessions.memory import SessionMemoryAdvisor
-from langchain_sessions.modes import SummaryAsFact, SystemPromptMemory, fill
+from langchain_sessions.modes import SummaryAsFact, SystemPromptMemory
 from langchain_sessions.testing.archiving import archive
 from tests.surface.conftest import Face, config_for
 

@@ -8,13 +8,13 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from langchain_sessions._core import rows as r
+from langchain_sessions._core.cursors import decode_cursor, encode_cursor
 from langchain_sessions._core.edge import require
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._recall.findings import Finding
 from langchain_sessions._recall.rank.admission import Admission
 from langchain_sessions._recall.text.grammar import Query, QueryMode
 from langchain_sessions.errors import InvalidInputError, SealedEventError
-from langchain_sessions.page import decode_cursor, encode_cursor
 
 if TYPE_CHECKING:
     from langchain_sessions._core.encode import EventEncoder

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.flow import Flow, ask, faces
@@ -44,6 +44,24 @@ _THREADS = 4
 """Workers for stores without an async engine: one writes while others read. They are the store's own, since nodes and
 tools of the application may hold every thread of the loop's executor."""
 _MAX_DEAD = 3
+
+
+class Run(Protocol):
+    """`Runner.run` of some runner."""
+
+    def __call__(self, mode: Mode, operation: Operation[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run it."""
+        ...
+
+
+class ARun(Protocol):
+    """`Runner.arun` of some runner."""
+
+    def __call__(
+        self, mode: Mode, operation: Operation[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, T]:
+        """Run it."""
+        ...
 
 
 class Runner:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
-from langchain_sessions._core.flow import Flow, adrive, drive
+from langchain_sessions._core.flow import Flow, adrive, drive, stands_for
 from langchain_sessions._core.twins import finish
 from langchain_sessions.stores._base import SessionStore
 from langchain_sessions.stores._partitioned import (
@@ -23,7 +23,7 @@ from langchain_sessions.stores._partitioned import (
 from langchain_sessions.stores._partitioned.access import Partitions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable
 
     from langchain_sessions.stores.engine import PartitionEngine
 
@@ -31,13 +31,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _pair(
+def _runs(
     operation: Callable[Concatenate[Partitions, P], Flow[T]],
-) -> tuple[
-    Callable[Concatenate[PartitionedStore, P], T],
-    Callable[Concatenate[PartitionedStore, P], Coroutine[Any, Any, T]],
-]:
-    """Both methods of an operation on partitions."""
+) -> Callable[[Callable[[PartitionedStore], None]], Callable[Concatenate[PartitionedStore, P], T]]:
+    """Declares both methods of an operation on partitions."""
 
     @wraps(operation)
     def method(self: PartitionedStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -52,8 +49,7 @@ def _pair(
         # One hop for the whole call, not one for each thing that it asks of the engine.
         return await finish(asyncio.to_thread(method, self, *args, **kwargs))
 
-    twin.__name__ = f"a{operation.__name__}"
-    return method, twin
+    return stands_for(method, twin)
 
 
 class PartitionedStore(SessionStore):
@@ -68,9 +64,9 @@ class PartitionedStore(SessionStore):
 
     def __init__(self, engine: PartitionEngine) -> None:
         """See the class."""
-        self.engine = engine
-        self.partitions = Partitions(engine)
-        self.waits = engine.waits  # type: ignore[misc]
+        self.engine: PartitionEngine = engine
+        self.partitions: Partitions = Partitions(engine)
+        self.waits: bool = engine.waits  # type: ignore[misc]
 
     def create_schema(self) -> None:
         """Create what the engine keeps partitions in."""
@@ -88,49 +84,87 @@ class PartitionedStore(SessionStore):
         """Async `close`."""
         await self.engine.aclose()
 
-    create_session, acreate_session = _pair(sessions.create_session)
-    open_session, aopen_session = _pair(sessions.open_session)
-    find_session, afind_session = _pair(sessions.find_session)
-    list_sessions, alist_sessions = _pair(sessions.list_sessions)
-    update_session, aupdate_session = _pair(sessions.update_session)
-    end_session, aend_session = _pair(sessions.end_session)
-    delete_session, adelete_session = _pair(sessions.delete_session)
-    delete_user, adelete_user = _pair(sessions.delete_user)
-    purge_expired, apurge_expired = _pair(sessions.purge_expired)
-    fork_session, afork_session = _pair(forks.fork_session)
+    @_runs(sessions.create_session)
+    def create_session(self) -> None: ...
+    @_runs(sessions.open_session)
+    def open_session(self) -> None: ...
+    @_runs(sessions.find_session)
+    def find_session(self) -> None: ...
+    @_runs(sessions.list_sessions)
+    def list_sessions(self) -> None: ...
+    @_runs(sessions.update_session)
+    def update_session(self) -> None: ...
+    @_runs(sessions.end_session)
+    def end_session(self) -> None: ...
+    @_runs(sessions.delete_session)
+    def delete_session(self) -> None: ...
+    @_runs(sessions.delete_user)
+    def delete_user(self) -> None: ...
+    @_runs(sessions.purge_expired)
+    def purge_expired(self) -> None: ...
+    @_runs(forks.fork_session)
+    def fork_session(self) -> None: ...
 
-    append_events, aappend_events = _pair(log.append_events)
-    append_record, aappend_record = _pair(log.append_record)
-    find_events, afind_events = _pair(log.find_events)
-    load_context, aload_context = _pair(log.load_context)
-    count_live, acount_live = _pair(log.count_live)
-    measure_scope, ameasure_scope = _pair(log.measure_scope)
-    lease_scope, alease_scope = _pair(log.lease_scope)
-    find_invocation, afind_invocation = _pair(log.find_invocation)
-    rewind_events, arewind_events = _pair(standing.rewind_events)
-    archive_events, aarchive_events = _pair(standing.archive_events)
-    verify_session, averify_session = _pair(standing.verify_session)
-    load_state, aload_state = _pair(scoped.load_state)
+    @_runs(log.append_events)
+    def append_events(self) -> None: ...
+    @_runs(log.append_record)
+    def append_record(self) -> None: ...
+    @_runs(log.find_events)
+    def find_events(self) -> None: ...
+    @_runs(log.load_context)
+    def load_context(self) -> None: ...
+    @_runs(log.count_live)
+    def count_live(self) -> None: ...
+    @_runs(log.measure_scope)
+    def measure_scope(self) -> None: ...
+    @_runs(log.lease_scope)
+    def lease_scope(self) -> None: ...
+    @_runs(log.find_invocation)
+    def find_invocation(self) -> None: ...
+    @_runs(standing.rewind_events)
+    def rewind_events(self) -> None: ...
+    @_runs(standing.archive_events)
+    def archive_events(self) -> None: ...
+    @_runs(standing.verify_session)
+    def verify_session(self) -> None: ...
+    @_runs(scoped.load_state)
+    def load_state(self) -> None: ...
 
-    commit_threads, acommit_threads = _pair(threads.commit_threads)
-    find_checkpoints, afind_checkpoints = _pair(thread_reads.find_checkpoints)
-    load_lineage, aload_lineage = _pair(thread_reads.load_lineage)
-    list_root_checkpoints, alist_root_checkpoints = _pair(thread_reads.list_root_checkpoints)
-    find_runs, afind_runs = _pair(thread_reads.find_runs)
-    prune_checkpoints, aprune_checkpoints = _pair(thread_upkeep.prune_checkpoints)
+    @_runs(threads.commit_threads)
+    def commit_threads(self) -> None: ...
+    @_runs(thread_reads.find_checkpoints)
+    def find_checkpoints(self) -> None: ...
+    @_runs(thread_reads.load_lineage)
+    def load_lineage(self) -> None: ...
+    @_runs(thread_reads.list_root_checkpoints)
+    def list_root_checkpoints(self) -> None: ...
+    @_runs(thread_reads.find_runs)
+    def find_runs(self) -> None: ...
+    @_runs(thread_upkeep.prune_checkpoints)
+    def prune_checkpoints(self) -> None: ...
 
     @property
     def waits_on_loop(self) -> bool:
         """Whether the async half awaits the engine itself, on the loop."""
         return self.engine.is_async
 
-    load_index, aload_index = _pair(index.load_index)
-    find_index, afind_index = _pair(index.find_index)
-    load_chunks, aload_chunks = _pair(index.load_chunks)
-    write_index, awrite_index = _pair(index.write_index)
-    scan_logs, ascan_logs = _pair(index.scan_logs)
-    load_events, aload_events = _pair(index.load_events)
-    list_vectors, alist_vectors = _pair(index.list_vectors)
-    find_vectors, afind_vectors = _pair(index.find_vectors)
-    load_vectors, aload_vectors = _pair(index.load_vectors)
-    write_vectors, awrite_vectors = _pair(index.write_vectors)
+    @_runs(index.load_index)
+    def load_index(self) -> None: ...
+    @_runs(index.find_index)
+    def find_index(self) -> None: ...
+    @_runs(index.load_chunks)
+    def load_chunks(self) -> None: ...
+    @_runs(index.write_index)
+    def write_index(self) -> None: ...
+    @_runs(index.scan_logs)
+    def scan_logs(self) -> None: ...
+    @_runs(index.load_events)
+    def load_events(self) -> None: ...
+    @_runs(index.list_vectors)
+    def list_vectors(self) -> None: ...
+    @_runs(index.find_vectors)
+    def find_vectors(self) -> None: ...
+    @_runs(index.load_vectors)
+    def load_vectors(self) -> None: ...
+    @_runs(index.write_vectors)
+    def write_vectors(self) -> None: ...
