@@ -98,7 +98,7 @@ def test_a_wrong_keyword_names_the_method_that_was_called() -> None:
 
 def test_a_service_asks_for_its_database() -> None:
     make: Any = SessionService
-    with pytest.raises(TypeError, match="database"):
+    with pytest.raises(InvalidInputError, match=r"database: .*InMemoryStore\(\)"):
         make()
 
 
