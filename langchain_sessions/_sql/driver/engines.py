@@ -78,6 +78,10 @@ class Engines:
         return any(dialect.name in ("mysql", "mariadb") and dialect.is_mariadb for dialect in dialects)
 
 
+class WrongDatabaseError(InvalidInputError, TypeError):
+    """What was given is no database, or nothing was: Python itself would raise a `TypeError`."""
+
+
 def engines_for(database: str | URL | Engine | TYPE_ASYNC_ENGINE, *, synchronous: str = "FULL") -> Engines:
     """The engines for a URL, an `Engine` or an `AsyncEngine`.
 
@@ -100,7 +104,7 @@ def engines_for(database: str | URL | Engine | TYPE_ASYNC_ENGINE, *, synchronous
     if hasattr_sync_engine(database):
         _require_supported(database.dialect)
         return Engines(None, database, owned=False)
-    raise InvalidInputError("database", f"{_GIVE}, not {type(database).__name__}")
+    raise WrongDatabaseError("database", f"{_GIVE}, not {type(database).__name__}")
 
 
 _GIVE = (
