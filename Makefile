@@ -15,7 +15,7 @@ PYTEST := -m pytest -n $(WORKERS) --dist worksteal --timeout $(TEST_SECONDS) $(i
 REQUIREMENTS ?=
 AGAINST ?=
 
-.PHONY: help venv demo test test-fast test-engines check docs package format bench bench-recall instructions walks soak clean
+.PHONY: help venv demo test test-fast test-engines check docs package format bench bench-recall growth instructions gates walks soak clean
 
 help:
 	@echo "make demo          a conversation with memory, without any key or network"
@@ -29,6 +29,8 @@ help:
 	@echo "make bench         the numbers: appends, reads, lists, per database"
 	@echo "make bench-recall  the quality and speed of recall"
 	@echo "make instructions  instructions per operation under valgrind; AGAINST=../before beside another tree"
+	@echo "make growth        what a thread takes as it grows, beside LangGraph's own savers; draws docs/figures"
+	@echo "make gates         counts of what calls cost, beside the recorded ones; AGAINST as above"
 	@echo "make walks         the modules that a call passes; AGAINST as above"
 	@echo "make soak          hours of random use"
 	@echo "make clean         remove what was built"
@@ -107,6 +109,12 @@ bench-recall: venv
 
 instructions: venv
 	$(BIN)/python -m benchmarks.instructions $(if $(AGAINST),--against $(AGAINST))
+
+growth: venv
+	$(BIN)/python -m tests.servers run --install -- $(BIN)/python -m benchmarks.growth
+
+gates: venv
+	$(BIN)/python -m tests.servers run --install -- $(BIN)/python -m benchmarks.gates --install $(if $(AGAINST),--against $(AGAINST))
 
 walks: venv
 	$(BIN)/python -m benchmarks.walks $(if $(AGAINST),--against $(AGAINST))

@@ -35,7 +35,7 @@ START = ("import", "first append")
 _RUNS = 7
 
 
-def _parts(tree: Path, what: str, directory: Path, *options: str) -> list[int]:
+def parts_of(tree: Path, what: str, directory: Path, *options: str) -> list[int]:
     """The instructions that a program takes between each two of its marks, in order."""
     source, library, out = (directory / name for name in ("marks.c", "marks.so", "callgrind.out"))
     source.write_text(MARKS)
@@ -52,14 +52,14 @@ def instructions(tree: Path, name: str) -> float:
     """How many instructions an operation takes on a tree."""
     with tempfile.TemporaryDirectory() as folder:
         in_tree(tree, "prepare", Path(folder), "--operation", name)
-        (counted,) = _parts(tree, "count", Path(folder), "--operation", name)
+        (counted,) = parts_of(tree, "count", Path(folder), "--operation", name)
     return counted / OPERATIONS[name].times
 
 
 def start_instructions(tree: Path) -> dict[str, float]:
     """How many instructions the import takes, and then a first append."""
     with tempfile.TemporaryDirectory() as folder:
-        parts = _parts(tree, "start", Path(folder))
+        parts = parts_of(tree, "start", Path(folder))
     return dict(zip(START, map(float, parts), strict=True))
 
 

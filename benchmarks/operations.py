@@ -11,6 +11,8 @@ import ctypes
 import gc
 import importlib
 import json
+import os
+import sqlite3
 import sys
 import time
 from collections import Counter
@@ -70,7 +72,7 @@ class Operation(NamedTuple):
 
 
 def _service(url: str, **options: Any) -> Any:
-    return public("SessionService")(url, **options)
+    return public("SessionService")(url, create_schema=True, **options)
 
 
 def _filled(messages: int) -> Callable[[str], None]:
@@ -89,6 +91,38 @@ def _append(url: str) -> Callable[[int], object]:
     ada = _service(url).as_user("ada")
     messages = conversation(0, 2_000)
     return lambda number: ada.append("s", messages[number])
+
+
+def _turn(url: str) -> Callable[[int], object]:
+    ada = _service(url).as_user("ada")
+    messages = conversation(0, 4 * 600)
+    return lambda number: ada.append("s", messages[4 * number : 4 * number + 4])
+
+
+def _naked(url: str) -> Callable[[int], object]:
+    """The floor of an append: the same work in as many statements, by the driver alone."""
+    connection = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)
+    for statement in ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON"):
+        connection.execute(f"PRAGMA {statement}")
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS s (k INTEGER PRIMARY KEY, id TEXT UNIQUE, last INT, at INT, tokens INT)"
+    )
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS e (k INT, seq INT, ident TEXT, kind INT, at INT, tokens INT, body TEXT,"
+        " PRIMARY KEY (k, seq), UNIQUE (k, ident))"
+    )
+    connection.execute("INSERT OR IGNORE INTO s VALUES (1, 's', 0, 0, 0)")
+
+    def append(number: int) -> None:
+        said = text(number)
+        connection.execute("BEGIN IMMEDIATE")
+        moved = "UPDATE s SET last = last + 1, at = ?, tokens = tokens + ? WHERE id = ? RETURNING k, last"
+        key, seq = connection.execute(moved, (number, len(said) // 4, "s")).fetchone()
+        row = (key, seq, os.urandom(16).hex(), 1, number, len(said) // 4, json.dumps({"content": said}))
+        connection.execute("INSERT INTO e VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        connection.execute("COMMIT")
+
+    return append
 
 
 def _last_messages(url: str) -> Callable[[int], object]:
@@ -130,12 +164,20 @@ def _search(url: str) -> Callable[[int], object]:
 
 OPERATIONS = {
     "append": Operation("append of one", _filled(100), _append, 20, 256),
+    "floor": Operation("the floor of an append", lambda _: None, _naked, 20, 256),
+    "turn": Operation("append of a turn of four", _filled(100), _turn, 20, 64),
     "indexed": Operation("append of one, with its share of the index", _filled(100), _append, 20, 512),
     "messages": Operation("messages(last_n=20) of 400", _filled(400), _last_messages, 20, 100),
     "advisor": Operation("a turn of wrap(model), last_n=20 of 200", _filled(200), _advisor, 5, 20),
     "graph": Operation(f"a turn of a graph after {TURNS}", _played, _graph, 5, 20),
     "search": Operation("a page of a search in 500", _filled(500), _search, 5, 20),
 }
+
+
+GATED = ("append", "floor", "turn", "messages", "advisor")
+"""What gates look at. A graph writes from threads of its own, so that its counts differ from run to run."""
+SERVED = ("append", "messages")
+"""What they look at on a server, too."""
 
 
 class Marks:
@@ -167,6 +209,50 @@ def count(name: str, url: str, marks: Marks) -> None:
     with marks:
         for number in range(operation.warm, operation.warm + operation.times):
             act(number)
+
+
+def counts(name: str, url: str, library: Path) -> dict[str, float]:
+    """What an operation has the kernel, the database and Python do, warm, per time that it is done."""
+    counting = ctypes.CDLL(str(library))
+    statements, functions = 0, 0
+
+    def spoken(_: str) -> None:
+        nonlocal statements
+        statements += 1
+
+    def connect(*args: Any, **options: Any) -> sqlite3.Connection:
+        connection = plain(*args, **options)
+        connection.set_trace_callback(spoken)
+        return connection
+
+    def follow(_frame: FrameType, event: str, _arg: object) -> None:
+        nonlocal functions
+        functions += event == "call"
+
+    plain, sqlite3.dbapi2.connect = sqlite3.dbapi2.connect, connect  # type: ignore[assignment]
+    operation = OPERATIONS[name]
+    try:
+        act = operation.ready(url)
+        for number in range(operation.warm):
+            act(number)
+    finally:
+        sqlite3.dbapi2.connect = plain  # type: ignore[assignment]
+    named = {"bytes written": "bytes", "fsyncs": "fsyncs", "packets": "sends"}
+    before = {what: ctypes.c_long.in_dll(counting, f"counted_{of}").value for what, of in named.items()}
+    statements, end = 0, operation.warm + operation.times
+    for number in range(operation.warm, end):
+        act(number)
+    found = {
+        what: (ctypes.c_long.in_dll(counting, f"counted_{of}").value - before[what]) / operation.times
+        for what, of in named.items()
+    }
+    found["statements"] = statements / operation.times
+    sys.setprofile(follow)
+    try:
+        act(end)
+    finally:
+        sys.setprofile(None)
+    return {what: count for what, count in {**found, "functions": functions}.items() if count}
 
 
 def start(url: str, marks: Marks) -> dict[str, float]:
@@ -310,20 +396,26 @@ def ways(url: Callable[[str], str]) -> dict[str, dict[str, Any]]:
 def main() -> None:
     """Do one thing in this process; what there is to tell is printed as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["prepare", "count", "start", "ways"])
+    parser.add_argument("what", choices=["prepare", "count", "counts", "start", "ways"])
     parser.add_argument("directory", type=Path)
-    parser.add_argument("--operation", choices=sorted(OPERATIONS))
+    parser.add_argument("--operation", choices=sorted(OPERATIONS), action="append", default=[])
+    parser.add_argument("--url", help="a database that is no file")
+    parser.add_argument("--counting", type=Path, help="the library that counts what reaches the kernel")
     parser.add_argument("--marks", type=Path, help="the library that tells callgrind where to count")
     given = parser.parse_args()
     marks = Marks(given.marks)
 
     def url(name: str) -> str:
-        return f"sqlite:///{given.directory / name}.db"
+        return given.url or f"sqlite:///{given.directory / name}.db"
 
     if given.what == "prepare":
-        OPERATIONS[given.operation].prepare(url(given.operation))
+        for name in given.operation:
+            OPERATIONS[name].prepare(url(name))
     elif given.what == "count":
-        count(given.operation, url(given.operation), marks)
+        for name in given.operation:
+            count(name, url(name), marks)
+    elif given.what == "counts":
+        print(json.dumps({name: counts(name, url(name), given.counting) for name in given.operation}))
     elif given.what == "start":
         print(json.dumps(start(url("start"), marks)))
     else:

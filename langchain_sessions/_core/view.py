@@ -116,7 +116,7 @@ def pair_tool_calls(messages: Sequence[BaseMessage]) -> list[Paired]:
     with a warning. A call without a result is left out of its message, unless it belongs to the last AI message
     of the running turn: that one is still being worked on. A message of which nothing is left is dropped.
     """
-    if not any(type(message) is ToolMessage or call_ids(message) for message in messages):
+    if not has_calls(messages):
         return [Paired(index, message) for index, message in enumerate(messages)]
     answers, orphans = _match_results(messages)
     if orphans:
@@ -136,6 +136,17 @@ def pair_tool_calls(messages: Sequence[BaseMessage]) -> list[Paired]:
             paired.append(Paired(index, kept))
             paired.extend(Paired(at, messages[at]) for at in sorted(answers.get(index, {}).values()))
     return paired
+
+
+def has_calls(messages: Sequence[BaseMessage]) -> bool:
+    """Whether there is a call or a result among some messages: most conversations have neither."""
+    for message in messages:
+        if isinstance(message, AIMessage):
+            if message.tool_calls or message.invalid_tool_calls:
+                return True
+        elif isinstance(message, ToolMessage):
+            return True
+    return False
 
 
 def _match_results(messages: Sequence[BaseMessage]) -> tuple[dict[int, dict[str, int]], int]:

@@ -9,7 +9,7 @@ from langchain_sessions._core.cursors import decode_positions, encode_cursor
 from langchain_sessions._core.edge import UNREADABLE, check_branch, require
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.state import merged_view
-from langchain_sessions._core.view import Context, pair_tool_calls
+from langchain_sessions._core.view import Context, has_calls, pair_tool_calls
 from langchain_sessions._log.log import read_rows
 from langchain_sessions.errors import CorruptRowError
 from langchain_sessions.filters import EventFilter
@@ -107,7 +107,8 @@ def load_messages(
     """`SessionService.messages`."""
     require(last_n is None or (type(last_n) is int and last_n > 0), "last_n", "give a whole number above 0")
     found = yield from read_rows(log, session_id, check_branch(branch), invocation_id=invocation_id, last_n=last_n)
-    return [message for _, message in pair_tool_calls(log.codec.decode_all(session_id, found.rows))]
+    messages = log.codec.decode_all(session_id, found.rows)
+    return [message for _, message in pair_tool_calls(messages)] if has_calls(messages) else messages
 
 
 def load_turns(log: Log, session_id: str, *, branch: str | None = None) -> Flow[list[Turn]]:

@@ -71,6 +71,7 @@ def cost_of(call: str, backend: str, place: Any, directory: Path) -> Cost:
         return meter.of(lambda: act(2), lambda: act(3))
 
 
+@pytest.mark.backends("memory", "sqlite", "postgres", "mariadb")
 @pytest.mark.parametrize("call", CALLS)
 def test_a_call_costs_the_same_on_a_long_log(call: str, backend: str, ground: Ground, tmp_path: Path) -> None:
     if (backend, call) == ("memory", "list_sessions"):

@@ -128,8 +128,8 @@ def load_context(
     criteria = [_messages(tx), *_floors(tx, session, viewer, view)]
     left_out = _left_out(tx, view, invocation_id)
     rows = _select(tx, session, [*criteria, *left_out], newest=True, limit=last_n)
-    beside = _beside(view) - SeqSet.of(row.seq for row in rows)
-    if beside:
+    elsewhere = _beside(view)
+    if elsewhere and (beside := elsewhere - SeqSet.of(row.seq for row in rows)):
         clause = in_ranges("beside", tx.tables.events.c.seq, beside)
         rows += _select(tx, session, [_messages(tx), visible(viewer, tx.tables), clause], newest=False, limit=None)
     return ContextSlice(session, context_rows(rows, view, viewer, invocation_id, last_n), view)
