@@ -19,6 +19,7 @@ _DEEPEST: Final = 32
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 # Bytes written as text are nobody's words. An order number or a digest in a message is: it was said.
 _SHORTEST_BLOB: Final = 160
+_SEVERAL: Final = 2
 _BLOB: Final = re.compile(
     r"data:[\w.+-]+/[\w.+-]+;base64,[A-Za-z0-9+/=]*"
     rf"|(?<![\w+/=-])(?=[A-Za-z+/=_-]*[0-9])[A-Za-z0-9+/=_-]{{{_SHORTEST_BLOB},}}"
@@ -83,10 +84,12 @@ def searchable_text(message: BaseMessage) -> str:
 
 
 def _may_hold_bytes(text: str) -> bool:
-    """Whether to look for bytes written as text: most texts are told by the length of their words."""
+    """Whether to look for bytes written as text: in most texts a blank stands in every few dozen characters."""
     if "base64," in text:
         return True
-    return len(text) >= _SHORTEST_BLOB and max(map(len, text.split()), default=0) >= _SHORTEST_BLOB
+    # What is so long without a blank fills one of these stretches.
+    half = _SHORTEST_BLOB // 2
+    return any(len(text[at : at + half].split(None, 1)) < _SEVERAL for at in range(0, len(text) - half + 1, half))
 
 
 def _content(content: str | list[str | dict[str, Any]]) -> Iterator[str]:

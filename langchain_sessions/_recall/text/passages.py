@@ -18,6 +18,10 @@ MOST_PASSAGES: Final = 128
 _SHORTEST: Final = 0.4
 _WHOLE: Final = 1.5
 _LOOK: Final = 2000
+_NEAR: Final = 200
+_SENTENCES: Final = 4
+"""From here on a pause is a matter of a character or two."""
+
 _PAUSES: Final = tuple(
     re.compile(pattern)
     for pattern in (
@@ -58,10 +62,12 @@ def _cut(text: str, start: int, length: int) -> int:
     high = start + length
     # A longer passage is cut near its end too: nobody looks for a pause through a megabyte.
     low = max(start + int(_SHORTEST * length), high - _LOOK)
-    for pause in _PAUSES:
-        end = 0
-        for match in pause.finditer(text, low, high):
-            end = match.end()
-        if end > start:
-            return end
+    for number, pause in enumerate(_PAUSES):
+        # Where sentences and words end is seldom far; what makes paragraphs may be.
+        for first in (max(low, high - _NEAR), low) if number >= _SENTENCES else (low,):
+            end = 0
+            for match in pause.finditer(text, first, high):
+                end = match.end()
+            if end > start:
+                return end
     return high
