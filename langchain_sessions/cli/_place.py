@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import typer
 from rich.console import Console
@@ -60,7 +62,9 @@ class Place:
 
     @property
     def file(self) -> Path | None:
-        """The file of a SQLite database; None for one on a server or in memory."""
+        """The file of a SQLite database, or the folder of files; None for what is on a server or in memory."""
+        if self.url.startswith("file:"):
+            return Path(url2pathname(urlsplit(self.url).path))
         try:
             url = make_url(self.url)
         except exc.ArgumentError:
@@ -74,7 +78,7 @@ class Place:
 def service(context: typer.Context, *, creates: bool = False, as_operator: bool = False) -> Iterator[SessionService]:
     """The service that a command works on. Only a command that `creates` makes a database."""
     where: Place = context.obj
-    if not creates and where.file is not None and not where.file.is_file():
+    if not creates and where.file is not None and not where.file.exists():
         fail(f"no such file: {where.file}. `langchain-sessions --url {where.url} init` would create it.")
     with (
         told(),

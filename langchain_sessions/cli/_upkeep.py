@@ -48,6 +48,9 @@ def migrate(
         if not plan:
             sessions.create_schema()
         found = _asked(log_of(sessions).store, found_version)
+    if found is None:
+        typer.echo("nothing to migrate: this store has no tables")
+        return
     newest = sql_schema.SCHEMA_VERSION
     steps = ", ".join(str(step) for step in range(found + 1, newest + 1)) or "none"
     typer.echo(f"schema version {found}; this release has {newest}; steps to take: {steps}")
@@ -63,8 +66,9 @@ def doctor(context: typer.Context) -> None:
             "python": platform.python_version(),
         }
         found.update((name, version(name)) for name in _PARTS)
-        found["database"] = _asked(store, _server)
-        found["schema"] = f"{_asked(store, found_version)} of {sql_schema.SCHEMA_VERSION}"
+        found["database"] = _asked(store, _server) or context.obj.url.partition(":")[0]
+        schema = _asked(store, found_version)
+        found["schema"] = "no tables" if schema is None else f"{schema} of {sql_schema.SCHEMA_VERSION}"
         problems: list[str] = []
         cursor, count = None, 0
         while count == 0 or cursor is not None:

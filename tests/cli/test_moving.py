@@ -103,6 +103,17 @@ def test_a_file_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_command_works_on_a_folder_of_files(tmp_path: Path) -> None:
+    source, url = theirs(tmp_path / "theirs.db"), (tmp_path / "chat").as_uri()
+    refused = run("--url", url, "list")
+    assert (refused.exit_code, "no such file" in refused.output, (tmp_path / "chat").exists()) == (1, True, False)
+    assert "2 threads (0 unchanged)" in run("import", source, "--url", url, "--user", "ada").output
+    assert "good day" in run("show", "t1", "--url", url).output
+    for words in (["stats"], ["doctor"], ["verify", "t1"], ["rewind", "t1", "--to", "1"], ["migrate", "--plan"]):
+        done = run(*words, "--url", url)
+        assert done.exit_code == 0, (words, done.output, done.exception)
+
+
 def test_a_conversation_is_readable_at_any_width(url: str) -> None:
     for width in (40, 120):
         shown = run("show", "s1", "--url", url, width=width).output
