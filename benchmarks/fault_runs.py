@@ -230,7 +230,7 @@ RUNS: dict[str, Callable[[int], Outcome]] = {
     "deep branches": deep_branches,
     "editing middleware": editing_middleware,
     "numbered tools": numbered_tools,
-    **{f"refused: {words[:50]}": wording(words) for words in WORDINGS},
+    **{f"refused: {words[:66]}": wording(words) for words in WORDINGS},
 }
 
 
@@ -240,13 +240,13 @@ def main(argv: Sequence[str] = ()) -> None:
     parser.add_argument("--turns", type=int, default=TURNS)
     parser.add_argument("--only", default="", help="runs whose name begins so")
     options = parser.parse_args(argv)
-    print(f"{'fault':62}{'answered':>12}{'largest':>9}{'refused':>9}{'facts':>9}")
+    print(f"{'fault':76}{'answered':>12}{'largest':>9}{'refused':>9}{'facts':>9}")
     for name, run in RUNS.items():
         if not name.startswith(options.only):
             continue
         done = run(options.turns)
         answered, facts = f"{done.answered}/{options.turns}", f"{done.found}/{FACTS}"
-        print(f"{name:62}{answered:>12}{done.largest:>9}{done.refused:>9}{facts:>9}", *done.problems, flush=True)
+        print(f"{name:76}{answered:>12}{done.largest:>9}{done.refused:>9}{facts:>9}", *done.problems, flush=True)
 
 
 if __name__ == "__main__":

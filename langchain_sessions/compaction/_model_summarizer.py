@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.utils.json import parse_json_markdown
@@ -148,11 +148,12 @@ class ModelSummarizer:
             chain: Runnable[Any, Any] = self.model.with_structured_output(self.schema, include_raw=True)
         except NotImplementedError:
             reply = yield from ask(self.model.invoke, _asking_for_json(messages, self.schema), _CONFIG)
-            return read_structured(self.schema, parse_json_markdown(_text_of(reply)), limit)
+            return _from_raw(self.schema, reply, limit)
         answer = yield from ask(chain.invoke, messages, _CONFIG)
         if not isinstance(answer, dict) or "parsed" not in answer:
             return read_structured(self.schema, answer, limit)
-        if answer.get("parsing_error") is not None or answer["parsed"] is None:  # pyright: ignore[reportUnknownMemberType]
+        is_unread = answer.get("parsing_error") is not None or answer["parsed"] is None  # pyright: ignore[reportUnknownMemberType]
+        if is_unread or _is_cut(answer.get("raw")):  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
             return _from_raw(self.schema, answer.get("raw"), limit)  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
         return read_structured(self.schema, answer["parsed"], limit)  # pyright: ignore[reportUnknownArgumentType]
 
@@ -179,14 +180,19 @@ def _as_said(reply: object, max_characters: int) -> Summary:
         SummaryError: It is none.
     """
     text = _text_of(reply)
-    told: dict[str, Any] = getattr(reply, "response_metadata", {})
-    reason = told.get("finish_reason") or told.get("stop_reason") or told.get("done_reason")
-    is_cut = str(reason).lower() in _CUT and bool(text.strip())
+    is_cut = _is_cut(reply) and bool(text.strip())
     if is_cut:
         text = whole_sentences(text)
         if not text:
             raise SummaryError(Outcome.SUMMARY_FAILED, "the summary was cut off within its first sentence")
     return Summary(text=fit_text(text, max_characters), is_cut=is_cut)
+
+
+def _is_cut(reply: object) -> bool:
+    """Whether a model's limit ended its reply."""
+    told: dict[str, Any] = getattr(reply, "response_metadata", {})
+    reason = told.get("finish_reason") or told.get("stop_reason") or told.get("done_reason")
+    return str(reason).lower() in _CUT
 
 
 def _from_raw(schema: Schema, raw: object, max_characters: int) -> Summary:
@@ -195,16 +201,45 @@ def _from_raw(schema: Schema, raw: object, max_characters: int) -> Summary:
     Raises:
         SummaryError: There is no JSON in it that fits the schema.
     """
+    answer = _json_in(raw)
+    # A call that was parsed had its end; a text that was cut off is read as far as it goes.
+    has_end = not _is_cut(raw) or bool(getattr(raw, "tool_calls", ())) or _text_of(raw).rstrip(" \n`").endswith("}")
+    return read_structured(schema, answer, max_characters) if has_end else _begun(answer, max_characters)
+
+
+def _json_in(raw: object) -> object:
+    """The JSON in a reply, as far as it goes."""
     if isinstance(raw, AIMessage) and raw.tool_calls:
-        return read_structured(schema, raw.tool_calls[0]["args"], max_characters)
-    text = _text_of(raw)
+        return raw.tool_calls[0]["args"]
+    broken = raw.invalid_tool_calls if isinstance(raw, AIMessage) else []
+    text = (broken[0]["args"] or "") if broken else _text_of(raw)
     if not text.strip():
         raise SummaryError(Outcome.SUMMARY_BLANK, "the summary is blank")
     try:
-        answer = parse_json_markdown(text[max(text.find("{"), 0) :])
+        return parse_json_markdown(text[max(text.find("{"), 0) :])
     except ValueError as error:
         raise SummaryError(Outcome.SUMMARY_FAILED, "the answer does not fit the schema") from error
-    return read_structured(schema, answer, max_characters)
+
+
+def _begun(answer: object, max_characters: int) -> Summary:
+    """The summary in an answer that was cut off: all of it where more fields follow, else its whole sentences.
+
+    Raises:
+        SummaryError: It was cut off before that.
+    """
+    fields = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
+    whole = {name: fields[name] for name in [*fields][:-1]}
+    text = whole.get("summary") or whole_sentences(str(fields.get("summary") or ""))
+    if not isinstance(text, str) or not text.strip():
+        raise SummaryError(Outcome.SUMMARY_FAILED, "the answer was cut off before its summary")
+    given: Any = whole.get("keywords")
+    keywords: list[Any] = given if isinstance(given, list) else []
+    return Summary(
+        text=fit_text(text, max_characters),
+        title=whole.get("title"),
+        keywords=tuple(keywords),
+        is_cut=True,
+    )
 
 
 def _asking_for_json(messages: list[BaseMessage], schema: Schema) -> list[BaseMessage]:

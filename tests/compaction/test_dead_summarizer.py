@@ -188,6 +188,33 @@ async def test_raw_text_that_is_no_summary_is_none(local: Faced, said: str, outc
     assert (await local.compact("s1", Compaction(None, summarise))).outcome is outcome
 
 
+CUT_IN_SUMMARY = '{"title": "Trains", "keywords": ["trains"], "summary": "Ada chose the 9:40. Then she as'
+CUT_BEHIND_IT = '{"title": "Trains", "keywords": ["trains"], "summary": "Ada chose the 9:40", "key_points": ["She pre'
+
+
+@pytest.mark.parametrize("schema", [ConversationSummary, {"type": "object", "properties": {"summary": {}}}])
+@pytest.mark.parametrize("said", [CUT_IN_SUMMARY, CUT_BEHIND_IT])
+async def test_a_structured_summary_that_was_cut_off_is_used_as_far_as_it_goes(
+    local: Faced, said: str, schema: Any
+) -> None:
+    await local.talk("s1", 6)
+    reply = AIMessage(said, response_metadata={"finish_reason": "length"})
+    result = await local.compact(
+        "s1", Compaction(None, Summarize(Local(replies=[reply]), keep_events=2, schema=schema))
+    )
+    assert (result.summary or "").startswith("Ada chose the 9:40")
+    assert "she as" not in (result.summary or "")
+    assert "cut" in (result.reason or "")
+    assert (result.title, result.keywords) == ("Trains", ("trains",))
+
+
+async def test_a_structured_summary_that_was_cut_off_before_it_began_is_none(local: Faced) -> None:
+    await local.talk("s1", 6)
+    reply = AIMessage('{"title": "Trains", "keyw', response_metadata={"finish_reason": "length"})
+    summarise = Summarize(Local(replies=[reply]), keep_events=2, schema=ConversationSummary)
+    assert (await local.compact("s1", Compaction(None, summarise))).outcome is Outcome.SUMMARY_FAILED
+
+
 @pytest.mark.parametrize("key", ["finish_reason", "stop_reason", "done_reason"])
 async def test_a_summary_that_was_cut_off_is_used_up_to_its_last_sentence(local: Faced, key: str) -> None:
     await local.talk("s1", 6)

@@ -250,3 +250,17 @@ def test_json_schemas_are_enough() -> None:
     result = service.compact("s1", Compaction(None, Summarize(model, keep_events=1, schema=schema)))
     assert result.summary == "S."
     assert service.context("s1").events[1].metadata["summary"] == {"mood": "good"}
+
+
+async def test_what_a_summariser_is_shown_is_bounded_in_bytes(ada: Faced) -> None:
+    """Blanks hardly count as tokens; a text of them is no reason to send megabytes."""
+    await ada.open("s1")
+    await ada.append("s1", [HumanMessage(f"begin{' ' * 3_000_000}end"), AIMessage("yes")])
+    await ada.talk("s1", 2)
+    model = ScriptedModel(replies=["They spoke."] * 99)
+    limits = SummaryLimits(max_input_tokens=8_000, max_calls=4)
+    result = await ada.compact("s1", Compaction(None, Summarize(model, keep_events=2, limits=limits)))
+    assert result.is_compacted
+    sizes = [sum(len(str(message.text).encode()) for message in prompt) for prompt in model.prompts]
+    assert max(sizes) <= 8 * 8_000
+    assert len(sizes) <= 8
