@@ -1,4 +1,4 @@
-"""Hours of random use: the state machine of the contract, many times longer, on every store."""
+"""Hours of random use: the state machine of the contract, many times longer, on every store; all of the tampering."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ def main() -> int:
     given = parser.parse_args()
     os.environ["LANGCHAIN_SESSIONS_SOAK"] = str(given.times)
     os.environ["LANGCHAIN_SESSIONS_DRAWS"] = "soak"
-    return int(pytest.main(["tests/contract/test_machine.py", "-q", "-p", "no:cacheprovider"]))
+    return int(
+        pytest.main(
+            ["tests/contract/test_machine.py", "tests/faults/test_tampering.py", "-q", "-p", "no:cacheprovider"]
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -26,6 +26,8 @@ class EventKind(Enum):
     COMPACTION = "compaction"
     INVOCATION = "invocation"
     LIFECYCLE = "lifecycle"
+    UNKNOWN = "unknown"
+    """A record that a later release wrote; it is kept and returned."""
 
 
 class Standing(Enum):

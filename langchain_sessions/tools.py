@@ -16,14 +16,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from langchain_sessions._chat.address import Addressing, OwnerPolicy
 from langchain_sessions._core.codec.messages import CONVERSATION_SEARCH, CROSS_SESSION_SEARCH
-from langchain_sessions._core.edge import require
+from langchain_sessions._core.edge import check_branch, require
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
 from langchain_sessions._core.kinds import role_of
 from langchain_sessions._core.whole import whole_text
 from langchain_sessions._recall.text.highlights import snippet
 from langchain_sessions.errors import InvalidInputError, SessionNotFoundError, SessionsError
 from langchain_sessions.events import Standing
-from langchain_sessions.filters import EventFilter
+from langchain_sessions.filters import ANY_BRANCH, AnyBranch, EventFilter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,6 +74,8 @@ def create_conversation_search_tool(
     *,
     owner: OwnerPolicy = "config",
     max_tokens: int = 2000,
+    branch: str | AnyBranch | None = None,
+    mode: Literal["ranked", "literal"] = "ranked",
 ) -> StructuredTool:
     """Make the tool `conversation_search`: the agent looks things up in the conversation that it is having.
 
@@ -86,11 +88,16 @@ def create_conversation_search_tool(
         order: Whether the first page holds what fits best, or what was said first; within a page the oldest is first.
         owner: Whose sessions a config reaches, see `OwnerPolicy`.
         max_tokens: About how much a page may hold; texts are cut to it.
+        branch: That of the agent which gets the tool: it finds what it sees, its own branch and those above it, and
+            not what its siblings report. None is root; `ANY_BRANCH` finds everything.
+        mode: `ranked` by relevance, or `literal`: what contains the very text.
 
     Raises:
-        InvalidInputError: A number is not above 0, or the order or the owner is another word.
+        InvalidInputError: A number is not above 0, or the order, the owner or the mode is another word.
     """
-    look = _Look(Addressing(sessions, owner), page_size, order, max_tokens, crosses=False)
+    require(mode in ("ranked", "literal"), "mode", "give 'ranked' or 'literal'")
+    seen = branch if isinstance(branch, AnyBranch) else check_branch(branch)
+    look = _Look(Addressing(sessions, owner), page_size, order, max_tokens, crosses=False, branch=seen, mode=mode)
     return _tool(
         look,
         CONVERSATION_SEARCH,
@@ -150,6 +157,8 @@ class _Look:
         max_tokens: int,
         *,
         crosses: bool,
+        branch: str | AnyBranch | None = ANY_BRANCH,
+        mode: Literal["ranked", "literal"] = "ranked",
     ) -> None:
         require(type(page_size) is int and page_size > 0, "page_size", "give a whole number above 0")
         require(type(max_tokens) is int and max_tokens > 0, "max_tokens", "give a whole number above 0")
@@ -159,6 +168,8 @@ class _Look:
         self._order: Literal["relevance", "time"] = order
         self._max_tokens = max_tokens
         self._crosses = crosses
+        self._branch = branch
+        self._mode: Literal["ranked", "literal"] = mode
 
     def up(
         self,
@@ -182,12 +193,14 @@ class _Look:
                 since=_moment(start_date, "start_date", end=False),
                 until=_moment(end_date, "end_date", end=True),
                 without_tools=_OWN,
+                branch=self._branch,
             )
             found = yield from ask(
                 view.search,
                 query,
                 session_id=session_id,
                 where=where,
+                mode=self._mode,
                 order=self._order,
                 limit=self._size,
                 page=min(max(0, page), _LARGEST_PAGE),

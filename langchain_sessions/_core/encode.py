@@ -31,7 +31,7 @@ from langchain_sessions._core.kinds import ENTRY_CODES, RECORDS, ROLE_CODES, onl
 from langchain_sessions._core.rows import EventRow
 from langchain_sessions._core.state import dump_delta
 from langchain_sessions.errors import CorruptRowError, InvalidInputError
-from langchain_sessions.events import NewEvent, SessionEvent, Standing
+from langchain_sessions.events import EventKind, NewEvent, SessionEvent, Standing
 from langchain_sessions.stores._values import EventQuery
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ class EventEncoder:
             "timestamp": from_micros(row.at),
             "state_delta": as_dict(json.loads(row.delta), "state_delta") if row.delta else {},
             "metadata": {},
-            "tokens": row.tokens,
+            "tokens": int(row.tokens),
         }
         if row.author is not None:
             fields["author"] = row.author
@@ -203,7 +203,7 @@ class EventEncoder:
             fields["is_interrupted"] = row.flags & r.INTERRUPTED != 0
             fields["is_in_thread"] = row.flags & r.ROOTED != 0
         if row.kind >= r.FIRST_RECORD:
-            fields["kind"] = RECORDS[row.kind]
+            fields["kind"] = RECORDS.get(row.kind, EventKind.UNKNOWN)
         if row.extra:
             self._read_extra(session_id, row, fields)
         return fields

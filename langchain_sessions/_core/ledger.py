@@ -16,9 +16,10 @@ from operator import sub
 from typing import TYPE_CHECKING
 
 from langchain_sessions._core import rows as r
+from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.ranges import NO_SEQS, Run, SeqSet, decode_runs
 from langchain_sessions._core.rows import Counters, EventRow, Mark, tally
-from langchain_sessions.errors import EventNotFoundError
+from langchain_sessions.errors import CorruptRowError, EventNotFoundError
 from langchain_sessions.events import Standing
 
 if TYPE_CHECKING:
@@ -148,6 +149,19 @@ class Ledger:
 
 
 EMPTY_LEDGER = Ledger()
+
+
+def ledger_of(session: SessionRow) -> Ledger:
+    """The ledger of a session, outside of its store.
+
+    Raises:
+        CorruptRowError: It cannot be read.
+    """
+    try:
+        return Ledger.decode(session.ledger)
+    except UNREADABLE as error:
+        problem = f"The row of session {session.id!r} cannot be read; other sessions can."
+        raise CorruptRowError(problem) from error
 
 
 def hidden_at(rewinds: Iterable[tuple[int, int]], last_seq: int) -> SeqSet:

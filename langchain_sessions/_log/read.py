@@ -84,12 +84,13 @@ def load_context(
     found = yield from read_rows(log, session_id, viewer, invocation_id=invocation_id, last_n=last_n)
     paired = pair_tool_calls(log.codec.decode_all(session_id, found.rows))
     cover = found.view.ledger.covers.get(viewer)
+    events = tuple(log.encoder.event(session_id, found.rows[index], found.view) for index, _ in paired)
     return Context(
         session_id=session_id,
         branch=viewer,
-        events=tuple(log.encoder.event(session_id, found.rows[index], found.view) for index, _ in paired),
+        events=events,
         messages=tuple(message for _, message in paired),
-        tokens=sum(found.rows[index].tokens for index, _ in paired),
+        tokens=sum(event.tokens for event in events),
         exact=log.tokens.exact,
         version=found.session.last_seq,
         compaction=0 if cover is None else cover.record,

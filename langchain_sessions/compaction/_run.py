@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core.edge import check_branch, from_micros
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.ledger import Cover, Ledger
+from langchain_sessions._core.ledger import Cover, ledger_of
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._log.log import read_rows
 from langchain_sessions.compaction._fallback import PENDING, load_pending, runs_of, that_fit, would_not_fit
@@ -161,7 +161,7 @@ class _Run:
         """The request without events: at most two statements, no bodies."""
         now = self.log.now()
         session, counters = yield from ask(self.log.store.measure_scope, self.key, self.scope, now)
-        cover = self.cover = Ledger.decode(session.ledger).covers.get(self.scope)
+        cover = self.cover = ledger_of(session).covers.get(self.scope)
         return CompactionRequest(
             session=self.log.session_of(session),
             scope=self.scope,

@@ -204,7 +204,7 @@ class MessageCodec:
             CorruptRowError: The row cannot be read.
         """
         cls = CLASSES.get(row.kind)
-        if row.body is None and row.text is not None and cls is not None:
+        if row.body is None and type(row.text) is str and cls is not None:
             return self._build(cls, row, {})
         try:
             if row.flags & r.SEALED:

@@ -183,6 +183,9 @@ class Indexer:
             if loaded is None:
                 return None
             for stored, buckets in loaded:
+                if type(stored.last_seq) is not int:
+                    found.append(f"chunk {number} of the index does not say how far it reaches")
+                    continue
                 query = EventQuery(kinds=MESSAGE_CODES, after_seq=after, before_seq=stored.last_seq + 1)
                 rows = (yield from ask(self.store.find_events, key, query, self.now())).rows
                 after = stored.last_seq

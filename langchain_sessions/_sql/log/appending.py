@@ -43,7 +43,14 @@ from langchain_sessions._core.rows import (
 )
 from langchain_sessions._sql.driver.failures import UniqueViolationError
 from langchain_sessions._sql.driver.transaction import Mode, Transaction, param
-from langchain_sessions._sql.log.lookup import insert_events, key_criteria, skey_named, update_rows, upsert
+from langchain_sessions._sql.log.lookup import (
+    check_position,
+    insert_events,
+    key_criteria,
+    skey_named,
+    update_rows,
+    upsert,
+)
 from langchain_sessions._sql.log.settling import append_fully
 from langchain_sessions._sql.tables.types import quoted
 from langchain_sessions.stores._values import AppendBatch, Appended
@@ -102,14 +109,14 @@ def append_plain(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Append
         if tx.run(statement, values) == 0:
             return None
         last = tx.last_id
-        rows = _numbered(batch, last)
+        rows = _numbered(key, batch, last)
         insert_by_subselect(tx, key, rows)
     else:
         found = tx.row(statement, values)
         if found is None:
             return None
         skey, last, *times = found
-        rows = _numbered(batch, last)
+        rows = _numbered(key, batch, last)
         insert_events(tx, skey, rows)
         if times:
             _move_times(tx, skey, batch.now, *times)
@@ -118,7 +125,8 @@ def append_plain(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Append
     return Appended(rows, last)
 
 
-def _numbered(batch: AppendBatch, last: int) -> tuple[EventRow, ...]:
+def _numbered(key: SessionKey, batch: AppendBatch, last: int) -> tuple[EventRow, ...]:
+    check_position(key.id, last)
     first = last - len(batch.rows) + 1
     return tuple(EventRow(first + at, *row[1:]) for at, row in enumerate(batch.rows))
 
@@ -291,7 +299,7 @@ def _append_in_one_statement(
     found = tx.row(statement, values)
     if found is None:
         return None
-    return Appended(_numbered(batch, found[0]), found[0])
+    return Appended(_numbered(key, batch, found[0]), found[0])
 
 
 _NAMED = tuple(f"e_{name}" for name in EventRow._fields)

@@ -33,7 +33,7 @@ from langchain_sessions._core.rows import EventRow, InvocationRow, Mark, Session
 from langchain_sessions._sql.driver.transaction import Transaction, Values, param
 from langchain_sessions._sql.tables.blanking import blank, blank_rows
 from langchain_sessions._sql.tables.types import quoted
-from langchain_sessions.errors import SessionNotFoundError
+from langchain_sessions.errors import CorruptRowError, SessionNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,6 +57,10 @@ def owner_criterion(tables: Tables, shape: str) -> list[ColumnElement[bool]]:
     if shape == "any":
         return []
     return [column.is_(None) if shape == "none" else column == param("k_owner")]
+
+
+MOST_EVENTS = 10**12
+"""No log has more; what says so was not written by us."""
 
 
 def key_criteria(tables: Tables, shape: str) -> list[ColumnElement[bool]]:
@@ -108,7 +112,19 @@ def require_session(tx: Transaction, key: SessionKey, now: int, *, lock: bool = 
     row = locate(tx, key, now, lock=lock)
     if row is None:
         raise SessionNotFoundError(key.id)
+    check_position(key.id, row.last_seq)
     return row
+
+
+def check_position(session_id: str, last_seq: int) -> None:
+    """Refuse a newest position that no log can have: what counts up to it would not end.
+
+    Raises:
+        CorruptRowError: It is one.
+    """
+    if type(last_seq) is not int or not 0 <= last_seq <= MOST_EVENTS:
+        problem = f"The row of session {session_id!r} cannot be read: it names a position that no log has."
+        raise CorruptRowError(problem)
 
 
 def load_view(tx: Transaction, session: SessionRow, idle_before: int) -> LogView:

@@ -19,6 +19,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.sql import quoted_name
 
+from langchain_sessions.errors import CorruptRowError
+
 if TYPE_CHECKING:
     from sqlalchemy.types import TypeEngine
 
@@ -99,3 +101,15 @@ def quote_names(metadata: MetaData) -> None:
         for named in (table, *table.columns, *table.indexes, *table.constraints):
             if isinstance(named.name, str):
                 named.name = quoted(named.name)
+
+
+def as_bytes(value: Any) -> bytes:
+    """What a column of bytes holds; some drivers return a view.
+
+    Raises:
+        CorruptRowError: It holds something else.
+    """
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    problem = "A checkpoint cannot be read: text stands where bytes were written; other threads can."
+    raise CorruptRowError(problem)

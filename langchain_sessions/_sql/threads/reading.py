@@ -38,6 +38,7 @@ from langchain_sessions._sql.log.lookup import (
     skey_of,
     staged_in,
 )
+from langchain_sessions._sql.tables.types import as_bytes
 from langchain_sessions._sql.threads.values import read_values, rows_of_values, values_below
 from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.stores._threads import (
@@ -178,7 +179,7 @@ def checkpoint_columns(tx: Transaction) -> list[ColumnElement[Any]]:
 
 def checkpoint_row(values: Sequence[Any]) -> CheckpointRow:
     """A `CheckpointRow` from its columns; some drivers return bytes as a view."""
-    return CheckpointRow(*values[:5], *(None if value is None else bytes(value) for value in values[5:]))
+    return CheckpointRow(*values[:5], *(None if value is None else as_bytes(value) for value in values[5:]))
 
 
 def _candidates(
@@ -349,7 +350,7 @@ def _ask_parts(tx: Transaction, skey: int, row: CheckpointRow) -> Later:
 
 def packed_writes(values: Sequence[Any]) -> PackedWrites:
     """A `PackedWrites` from its columns."""
-    return PackedWrites(*values[:4], *(None if value is None else bytes(value) for value in values[4:]))
+    return PackedWrites(*values[:4], *(None if value is None else as_bytes(value) for value in values[4:]))
 
 
 def read_events(tx: Transaction, skey: int, seqs: SeqSet) -> list[MessageRow]:

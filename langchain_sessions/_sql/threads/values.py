@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Select, bindparam, delete, func, literal_c
 from langchain_sessions._core.checkpoints import digests_in, unpack_writes
 from langchain_sessions._core.pieces import NAME, NODE, kids_of, reachable
 from langchain_sessions._sql.log.lookup import put_rows
-from langchain_sessions._sql.tables.types import quoted
+from langchain_sessions._sql.tables.types import as_bytes, quoted
 from langchain_sessions.errors import StalePlanError
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def values_below(tx: Transaction, skey: Any, outside: Any, where: Sequence[Colum
 
 def rows_of_values(rows: Iterable[tuple[Any, ...]]) -> dict[bytes, bytes]:
     """Values by digest as they were read; some drivers return bytes as a view."""
-    return {bytes(digest): bytes(data) for digest, data in rows if data is not None}
+    return {as_bytes(digest): as_bytes(data) for digest, data in rows if data is not None}
 
 
 def sweep_values(tx: Transaction, skey: int, rows: Iterable[CheckpointRow]) -> None:
