@@ -21,6 +21,7 @@ from langchain_sessions._chat.outbound import settle
 from langchain_sessions._chat.prompt import merge_system
 from langchain_sessions._chat.replies import Delivered, ReplyRecorder, consumed_calls
 from langchain_sessions._chat.session_memory import model_behind, speaks_chat, tools_behind
+from langchain_sessions._chat.speaking import SpeakingModel
 from langchain_sessions._core.edge import require
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
 from langchain_sessions._core.view import call_ids
@@ -180,6 +181,24 @@ class ChatWithMemory(Runnable[Any, Out]):
         async with aclosing(cast("Any", chunks)) as closed_in_time:
             async for chunk in closed_in_time:
                 yield chunk
+
+    # -- LangChain's third protocol of events ----------------------------------------------------------------
+
+    @override
+    def stream_events(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        if self._speaks_third(kwargs):
+            return SpeakingModel(chat=self, given=config).stream_events(input, config, **kwargs)
+        return super().stream_events(input, config, **kwargs)
+
+    @override
+    def astream_events(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        if self._speaks_third(kwargs):
+            return SpeakingModel(chat=self, given=config).astream_events(input, config, **kwargs)
+        return super().astream_events(input, config, **kwargs)
+
+    def _speaks_third(self, kwargs: Mapping[str, Any]) -> bool:
+        """Whether the third protocol is asked for, which only models speak, of a model."""
+        return kwargs.get("version") == "v3" and speaks_chat(self.wrapped.inner)
 
     def _stream(
         self, inputs: Iterator[Any], run_manager: CallbackManagerForChainRun, config: RunnableConfig, **kwargs: Any
