@@ -24,3 +24,8 @@ def test_every_page_is_in_the_navigation() -> None:
     linked = set(re.findall(r"[\w/.-]+\.md", NAV))
     assert {page for page in pages - linked if not re.match(r"decisions/\d", page)} == set()
     assert linked <= pages
+
+
+def test_every_link_of_the_readme_leads_somewhere() -> None:
+    targets = re.findall(r"\]\(([^)#:]+)[^)]*\)", (ROOT / "README.md").read_text())
+    assert [target for target in targets if not (ROOT / target).exists()] == []
