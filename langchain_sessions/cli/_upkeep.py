@@ -14,6 +14,7 @@ from langchain_sessions._sql.store import SqlStore
 from langchain_sessions._sql.tables import schema as sql_schema
 from langchain_sessions._sql.tables.migrations import found_version
 from langchain_sessions.cli._place import FAILED, answer, service, told
+from langchain_sessions.compaction import Compaction, TurnWindow
 
 if TYPE_CHECKING:
     from langchain_sessions._sql.driver.transaction import Transaction
@@ -156,3 +157,16 @@ def _server(tx: Transaction) -> str:
 
 def _asked(store: Any, question: Any) -> Any:
     return store.run(Mode.READ, question) if isinstance(store, SqlStore) else None
+
+
+@app.command()
+def compact(
+    context: typer.Context,
+    session_id: SessionId,
+    *,
+    keep: Annotated[int, typer.Option("--keep", min=1, help="Turns that stay in the context.")] = 10,
+) -> None:
+    """Archive the older turns of a session, without a summary. They are still found, and `rewind` brings them back."""
+    with service(context) as sessions:
+        done = sessions.compact(session_id, Compaction(when=None, how=TurnWindow(keep)))
+    typer.echo(f"{done.outcome.value}: {done.tokens_before} tokens before, {done.tokens_after} after")

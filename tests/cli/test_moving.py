@@ -103,6 +103,13 @@ def test_a_file_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_compact_archives_the_older_turns(url: str) -> None:
+    assert run("compact", "s1", "--keep", "1", "--url", url).output.startswith("compacted: ")
+    assert "question 0" not in run("show", "s1", "--context", "--url", url).output
+    assert "question 0" in run("show", "s1", "--url", url).output
+    assert run("compact", "none", "--url", url).exit_code == 1
+
+
 def test_the_command_works_on_a_folder_of_files(tmp_path: Path) -> None:
     source, url = theirs(tmp_path / "theirs.db"), (tmp_path / "chat").as_uri()
     refused = run("--url", url, "list")
