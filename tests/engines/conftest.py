@@ -26,6 +26,8 @@ def pytest_ignore_collect() -> bool | None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say which engine ran, and how often."""
+    if not URL:
+        return
     ran = sum(len(terminalreporter.stats.get(outcome, ())) for outcome in ("passed", "failed"))
     terminalreporter.section("engines")
     terminalreporter.write_line(f"cassandra ran ({cassandra.RELEASE}, three nodes): {ran} tests")
