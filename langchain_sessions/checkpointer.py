@@ -11,7 +11,15 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, get_checkpoint_metada
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from langchain_sessions._chat.address import Addressing, OwnerPolicy
+from langchain_sessions._chat.address import (
+    Addressing,
+    OwnerPolicy,
+    ThreadConfig,
+    checkpoint_id,
+    configurable,
+    next_version,
+    read_config,
+)
 from langchain_sessions._core.codec.messages import MessageCodec
 from langchain_sessions._core.edge import check_id
 from langchain_sessions._core.encode import EventEncoder
@@ -23,11 +31,9 @@ from langchain_sessions._threads.cache import MessageCache
 from langchain_sessions._threads.forms import ValueForms, admitting
 from langchain_sessions._threads.heads import head_conflicts
 from langchain_sessions._threads.load import CheckpointLoader
-from langchain_sessions._threads.names import ThreadConfig, checkpoint_id, configurable, next_version, read_config
 from langchain_sessions._threads.prune import CheckpointPruner
-from langchain_sessions._threads.queue import CommitQueue
 from langchain_sessions._threads.record import decode_metadata
-from langchain_sessions._threads.save import CheckpointWriter
+from langchain_sessions._threads.save import CheckpointWriter, CommitQueue
 from langchain_sessions.errors import InvalidInputError, SessionNotFoundError
 from langchain_sessions.service import SessionService
 from langchain_sessions.stores._threads import CheckpointQuery, ThreadStore

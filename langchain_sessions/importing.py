@@ -20,7 +20,7 @@ from langchain_sessions._importing.opening import open_source
 from langchain_sessions._importing.threads import ThreadImport
 from langchain_sessions._importing.values import SourceError, ThreadSource
 from langchain_sessions._log.log import log_of
-from langchain_sessions._sql.driver.transaction import Mode
+from langchain_sessions._sql.driver.modes import Mode
 from langchain_sessions._sql.store import SqlStore
 from langchain_sessions._sql.tables.size import database_bytes
 from langchain_sessions.errors import EventConflictError, InvalidInputError, SessionNotFoundError

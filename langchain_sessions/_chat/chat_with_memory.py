@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from langchain_core.callbacks import AsyncCallbackManagerForChainRun, BaseCallbackManager, CallbackManagerForChainRun
+from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import merge_configs
@@ -19,7 +19,7 @@ from langchain_sessions._chat.call import Call
 from langchain_sessions._chat.news import as_messages, message_of, sort_request
 from langchain_sessions._chat.outbound import settle
 from langchain_sessions._chat.prompt import merge_system
-from langchain_sessions._chat.replies import Delivered, ReplyRecorder, consumed_calls
+from langchain_sessions._chat.replies import Delivered, ReplyRecorder, consumed_calls, listening
 from langchain_sessions._chat.session_memory import model_behind, speaks_chat, tools_behind
 from langchain_sessions._chat.speaking import SpeakingModel
 from langchain_sessions._core.edge import require
@@ -127,7 +127,7 @@ class ChatWithMemory(Runnable[Any, Out]):
         call = yield from self._begin(value, manager, config)
         if call is None:
             return (yield from ask(inner.invoke, self.wrapped.without_memory(value), config, **kwargs))
-        heard = _listening(config, call.recorder)
+        heard = listening(config, call.recorder)
         try:
             output = yield from self._asked(call, heard, kwargs)
         except BaseException as error:
@@ -208,7 +208,7 @@ class ChatWithMemory(Runnable[Any, Out]):
         if call is None:
             yield from inner.stream(self.wrapped.without_memory(value), config, **kwargs)
             return
-        heard = _listening(config, call.recorder)
+        heard = listening(config, call.recorder)
         try:
             while True:
                 payload = drive(call.payload())
@@ -240,7 +240,7 @@ class ChatWithMemory(Runnable[Any, Out]):
             async for chunk in inner.astream(self.wrapped.without_memory(value), config, **kwargs):
                 yield chunk
             return
-        heard = _listening(config, call.recorder)
+        heard = listening(config, call.recorder)
         try:
             while True:
                 payload = await adrive(call.payload())
@@ -273,16 +273,6 @@ def _joined(parts: list[Any]) -> Any:
     for part in parts[1:]:
         value = value + part
     return value
-
-
-def _listening(config: RunnableConfig, recorder: ReplyRecorder) -> RunnableConfig:
-    """A config whose calls the recorder hears."""
-    callbacks = config.get("callbacks")
-    if not isinstance(callbacks, BaseCallbackManager):
-        return merge_configs(config, {"callbacks": [recorder]})
-    heard = callbacks.copy()
-    heard.add_handler(recorder, inherit=True)
-    return {**config, "callbacks": heard}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

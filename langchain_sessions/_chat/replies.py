@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, cast
 
-from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.callbacks import (
+    BaseCallbackHandler,
+    BaseCallbackManager,
+)
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
@@ -19,6 +22,7 @@ from langchain_core.messages import (
     message_chunk_to_message,
 )
 from langchain_core.outputs import ChatGeneration
+from langchain_core.runnables.config import merge_configs
 from langchain_core.tracers.context import register_configure_hook
 
 from langchain_sessions._chat.news import likeness
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from langchain_core.outputs import ChatGenerationChunk, GenerationChunk, LLMResult
+    from langchain_core.runnables import RunnableConfig
 
 
 _CUT = frozenset({"length", "max_tokens", "model_length"}) | TOO_LONG_CODES
@@ -274,3 +279,13 @@ def listening_below() -> Iterator[ReplyRecorder]:
         yield recorder
     finally:
         _listener.set(None)
+
+
+def listening(config: RunnableConfig, recorder: ReplyRecorder) -> RunnableConfig:
+    """A config whose calls the recorder hears."""
+    callbacks = config.get("callbacks")
+    if not isinstance(callbacks, BaseCallbackManager):
+        return merge_configs(config, {"callbacks": [recorder]})
+    heard = callbacks.copy()
+    heard.add_handler(recorder, inherit=True)
+    return {**config, "callbacks": heard}

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from langchain_sessions._core.flow import Flow, ask, both_faces, faces, stands_for
 from langchain_sessions._sql.driver.engines import TYPE_ASYNC_ENGINE, Engines, engines_for
 from langchain_sessions._sql.driver.failures import UniqueViolationError
+from langchain_sessions._sql.driver.modes import Mode
 from langchain_sessions._sql.driver.runner import ARun, Run, Runner
-from langchain_sessions._sql.driver.transaction import Mode
 from langchain_sessions._sql.index import reading as recall_reading
 from langchain_sessions._sql.index import scanning as recall_scanning
 from langchain_sessions._sql.index import shelves, vectors

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory, PendingWrite
 
+    from langchain_sessions._chat.address import ThreadConfig
     from langchain_sessions._threads.cache import MessageCache, ThreadCache
     from langchain_sessions._threads.forms import ValueForms
-    from langchain_sessions._threads.names import ThreadConfig
     from langchain_sessions.stores._threads import CheckpointQuery, FoundCheckpoint, PageEnd, ThreadStore
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from langchain_sessions._chat.address import branch_of, channel_branch
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.checkpoints import CUT, ROOT, CheckpointRow, ValueRow, WriteRow, merge_writes, rewound
 from langchain_sessions._core.codec.same import same_message
@@ -17,7 +18,6 @@ from langchain_sessions._core.pieces import Tree
 from langchain_sessions._core.ranges import Run, SeqSet, decode_runs, encode_run_list, encode_runs, fold_runs
 from langchain_sessions._core.rows import EventRow, SessionRow, numbered
 from langchain_sessions._threads.cache import Recognised, ThreadCache, clone_message
-from langchain_sessions._threads.names import branch_of, channel_branch
 from langchain_sessions._threads.record import (
     NOTHING,
     RUNS,

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import CheckpointTuple, PendingWrite, writes_sort_key
 
+from langchain_sessions._chat.address import config_of
 from langchain_sessions._core.checkpoints import CUT, corrupt_channel, corrupt_checkpoint, rewound
 from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.pieces import Seal, Tree, assemble
 from langchain_sessions._core.ranges import decode_runs, expand_runs
-from langchain_sessions._threads.names import config_of
 from langchain_sessions._threads.record import (
     EMPTY,
     NULL,

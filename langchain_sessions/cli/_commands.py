@@ -16,7 +16,7 @@ from rich.console import Console
 
 from langchain_sessions._exporting.form import event_line, session_line
 from langchain_sessions._log.log import log_of
-from langchain_sessions._sql.driver.transaction import Mode
+from langchain_sessions._sql.driver.modes import Mode
 from langchain_sessions._sql.store import SqlStore
 from langchain_sessions._sql.tables.size import database_bytes
 from langchain_sessions.cli import _moving as moving

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from langchain_sessions._log.log import log_of
-from langchain_sessions._sql.driver.transaction import Mode
+from langchain_sessions._sql.driver.modes import Mode
 from langchain_sessions._sql.store import SqlStore
 from langchain_sessions._sql.tables import schema as sql_schema
 from langchain_sessions._sql.tables.migrations import found_version

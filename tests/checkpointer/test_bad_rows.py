@@ -11,7 +11,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from sqlalchemy import update
 
 from langchain_sessions._log.log import log_of
-from langchain_sessions._sql.driver.transaction import Mode
+from langchain_sessions._sql.driver.modes import Mode
 from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.errors import CorruptRowError, InvalidInputError
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from langchain_sessions._threads.names import checkpoint_id
+from langchain_sessions._chat.address import checkpoint_id
 from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.errors import StoreError
 from tests.checkpointer.talking import CONFIG, ask, talk_until_killed, talking

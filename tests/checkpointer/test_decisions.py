@@ -13,7 +13,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 
 from langchain_sessions._log.log import adapter_draft, log_of
 from langchain_sessions._sql.store import SqlStore
-from langchain_sessions._threads.queue import CommitQueue
+from langchain_sessions._threads.save import CommitQueue
 from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.service import SessionService
 from langchain_sessions.stores._threads import CheckpointQuery, PutPlan, ThreadStore, WritesPlan

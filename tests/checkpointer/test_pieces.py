@@ -19,7 +19,7 @@ from sqlalchemy import delete, select, update
 
 from langchain_sessions._core.pieces import NODE
 from langchain_sessions._log.log import log_of
-from langchain_sessions._sql.driver.transaction import Mode
+from langchain_sessions._sql.driver.modes import Mode
 from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.errors import CorruptRowError
 

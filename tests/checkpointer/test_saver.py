@@ -19,9 +19,9 @@ from langgraph.types import interrupt
 from sqlalchemy import delete, update
 from typing_extensions import TypedDict
 
+from langchain_sessions._chat.address import branch_of, next_version
 from langchain_sessions._log.log import log_of
-from langchain_sessions._sql.driver.transaction import Mode
-from langchain_sessions._threads.names import branch_of, next_version
+from langchain_sessions._sql.driver.modes import Mode
 from langchain_sessions.checkpointer import SessionCheckpointSaver, checkpointer_factory
 from langchain_sessions.errors import (
     CorruptRowError,

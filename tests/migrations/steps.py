@@ -7,7 +7,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from langchain_sessions._log.log import log_of
-from langchain_sessions._sql.driver.transaction import Mode
+from langchain_sessions._sql.driver.modes import Mode
 from langchain_sessions._sql.store import SqlStore
 from langchain_sessions._sql.tables import migrations
 from langchain_sessions._sql.tables.schema import SCHEMA_VERSION

@@ -10,7 +10,7 @@ from sqlalchemy import make_url, text
 
 from langchain_sessions import SessionService
 from langchain_sessions._log.log import log_of
-from langchain_sessions._sql.driver.transaction import Mode
+from langchain_sessions._sql.driver.modes import Mode
 from langchain_sessions._sql.tables import migrations
 from langchain_sessions._sql.tables.schema import SCHEMA_VERSION
 from langchain_sessions.errors import SchemaError, SchemaMissingError, SchemaVersionError

@@ -707,7 +707,7 @@ def test_verify_asks_an_embedder_for_no_more_than_a_few_texts(make: Maker) -> No
 
 @pytest.mark.backends("sqlite", "postgres", "mariadb")
 def test_verify_sees_vectors_that_differ_from_the_texts(make: Maker) -> None:
-    from langchain_sessions._sql.driver.transaction import Mode  # noqa: PLC0415
+    from langchain_sessions._sql.driver.modes import Mode  # noqa: PLC0415
 
     view = filled(make, Words())
     store: Any = log_of(view).store
@@ -722,7 +722,7 @@ def test_verify_sees_vectors_that_differ_from_the_texts(make: Maker) -> None:
 
 @pytest.mark.backends("sqlite", "postgres", "mariadb")
 def test_verify_sees_vectors_of_an_older_set(make: Maker) -> None:
-    from langchain_sessions._sql.driver.transaction import Mode  # noqa: PLC0415
+    from langchain_sessions._sql.driver.modes import Mode  # noqa: PLC0415
 
     view = filled(make, Words())
     store: Any = log_of(view).store

@@ -13,7 +13,8 @@ from langchain_sessions import EventFilter, InMemoryStore, NewEvent, SearchSetti
 from langchain_sessions._log.log import log_of
 from langchain_sessions._recall.index.facts import ChunkFacts, EventFacts
 from langchain_sessions._recall.index.shelves import GAP, OpenShelf, ShelfFacts, ShelvedLog, stale_copies
-from langchain_sessions._sql.driver.transaction import Mode, Transaction
+from langchain_sessions._sql.driver.modes import Mode
+from langchain_sessions._sql.driver.transaction import Transaction
 from langchain_sessions._sql.store import SqlStore
 
 if TYPE_CHECKING:

@@ -20,8 +20,9 @@ from langchain_sessions._sql.driver import forks
 from langchain_sessions._sql.driver.damage import is_damaged
 from langchain_sessions._sql.driver.failures import DeadConnectionError, Failures, LostRaceError, PassedInError, fitting
 from langchain_sessions._sql.driver.loops import LoopEngines, disposed
+from langchain_sessions._sql.driver.modes import Mode
 from langchain_sessions._sql.driver.pipelining import can_pipeline, send, send_adapted
-from langchain_sessions._sql.driver.transaction import Mode, Send, StatementCache, Transaction, Writer, ends_for
+from langchain_sessions._sql.driver.transaction import Send, StatementCache, Transaction, Writer, ends_for
 from langchain_sessions._sql.tables import migrations
 from langchain_sessions.errors import SessionsError, StoreUnavailableError, SyncNotAvailableError
 

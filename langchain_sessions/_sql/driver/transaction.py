@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from enum import Enum
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from sqlalchemy import BindParameter, Dialect, bindparam
+
+from langchain_sessions._sql.driver.modes import Mode
 
 if TYPE_CHECKING:
     from sqlalchemy.sql.elements import ClauseElement
@@ -20,22 +21,6 @@ if TYPE_CHECKING:
 
     from langchain_sessions._sql.driver.damage import Read
     from langchain_sessions._sql.tables.schema import Tables
-
-
-class Mode(Enum):
-    """What a transaction has to promise. An operation that writes says how it may be repeated."""
-
-    READ = "read"
-    """Statements without a transaction: a log only grows, so its session row says which version is read."""
-    WRITE = "write"
-    """One transaction. Where its outcome is unknown the caller is told, since it may not be repeated."""
-    APPEND = "append"
-    """One transaction that may be repeated: what it wrote is recognised."""
-    RELAXED = "relaxed"
-    """`APPEND` that need not outlive a power cut until the next transaction of another mode has: it does not wait
-    for the disk where the database can leave that out."""
-    STATEMENT = "statement"
-    """One statement that commits itself and may be repeated."""
 
 
 LONG = (Mode.WRITE, Mode.APPEND, Mode.RELAXED)

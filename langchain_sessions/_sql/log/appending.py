@@ -42,7 +42,8 @@ from langchain_sessions._core.rows import (
     due_times,
 )
 from langchain_sessions._sql.driver.failures import UniqueViolationError
-from langchain_sessions._sql.driver.transaction import Mode, Transaction, param
+from langchain_sessions._sql.driver.modes import Mode
+from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.log.lookup import (
     check_position,
     insert_events,

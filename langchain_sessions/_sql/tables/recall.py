@@ -42,24 +42,6 @@ class RecallTables:
 def build_recall_tables(metadata: MetaData, prefix: str) -> RecallTables:
     """The tables of recall under a name prefix."""
     key: Any = partial(Column, primary_key=True, autoincrement=False)
-    shelves = keyed_table(
-        metadata,
-        f"{prefix}recall_shelves",
-        key("shelf", big_key()),
-        Column("app", ident_type(), nullable=False),
-        Column("user_id", ident_type()),
-        Column("fingerprint", ident_type(64), nullable=False),
-        Column("slots", Integer, nullable=False),
-    )
-    Index(f"{prefix}recall_shelves_by_user", shelves.c.app, shelves.c.user_id, shelves.c.shelf)
-    shelf_logs = keyed_table(
-        metadata,
-        f"{prefix}recall_shelf_logs",
-        key("skey", big_key()),
-        key("shelf", big_key()),
-        Column("last_seq", BigInteger, nullable=False),
-    )
-    Index(f"{prefix}recall_shelf_logs_by_shelf", shelf_logs.c.shelf)
     return RecallTables(
         logs=keyed_table(
             metadata,
@@ -104,14 +86,37 @@ def build_recall_tables(metadata: MetaData, prefix: str) -> RecallTables:
             key("seq", BigInteger),
             Column("data", bytes_type(), nullable=False),
         ),
-        shelves=shelves,
-        shelf_logs=shelf_logs,
-        shelf_terms=keyed_table(
-            metadata,
-            f"{prefix}recall_shelf_terms",
-            key("shelf", big_key()),
-            key("bucket", ident_type(8)),
-            Column("data", bytes_type(), nullable=False),
-            large=True,
-        ),
+        **_shelf_tables(metadata, prefix),
     )
+
+
+def _shelf_tables(metadata: MetaData, prefix: str) -> dict[str, Table]:
+    """The tables that hold copies of several logs' indexes."""
+    key: Any = partial(Column, primary_key=True, autoincrement=False)
+    shelves = keyed_table(
+        metadata,
+        f"{prefix}recall_shelves",
+        key("shelf", big_key()),
+        Column("app", ident_type(), nullable=False),
+        Column("user_id", ident_type()),
+        Column("fingerprint", ident_type(64), nullable=False),
+        Column("slots", Integer, nullable=False),
+    )
+    Index(f"{prefix}recall_shelves_by_user", shelves.c.app, shelves.c.user_id, shelves.c.shelf)
+    shelf_logs = keyed_table(
+        metadata,
+        f"{prefix}recall_shelf_logs",
+        key("skey", big_key()),
+        key("shelf", big_key()),
+        Column("last_seq", BigInteger, nullable=False),
+    )
+    Index(f"{prefix}recall_shelf_logs_by_shelf", shelf_logs.c.shelf)
+    shelf_terms = keyed_table(
+        metadata,
+        f"{prefix}recall_shelf_terms",
+        key("shelf", big_key()),
+        key("bucket", ident_type(8)),
+        Column("data", bytes_type(), nullable=False),
+        large=True,
+    )
+    return {"shelves": shelves, "shelf_logs": shelf_logs, "shelf_terms": shelf_terms}

@@ -113,7 +113,18 @@ def build_tables(prefix: str = "") -> Tables:
             Column("holder", ident_type(), nullable=False),
             Column("until", BigInteger, nullable=False),
         ),
-        user_state=keyed_table(
+        **_beyond_sessions(metadata, prefix),
+        threads=build_thread_tables(metadata, prefix),
+        recall=build_recall_tables(metadata, prefix),
+    )
+    quote_names(metadata)
+    return tables
+
+
+def _beyond_sessions(metadata: MetaData, prefix: str) -> dict[str, Table]:
+    """What does not belong to one session: shared state, and ids that were deleted lately."""
+    return {
+        "user_state": keyed_table(
             metadata,
             f"{prefix}user_state",
             Column("app", ident_type(), primary_key=True),
@@ -121,24 +132,20 @@ def build_tables(prefix: str = "") -> Tables:
             Column("name", ident_type(), primary_key=True),
             Column("value", text_type(), nullable=False),
         ),
-        app_state=keyed_table(
+        "app_state": keyed_table(
             metadata,
             f"{prefix}app_state",
             Column("app", ident_type(), primary_key=True),
             Column("name", ident_type(), primary_key=True),
             Column("value", text_type(), nullable=False),
         ),
-        tombstones=keyed_table(
+        "tombstones": keyed_table(
             metadata,
             f"{prefix}tombstones",
             Column("digest", ident_type(64), primary_key=True),
             Column("until", BigInteger, nullable=False),
         ),
-        threads=build_thread_tables(metadata, prefix),
-        recall=build_recall_tables(metadata, prefix),
-    )
-    quote_names(metadata)
-    return tables
+    }
 
 
 def _sessions(metadata: MetaData, prefix: str) -> Table:

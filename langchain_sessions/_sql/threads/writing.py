@@ -26,8 +26,8 @@ from langchain_sessions._core.ledger import Ledger, LogView
 from langchain_sessions._core.ranges import decode_runs
 from langchain_sessions._core.rows import Counters, EventRow, SessionRow, moved, owner_shape, tally
 from langchain_sessions._sql.driver.failures import UniqueViolationError
+from langchain_sessions._sql.driver.modes import Mode
 from langchain_sessions._sql.driver.runner import call_passed_in
-from langchain_sessions._sql.driver.transaction import Mode, Transaction
 from langchain_sessions._sql.log.counting import add_counters
 from langchain_sessions._sql.log.lookup import (
     ask_staged,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from langchain_sessions._core.rows import SessionKey
-    from langchain_sessions._sql.driver.transaction import Later
+    from langchain_sessions._sql.driver.transaction import Later, Transaction
     from langchain_sessions._sql.store import SqlStore
 
 
