@@ -221,6 +221,7 @@ def _event_seen(event: Any) -> dict[str, Any]:
 
 def meant(sessions: SessionService) -> list[str]:
     """What is found by its meaning alone: no word of the query was said."""
+    sessions.as_user("ada").embed_pending()  # what is embedded says who speaks since then, so vectors are made anew
     hits = sessions.as_user("ada").search("automobile", session_id="indexed", limit=100).items
     return sorted(str(hit.event.message and hit.event.message.id) for hit in hits if "car" in str(hit.event.message))
 

@@ -51,7 +51,21 @@ def found(backend: str) -> dict[str, Any]:
     """What is to be found in it."""
     kept = frozen(NAMES[backend])
     inside: dict[str, Any] = kept.get("found", kept)
+    for log in inside["logs"].values():
+        by_the_rule_of_revisions(log["events"])
     return inside
+
+
+def by_the_rule_of_revisions(events: list[dict[str, Any]]) -> None:
+    """Where a thread's head holds a revision of a message, the others are superseded; they were told as detached."""
+    held = {event["message"].split()[1]: event["seq"] for event in events if _is_said(event, "live")}
+    for event in events:
+        if _is_said(event, "detached") and event["message"].split()[1] in held:
+            event["standing"], event["superseded_by"] = "superseded", held[event["message"].split()[1]]
+
+
+def _is_said(event: dict[str, Any], standing: str) -> bool:
+    return event["message"] is not None and event["standing"] == standing
 
 
 @on_databases
