@@ -6,6 +6,7 @@ import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import pytest
 from langchain_core.language_models import BaseChatModel
@@ -33,9 +34,18 @@ PATIENCE = 60.0
 NAME = "langchain-sessions"
 
 
+_others: WeakSet[threading.Thread] = WeakSet()
+
+
+@pytest.fixture(autouse=True)
+def others() -> None:
+    """Threads of services that other tests have left to the end of the process are none of ours."""
+    _others.update(threading.enumerate())
+
+
 def ours() -> list[str]:
-    """The threads that are the library's."""
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith(NAME)]
+    """The threads that are the library's, made since the test began."""
+    return [each.name for each in threading.enumerate() if each.name.startswith(NAME) and each not in _others]
 
 
 @pytest.fixture(params=["file", "memory"])

@@ -238,7 +238,7 @@ def test_the_demo(stub: OpenAIStub, api: str) -> None:
     assert done.returncode == 0, done.stderr
     assert {request.path for request in stub.requests} == {PATHS[api]}
     assert any("tool" in request.roles for request in stub.requests)
-    for part in ("tokens go to the model", "the summariser is shown", "compacted:", "blue drawer", "resumed"):
+    for part in ("tokens go to the model", "the summariser is called", "compacted:", "blue drawer", "resumed"):
         assert part in done.stdout
 
 

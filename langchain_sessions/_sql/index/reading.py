@@ -53,7 +53,7 @@ from langchain_sessions.stores._values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 _TRIES = 8
 _PLACES = 16
@@ -112,7 +112,8 @@ def _read_shelved(tx: Transaction, query: IndexQuery, most_apart: int) -> IndexR
     behind = _behind(large if small else places, query)
     if small or behind:
         unshelved = [_unshelved(place, query) for place in small]
-        return IndexRead([], behind, shelves_of(tx, shelves.rows, query), unshelved=unshelved)
+        known = shelves_of(tx, shelves.rows, query)
+        return None if known is None else IndexRead([], behind, known, unshelved=unshelved)
     if asked is None and places:
         keys = tuple(session.skey for session, *_ in places)
         asked = _Asked(tx, query, Some(keys) if len(keys) <= MOST_NAMED else some, left)
@@ -122,7 +123,7 @@ def _read_shelved(tx: Transaction, query: IndexQuery, most_apart: int) -> IndexR
     if again is None:
         again = find_shelves(tx, scope)
         tx.flush()
-    if logs is None or again.rows != shelves.rows:
+    if logs is None or found is None or again.rows != shelves.rows:
         return None
     return IndexRead(logs, [], found, buckets_by(buckets.rows), apart)
 
@@ -154,19 +155,37 @@ class _Asked:
         wanted = indexed and (query.buckets or query.beginnings)
         self._buckets = _buckets(tx, query, some) if wanted else nothing
         self._tails = _tails(tx, query, some) if lags else nothing
-        self._generations = _generations(tx, query.scope, some) if indexed or lags else None
+        self._is_checked = indexed or lags
+        self._generations = self._ask() if self._is_checked else nothing
+
+    def _ask(self) -> Later:
+        return _generations(self._tx, self._query.scope, self._some)
+
+    def _moved(self, places: Sequence[LogPlace]) -> bool:
+        """Whether an index is of another generation than when its log was read.
+
+        Also where there was no index yet: one that came in between has taken events out of the tail.
+        """
+        seen = {(session.skey, generation) for session, *_, generation in places if generation}
+        keys = {session.skey for session, *_ in places}
+        return {(skey, generation) for skey, generation in self._generations.rows if skey in keys} != seen
 
     def logs(self, places: Sequence[LogPlace]) -> list[IndexedLog] | None:
         """The logs, once all was sent; None where an index moved on the way."""
-        # Also where there was no index yet: one that came in between has taken events out of the tail.
-        seen = {(session.skey, generation) for session, *_, generation in places if generation}
-        if self._generations is not None:
-            keys = {session.skey for session, *_ in places}
-            if {(skey, generation) for skey, generation in self._generations.rows if skey in keys} != seen:
-                return None
+        if self._is_checked and self._moved(places):
+            return None
         known = {place[0].skey: _indexed_to(place, self._query) for place in places}
         views = views_of(self._query.scope, [session for session, *_ in places], self._unfinished.rows)
-        chunks = _with_facts(self._tx, self._query, [row for row in self._chunks.rows if known.get(row[0])])
+        listed = sorted(row for row in self._chunks.rows if known.get(row[0]))
+        held = self._query.held
+        missing = [(skey, number) for skey, number, *_, written in listed if (skey, number, written) not in held]
+        chunks = _with_facts(listed, _facts(self._tx, missing))
+        if missing:
+            # They were read after all else; the index may have moved since then.
+            self._generations = self._ask()
+            self._tx.flush()
+            if self._moved(places):
+                return None
         buckets = _by_chunk(self._buckets.rows)
         tails: dict[int, list[EventRow]] = defaultdict(list)
         for skey, *row in self._tails.rows:
@@ -229,12 +248,10 @@ def _chunks(tx: Transaction, query: IndexQuery, some: Some) -> Later:
     return tx.later(tx.prepare(("recall chunks", *scope_shape(scope, some)), build), scope_values(scope, some))
 
 
-def _with_facts(tx: Transaction, query: IndexQuery, rows: Sequence[Row]) -> dict[int, list[StoredChunk]]:
-    """Chunks with the facts that the caller does not have."""
-    missing = [(skey, number) for skey, number, *_, written in rows if (skey, number, written) not in query.held]
-    facts = _facts(tx, missing)
+def _with_facts(rows: Sequence[Row], facts: Mapping[tuple[int, int], bytes]) -> dict[int, list[StoredChunk]]:
+    """Chunks by session, with the facts that the caller does not have."""
     found: dict[int, list[StoredChunk]] = defaultdict(list)
-    for skey, number, last_seq, events, terms, written in sorted(rows):
+    for skey, number, last_seq, events, terms, written in rows:
         known = facts.get((skey, number), b"")
         found[skey].append(StoredChunk(number, last_seq, events, terms, written, known))
     return found

@@ -107,10 +107,12 @@ def load_shelves(tx: Transaction, numbers: Sequence[int]) -> dict[int, dict[str,
     return buckets_by([row for outcome in found for row in outcome.rows])
 
 
-def shelves_of(tx: Transaction, rows: Sequence[Row], query: IndexQuery) -> list[StoredShelf]:
-    """Shelves with the facts that the caller does not have."""
+def shelves_of(tx: Transaction, rows: Sequence[Row], query: IndexQuery) -> list[StoredShelf] | None:
+    """Shelves with the facts that the caller does not have; None where one is gone."""
     missing = [row[0] for row in rows if shelf_place(row[0]) not in query.held]
     facts = dict(_rows_of(tx, missing, FACTS))
+    if len(facts) < len(missing):
+        return None
     return [StoredShelf(number, made, slots, facts.get(number, b"")) for number, made, slots in rows]
 
 

@@ -58,9 +58,10 @@ class FilesEngine(PartitionEngine):
 
     def create_schema(self) -> None:
         with told():
+            # What is there is looked at first: another process may make the folder, and begin to work, at any moment.
+            others = {path.name for path in self._root.iterdir()} - _OURS if self._root.is_dir() else None
             if self._is_made():
                 return
-            others = {path.name for path in self._root.iterdir()} - _OURS if self._root.is_dir() else None
             require(not others, "database", f"the folder {self._root.name!r} holds other files; give one of its own")
             make_folder(self._root / "locks")
             with self._lock(self._root):
