@@ -29,3 +29,11 @@ def test_every_page_is_in_the_navigation() -> None:
 def test_every_link_of_the_readme_leads_somewhere() -> None:
     targets = re.findall(r"\]\(([^)#:]+)[^)]*\)", (ROOT / "README.md").read_text())
     assert [target for target in targets if not (ROOT / target).exists()] == []
+
+
+def test_what_a_page_includes_is_there() -> None:
+    pages = {page: page.read_text() for page in DOCS.rglob("*.md")}
+    included = [name for text in pages.values() for name in re.findall(r'^--8<-- "(.+)"$', text, re.MULTILINE)]
+    assert included == ["examples/fastapi_app.py"]
+    assert [name for name in included if not (ROOT / name).exists()] == []
+    assert [page for page, text in pages.items() if re.search(r"-8 < -", text)] == []  # a formatter was at it
