@@ -325,7 +325,8 @@ def as_events(
             if not item.partial:
                 found.append(item if shared is None else _with_shared(item, shared))
         else:
-            raise InvalidInputError("messages", f"item {at} is a {type(item).__name__}, not a message")
+            problem = f"item {at} is a {type(item).__name__}; give messages, for example [HumanMessage('hi')]"
+            raise InvalidInputError("messages", problem)
     return found
 
 

@@ -44,6 +44,24 @@ def lazy_names(
     return load
 
 
+def at_the_top(module: str) -> Loader:
+    """A module's `__getattr__` that tells who asks it for a public name where that name is.
+
+    Args:
+        module: The module that is asked.
+    """
+
+    def load(name: str) -> Any:
+        package = module.partition(".")[0]
+        if name in import_module(package).__all__:
+            problem = f"There is no {name!r} in {module}. Write: from {package} import {name}"
+            raise ImportError(problem, name=name)
+        message = f"module {module!r} has no attribute {name!r}"
+        raise AttributeError(message)
+
+    return load
+
+
 def _suggest(package: str, name: str, known: Sequence[str], meant: Mapping[str, str]) -> None:
     """Tell what was probably meant by the name of a class.
 

@@ -221,7 +221,11 @@ def edit_message(
     metadata: Mapping[str, Any] | None = None,
 ) -> Flow[SessionEvent]:
     """`SessionService.edit`."""
-    require(isinstance(message, BaseMessage), "message", "give a LangChain message")
+    require(
+        isinstance(message, BaseMessage),
+        "message",
+        "give the new message with the id of the one that it replaces, such as edit('s1', HumanMessage('hi', id='q1'))",
+    )
     require(message.id, "message", "needs the id of the message that it replaces")
     now = log.now()
     event = NewEvent(id=uuid.uuid4().hex, message=message, author=author, metadata=metadata)

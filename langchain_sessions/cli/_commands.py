@@ -70,7 +70,9 @@ def place(
 
 @app.command("list")
 def list_sessions(
-    context: typer.Context, limit: Annotated[int, typer.Option(help="At most so many.")] = 50, after: str | None = None
+    context: typer.Context,
+    limit: Annotated[int, typer.Option(help="At most so many.")] = 50,
+    after: Annotated[str | None, typer.Option(help="Go on where a list ended: what it said behind `more`.")] = None,
 ) -> None:
     """List sessions, newest activity first."""
     with service(context) as sessions:

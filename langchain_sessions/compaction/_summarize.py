@@ -66,6 +66,8 @@ class Summarize:
             self.summarizer: Summarizer = ModelSummarizer(model, prompts=self.prompts, schema=schema)
         else:
             require(schema is None, "schema", "belongs to a chat model; a summariser of your own makes its own fields")
+            wanted = "give a chat model, such as Summarize(ChatOpenAI(model='…')), or a summariser of your own"
+            require(hasattr(model, "summarize"), "model", wanted)
             self.summarizer = model
 
     def __repr__(self) -> str:

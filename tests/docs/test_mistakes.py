@@ -9,6 +9,7 @@ import pytest
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import HumanMessage
 from langchain_core.prompts import ChatPromptTemplate
+from langgraph.checkpoint.memory import InMemorySaver
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from langchain_sessions import (
@@ -21,6 +22,7 @@ from langchain_sessions import (
     SessionMemoryMiddleware,
     SessionService,
     SlidingWindow,
+    Summarize,
     TiktokenCounter,
     TokenCount,
     create_conversation_search_tool,
@@ -50,9 +52,9 @@ def advisor(**options: Any) -> Any:
     return SessionMemoryAdvisor(ada(), **options)
 
 
-def named(name: str) -> Callable[[], object]:
-    """`from langchain_sessions import name`."""
-    return lambda: getattr(importlib.import_module("langchain_sessions"), name)
+def named(name: str, module: str = "langchain_sessions") -> Callable[[], object]:
+    """`from module import name`."""
+    return lambda: getattr(importlib.import_module(module), name)
 
 
 def closed() -> None:
@@ -84,7 +86,18 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "a history's name elsewhere": (named("SQLChatMessageHistory"), "import SessionChatMessageHistory"),
     "an older name": (named("MemoryStore"), "import InMemoryStore"),
     "a name mistyped": (named("SessionServise"), "import SessionService"),
+    "a memory of old": (named("ConversationBufferMemory"), "import SessionMemoryAdvisor"),
+    "a summary memory of old": (named("ConversationSummaryMemory"), "import SessionMemoryAdvisor"),
+    "a saver's old name": (named("MemorySaver"), "import SessionCheckpointSaver"),
+    "what upstream deprecates": (named("RunnableWithMessageHistory"), "import SessionMemoryAdvisor"),
+    "a store where stores are": (
+        named("InMemoryStore", "langchain_sessions.stores"),
+        "Write: from langchain_sessions import InMemoryStore",
+    ),
     # -- databases
+    "a store's class for a store": (lambda: service(InMemoryStore), "InMemoryStore(), not the class "),
+    "a saver for a database": (lambda: service(InMemorySaver()), "not langgraph.checkpoint.memory.InMemorySaver"),
+    "SQLite's name for memory": (lambda: service(":memory:"), "or sqlite:// for one in memory"),
     "no database": (service, "give a URL such as sqlite:///chat.db"),
     "None for a database": (lambda: service(None), "or a store such as InMemoryStore()"),
     "a path": (lambda: service("chat.db"), "such as sqlite:///chat.db"),
@@ -122,6 +135,10 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "arguments the other way round": (lambda: ada().append(HI, "s1"), "session_id: give a string, not HumanMessage"),
     "too few arguments": (lambda: ada().append("s1"), "missing 1 required positional argument: 'messages'"),
     "a keyword that is not one": (lambda: ada().append("s1", HI, meta={}), "unexpected keyword argument 'meta'"),
+    "a pair for a message": (lambda: ada().append("s1", ("user", "hi")), "for example [HumanMessage('hi')]"),
+    "an edit by position": (lambda: ada().edit("s1", 1), "such as edit('s1', HumanMessage('hi', id='q1'))"),
+    "an edit of a session's message by a text": (lambda: ada().edit("s1", "hi"), "with the id of the one"),
+    "an edit without a session": (lambda: ada().edit(HI), "missing 1 required positional argument: 'message'"),
     "an edit of a message without an id": (lambda: ada().edit("s1", HI), "needs the id of the message"),
     "a version that is out of date": (lambda: ada().append("s1", HI, expected_version=9), "Read it again and retry"),
     "a number that is none": (
@@ -135,6 +152,14 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "an advisor as a step": (a_step, "Write prompt | memory.wrap(model)"),
     "a model's name for a model": (lambda: advisor().wrap("gpt-4o"), "such as wrap(ChatOpenAI(model='…'))"),
     "no session in the config": (lambda: advisor().wrap(MODEL).invoke("hi"), 'pass {"configurable": {"session_id"'),
+    "a dictionary for a chain": (
+        lambda: advisor().wrap(MODEL).invoke({"q": "hi"}, {"configurable": {"session_id": "s"}}),
+        "use memory.wrap(chain, input_key=",
+    ),
+    "a config without configurable's word": (
+        lambda: advisor().wrap(MODEL).invoke("hi", {"configurable": {"session": "s"}}),
+        'pass {"configurable": {"session_id"',
+    ),
     "a URL for a service": (lambda: SessionMemoryAdvisor(wrong("sqlite://")), "give a SessionService"),
     "… for the middleware": (lambda: SessionMemoryMiddleware(wrong("sqlite://")), "give a SessionService"),
     "… for the saver": (lambda: SessionCheckpointSaver(wrong("sqlite://")), "give a SessionService"),
@@ -147,6 +172,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: Compaction(wrong(SlidingWindow(4)), wrong(TokenCount(10))),
         "SlidingWindow is no trigger",
     ),
+    "a model's name for a summary": (lambda: Summarize(wrong("gpt-4o")), "such as Summarize(ChatOpenAI(model='…'))"),
     "a text for a compaction": (lambda: ada().compact("s1", "summarise"), "write Compaction(when, how)"),
     "a model for an encoding": (
         lambda: TiktokenCounter(wrong("gpt-4o")).count_messages([HI]),

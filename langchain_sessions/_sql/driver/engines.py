@@ -104,7 +104,10 @@ def engines_for(database: str | URL | Engine | TYPE_ASYNC_ENGINE, *, synchronous
     if hasattr_sync_engine(database):
         _require_supported(database.dialect)
         return Engines(None, database, owned=False)
-    raise WrongDatabaseError("database", f"{_GIVE}, not {type(database).__name__}")
+    given = database if isinstance(database, type) else type(database)
+    name = given.__qualname__ if given.__module__ == "builtins" else f"{given.__module__}.{given.__qualname__}"
+    what = f"the class {name} itself" if given is database else name
+    raise WrongDatabaseError("database", f"{_GIVE}, not {what}")
 
 
 _GIVE = (
@@ -132,7 +135,8 @@ def _parse(database: str | URL) -> URL:
         url = make_url(database)
         backend = url.get_backend_name()
     except (ArgumentError, ValueError) as error:
-        raise InvalidInputError("database", "not a database URL, such as sqlite:///chat.db") from error
+        problem = "not a database URL, such as sqlite:///chat.db for a file, or sqlite:// for one in memory"
+        raise InvalidInputError("database", problem) from error
     name = "mysql" if backend == "mariadb" else backend
     if name == "postgres":
         raise UnsupportedDatabaseError("SQLAlchemy knows postgres:// no longer. Write postgresql:// in the URL.")
