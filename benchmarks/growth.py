@@ -94,9 +94,11 @@ def plot(found: dict[str, list[Point]], path: Path) -> None:
             written.loglog(turns, [point.written_per_turn / 1024 for point in points], label=name, **how)
     stored.set(title="Stored per message of 400 characters", xlabel="turns of the thread", ylabel="bytes")
     written.set(title="Written to the disk per turn", xlabel="turns of the thread", ylabel="KiB")
+    stored.set_ylim(bottom=300)  # room for what the lines are, below them
+    written.set_ylim(bottom=25)
     for axes in (stored, written):
         axes.grid(which="both", alpha=0.25)
-        axes.legend()
+        axes.legend(loc="lower left", ncols=2)
     figure.savefig(path, metadata={"Date": None})
 
 
