@@ -221,7 +221,7 @@ def counts(name: str, url: str, library: Path) -> dict[str, float]:
         statements += 1
 
     def connect(*args: Any, **options: Any) -> sqlite3.Connection:
-        connection = plain(*args, **options)
+        connection: sqlite3.Connection = plain(*args, **options)
         connection.set_trace_callback(spoken)
         return connection
 
@@ -236,7 +236,7 @@ def counts(name: str, url: str, library: Path) -> dict[str, float]:
         for number in range(operation.warm):
             act(number)
     finally:
-        sqlite3.dbapi2.connect = plain  # type: ignore[assignment]
+        sqlite3.dbapi2.connect = plain
     named = {"bytes written": "bytes", "fsyncs": "fsyncs", "packets": "sends"}
     before = {what: ctypes.c_long.in_dll(counting, f"counted_{of}").value for what, of in named.items()}
     statements, end = 0, operation.warm + operation.times
