@@ -171,7 +171,8 @@ class ValueForms:
         return self.allowed.rebuild(parts[0], self._unmark(parts[1]))
 
     def _read_send(self, parts: list[Any]) -> Any:
-        return Send(parts[0], self._unmark(parts[1]), timeout=self._unmark(parts[2]))
+        limit = self._unmark(parts[2])
+        return Send(parts[0], self._unmark(parts[1]), **({} if limit is None else {"timeout": limit}))
 
     def _read_delta(self, parts: list[Any]) -> Any:
         return _DeltaSnapshot(self._unmark(parts[0]))
@@ -288,7 +289,7 @@ class _Marking:
         if name is not None:
             return {MARK: ["object", name, self.of(self._allowed.parts_of(value), depth)]}
         if kind is Send:
-            return {MARK: ["send", value.node, self.of(value.arg, depth), self.of(value.timeout, depth)]}
+            return {MARK: ["send", value.node, self.of(value.arg, depth), self.of(_limit_of(value), depth)]}
         if kind is _DeltaSnapshot:
             return {MARK: ["delta", self.of(value.value, depth)]}
         if kind is deque:
@@ -352,3 +353,8 @@ def _collect(value: Any, into: dict[type, Any], seen: dict[int, Any], depth: int
         inner = [*value] if isinstance(value, tuple) else [*(fields_of(value) or {}).values()]
     for item in inner:
         _collect(item, into, seen, depth + 1)
+
+
+def _limit_of(send: Send) -> object:
+    """The time limit of a task, which LangGraph before 1.2 does not know."""
+    return getattr(send, "timeout", None)

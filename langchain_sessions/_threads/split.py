@@ -10,6 +10,7 @@ call.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -118,12 +119,19 @@ def _walk_wrapper(value: Any, wanted: Wanted, into: list[BaseMessage | str]) -> 
     """The containers of LangGraph itself; any other object stays whole."""
     kind = type(value)
     if kind is Send:
-        return Send(value.node, _walk(value.arg, wanted, into), timeout=value.timeout)
+        return with_argument(value, _walk(value.arg, wanted, into))
     if kind is Overwrite:
         return dataclasses.replace(value, value=_walk(value.value, wanted, into))
     if kind is _DeltaSnapshot:
         return _DeltaSnapshot(_walk(value.value, wanted, into))
     return value
+
+
+def with_argument(send: Send, argument: Any) -> Send:
+    """The same with another argument. A copy: LangGraph before 1.2 knows no time limit of it."""
+    other = copy.copy(send)
+    other.arg = argument
+    return other
 
 
 def join(skeleton: Any, messages: Sequence[BaseMessage], text_of: Callable[[int], str]) -> Any:
@@ -149,7 +157,7 @@ def join(skeleton: Any, messages: Sequence[BaseMessage], text_of: Callable[[int]
     if kind is tuple:
         return tuple(join(item, messages, text_of) for item in skeleton)
     if kind is Send:
-        return Send(skeleton.node, join(skeleton.arg, messages, text_of), timeout=skeleton.timeout)
+        return with_argument(skeleton, join(skeleton.arg, messages, text_of))
     if kind is Overwrite:
         return dataclasses.replace(skeleton, value=join(skeleton.value, messages, text_of))
     if kind is _DeltaSnapshot:
@@ -181,7 +189,7 @@ def without_private_calls(value: Any) -> Any:
         return without_private(value)
     if kind is Send:
         argument = without_private_calls(value.arg)
-        return value if argument is value.arg else Send(value.node, argument, timeout=value.timeout)
+        return value if argument is value.arg else with_argument(value, argument)
     if kind is Overwrite:
         inner = without_private_calls(value.value)
         return value if inner is value.value else dataclasses.replace(value, value=inner)
