@@ -125,7 +125,7 @@ class SessionService(SessionMethods, AppendMethods, EventMethods, SearchMethods)
             user_id: The user; None for the sessions that nobody owns.
 
         Raises:
-            InvalidInputError: The id is blank, or None where a user is required.
+            InvalidInputError: The id is blank, or None where a user is required; or this is another user's view.
         """
         return bound_to(self, user_id)
 

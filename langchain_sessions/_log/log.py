@@ -187,6 +187,8 @@ def bound_to(service: Service, user_id: str | None) -> Service:
     """`SessionService.as_user`."""
     log = log_of(service)
     require(user_id is not None or not log.require_user, "user_id", "this service requires a user")
+    is_free = isinstance(log.owner, Anyone) or user_id == log.owner
+    require(is_free, "user_id", "this view is bound to another user; the service that it was made of is not")
     bound = copy.copy(service)
     bound._log = replace(log, owner=check_optional_id(user_id, "user_id"))
     bound._is_view = True

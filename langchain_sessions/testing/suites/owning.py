@@ -67,6 +67,13 @@ class OwnerSuite(StoreSuite):
         ada.append("s1", [human("secret", "1"), *numbered(2)], state_delta={"a": 1})
         return ada
 
+    def test_a_view_leads_to_nobody_else(self, mine: SessionService) -> None:
+        """Who holds the view of one user holds that of no other."""
+        for other in ("grace", None):
+            with pytest.raises(InvalidInputError, match="bound to another user"):
+                mine.as_user(other)
+        assert mine.as_user("ada").owner == "ada"
+
     @pytest.mark.parametrize("call", CALLS)
     def test_a_stranger_meets_the_error_of_a_missing_id(
         self, mine: SessionService, grace: SessionService, sessions: SessionService, call: str
