@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._log.log import log_of
-from langchain_sessions.compaction._plan import Compaction, CompactionResult
-from langchain_sessions.compaction._triggers import PromptSize, known_window
-from langchain_sessions.compaction._windows import TurnWindow
+from langchain_sessions.compaction._fallback import LastResort
+from langchain_sessions.compaction._plan import Compaction, CompactionResult, Outcome
+from langchain_sessions.compaction._triggers import DEFAULT_CONTEXT_WINDOW, PromptSize, known_window
 
 if TYPE_CHECKING:
     from langchain_sessions._chat.call import Call
 
 _FRAME = 4
+_SHRINK = 0.7
+_MUTE = (Outcome.ARCHIVED, Outcome.SUMMARY_BLANK, Outcome.SUMMARY_FAILED)
+"""What a run says whose summariser has nothing to say: it is not asked again for the call at hand."""
 
 
 def compact_before(call: Call, compaction: Compaction) -> Flow[None]:
@@ -27,12 +30,10 @@ def compact_before(call: Call, compaction: Compaction) -> Flow[None]:
     for scope in ancestors:
         yield from call.prompt()
         yield from _compact_scope(call, replace(compaction, when=PromptSize(compaction.when)), scope)
-    if ancestors and not (yield from _fits(call)):
+    window = known_window(call.model)
+    if ancestors and window is not None and (yield from _size(call)) >= window:
         # What the strategy keeps of each scope is too much of all together.
-        for scope in (own, *ancestors):
-            result = yield from _compact_scope(call, Compaction(None, TurnWindow(1)), scope)
-            if result.is_compacted and (yield from _fits(call)):
-                return
+        yield from _keep_newest(call, compaction, window)
 
 
 def shorten(call: Call) -> Flow[bool]:
@@ -42,29 +43,66 @@ def shorten(call: Call) -> Flow[bool]:
     not enough, what the viewer sees of its ancestors is next.
     """
     call.was_shortened = True
+    refused = yield from _size(call)
+    goal = _goal(call, refused)
     given = call.options.compaction
-    last_resort = Compaction(None, TurnWindow(max_turns=1), on_result=None if given is None else given.on_result)
-    became_shorter = False
-    for scope in _scopes(call):
-        for compaction in (given, last_resort):
-            if compaction is None:
-                continue
-            result = yield from _compact_scope(call, replace(compaction, when=None), scope, force=True)
+    became_shorter, is_mute = False, False
+    if given is not None:
+        for scope in _scopes(call):
+            result = yield from _compact_scope(call, replace(given, when=None), scope, force=True)
+            is_mute = is_mute or result.outcome in _MUTE
             became_shorter = became_shorter or result.is_compacted
-            if result.is_compacted and (yield from _fits(call)):
+            if result.is_compacted and (yield from _size(call)) < goal:
                 return True
+    is_stripped = yield from _keep_newest(call, given, goal, force=True, is_mute=is_mute)
+    return became_shorter or is_stripped
+
+
+def _goal(call: Call, refused: int) -> float:
+    """Below how many tokens a prompt has to come, of which so many were refused.
+
+    A refusal says that what was counted is too much, whatever the window is said to be. By how much nobody knows where
+    no prompt of the conversation was ever reported on, as in a log that somebody else filled: there the window is taken
+    for the one that triggers assume.
+    """
+    window = known_window(call.model)
+    if window is not None and refused >= window:
+        return window
+    goal = refused * _SHRINK
+    if window is None and not call.model.usage.reported:
+        goal = min(goal, DEFAULT_CONTEXT_WINDOW * _SHRINK)
+    return goal
+
+
+def _keep_newest(
+    call: Call, given: Compaction | None, goal: float, *, force: bool = False, is_mute: bool = False
+) -> Flow[bool]:
+    """Keep the newest turn of each scope alone, until the prompt is shorter than `goal`; whether anything went.
+
+    What goes is summarised where the strategy can; what still has to go after that is archived to be summarised later.
+    """
+    on_result = None if given is None else given.on_result
+    strategies = [LastResort(None)] if given is None or is_mute else [LastResort(given.how), LastResort(None)]
+    became_shorter = False
+    for strategy in strategies:
+        for scope in _scopes(call):
+            compaction = Compaction(None, strategy, on_result=on_result)
+            result = yield from _compact_scope(call, compaction, scope, force=force)
+            became_shorter = became_shorter or result.is_compacted
+            if result.is_compacted and (yield from _size(call)) < goal:
+                return True
+            if strategy.how is not None and result.outcome in _MUTE:
+                break  # no summary is to be had of the other scopes either
     return became_shorter
 
 
-def _fits(call: Call) -> Flow[bool]:
-    """Whether the prompt fits the window now, as far as anybody knows that."""
-    window = known_window(call.model)
-    if window is None:
-        return True
-    yield from call.prompt()
-    # What the model will report of the prompt, rather too much than too little.
-    is_exact = log_of(call.address.sessions).tokens.exact
-    return call.model.usage.expect(call.model.prompt_tokens or 0, is_exact=is_exact) < window
+def _size(call: Call) -> Flow[int]:
+    """What the model will report of the prompt as it would go out now, rather too much than too little."""
+    prompt = yield from call.prompt()
+    counter, tokens = log_of(call.address.sessions).tokens, call.model.prompt_tokens
+    if tokens is None:
+        tokens = counter.count_messages(prompt).messages + call.memory.budget.count_tools(call.model.tools)
+    return call.model.usage.expect(tokens, is_exact=counter.exact)
 
 
 def _scopes(call: Call) -> list[str | None]:

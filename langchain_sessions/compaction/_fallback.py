@@ -6,12 +6,15 @@ summary; the record names them as pending, and the next run that gets a summary 
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.kinds import MESSAGE_CODES
 from langchain_sessions._core.ranges import NO_SEQS, SeqSet
 from langchain_sessions.compaction._model_summarizer import ModelSummarizer
+from langchain_sessions.compaction._summarize import Summarize
 from langchain_sessions.compaction._triggers import (
     DEFAULT_CONTEXT_WINDOW,
     AllOf,
@@ -21,6 +24,7 @@ from langchain_sessions.compaction._triggers import (
     TokenCount,
     known_window,
 )
+from langchain_sessions.compaction._windows import TurnWindow
 from langchain_sessions.events import SessionEvent, Standing
 from langchain_sessions.stores._values import EventQuery
 
@@ -29,7 +33,12 @@ if TYPE_CHECKING:
 
     from langchain_sessions._log.log import Log
     from langchain_sessions.compaction._loaded import Loaded
-    from langchain_sessions.compaction._plan import CompactionPlan, CompactionRequest, CompactionTrigger
+    from langchain_sessions.compaction._plan import (
+        CompactionPlan,
+        CompactionRequest,
+        CompactionStrategy,
+        CompactionTrigger,
+    )
     from langchain_sessions.compaction._summarizer import SummaryLimits
 
 PENDING = "pending"
@@ -37,6 +46,27 @@ PENDING = "pending"
 
 _BEYOND = 1.25  # a bound on tokens is rarely all that a model takes
 _RECORD_FACTOR = 1.3  # a message in the record against the message in a prompt
+
+
+class LastResort:
+    """Keeps the newest turn alone, where what a strategy keeps is more than the model takes.
+
+    What goes is summarised as the strategy would have it; of one that makes no summaries, and of none, it is archived
+    to be summarised later.
+    """
+
+    def __init__(self, how: CompactionStrategy | None) -> None:
+        """Summarise as `how` does."""
+        self.how = how
+
+    def plan(self, request: CompactionRequest) -> CompactionPlan:
+        """Archive all turns but the newest."""
+        if isinstance(self.how, Summarize):
+            narrow = copy(self.how)
+            narrow.window, narrow.overlap = TurnWindow(1), 0
+            return narrow.plan(request)
+        plan = TurnWindow(1).plan(request)
+        return plan if self.how is None else replace(self.how.plan(request), archive=plan.archive)
 
 
 def would_not_fit(when: CompactionTrigger | None, request: CompactionRequest) -> bool:
@@ -56,18 +86,24 @@ def _windows(when: CompactionTrigger | None, request: CompactionRequest) -> Iter
             yield from _windows(trigger, request)
 
 
-def load_pending(log: Log, session_id: str, loaded: Loaded) -> Flow[tuple[SessionEvent, ...]]:
-    """The events that earlier runs archived without the summary that they should have had, in context order."""
+def pending_seqs(log: Log, session_id: str, loaded: Loaded) -> Flow[SeqSet]:
+    """What the record of the compaction in force names as pending."""
     if loaded.cover is None:
-        return ()
+        return NO_SEQS
     at = loaded.cover.record
     key, now = log.key(session_id), log.now()
     found = yield from ask(log.store.find_events, key, EventQuery(after_seq=at - 1, before_seq=at + 1), now)
     records = [log.encoder.event(session_id, row, found.view) for row in found.rows]
     runs: list[Any] = records[0].metadata.get(PENDING, []) if records else []
-    seqs = SeqSet(tuple((int(first), int(last)) for first, last in runs))
+    return SeqSet(tuple((int(first), int(last)) for first, last in runs))
+
+
+def load_pending(log: Log, session_id: str, loaded: Loaded) -> Flow[tuple[SessionEvent, ...]]:
+    """The events that earlier runs archived without the summary that they should have had, in context order."""
+    seqs = yield from pending_seqs(log, session_id, loaded)
     if not seqs:
         return ()
+    key, now = log.key(session_id), log.now()
     query = EventQuery(
         kinds=MESSAGE_CODES,
         standings=frozenset({Standing.ARCHIVED}),
@@ -95,5 +131,9 @@ def that_fit(pending: tuple[SessionEvent, ...], loaded: Loaded, plan: Compaction
 
 def runs_of(*parts: tuple[SessionEvent, ...]) -> list[list[int]] | None:
     """The positions of events as a record names them; None for none."""
-    seqs = SeqSet.of(event.seq for part in parts for event in part) if any(parts) else NO_SEQS
+    return as_runs(SeqSet.of(event.seq for part in parts for event in part) if any(parts) else NO_SEQS)
+
+
+def as_runs(seqs: SeqSet) -> list[list[int]] | None:
+    """Positions as a record names them; None for none."""
     return [[first, last] for first, last in seqs.runs] or None

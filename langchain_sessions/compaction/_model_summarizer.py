@@ -17,7 +17,9 @@ from langchain_sessions.compaction._structured import (
     STRUCTURED_CHARACTERS,
     Schema,
     check_schema,
+    json_part,
     read_structured,
+    reply_behind,
     schema_text,
 )
 from langchain_sessions.compaction._summarizer import (
@@ -149,7 +151,13 @@ class ModelSummarizer:
         except NotImplementedError:
             reply = yield from ask(self.model.invoke, _asking_for_json(messages, self.schema), _CONFIG)
             return _from_raw(self.schema, reply, limit)
-        answer = yield from ask(chain.invoke, messages, _CONFIG)
+        try:
+            answer = yield from ask(chain.invoke, messages, _CONFIG)
+        except Exception as error:
+            raw = reply_behind(error)
+            if raw is None:
+                raise
+            return _from_raw(self.schema, raw, limit)
         if not isinstance(answer, dict) or "parsed" not in answer:
             return read_structured(self.schema, answer, limit)
         is_unread = answer.get("parsing_error") is not None or answer["parsed"] is None  # pyright: ignore[reportUnknownMemberType]
@@ -216,7 +224,7 @@ def _json_in(raw: object) -> object:
     if not text.strip():
         raise SummaryError(Outcome.SUMMARY_BLANK, "the summary is blank")
     try:
-        return parse_json_markdown(text[max(text.find("{"), 0) :])
+        return parse_json_markdown(json_part(text))
     except ValueError as error:
         raise SummaryError(Outcome.SUMMARY_FAILED, "the answer does not fit the schema") from error
 

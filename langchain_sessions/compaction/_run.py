@@ -19,7 +19,16 @@ from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import Cover, ledger_of
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._log.log import read_rows
-from langchain_sessions.compaction._fallback import PENDING, load_pending, runs_of, that_fit, would_not_fit
+from langchain_sessions.compaction._fallback import (
+    PENDING,
+    LastResort,
+    as_runs,
+    load_pending,
+    pending_seqs,
+    runs_of,
+    that_fit,
+    would_not_fit,
+)
 from langchain_sessions.compaction._loaded import Loaded, plan_tokens
 from langchain_sessions.compaction._plan import (
     NO_CALL,
@@ -140,11 +149,24 @@ class _Run:
             loaded, plan = chosen
             if plan.summarizer is not None:
                 return (yield from self._summarize_and_commit(loaded, plan))
-            done = yield from self._commit(loaded, plan, None)
+            done = yield from self._without_summary(loaded, plan)
             if done is not None:
                 return done
             request = yield from self._measure()
         return (yield from self._refused(Outcome.LOST_RACE, "the range was touched meanwhile"))
+
+    def _without_summary(self, loaded: Loaded, plan: CompactionPlan) -> Flow[CompactionResult | None]:
+        """Archive as the strategy wants it, without a summary; what earlier runs left for one stays noted."""
+        pending = yield from pending_seqs(self.log, self.session_id, loaded)
+        if not isinstance(self.compaction.how, LastResort):
+            return (yield from self._commit(loaded, plan, None, pending=as_runs(pending)))
+        pending |= SeqSet.of(event.seq for event in plan.archive)
+        reason = "what the strategy keeps would not have fitted"
+        return (
+            yield from self._commit(
+                loaded, plan, None, outcome=Outcome.ARCHIVED, pending=as_runs(pending), reason=reason
+            )
+        )
 
     def _is_due(self, request: CompactionRequest) -> bool:
         return self.force or self.compaction.when is None or self.compaction.when.is_due(request)

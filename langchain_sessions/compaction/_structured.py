@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
+from langchain_core.messages import AIMessage
 from pydantic import BaseModel, Field, ValidationError
 
 from langchain_sessions._core.edge import require
@@ -134,3 +136,39 @@ def _with_lists(text: str, details: Mapping[str, Any], max_characters: int) -> s
             text += heading + line
             heading = ""
     return text
+
+
+_THOUGHT = re.compile(r"\s*<(think|thinking|reasoning)>.*?</\1>", re.DOTALL)
+_OBJECT = re.compile(r'\{\s*"')
+
+
+def json_part(text: str) -> str:
+    """A text from where its JSON object begins: behind what a model thought aloud, fences, and words with braces."""
+    text = _THOUGHT.sub("", text, count=1)
+    begins = _OBJECT.search(text)
+    return text[begins.start() if begins else max(text.find("{"), 0) :]
+
+
+def reply_behind(error: Exception) -> AIMessage | None:
+    """The reply that a client raised about before anybody could read it; None where there is none.
+
+    OpenAI's client parses structured output itself: of a reply that was cut off, or that has more than JSON in it, it
+    raises, and the completion, or the body of the HTTP response, hangs on the error.
+    """
+    completion: Any = getattr(error, "completion", None)
+    try:
+        body = getattr(error, "response").json() if completion is None else completion.model_dump()  # noqa: B009
+        return _said_in(cast("dict[str, Any]", body))
+    except Exception:  # noqa: BLE001 - whatever hangs on an error of somebody else's
+        return None
+
+
+def _said_in(body: Mapping[str, Any]) -> AIMessage | None:
+    if body.get("choices"):
+        choice = body["choices"][0]
+        text, reason = choice["message"]["content"], choice.get("finish_reason")
+    else:
+        parts = [part for item in body["output"] for part in item.get("content") or () if part.get("text")]
+        text = "".join(part["text"] for part in parts)
+        reason = "length" if body.get("status") == "incomplete" else None
+    return AIMessage(text, response_metadata={"finish_reason": reason}) if text and text.strip() else None

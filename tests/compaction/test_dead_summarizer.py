@@ -11,6 +11,8 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableLambda
+from langchain_openai import ChatOpenAI
+from pydantic import SecretStr
 
 from langchain_sessions import EventFilter, EventKind, InMemoryStore, SessionMemoryAdvisor, SessionService
 from langchain_sessions.compaction import (
@@ -20,9 +22,13 @@ from langchain_sessions.compaction import (
     Outcome,
     Summarize,
     TokenCount,
+    TurnWindow,
 )
+from langchain_sessions.compaction._fallback import LastResort
 from langchain_sessions.compaction._summarizer import whole_sentences
 from tests.compaction.models import ScriptedModel
+from tests.openai_stub.replies import Fail, Say, Truncated
+from tests.openai_stub.server import OpenAIStub
 
 if TYPE_CHECKING:
     from tests.compaction.conftest import Faced
@@ -104,6 +110,39 @@ async def test_a_rewind_into_what_was_archived_brings_it_back(ada: Faced) -> Non
     model, compaction = summarising("They talked.")
     await ada.compact("s1", compaction, force=True)
     assert model.shown.count("question 0\n") == 1
+
+
+@pytest.mark.parametrize("last_resort", [False, True])
+async def test_what_is_pending_stays_so_where_more_goes_without_a_summary(ada: Faced, *, last_resort: bool) -> None:
+    await ada.talk("s1", 6)
+    _, dead = summarising(DOWN)
+    await ada.compact("s1", dead, automatic=True, call=NARROW)
+    await ada.talk("s1", 3, first=6)
+    how = LastResort(None) if last_resort else TurnWindow(1)
+    result = await ada.compact("s1", Compaction(None, how), force=True)
+    assert result.outcome is (Outcome.ARCHIVED if last_resort else Outcome.COMPACTED)
+    record = (await records(ada))[-1]
+    assert record["outcome"] == result.outcome.value
+    # What a strategy lets go of without a summary is not meant to have one; the last resort is.
+    first, last = record["pending"][0][0], record["pending"][-1][1]
+    assert (first, last > 11) == (1, last_resort)
+    await ada.talk("s1", 2, first=9)
+    model, compaction = summarising("They talked.")
+    await ada.compact("s1", compaction, force=True)
+    assert [f"question {n}\n" in model.shown for n in range(10)] == [n < 5 or last_resort or n >= 8 for n in range(10)]
+    assert "pending" not in (await records(ada))[-1]
+
+
+async def test_the_last_resort_summarises_as_the_strategy_would(ada: Faced) -> None:
+    await ada.talk("s1", 6)
+    model = ScriptedModel(replies=["They talked."])
+    keeps_all = Summarize(model, keep_events=50)
+    assert (await ada.compact("s1", Compaction(None, keeps_all))).outcome is Outcome.NOTHING_TO_DO
+    result = await ada.compact("s1", Compaction(None, LastResort(keeps_all)))
+    assert result.outcome is Outcome.COMPACTED
+    assert (await ada.texts("s1"))[1:] == ["They talked.", "question 5", "answer 5"]
+    assert all(f"question {n}\n" in model.shown for n in range(5))
+    assert "pending" not in (await records(ada))[-1]
 
 
 class Answering(BaseChatModel):
@@ -247,3 +286,50 @@ async def test_a_summary_that_was_cut_off_in_its_first_sentence_is_none(local: F
 def test_whole_sentences(text: str, kept: str) -> None:
     assert whole_sentences(text) == kept
     assert whole_sentences(HumanMessage(text).text) == kept
+
+
+AS_TEXT = json.dumps(SUMMARY)
+
+
+@pytest.mark.parametrize("responses", [False, True], ids=["chat", "responses"])
+@pytest.mark.parametrize("face", ["sync", "async"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        Truncated(CUT_IN_SUMMARY, 10, 5),
+        Truncated(AS_TEXT, 10, 5),
+        Say(f"Sure, {{here}}:\n```json\n{AS_TEXT}\n```"),
+        Say(f"<think>The {{user}} wants {{}}.</think>\n{AS_TEXT}"),
+        Say(AS_TEXT),
+    ],
+    ids=["cut", "whole", "fenced", "thought", "bare"],
+)
+async def test_what_the_client_raised_about_is_read(local: Faced, face: str, said: Any, *, responses: bool) -> None:
+    """OpenAI's client parses structured output itself, before anybody can read the text."""
+    local.face = face
+    await local.talk("s1", 6)
+    with OpenAIStub(may_quote=True) as stub:
+        stub.script(said)
+        model = ChatOpenAI(
+            model="m", base_url=stub.base_url, api_key=SecretStr("k"), max_retries=0, use_responses_api=responses
+        )
+        result = await local.compact(
+            "s1", Compaction(None, Summarize(model, keep_events=2, schema=ConversationSummary))
+        )
+        assert len(stub.requests) == 1
+    cut = isinstance(said, Truncated) and said.text == CUT_IN_SUMMARY
+    assert result.outcome is Outcome.COMPACTED
+    assert result.summary == ("Ada chose the 9:40." if cut else "They chose a train.")
+    assert ("cut" in (result.reason or "")) is cut
+
+
+@pytest.mark.parametrize("said", [Fail(status=500, code="server_error"), Say("no JSON"), Say(" ")])
+async def test_an_error_without_a_summary_stays_one(local: Faced, said: Any) -> None:
+    await local.talk("s1", 6)
+    with OpenAIStub(may_quote=True) as stub:
+        stub.script(said, said)
+        model = ChatOpenAI(model="m", base_url=stub.base_url, api_key=SecretStr("k"), max_retries=0)
+        result = await local.compact(
+            "s1", Compaction(None, Summarize(model, keep_events=2, schema=ConversationSummary))
+        )
+    assert result.outcome is Outcome.SUMMARY_FAILED

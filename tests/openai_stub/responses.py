@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from tests.openai_stub.chat import as_words, shape, usage
+from tests.openai_stub.replies import Truncated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,7 +76,9 @@ def _document(body: dict[str, Any], text: str, items: list[dict[str, Any]], stat
 def whole(body: dict[str, Any], reply: Reply) -> dict[str, Any]:
     """The answer in one piece."""
     text, items = _items(body, reply)
-    return _document(body, text, items, "completed")
+    if not isinstance(reply, Truncated):
+        return _document(body, text, items, "completed")
+    return {**_document(body, text, items, "incomplete"), "incomplete_details": {"reason": "max_output_tokens"}}
 
 
 def stream(body: dict[str, Any], reply: Reply) -> Iterator[str]:

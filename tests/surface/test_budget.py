@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,11 +16,20 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 from langchain_sessions import SessionService
-from langchain_sessions.compaction import Compaction, TokenCount, TokenWindow, TurnCount
+from langchain_sessions.compaction import (
+    Compaction,
+    SlidingWindow,
+    Summarize,
+    SummaryLimits,
+    TokenCount,
+    TokenWindow,
+    TurnCount,
+)
 from langchain_sessions.errors import PromptTooLongError
 from langchain_sessions.memory import SessionMemoryAdvisor
 from langchain_sessions.middleware import SessionMemoryMiddleware
 from langchain_sessions.tokens._at_hand import ExactAtHand, counts_itself
+from tests.compaction.models import ScriptedModel
 from tests.openai_stub.replies import Overflow
 from tests.surface.clients import make_client
 from tests.surface.conftest import Face, config_for, logged
@@ -210,3 +221,106 @@ async def test_texts_are_bounded_where_that_is_asked(
     assert max(map(len, shown)) < 1_100
     assert sum("49000 characters" in text for text in shown) == 2
     assert sum(len(str(message.text)) == 50_000 for message in ada.messages("s1")) == 2
+
+
+class TooLong(Exception):  # noqa: N818 - what a client raises
+    status_code = 400
+
+
+class Refusing(Counting):
+    """Takes no more than its window, which nobody else knows, and reports nothing."""
+
+    window: int = 6_000
+    refusals: list[int] = []  # noqa: RUF012 - a field of pydantic, copied for each model
+    prompts: list[str] = []  # noqa: RUF012
+
+    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+        tokens = self.counter.count_messages(messages).tokens
+        if tokens > self.window:
+            self.refusals.append(tokens)
+            raise TooLong("Error code: 400 - the input length exceeds the context length")
+        self.prompts.append("\n".join(str(message.text) for message in messages))
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("yes"))])
+
+
+SELDOM = TokenCount(10**6)
+
+
+def strategy(name: str, *replies: Any) -> Compaction | None:
+    model = ScriptedModel(replies=list(replies) or ["They talked."])
+    return {
+        "few tokens": Compaction(SELDOM, Summarize(model, window=TokenWindow(1_500))),
+        "many events": Compaction(SELDOM, Summarize(model, keep_events=60)),
+        "no summary": Compaction(SELDOM, SlidingWindow(60)),
+        "nothing": None,
+    }[name]
+
+
+@pytest.mark.parametrize("branch", [None, "orch.w1"])
+@pytest.mark.parametrize("name", ["few tokens", "dead", "many events", "no summary", "nothing"])
+async def test_a_refusal_is_enough_to_make_a_long_log_fit(
+    face: Face,
+    sessions: SessionService,
+    ada: SessionService,
+    counting: Counting,
+    config: RunnableConfig,
+    name: str,
+    branch: str | None,
+) -> None:
+    ada.open("s1")
+    log = [
+        message
+        for number in range(60)
+        for message in (HumanMessage(f"question {number}: {WORDS * 3}"), AIMessage(f"answer {number}: {WORDS * 3}"))
+    ]
+    ada.append("s1", log)
+    ada.append("s1", log[:8], branch="orch.w1")
+    compaction = strategy("few tokens", RuntimeError("down")) if name == "dead" else strategy(name)
+    model = Refusing(counter=counting.counter)
+    chat = SessionMemoryAdvisor(sessions, compaction=compaction, branch=branch).wrap(model)
+    for number in range(2):
+        await face.invoke(chat, f"part {number}", config)
+    assert len(model.refusals) == 1
+    assert ada.verify("s1") == []
+
+
+async def test_what_is_kept_is_left_alone_where_that_is_enough(
+    face: Face, sessions: SessionService, ada: SessionService, counting: Counting, config: RunnableConfig
+) -> None:
+    """The newest turns stay that the strategy keeps: a refusal is no reason to forget all."""
+    long_root(ada, 40)
+    model = Refusing(counter=counting.counter)
+    chat = SessionMemoryAdvisor(sessions, compaction=strategy("few tokens")).wrap(model)
+    await face.invoke(chat, "and now", config)
+    assert "question 39" in model.prompts[-1]
+    assert "question 36" in model.prompts[-1]
+    assert "They talked." in model.prompts[-1]
+
+
+@pytest.mark.parametrize("dead_until", [0, 12])
+@pytest.mark.parametrize("window", [None, 4_000])
+async def test_no_turn_is_lost_to_the_last_resort(
+    face: Face,
+    sessions: SessionService,
+    counting: Counting,
+    config: RunnableConfig,
+    dead_until: int,
+    window: int | None,
+) -> None:
+    """Turns so large that what the strategy keeps does not fit: each is in the prompt, or was in a summary."""
+    summariser = ScriptedModel(replies=["They talked."])
+    limits = SummaryLimits(cool_down=timedelta(0))
+    compaction = Compaction(TokenCount(3_000), Summarize(summariser, keep_events=10, limits=limits))
+    model = Refusing(counter=counting.counter, window=4_000)
+    chat = SessionMemoryAdvisor(sessions, compaction=compaction, context_window=window).wrap(model)
+    living, summariser.replies = summariser.replies, [RuntimeError("down")]
+    shown = 0
+    for number in range(24):
+        if number == dead_until:
+            summariser.replies, shown = living, len(summariser.prompts)
+        large = 8 <= number < 12 or not dead_until
+        await face.invoke(chat, f"turn {number}! {WORDS * (18 if large else 3)}", config)
+    told = [str(message.text) for prompt in summariser.prompts[shown:] for message in prompt]
+    known = {int(found) for text in [*told, model.prompts[-1]] for found in re.findall(r"turn (\d+)!", text)}
+    assert known == set(range(24))
+    assert "They talked." in model.prompts[-1]
