@@ -27,7 +27,7 @@ from langchain_core.tracers.context import register_configure_hook
 
 from langchain_sessions._chat.news import likeness
 from langchain_sessions._chat.overflow import TOO_LONG_CODES
-from langchain_sessions._core.view import call_ids
+from langchain_sessions._core.view import CUT, call_ids, why_ended
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
 
-_CUT = frozenset({"length", "max_tokens", "model_length"}) | TOO_LONG_CODES
+_CUT = CUT | TOO_LONG_CODES
 
 _listener: ContextVar[ReplyRecorder | None] = ContextVar("langchain_sessions_listener", default=None)
 register_configure_hook(_listener, inheritable=True)
@@ -244,7 +244,7 @@ def consumed_calls(reply: AIMessage) -> list[str]:
 
 def ends_early(reply: AIMessage) -> bool:
     """Whether something cut a reply: its own limit, or the window."""
-    return _why_ended(reply) in _CUT
+    return why_ended(reply) in _CUT
 
 
 def is_cut_by_window(reply: AIMessage, window: int | None) -> bool:
@@ -253,18 +253,12 @@ def is_cut_by_window(reply: AIMessage, window: int | None) -> bool:
     A provider that truncates says no more than `length`; only together with the reported usage, and a window that is
     known, does that mean that the prompt left no room.
     """
-    reason, usage = _why_ended(reply), reply.usage_metadata
+    reason, usage = why_ended(reply), reply.usage_metadata
     if reason in TOO_LONG_CODES:
         return True
     if reason not in _CUT or usage is None or window is None:
         return False
     return usage["input_tokens"] + usage["output_tokens"] >= window
-
-
-def _why_ended(reply: AIMessage) -> str:
-    """In the provider's words; empty where it does not say."""
-    told: dict[str, object] = reply.response_metadata
-    return str(told.get("finish_reason") or told.get("stop_reason") or told.get("done_reason") or "").lower()
 
 
 @contextmanager

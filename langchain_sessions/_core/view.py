@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from operator import ne
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _ELSEWHERE = ROOTED | SUMMARY
 """Where such a row stands a thread or a compaction says."""
+# Where clients note why a reply ended: OpenAI's and most, Anthropic and Bedrock Converse, Ollama.
+_END_KEYS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
+
+CUT = frozenset({"length", "max_tokens", "model_length", "max_output_tokens", "model_context_window_exceeded"})
+"""What is said of a reply that did not come to its end: its own limit was reached, or the window was full."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -183,6 +188,21 @@ def call_ids(message: BaseMessage) -> list[str]:
     if not isinstance(message, AIMessage):
         return []
     return [call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls) if call["id"]]
+
+
+def why_ended(reply: BaseMessage) -> str:
+    """Why a reply ended, in the provider's words, in lower case; empty where it does not say."""
+    told: dict[str, Any] = reply.response_metadata
+    reason = next((told[key] for key in _END_KEYS if told.get(key)), None)
+    if reason is None and told.get("status") == "incomplete":  # OpenAI's Responses API
+        details = told.get("incomplete_details")
+        reason = cast("dict[str, Any]", details).get("reason") if isinstance(details, dict) else None
+    return str(reason or "").lower()
+
+
+def is_cut(reply: object) -> bool:
+    """Whether a reply ended before its end; what is no message does not say."""
+    return isinstance(reply, BaseMessage) and why_ended(reply) in CUT
 
 
 def without_calls(message: BaseMessage, dead: Sequence[str]) -> BaseMessage | None:

@@ -10,6 +10,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.utils.json import parse_json_markdown
 
 from langchain_sessions._core.flow import Flow, ask, declared, faces
+from langchain_sessions._core.view import is_cut
 from langchain_sessions._core.whole import clip
 from langchain_sessions.compaction._plan import Outcome
 from langchain_sessions.compaction._prompts import Entry, SummaryPrompts, entry_of, messages_for
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
     from langchain_sessions.tokens import TokenCounter
 
-_CUT = frozenset({"length", "max_tokens", "model_length"})
 _CHARACTERS_PER_TOKEN = 2  # of a reply, for the room that it needs: pessimistic for every script but Chinese
 _SHARE = 0.9  # of the window; the count is an estimate
 _BYTES_PER_TOKEN = 8  # twice what texts have: a bound on what a call is shown, however few tokens it counts for
@@ -161,7 +161,7 @@ class ModelSummarizer:
         if not isinstance(answer, dict) or "parsed" not in answer:
             return read_structured(self.schema, answer, limit)
         is_unread = answer.get("parsing_error") is not None or answer["parsed"] is None  # pyright: ignore[reportUnknownMemberType]
-        if is_unread or _is_cut(answer.get("raw")):  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+        if is_unread or is_cut(answer.get("raw")):  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
             return _from_raw(self.schema, answer.get("raw"), limit)  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
         return read_structured(self.schema, answer["parsed"], limit)  # pyright: ignore[reportUnknownArgumentType]
 
@@ -188,19 +188,12 @@ def _as_said(reply: object, max_characters: int) -> Summary:
         SummaryError: It is none.
     """
     text = _text_of(reply)
-    is_cut = _is_cut(reply) and bool(text.strip())
-    if is_cut:
+    was_cut = is_cut(reply) and bool(text.strip())
+    if was_cut:
         text = whole_sentences(text)
         if not text:
             raise SummaryError(Outcome.SUMMARY_FAILED, "the summary was cut off within its first sentence")
-    return Summary(text=fit_text(text, max_characters), is_cut=is_cut)
-
-
-def _is_cut(reply: object) -> bool:
-    """Whether a model's limit ended its reply."""
-    told: dict[str, Any] = getattr(reply, "response_metadata", {})
-    reason = told.get("finish_reason") or told.get("stop_reason") or told.get("done_reason")
-    return str(reason).lower() in _CUT
+    return Summary(text=fit_text(text, max_characters), is_cut=was_cut)
 
 
 def _from_raw(schema: Schema, raw: object, max_characters: int) -> Summary:
@@ -211,7 +204,7 @@ def _from_raw(schema: Schema, raw: object, max_characters: int) -> Summary:
     """
     answer = _json_in(raw)
     # A call that was parsed had its end; a text that was cut off is read as far as it goes.
-    has_end = not _is_cut(raw) or bool(getattr(raw, "tool_calls", ())) or _text_of(raw).rstrip(" \n`").endswith("}")
+    has_end = not is_cut(raw) or bool(getattr(raw, "tool_calls", ())) or _text_of(raw).rstrip(" \n`").endswith("}")
     return read_structured(schema, answer, max_characters) if has_end else _begun(answer, max_characters)
 
 

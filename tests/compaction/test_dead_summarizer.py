@@ -254,14 +254,36 @@ async def test_a_structured_summary_that_was_cut_off_before_it_began_is_none(loc
     assert (await local.compact("s1", Compaction(None, summarise))).outcome is Outcome.SUMMARY_FAILED
 
 
-@pytest.mark.parametrize("key", ["finish_reason", "stop_reason", "done_reason"])
-async def test_a_summary_that_was_cut_off_is_used_up_to_its_last_sentence(local: Faced, key: str) -> None:
+CUT_REPLIES: tuple[dict[str, Any], ...] = (
+    {"finish_reason": "length"},
+    {"finish_reason": "MAX_TOKENS"},
+    {"stop_reason": "max_tokens"},
+    {"stop_reason": "model_context_window_exceeded"},
+    {"done_reason": "length"},
+    {"stopReason": "max_tokens"},  # Bedrock Converse
+    {"stopReason": "model_context_window_exceeded"},
+    {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}},  # OpenAI Responses
+)
+
+
+@pytest.mark.parametrize("told", CUT_REPLIES, ids=str)
+async def test_a_summary_that_was_cut_off_is_used_up_to_its_last_sentence(local: Faced, told: dict[str, Any]) -> None:
     await local.talk("s1", 6)
-    reply = AIMessage("Ada chose the 9:40. It costs 3.5 euros! Then she as", response_metadata={key: "length"})
+    reply = AIMessage("Ada chose the 9:40. It costs 3.5 euros! Then she as", response_metadata=told)
     result = await local.compact("s1", Compaction(None, Summarize(ScriptedModel(replies=[reply]), keep_events=2)))
     assert result.summary == "Ada chose the 9:40. It costs 3.5 euros!"
     assert "cut" in (result.reason or "")
     assert "cut" in (await records(local))[-1]["reason"]
+
+
+@pytest.mark.parametrize(
+    "told", [{"status": "completed"}, {"stopReason": "end_turn"}, {"status": "incomplete"}], ids=str
+)
+async def test_a_summary_that_came_to_its_end_keeps_its_last_words(local: Faced, told: dict[str, Any]) -> None:
+    await local.talk("s1", 6)
+    reply = AIMessage("Ada chose the 9:40. It costs 3.5 euros", response_metadata=told)
+    result = await local.compact("s1", Compaction(None, Summarize(ScriptedModel(replies=[reply]), keep_events=2)))
+    assert (result.summary, result.reason) == ("Ada chose the 9:40. It costs 3.5 euros", None)
 
 
 async def test_a_summary_that_was_cut_off_in_its_first_sentence_is_none(local: Faced) -> None:

@@ -241,6 +241,13 @@ def cut(reason: str, *, used: tuple[int, int] | None, key: str = "finish_reason"
     return AIMessage("so far", response_metadata={key: reason}, usage_metadata=usage)
 
 
+def incomplete(reason: str, *, used: tuple[int, int]) -> AIMessage:
+    """As OpenAI's Responses API says it."""
+    reply = cut("incomplete", used=used, key="status")
+    reply.response_metadata["incomplete_details"] = {"reason": reason}
+    return reply
+
+
 @pytest.mark.parametrize(
     ("reply", "window", "is_cut"),
     [
@@ -253,6 +260,14 @@ def cut(reason: str, *, used: tuple[int, int] | None, key: str = "finish_reason"
         (cut("length", used=None), 8192, False),
         (cut("stop", used=(8000, 192)), 8192, False),
         (cut("model_context_window_exceeded", used=None, key="stop_reason"), None, True),
+        (cut("max_tokens", used=(8000, 192), key="stopReason"), 8192, True),  # Bedrock Converse
+        (cut("max_tokens", used=(100, 192), key="stopReason"), 8192, False),
+        (cut("model_context_window_exceeded", used=None, key="stopReason"), None, True),
+        (incomplete("max_output_tokens", used=(8000, 192)), 8192, True),
+        (incomplete("max_output_tokens", used=(100, 192)), 8192, False),
+        (incomplete("content_filter", used=(8000, 192)), 8192, False),
+        (cut("completed", used=(8000, 192), key="status"), 8192, False),
+        (cut("incomplete", used=(8000, 192), key="status"), 8192, False),
         (AIMessage("all of it"), 8192, False),
     ],
 )
