@@ -49,6 +49,12 @@ WORDINGS = (
     Wording("vLLM", r"longer than the maximum model length", _HUB + "xorbitsai/inference/issues/3785"),
     # The server takes the prompt off the window, and finds less than nothing left for an answer.
     Wording("vLLM", r"max_tokens must be at least 1, got -\d+", _HUB + "vllm-project/vllm/issues/4667"),
+    Wording(
+        "vLLM",
+        r"context length is only \d+ tokens, resulting in",
+        _HUB + "vllm-project/vllm/blob/main/vllm/renderers/params.py",
+    ),
+    Wording("TensorRT-LLM", r"sum of prompt length .{1,80}should not exceed", _HUB + "NVIDIA/TensorRT-LLM/issues/9277"),
     Wording("SGLang", r"input length.{0,40}exceeds the maximum allowed", _HUB + "sgl-project/sglang/issues/4048"),
     Wording(
         "TGI", r"`inputs` must have less than \d+ tokens", _HUB + "huggingface/text-generation-inference/issues/695"
@@ -57,6 +63,11 @@ WORDINGS = (
         "TGI, Together",
         r"`inputs` tokens \+ `max_new_tokens` must be",
         _HUB + "huggingface/text-generation-inference/issues/628",
+    ),
+    Wording(
+        "GigaChat",
+        r"(?<!\w )\btokens limit exceeded",
+        "https://developers.sber.ru/docs/ru/gigachat/api/errors-description",
     ),
     Wording("llama.cpp", r"exceeds the available context size", _HUB + "ggml-org/llama.cpp/pull/15780"),
     Wording("llama.cpp", r"context size has been exceeded", _HUB + "ggml-org/llama.cpp/issues/19774"),
@@ -108,6 +119,9 @@ TOO_LONG_CODES = frozenset(
     }
 )
 _STRING_TOO_LONG = "string_above_max_length"  # OpenAI, of any parameter that is a string
+_PARTS = re.compile(r"[a-z_]+")
+_PROMPTS = frozenset({"messages", "input", "prompt", "instructions"})
+_WORDS_OF_PROMPTS = _PROMPTS | {"content", "text", "output", "arguments", "url", "data", "file_data"}
 
 _OTHER_STATUSES = frozenset({401, 402, 403, 404, 405, 407, 408, 409, 429, 503, 529})
 _OTHER_CODES = frozenset(
@@ -141,10 +155,34 @@ _SOMETHING_ELSE = re.compile(
     r"|por (?:minuto|día|dia)|cuota|cota\b|al (?:minuto|giorno)|лимит запросов|в (?:минуту|день)|квот|за хвилину"
     r"|per minuut|dakikada|na minutę|za minutu|per menit|mỗi phút|per minut|في الدقيقة|प्रति मिनट"
 )
-_OUTPUT_ALONE = re.compile(
-    r"(?<!input and )(?<!input and maximum )(?:output|completion|generated) tokens"
-    r"|(?<!input and )max(?:imum)? (?:allowed )?(?:number of )?output"
-    r"|max_(?:completion_|output_|new_)?tokens|maxoutputtokens|maximum tokens you requested"
+# What is not the prompt, though such texts speak of tokens, requests and limits as well: money, tokens that stand for
+# somebody, other parameters, and bounds on how many there may be of something.
+_NO_LENGTH = re.compile(
+    r"\bspen[dt]|\bcosts?\b|max.?budget|tokenbudget|concurren|life.?time|\bexpir|\bjwt\b|\bttl\b|\bage\b|signature"
+    r"|(?:request|http) header|unexpected token|vocab|\bdepth\b|recursion|logit.?bias|temperature"
+    r"|\btop_[kp]\b|cache_control|flagged|violate|model ['`\"][^'`\"]+['`\"] is not supported"
+    r"|\bdimensions?\b"
+    r"|(?<!\d )(?<!and )(?<!or )\b(?:image|audio|video|file|pdf|media|attachment)s? (?:inputs?|tokens?|size)\b"
+    r"|(?:at most|max(?:imum)?(?: of)?|limit(?: of| is)?|up to|no more than|exactly):? \d+ (?:image|video|audio|file"
+    r"|page|document|attachment|pixel|stop\b|tool|function|call|request|block|item|element|propert|choice|candidate|second"
+    r"|minute|hour|day|field|row|user|session|time)"
+    r"|当日|单日|當日|单天|当天|当月|本周|本日|月間|日次|限额|限額|预算|月間|오늘|월간|예산|图片数|画像数"
+)
+_OUTPUT = (
+    r"(?:(?:output|completion|generated) tokens|max(?:imum)? (?:allowed )?(?:number of )?output"
+    r"|max_(?:completion_|output_|new_|gen_)?(?:tokens|len\b)|max_?(?:output_?)?tokens|(?:num|n)_predict"
+    r"|maximum tokens you requested)"
+)
+_OUTPUT_NAMED = re.compile(_OUTPUT)
+_INPUT = (
+    r"(?:\b(?:prompt|inputs?|quer(?:y|ies)|messages|conversation|eingabe|entrada|entrée|invoer)\b"
+    r"|输入|輸入|提示|消息|入力|プロンプト|입력|프롬프트|ввод|запрос)"
+)
+_AND = r"(?:\+|&|与|與|和|及|と|및|와|과|\b(?:and|plus|und|et|y|e|en|и)\b)"
+# Input and answer are added up: then the prompt may be what is too long, or what can be made shorter.
+_SUM = re.compile(
+    rf"{_INPUT}[^.;:]{{0,40}}{_AND}[^.;:]{{0,20}}{_OUTPUT}"
+    rf"|{_OUTPUT}[^.;:]{{0,12}}{_AND}[^.;:]{{0,12}}{_INPUT}(?: (?:tokens?|length|size|contains|has|have)\b| ?长度)"
 )
 
 # What is asked for as an answer, and the window, as the wordings name them: the answer may be what is too long.
@@ -158,12 +196,19 @@ _ASKED = re.compile(
 )
 _WINDOW = re.compile(
     r"maximum context length is (\d+)|context limit: \d+ \+ \d+ > (\d+)|`max_new_tokens` must be <= (\d+)"
+    r"|context length is only (\d+)"
 )
+# The same of sums in general: the number behind the answer's name, and the first one behind the bound.
+_ASKED_IN_SUM = re.compile(r"max_(?:completion_|output_|new_)?tokens['`\"]? ?(?:=|:|of|\() ?(\d+)")
+_WINDOW_OF_SUM = re.compile(r"(?:exceed\w*|überschr\w*|超过|超過|超出|>)(?:(?! by )\D){0,60}?(\d+)")
 
 # The general shape: a measure, a bound, and what the caller sent. Whole words, so that `budget_tokens` is none.
 _MEASURE = re.compile(
-    r"\btoken\w{0,3}\b|\bcontext(?:o|e)?\b|context[_ -](?:length|window|size)|max_(?:seq|model|input)_len"
+    r"\btoken\w{0,3}\b|max_num_tokens|max_(?:seq|model|input)_len"
+    r"|\bcontext(?:o|e)?\b|context[_ -](?:length|window|size)"
     r"|\b(?:prompt|input|sequence) (?:length|size)\b|\bjetons?\b|\bkon?tek[sk]t|контекст|токен"
+    r"|(?:输入|輸入|提示词?|提示詞?|消息|prompt|入力|プロンプト)(?:文|内容|の)?[总總]?(?:长度|長度|長さ?)"
+    r"|(?:입력|프롬프트) ?길이"
     r"|上下文|令牌|コンテキスト|トークン|컨텍스트|토큰|超长|超長"
     r"|رمز|رموز|توكن|سياق|टोकन|संदर्भ|ngữ cảnh|bağlam|โทเค็น|บริบท|טוקנ|אסימונ"
 )
@@ -172,7 +217,7 @@ _BOUND = re.compile(
     r"|only supports|less than|at most"
     r"|überschr|übersteig|zu (?:lang|groß|viele)|dépass|trop (?:long|grand|de)|exced|superan?\b|supera |demasiad"
     r"|muito long|ultrapass|tropp[oi] |превыш|перевищ|слишком|занадто"
-    r"|超过|超出|超過|超长|超長|过长|過長|上限|超え|長すぎ|초과|너무 (?:길|많|깁)|te lang|overschr|çok uzun|aş.yor"
+    r"|超过|超出|超過|超长|超長|超限|过长|過長|上限|超え|長すぎ|초과|너무 (?:길|많|깁)|te lang|overschr|çok uzun|aş.yor"
     r"|za dług|przekr|příliš|překr|för lång|for lang"
     r"|överskrid|overskrid|terlalu panjang|melebihi|quá dài|vượt quá|طويل|تجاوز|बहुत लंब|अधिकतम|सीमा से|ยาวเกิน|เกินขีด"
     r"|ארוך מדי|חורג"
@@ -184,6 +229,12 @@ _SENT = re.compile(
     r"|입력|프롬프트|메시지|요청|invoer|verzoek|zapytani|wejści|vstup|dotaz|požadav|begäran|inmatning|forespørs"
     r"|masukan|permintaan|đầu vào|yêu cầu|مدخل|إدخال|طلب|برومبت|مطالبة"
     r"|प्रॉम्प्ट|इनपुट|अनुरोध|คำขอ|ข้อความ|อินพุต|פרומפט|קלט|בקש"
+)
+# A context is the prompt's, whether or not the prompt is named.
+_OF_PROMPTS = re.compile(
+    r"context[_ -](?:length|window|size)|kontext(?:länge|fenster)|上下文(?:长度|窗口|長度|視窗)"
+    r"|コンテキスト(?:長|ウィンドウ|サイズ)"
+    r"|컨텍스트 ?(?:길이|창|크기)|(?:длин\w*|окн\w*) контекста"
 )
 _TOO_LONG = re.compile(r"\b(?:prompt|input|conversation)(?: text)? (?:is |was )?too (?:long|large)\b")
 _REFUSED = frozenset({None, 400, 413, 422, 500})
@@ -215,22 +266,33 @@ def _verdict(told: Told) -> bool | None:
     if said is not None or told.names & _NAMES or told.codes & TOO_LONG_CODES:
         return _leaves_room(told.text)
     if _STRING_TOO_LONG in told.codes:
-        return told.param.startswith(("messages", "input"))
-    if _OUTPUT_ALONE.search(told.text):
-        return False
+        return _holds_words(told.param)
+    if _OUTPUT_NAMED.search(told.text):
+        return bool(_SUM.search(told.text)) and _has_general_shape(told) and _leaves_room(told.text)
     return True if told.status == _TOO_LARGE or _has_general_shape(told) else None
+
+
+def _holds_words(param: str) -> bool:
+    """Whether a parameter that is too long is of the prompt's words: names and ids get no shorter by a compaction."""
+    parts = _PARTS.findall(param)
+    return bool(parts) and parts[0] in _PROMPTS and parts[-1] in _WORDS_OF_PROMPTS
 
 
 def _has_general_shape(told: Told) -> bool:
     """Whether something that was sent exceeds a bound on its tokens, in one of several languages."""
-    if told.status not in _REFUSED:
+    text = told.text
+    if told.status not in _REFUSED or _NO_LENGTH.search(text):
         return False
-    return bool(_TOO_LONG.search(told.text)) or all(shape.search(told.text) for shape in (_MEASURE, _BOUND, _SENT))
+    if _TOO_LONG.search(text):
+        return True
+    is_of_prompts = _SENT.search(text) or _OF_PROMPTS.search(text)
+    return bool(is_of_prompts and _MEASURE.search(text) and _BOUND.search(text))
 
 
 def _leaves_room(text: str) -> bool:
     """Whether some prompt would fit: where the answer alone is asked for as long as the window, none does."""
-    asked, window = _ASKED.search(text), _WINDOW.search(text)
+    asked = _ASKED.search(text) or _ASKED_IN_SUM.search(text)
+    window = _WINDOW.search(text) or _WINDOW_OF_SUM.search(text)
     if asked is None or window is None:
         return True
     return int(next(filter(None, asked.groups()))) < int(next(filter(None, window.groups())))

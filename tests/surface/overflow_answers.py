@@ -44,6 +44,22 @@ def _with_answer(window: int, said: int, answer: int) -> str:
     )
 
 
+def _newer_vllm(said: int, answer: int, window: int) -> str:
+    return (
+        f"You passed {said} input tokens and requested {answer} output tokens. However, the model's context length is "
+        f"only {window} tokens, resulting in a maximum input length of {window - answer} tokens. Please reduce the "
+        f"length of the input prompt. (parameter=input_tokens, value={said})"
+    )
+
+
+def _too_long(param: str, maximum: int, given: int) -> Refuse:
+    message = (
+        f"Invalid '{param}': string too long. Expected a string with maximum length {maximum}, but got a string with "
+        f"length {given} instead."
+    )
+    return refuse(400, message, param=param, code="string_above_max_length")
+
+
 def _tpm(status: int, limit: int, asked: int) -> Refuse:
     message = (
         f"Request too large for model `llama-3.3-70b-versatile` in organization `org_x` service tier `on_demand` on "
@@ -80,6 +96,8 @@ OVERFLOWS = (
             code="string_above_max_length",
         ),
     ),
+    Answer("OpenAI", "one long result of a tool", _too_long("input[3].output", 10485760, 12000000)),
+    Answer("OpenAI", "one long part", _too_long("messages[2].content[0].text", 1048576, 1350000)),
     Answer(
         "Azure",
         "messages",
@@ -265,6 +283,8 @@ OVERFLOWS = (
             "prompt contains at least 15361 input tokens, for a total of at least 16385 tokens.",
         ),
     ),
+    Answer("vLLM", "newer", _plain(400, _newer_vllm(4097, 0, 4096))),
+    Answer("vLLM", "newer, messages and answer", _plain(400, _newer_vllm(67073, 64000, 131072))),
     Answer("vLLM", "nothing left", _plain(400, "max_tokens must be at least 1, got -186.")),
     Answer(
         "vLLM",
@@ -428,12 +448,46 @@ OVERFLOWS = (
         "bytes in tokens",
         refuse(413, "Request body too large for gpt-4o model. Max size: 8000 tokens.", code="tokens_limit_reached"),
     ),
+    Answer(
+        "TensorRT-LLM",
+        "prompt",
+        refuse(400, "The sum of prompt length (9351.0), query length (0) should not exceed max_num_tokens (8192)"),
+    ),
+    Answer(
+        "TensorRT-LLM",
+        "prompt and answer",
+        refuse(
+            500,
+            "The sum of prompt length (9000), query length (0) and max_tokens (100) should not exceed max_num_tokens "
+            "(8192)",
+        ),
+    ),
+    Answer("GigaChat", "prompt", Refuse(422, {"status": 422, "message": "Tokens limit exceeded"})),
+    *(
+        Answer("unknown", f"a sum, {number}", refuse(400, text))
+        for number, text in enumerate(
+            (
+                "the input length (9000) + max_tokens (100) exceeds the model maximum context 8192",
+                "The input length (9000) plus max_tokens (100) exceeds the maximum of 8192",
+                "prompt tokens (9000) + max_tokens (100) > context window (8192): too long",
+                "The number of tokens in the prompt and max_completion_tokens together exceed the context window",
+                "max_tokens (1000) and prompt tokens (7500) exceed the window by 308 tokens",
+                "Eingabe und max_tokens zusammen überschreiten das Kontextfenster von 8192 Token",
+                "输入 tokens (9000) 与 max_tokens (1000) 之和超过模型上下文长度 8192",
+            ),
+            start=1,
+        )
+    ),
+    Answer("unknown", "text beside images", refuse(400, "Prompt with 9000 text and image tokens exceeds the limit")),
     Answer("unknown", "in one sentence", refuse(400, "Input is too long.")),
     Answer("unknown", "lengths alone", refuse(400, "Prompt length 9012 is greater than max_seq_len 8192")),
     Answer("unknown", "English", refuse(400, "Your conversation has 9,120 tokens, over the limit of this model.")),
     Answer("unknown", "plain text", Refuse(400, "request rejected: context window overflow")),
     Answer("unknown", "Chinese", refuse(400, "输入内容过长 超过模型最大上下文长度限制 32768")),
     Answer("unknown", "Chinese, tokens", refuse(400, "请求的 token 数量超出模型支持的上限")),
+    Answer("unknown", "Chinese, length of the input", refuse(400, "输入长度超过模型最大长度限制")),
+    Answer("unknown", "Chinese, context alone", refuse(400, "上下文长度超限")),
+    Answer("unknown", "Japanese, context alone", refuse(400, "コンテキスト長を超えました")),
     Answer("unknown", "Japanese", refuse(400, "入力トークン数がコンテキスト長の上限を超えています。")),
     Answer("unknown", "Korean", refuse(400, "입력 토큰 수가 모델의 최대 컨텍스트 길이를 초과했습니다.")),
     Answer(
@@ -600,6 +654,29 @@ OTHERS = (
         ),
         is_overflow=False,
     ),
+    Answer("vLLM", "newer, answer longer than the window", _plain(400, _newer_vllm(30, 9000, 8192)), is_overflow=False),
+    Answer(
+        "vLLM",
+        "newer, answer too long",
+        _plain(
+            400,
+            "max_tokens=100000cannot be greater than max_model_len=max_total_tokens=8192. Please request fewer output "
+            "tokens.",
+        ),
+        is_overflow=False,
+    ),
+    Answer(
+        "unknown",
+        "a sum, answer longer than the window",
+        refuse(400, "the input length (30) + max_tokens (100000) exceeds the model maximum context 8192"),
+        is_overflow=False,
+    ),
+    Answer(
+        "unknown",
+        "answer too long, beside the request",
+        refuse(400, "max_tokens (9000) exceeds the model limit of 8192 tokens in your request"),
+        is_overflow=False,
+    ),
     Answer(
         "TGI",
         "answer too long",
@@ -630,6 +707,22 @@ OTHERS = (
             param="user",
             code="string_above_max_length",
         ),
+        is_overflow=False,
+    ),
+    *(
+        Answer("OpenAI", f"`{param}` too long", _too_long(param, 64, 80), is_overflow=False)
+        for param in (
+            "messages[1].tool_calls[0].function.name",
+            "messages[0].name",
+            "messages[2].tool_call_id",
+            "input[3].call_id",
+            "input[0].id",
+        )
+    ),
+    Answer(
+        "OpenAI",
+        "sequences",
+        refuse(400, "Invalid 'stop': maximum 4 stop sequences in request, token"),
         is_overflow=False,
     ),
     Answer(
@@ -699,6 +792,28 @@ OTHERS = (
     ),
     Answer(
         "a gateway", "a token of theirs", refuse(400, "The csrf token in your request is too long"), is_overflow=False
+    ),
+    *(
+        Answer("a gateway", about, refuse(400, text), is_overflow=False)
+        for about, text in (
+            ("images", "Total image tokens exceed limit: at most 10 images per prompt"),
+            ("size of a file", "The file size in your request exceeds the maximum of 512 MB, token"),
+            ("today's tokens, Chinese", "请求 token 数超过当日限额"),
+            ("today's tokens, Japanese", "リクエストのトークン数が本日の上限を超えました"),
+            (
+                "litellm's budget",
+                "ExceededTokenBudget: Current spend for token: 12.3; Max Budget for Token: 10 request",
+            ),
+            ("a budget", "Budget has been exceeded! Current cost: 12, Max budget: 10, request tokens"),
+            ("an old token", "The request token exceeds its maximum lifetime"),
+            ("an expired token", "Request rejected: token expired, maximum age exceeded"),
+            ("a header", "JWT token in the request header is too large"),
+            ("JSON", "Invalid JSON in request: unexpected token at position 10, maximum depth exceeded"),
+            ("temperature", "temperature: the maximum in your request context is 2"),
+            ("blocks", "A maximum of 4 blocks with cache_control may be provided. Found 5. context request"),
+            ("answer too long", "num_predict in the request is larger than maximum tokens"),
+            ("at once", "Too many concurrent requests: maximum 4 per token"),
+        )
     ),
     Answer("a proxy", "an error without a word", Refuse(400, ""), is_overflow=False),
     Answer("a proxy", "a broken server", Refuse(502, "<html>Bad Gateway</html>"), is_overflow=False),
