@@ -157,7 +157,7 @@ def _shown(call: Call, request: ModelRequest[Any]) -> Flow[ModelRequest[Any]]:
     prompt: list[Any] = yield from call.prompt()
     if prompt and isinstance(prompt[0], SystemMessage):
         return request.override(system_message=prompt[0], messages=prompt[1:])
-    return request.override(messages=prompt)
+    return request.override(system_message=None, messages=prompt)
 
 
 def _said(response: _ModelResult) -> tuple[list[BaseMessage], bool]:

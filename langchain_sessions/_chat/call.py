@@ -73,6 +73,7 @@ class Call:
         was_shortened: Whether the prompt was too long before, and was made shorter.
         drafted: The draft of the prompt that would go out now; None where it has to be made anew.
         shown: What the model was shown last of what we know.
+        added: What the template of a chain adds to that, for the count.
     """
 
     memory: SessionMemory
@@ -87,6 +88,7 @@ class Call:
     was_shortened: bool = False
     drafted: PromptDraft | None = None
     shown: Sequence[BaseMessage] = ()
+    added: Sequence[BaseMessage] = ()
 
     @property
     def options(self) -> ChatOptions:
@@ -106,6 +108,7 @@ class Call:
         model: ModelCall,
         configurable: Mapping[str, Any],
         state: Sequence[BaseMessage] = (),
+        added: Sequence[BaseMessage] = (),
     ) -> Flow[Call]:
         """Open the session, store what is new in the request, compact if it is time.
 
@@ -117,6 +120,7 @@ class Call:
             model: What is known of the model.
             configurable: The `configurable` of the call.
             state: What the graph holds around the call; edits in it are taken up.
+            added: What a chain's template adds to the prompt.
 
         Raises:
             SessionNotFoundError: The session belongs to somebody else.
@@ -130,6 +134,7 @@ class Call:
             invocation_id=run_id,
             model=model,
             configurable=configurable,
+            added=added,
         )
         context = yield from call._look_at_log(state)
         try:
@@ -217,9 +222,8 @@ class Call:
         first = (*self.request.summary, *self.news.examples)
         prompt = prompts.assemble(draft.system, first, history, draft.tail, self.options.max_characters)
         if self.options.compaction is not None:
-            self._count(
-                prompt, {id(message): event.tokens for event, message in zip(draft.history, history, strict=True)}
-            )
+            known = {id(message): event.tokens for event, message in zip(draft.history, history, strict=True)}
+            self._count([*self.added, *prompt], known)
         self.shown = prompt
         return prompt
 
@@ -248,6 +252,8 @@ class Call:
         show = self.options.show
         if show is not None:
             history = prompts.chosen(history, show([message_of(event) for event in history]))
+        if self.options.modes and self.options.max_characters is not None:
+            history = prompts.bounded_events(history, self.options.max_characters, log_of(self.address.sessions).tokens)
         system = prompts.merge_system(self.request.system) or prompts.newest_system(shown) or context.older_system
         draft = PromptDraft(
             address=self.address,

@@ -16,8 +16,8 @@ from langchain_core.runnables.config import merge_configs
 from typing_extensions import override
 
 from langchain_sessions._chat.call import Call
-from langchain_sessions._chat.news import as_messages, message_of, sort_request
-from langchain_sessions._chat.outbound import settle
+from langchain_sessions._chat.filling import added_by_template, fill
+from langchain_sessions._chat.news import as_messages, sort_request
 from langchain_sessions._chat.prompt import merge_system
 from langchain_sessions._chat.replies import Delivered, ReplyRecorder, consumed_calls, listening
 from langchain_sessions._chat.session_memory import model_behind, speaks_chat, tools_behind
@@ -382,22 +382,22 @@ class WrappedCall:
             tools=wrapped.call_tools,
         )
         configurable = config.get("configurable") or {}
-        call = yield from Call.begin(memory, address, request, run_id=run_id, model=model, configurable=configurable)
+        added = added_by_template(wrapped, value) if wrapped.history_key is not None else ()
+        call = yield from Call.begin(
+            memory, address, request, run_id=run_id, model=model, configurable=configurable, added=added
+        )
         return cls(call, wrapped, value)
 
     def payload(self) -> Flow[Any]:
         """What the wrapped runnable is given: the whole prompt, or its dictionary with the history filled in."""
-        keys = self._wrapped
-        if keys.history_key is not None:
+        wrapped = self._wrapped
+        if wrapped.history_key is not None:
             draft = yield from self._call.draft()
-            said = [call for message in self._call.news.tail for call in call_ids(message)]
-            history = settle([message_of(event) for event in draft.history], taken=said)
-            self._call.shown = [*history, *draft.tail]
-            filled = {**self._value, keys.history_key: history}
-            return filled if keys.system_key is None else {**filled, keys.system_key: draft.instructions}
+            value, self._call.shown = fill(wrapped, self._value, draft, self._call.options.max_characters)
+            return value
         prompt = yield from self._call.prompt()
         self.delivered.given = prompt
-        return prompt if keys.input_key is None else {**self._value, keys.input_key: prompt}
+        return prompt if wrapped.input_key is None else {**self._value, wrapped.input_key: prompt}
 
     def may_retry(self, error: Exception) -> Flow[bool]:
         """Whether the prompt was refused as too long, once, before anything was delivered, and is shorter now."""

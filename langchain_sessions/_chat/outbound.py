@@ -7,11 +7,13 @@ out as it is, its messages the same objects, after one look at each.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_sessions._chat.call_ids import is_taken_by_all, rename_calls
+from langchain_sessions._chat.names import block_with_taken_name, kwargs_with_taken_names, taken_name, with_taken_names
 from langchain_sessions._core.view import call_ids, pair_tool_calls, without_calls
 from langchain_sessions._core.whole import clip, whole_text, whole_value
 
@@ -29,11 +31,12 @@ _MEDIA = frozenset(
     {"image", "image_url", "input_image", "audio", "input_audio", "video", "file", "input_file", "document", "media"}
 )
 _KINDS = (HumanMessage, AIMessage, ToolMessage, SystemMessage)
-_CARRIERS = (
-    "url", "base64", "data", "file_id", "file_uri", "fileId", "id", "source", "image_url", "input_audio", "file",
-    "file_data", "file_url", "text", "content", "bytes", "s3Location", "cachePoint",
-)  # fmt: skip
-_NOT_FETCHED = ("blob:", "file:", "sandbox:", "attachment:", "cid:")
+_NESTED = frozenset({"source", "image_url", "input_audio", "file", "s3Location", "s3_location"})
+_DATA = frozenset({"base64", "data", "bytes", "file_data", "file_id", "fileId", "text", "content"})
+_ADDRESSES = frozenset({"url", "uri", "image_url", "file_url", "file_uri", "fileUri", "source"})
+_FETCHED = re.compile(r"(https?|data|gs|s3):", re.IGNORECASE)
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{64,}={0,2}")
+_LOOKED_AT = 128
 
 
 def settle(messages: Sequence[BaseMessage], over: int | None = None, *, taken: Iterable[str] = ()) -> list[BaseMessage]:
@@ -116,7 +119,7 @@ def is_valid(messages: Sequence[BaseMessage], over: int, taken: Iterable[str] = 
     before: type[BaseMessage] | None = None
     for message in messages:
         kind = _kind(message)
-        if kind is SystemMessage and before is None:
+        if kind is SystemMessage and before is None and _says_something_whole(message):
             continue
         if not (_follows(kind, before) and _says_something_whole(message)):
             return False
@@ -167,7 +170,7 @@ def _finished(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Messages none of which is empty, the assistant never twice in a row nor first."""
     made: list[BaseMessage] = []
     for given in messages:
-        message = given.model_copy(update={"content": EMPTY}) if _is_empty(given) else given
+        message = _with_words(given)
         if isinstance(message, AIMessage):
             before = made[-1] if made else None
             if before is None or isinstance(before, SystemMessage):
@@ -202,18 +205,52 @@ def mended(message: BaseMessage) -> BaseMessage:
     whole: Any = _whole_words(content) if isinstance(content, str) else _whole_blocks(content)
     if whole is not content:
         changes["content"] = whole
-    if message.name is not None and whole_text(message.name) is not message.name:
-        changes["name"] = whole_text(message.name)
+    if message.name is not None and _speaker(message) is not message.name:
+        changes["name"] = _speaker(message)
     if isinstance(message, AIMessage):
-        for name in ("tool_calls", "invalid_tool_calls", "additional_kwargs"):
-            given: Any = getattr(message, name)
-            if given and (made := whole_value(given)) is not given:
+        for name in ("tool_calls", "invalid_tool_calls"):
+            calls: list[Any] = getattr(message, name)
+            if calls and (made := with_taken_names(whole_value(calls))) is not calls:
                 changes[name] = made
+        kwargs = kwargs_with_taken_names(whole_value(message.additional_kwargs))
+        if kwargs is not message.additional_kwargs:
+            changes["additional_kwargs"] = kwargs
     return message.model_copy(update=changes) if changes else message
+
+
+def _speaker(message: BaseMessage) -> str | None:
+    """Who speaks, or the tool that a result is of, in letters that every provider takes."""
+    if message.name is None:
+        return None
+    return taken_name(whole_text(message.name)) if message.name or isinstance(message, ToolMessage) else None
+
+
+def mended_input(value: object, max_characters: int | None = None) -> object:
+    """What fills the place of the question in a template, a text or messages, as it can be sent."""
+    if isinstance(value, str):
+        whole = whole_text(value)
+        return whole if max_characters is None else clip(whole, max_characters)
+    if isinstance(value, BaseMessage):
+        return mended_message(value, max_characters)
+    if isinstance(value, (list, tuple)):
+        given = cast("Sequence[Any]", value)
+        if all(isinstance(part, (str, BaseMessage)) for part in given):
+            return [mended_input(part, max_characters) for part in given]
+    return whole_value(value, max_characters) if isinstance(value, (list, tuple, dict)) else value
+
+
+def mended_message(message: BaseMessage, max_characters: int | None = None) -> BaseMessage:
+    """A message as it can be sent alone, whoever stands before it."""
+    return _with_words(mended(message if max_characters is None else bounded(message, max_characters)))
+
+
+def _with_words(message: BaseMessage) -> BaseMessage:
+    return message.model_copy(update={"content": EMPTY}) if _is_empty(message) else message
 
 
 def bounded(message: BaseMessage, max_characters: int) -> BaseMessage:
     """A message whose texts are at most so long: what is longer goes without its middle; itself where none is."""
+    changes: dict[str, Any] = {}
     content = message.content
     if isinstance(content, str):
         shorter: Any = clip(content, max_characters)
@@ -221,16 +258,42 @@ def bounded(message: BaseMessage, max_characters: int) -> BaseMessage:
         shorter = [_bounded_block(block, max_characters) for block in content]
         if all(a is b for a, b in zip(content, shorter, strict=True)):
             shorter = content
-    return message if shorter is content else message.model_copy(update={"content": shorter})
+    if shorter is not content:
+        changes["content"] = shorter
+    if isinstance(message, AIMessage):
+        for name in ("tool_calls", "invalid_tool_calls"):
+            calls: list[Any] = getattr(message, name)
+            made = [_bounded_part(call, "args", max_characters) for call in calls]
+            if any(a is not b for a, b in zip(calls, made, strict=True)):
+                changes[name] = made
+    return message.model_copy(update=changes) if changes else message
 
 
 def _bounded_block(block: str | dict[Any, Any], max_characters: int) -> str | dict[Any, Any]:
     if isinstance(block, str):
         return clip(block, max_characters)
-    text = block.get("text")
-    if not isinstance(text, str) or len(text) <= max_characters:
-        return block
-    return {**block, "text": clip(text, max_characters)}
+    for name in ("text", "input", "args", "arguments"):
+        block = _bounded_part(block, name, max_characters)
+    return block
+
+
+def _bounded_part(holder: dict[Any, Any], name: str, max_characters: int) -> dict[Any, Any]:
+    """What holds a text or arguments, with those bounded."""
+    given = holder.get(name)
+    made = _bounded_json(given, max_characters) if name == "arguments" else whole_value(given, max_characters)
+    return holder if made is given else {**holder, name: made}
+
+
+def _bounded_json(given: object, max_characters: int) -> object:
+    """Arguments in the words of JSON, which stay JSON."""
+    if not isinstance(given, str) or len(given) <= max_characters:
+        return whole_value(given, max_characters)
+    try:
+        value = json.loads(given)
+    except (ValueError, RecursionError):
+        return clip(given, max_characters)
+    shorter = whole_value(value, max_characters)
+    return given if shorter is value else json.dumps(shorter, ensure_ascii=False)
 
 
 def _whole_words(text: str) -> str:
@@ -249,7 +312,7 @@ def _whole_block(block: str | dict[Any, Any]) -> str | dict[Any, Any] | None:
     """A block that says something; None where it does not."""
     if isinstance(block, str):
         return whole_text(block) if block.strip() else None
-    known = whole_value(block)
+    known = block_with_taken_name(whole_value(block))
     kind = known.get("type")
     if kind == "text" and not str(known.get("text") or "").strip():
         return None
@@ -260,12 +323,25 @@ def _whole_block(block: str | dict[Any, Any]) -> str | dict[Any, Any] | None:
 
 def _is_dangling(block: dict[str, Any]) -> bool:
     """Whether a block of media has nothing behind it, or something that only the one who wrote it can reach."""
-    found = [block[key] for key in _CARRIERS if block.get(key)]
-    inner: list[Any] = [value.get(key) for value in found if isinstance(value, dict) for key in _CARRIERS]
-    texts = [value for value in (*found, *inner) if isinstance(value, (str, bytes)) and value]
-    if not texts:
-        return not any(isinstance(value, list) for value in found)
-    return any(isinstance(text, str) and text.startswith(_NOT_FETCHED) for text in texts)
+    holders, addresses, has_data = [block], list[str](), False
+    while holders:
+        holder = holders.pop()
+        for key, value in holder.items():
+            if isinstance(value, dict):
+                holders += [cast("dict[str, Any]", value)] if key in _NESTED else []
+            elif isinstance(value, str) and value and key in _ADDRESSES:
+                addresses.append(value)
+            elif value and isinstance(value, (str, bytes, list)):
+                # LangChain's blocks have an id of their own, which names nothing but where it is said to.
+                has_data = has_data or key in _DATA or (key == "id" and holder.get("source_type") == "id")
+    if not all(map(_is_fetched, addresses)):
+        return True
+    return not (addresses or has_data)
+
+
+def _is_fetched(address: str) -> bool:
+    """Whether a provider can reach an address, or it is the data itself, as some servers take it there."""
+    return bool(_FETCHED.match(address) or _BASE64.fullmatch(address[:_LOOKED_AT]))
 
 
 def _is_left_out(message: BaseMessage) -> bool:

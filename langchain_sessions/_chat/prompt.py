@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from langchain_sessions._core.rows import EventRow
     from langchain_sessions.page import Page
     from langchain_sessions.stores._values import ContextSlice, EventSlice, LogSlice
+    from langchain_sessions.tokens import TokenCounter
 
 FILTER_KEY = "session_filter"
 """The key of `configurable` that narrows what one call sees."""
@@ -230,6 +231,19 @@ def _with_message(event: SessionEvent, message: BaseMessage) -> SessionEvent:
     return event if event.message is message else replace(event, message=message)
 
 
+def bounded_events(history: Sequence[SessionEvent], max_characters: int, counter: TokenCounter) -> list[SessionEvent]:
+    """A history whose texts are at most so long, and what it counts for then: for modes, which make texts of it."""
+    return [_bounded_event(event, max_characters, counter) for event in history]
+
+
+def _bounded_event(event: SessionEvent, max_characters: int, counter: TokenCounter) -> SessionEvent:
+    message = message_of(event)
+    shorter = bounded(message, max_characters)
+    if shorter is message:
+        return event
+    return replace(event, message=shorter, tokens=counter.count_message(shorter))
+
+
 def from_question(history: Sequence[SessionEvent]) -> list[SessionEvent]:
     """A history from its first question on: what stands before it may lack its beginning."""
     first = next((at for at, event in enumerate(history) if isinstance(event.message, HumanMessage)), len(history))
@@ -275,4 +289,6 @@ def assemble(
     if max_characters is not None:
         messages = [bounded(message, max_characters) for message in messages]
     valid = settle(messages, over=len(before))
-    return valid if system is None else [mended(system), *valid]
+    shown = None if system is None else mended(system)
+    # An empty text or no block at all is refused by some; a system message that says nothing is none.
+    return valid if shown is None or not shown.content else [shown, *valid]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import ToolCall
 
 Messages = "Sequence[BaseMessage]"
+MOST_NESTED = 100
 ROLES = {HumanMessage: "user", AIMessage: "assistant", ToolMessage: "tool"}
 
 
@@ -66,7 +67,7 @@ def _media(messages: Sequence[BaseMessage]) -> Iterator[str]:
             if isinstance(block, dict) and block.get("type") in ("image", "image_url", "file", "input_audio"):
                 inner = block.get("image_url")
                 address = block.get("url") or (inner.get("url") if isinstance(inner, dict) else inner)
-                if address and str(address).startswith(("http://", "https://", "data:", "gs:")):
+                if address and str(address).lower().startswith(("http://", "https://", "data:", "gs:", "s3:")):
                     continue
                 if not address and (block.get("base64") or block.get("file_id") or block.get("data")):
                     continue
@@ -100,6 +101,33 @@ def _named(messages: Sequence[BaseMessage], pattern: str) -> Iterator[str]:
             seen.add(call["id"] or "")
 
 
+def _names(message: BaseMessage) -> Iterator[str]:
+    """Every name that a client may send with a message: of the speaker, of tools, of the copies of calls."""
+    yield from [] if message.name is None else [message.name]
+    yield from (call["name"] or "" for call in calls(message))
+    for block in blocks(message):
+        if isinstance(block, dict) and block.get("type") in ("tool_use", "function_call", "tool_call"):
+            yield block.get("name") or ""
+    for call in message.additional_kwargs.get("tool_calls") or []:
+        yield call["function"].get("name") or ""
+
+
+def _deep(messages: Sequence[BaseMessage]) -> Iterator[str]:
+    """Encoders and servers give up at some depth; protocol buffers do at a hundred."""
+    for at, message in enumerate(messages):
+        if any(_depth(call["args"]) > MOST_NESTED for call in calls(message)):
+            yield f"the arguments of message {at} nest too deeply"
+
+
+def _depth(value: Any) -> int:
+    level, depth = [value], 0
+    while level:
+        inside = [part.values() if isinstance(part, dict) else part for part in level if isinstance(part, dict | list)]
+        level = [part for parts in inside for part in parts]
+        depth += 1
+    return depth
+
+
 def _system_first(messages: Sequence[BaseMessage]) -> Iterator[str]:
     if any(isinstance(message, SystemMessage) for message in messages[1:]):
         yield "a system message that is not first"
@@ -110,6 +138,10 @@ def _system_first(messages: Sequence[BaseMessage]) -> Iterator[str]:
 
 def openai(messages: Sequence[BaseMessage]) -> Iterator[str]:
     yield from _named(messages, r".{1,40}")
+    for at, message in enumerate(messages):
+        for name in _names(message):
+            if not re.fullmatch("[a-zA-Z0-9_-]{1,64}", name):
+                yield f"the name {name!r} in message {at} does not match"
     for at, message in enumerate(messages):
         if not blocks(message) and not calls(message):
             yield f"message {at} has no content"
@@ -188,7 +220,7 @@ PROVIDERS: dict[str, Callable[[Sequence[BaseMessage]], Iterator[str]]] = {
     "mistral": mistral,
     "bedrock": bedrock,
 }
-_ALL = (_whole, _media, _paired, _system_first)
+_ALL = (_whole, _media, _paired, _system_first, _deep)
 
 
 def violations(messages: Sequence[BaseMessage]) -> list[str]:

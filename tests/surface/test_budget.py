@@ -12,6 +12,7 @@ from langchain.agents.middleware import AgentMiddleware
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
@@ -324,3 +325,17 @@ async def test_no_turn_is_lost_to_the_last_resort(
     known = {int(found) for text in [*told, model.prompts[-1]] for found in re.findall(r"turn (\d+)!", text)}
     assert known == set(range(24))
     assert "They talked." in model.prompts[-1]
+
+
+async def test_the_words_of_a_chains_template_count_too(
+    face: Face, sessions: SessionService, counting: Counting, config: RunnableConfig
+) -> None:
+    template = ChatPromptTemplate(
+        [("system", WORDS * 15 + "{place}"), MessagesPlaceholder("history"), ("human", "{question}")]
+    )
+    compaction = Compaction(TokenCount(3_000), TokenWindow(max_tokens=300))
+    memory = SessionMemoryAdvisor(sessions, compaction=compaction, context_window=20_000)
+    chain = memory.wrap(template | counting, input_key="question", history_key="history")
+    for number in range(15):
+        await face.invoke(chain, {"question": f"part {number}: {WORDS}", "place": WORDS * 3}, config)
+    assert 2_500 < max(counting.seen) <= 3_000

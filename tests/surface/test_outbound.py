@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 
 from langchain_sessions import InMemoryStore, SessionService, create_conversation_search_tool
-from langchain_sessions._chat.outbound import settle
+from langchain_sessions._chat.outbound import bounded, settle
 from langchain_sessions._core.whole import whole_text, whole_value
 from langchain_sessions.history import SessionChatMessageHistory
 from langchain_sessions.memory import SessionMemoryAdvisor
+from langchain_sessions.middleware import SessionMemoryMiddleware
+from langchain_sessions.modes import SystemPromptMemory
 from tests.surface.conftest import config_for
 from tests.surface.strict_rules import InsistingModel, violations
 
@@ -33,26 +36,47 @@ MEDIA: list[dict[str, Any]] = [
     {"type": "image"},
     {"type": "file", "file_id": "f1"},
     {"type": "file"},
+    {"type": "image", "id": "lc_1"},
+    {"type": "image_url", "image_url": {"url": "/home/ada/cat.png"}},
+    {"type": "image_url", "image_url": {"url": "C:\\cat.png"}},
+    {"type": "image_url", "image_url": "content://media/1"},
+    {"type": "image", "url": "BLOB:http://localhost/1"},
+    {"type": "image", "url": "HTTPS://example.com/cat.png"},
 ]
+NAMES = st.sampled_from(
+    ["look", "multi_tool_use.parallel", "", "look up!", "x" * 80, "функция", HALF, "два слова", "__", "a\n"]
+)
+SPEAKERS = st.none() | NAMES
 BLOCKS = st.lists(TEXTS.map(lambda text: {"type": "text", "text": text}) | st.sampled_from(MEDIA) | TEXTS, max_size=3)
-ARGS = st.dictionaries(st.sampled_from(["q", HALF]), TEXTS | st.integers() | st.lists(TEXTS, max_size=2), max_size=2)
+
+
+def nested(levels: int) -> dict[str, Any]:
+    value: dict[str, Any] = {"q": 1}
+    for _ in range(levels):
+        value = {"q": value}
+    return value
+
+
+VALUES = TEXTS | st.integers() | st.lists(TEXTS, max_size=2) | st.tuples(TEXTS, TEXTS) | st.just(700).map(nested)
+ARGS = st.dictionaries(st.sampled_from(["q", HALF]), VALUES, max_size=2)
 
 
 @st.composite
 def replies(draw: st.DrawFn) -> AIMessage:
     """An assistant's message: words, calls, malformed calls, in any mixture."""
-    calls: list[Any] = [{"name": "look", "args": draw(ARGS), "id": draw(IDS)} for _ in range(draw(st.integers(0, 3)))]
+    count = draw(st.integers(0, 3))
+    calls: list[Any] = [{"name": draw(NAMES), "args": draw(ARGS), "id": draw(IDS)} for _ in range(count)]
     broken: list[Any] = [
-        {"name": "look", "args": "{", "id": draw(IDS), "error": None} for _ in range(draw(st.integers(0, 1)))
+        {"name": draw(SPEAKERS), "args": "{", "id": draw(IDS), "error": None} for _ in range(draw(st.integers(0, 1)))
     ]
     content: Any = draw(TEXTS | BLOCKS)
-    return AIMessage(content, tool_calls=calls, invalid_tool_calls=broken)
+    return AIMessage(content, tool_calls=calls, invalid_tool_calls=broken, name=draw(SPEAKERS))
 
 
 MESSAGES = st.one_of(
-    st.builds(HumanMessage, content=TEXTS | BLOCKS),
+    st.builds(HumanMessage, content=TEXTS | BLOCKS, name=SPEAKERS),
     replies(),
-    st.builds(ToolMessage, content=TEXTS | BLOCKS, tool_call_id=IDS),
+    st.builds(ToolMessage, content=TEXTS | BLOCKS, tool_call_id=IDS, name=SPEAKERS),
 )
 LOGS = st.lists(MESSAGES, max_size=12)
 
@@ -60,7 +84,7 @@ LOGS = st.lists(MESSAGES, max_size=12)
 @settings(max_examples=500, deadline=None)
 @given(LOGS, TEXTS)
 def test_any_log_makes_a_prompt_that_all_five_take(log: list[BaseMessage], asked: str) -> None:
-    given_log = copy.deepcopy(log)
+    given_log = [message.model_copy() for message in log]
     prompt = settle([*log, HumanMessage(asked)], over=len(log))
     assert violations(prompt) == []
     assert log == given_log
@@ -219,3 +243,121 @@ def test_a_history_leaves_what_is_going_on_as_it_is() -> None:
         history.add_messages([AIMessage("f")])
         assert violations([*history.messages, HumanMessage("?")]) == []
         assert len(history.messages) == 8
+
+
+LONG = "x" * 5_000
+
+
+def test_names_are_those_that_all_take_wherever_they_stand() -> None:
+    name, call = "multi_tool_use.parallel", "c1"
+    asked = AIMessage(
+        [
+            {"type": "tool_use", "id": call, "name": name, "input": {}},
+            {"type": "function_call", "call_id": call, "name": name, "arguments": "{}"},
+        ],
+        tool_calls=[{"name": name, "args": {}, "id": call}],
+        additional_kwargs={"tool_calls": [{"id": call, "type": "function", "function": {"name": name}}]},
+        name="Research Agent",
+    )
+    log = [HumanMessage("a", name="Ada"), asked, ToolMessage("b", tool_call_id=call, name=name), AIMessage("c")]
+    prompt = settle([*log, HumanMessage("d", name="")], over=4)
+    assert violations(prompt) == []
+    shown: Any = prompt[1]
+    said = "multi_tool_use_parallel"
+    assert [block["name"] for block in shown.content] == [said, said]
+    assert shown.tool_calls[0]["name"] == said
+    assert shown.additional_kwargs["tool_calls"][0]["function"]["name"] == said
+    assert [message.name for message in prompt] == ["Ada", "Research_Agent", said, None, None]
+    assert asked.tool_calls[0]["name"] == name
+
+
+def test_speakers_that_lose_their_letters_stay_apart() -> None:
+    speakers = ["Ада", "Грейс", "艾达", "x" * 80, "x" * 81]
+    prompt = settle([HumanMessage("hello", name=name) for name in speakers], over=0)
+    assert violations(prompt) == []
+    assert len({message.name for message in prompt}) == len(speakers)
+
+
+@pytest.mark.parametrize("blank", ["", " \n", [], [{"type": "text", "text": ""}], [" "]])
+def test_a_blank_system_message_is_none(blank: Any) -> None:
+    with SessionService(InMemoryStore()) as sessions:
+        model = InsistingModel()
+        chat = SessionMemoryAdvisor(sessions).wrap(model)
+        chat.invoke([SystemMessage(blank), HumanMessage("hi")], config_for("s1"))
+        agent = create_agent(model, system_prompt=SystemMessage(blank), middleware=[SessionMemoryMiddleware(sessions)])
+        agent.invoke({"messages": [HumanMessage("hi")]}, config_for("s2", thread_id="s2"))
+        assert [[message.type for message in prompt] for prompt in model.seen] == [["human"], ["human"]]
+
+
+@pytest.mark.parametrize(
+    ("block", "goes_out"),
+    [
+        ({"type": "image_url", "image_url": {"url": "/9j/" + "A" * 5_000}}, True),  # bare base64, as Ollama takes it
+        ({"type": "image", "source_type": "id", "id": "file-1"}, True),
+        ({"type": "image", "base64": "aGk=", "id": "lc_1"}, True),
+        ({"type": "image", "source": {"type": "base64", "data": "aGk="}}, True),
+        ({"type": "document", "source": {"type": "text", "data": "words"}}, True),
+        ({"type": "video", "source": {"s3Location": {"uri": "s3://b/k"}}}, True),
+        ({"type": "file", "file": {"file_id": "f1"}}, True),
+        ({"type": "media", "file_uri": "gs://b/k", "mime_type": "image/png"}, True),
+        ({"type": "image_url", "image_url": {"url": "~/cat.png"}}, False),
+        ({"type": "image_url", "image_url": {"url": "FILE:///cat.png"}}, False),
+        ({"type": "media", "file_uri": "content://media/1", "mime_type": "image/png"}, False),
+        ({"type": "image", "source": {"type": "base64", "data": ""}}, False),
+    ],
+)
+def test_media_goes_out_where_somebody_can_fetch_it(block: dict[str, Any], goes_out: bool) -> None:  # noqa: FBT001
+    asked = HumanMessage([{"type": "text", "text": "see"}, block])
+    assert (settle([asked], over=0)[0] is asked) is goes_out
+
+
+def test_arguments_are_bounded_where_asked_and_stay_json() -> None:
+    call: Any = {"name": "write", "args": {"text": [LONG], "to": "ada"}, "id": "c1"}
+    said = AIMessage(
+        [{"type": "function_call", "call_id": "c1", "name": "write", "arguments": json.dumps(call["args"])}],
+        tool_calls=[call],
+    )
+    shorter: Any = bounded(said, 100)
+    assert len(str(shorter.tool_calls)) < 250
+    assert json.loads(shorter.content[0]["arguments"]) == shorter.tool_calls[0]["args"]
+    assert shorter.tool_calls[0]["args"]["to"] == "ada"
+    assert bounded(shorter, 100) is shorter
+    assert bounded(said, 5_000 + len("[]") + 50) is said
+
+
+TEMPLATE = ChatPromptTemplate(
+    [("system", "Be brief.\n{memory}\n{place}"), MessagesPlaceholder("history"), ("human", "{question}")]
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(LOGS, TEXTS.filter(str.strip))
+def test_a_chain_with_a_template_is_sent_nothing_else(log: list[BaseMessage], asked: str) -> None:
+    for modes in ([], [SystemPromptMemory("{instructions}\n{memory}")]):
+        with SessionService(InMemoryStore()) as sessions:
+            ada = sessions.as_user("ada")
+            ada.open("s1")
+            for message in log:
+                ada.append("s1", message)
+            model = InsistingModel()
+            memory = SessionMemoryAdvisor(sessions, modes=modes, max_characters=100)
+            chain = memory.wrap(TEMPLATE | model, input_key="question", history_key="history", system_key="memory")
+            chain.invoke({"question": asked, "place": HALF}, config_for("s1"))
+            assert len(model.seen) == 1
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_chain_with_a_template_is_bounded_where_asked(moved: bool) -> None:  # noqa: FBT001
+    with SessionService(InMemoryStore()) as sessions:
+        ada = sessions.as_user("ada")
+        ada.open("s1")
+        ada.append("s1", [HumanMessage(LONG), AIMessage(LONG)])
+        model = InsistingModel()
+        modes = [SystemPromptMemory("{instructions}\n{memory}")] if moved else []
+        memory = SessionMemoryAdvisor(sessions, modes=modes, max_characters=100)
+        chain = memory.wrap(TEMPLATE | model, input_key="question", history_key="history", system_key="memory")
+        chain.invoke({"question": LONG, "place": "here"}, config_for("s1"))
+        whole = "".join(str(message.text) for message in model.seen[0])
+        assert whole.count("4900 characters") == 3
+        assert len(whole) < 500
+        assert sum(len(str(message.text)) == 5_000 for message in ada.messages("s1")) == 3

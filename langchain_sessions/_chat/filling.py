@@ -1,0 +1,98 @@
+"""What fills the prompt template of a wrapped chain, by the rules of a whole prompt, and what the template adds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableBinding, RunnableSequence
+
+from langchain_sessions._chat.news import message_of
+from langchain_sessions._chat.outbound import bounded, mended_input, mended_message, settle
+from langchain_sessions._core.view import call_ids
+from langchain_sessions._core.whole import whole_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from langchain_core.runnables import Runnable
+
+    from langchain_sessions._chat.chat_with_memory import Wrapped
+    from langchain_sessions.modes import PromptDraft
+
+
+class Filled(NamedTuple):
+    """An input with the history filled in, and what of it the model is shown as messages."""
+
+    value: dict[str, Any]
+    shown: list[BaseMessage]
+
+
+def fill(wrapped: Wrapped, value: Mapping[str, Any], draft: PromptDraft, max_characters: int | None) -> Filled:
+    """A chain's input as it can be sent.
+
+    Args:
+        wrapped: The chain, and where it expects what.
+        value: The input as the caller gave it.
+        draft: What is remembered and what is being said.
+        max_characters: How long one text of the conversation may be.
+    """
+    asked, remembered, system = _keys(wrapped)
+    history = [message_of(event) for event in draft.history]
+    if max_characters is not None:
+        history = [bounded(message, max_characters) for message in history]
+    said = [call for message in draft.tail for call in call_ids(message)]
+    if draft.tail and isinstance(draft.tail[0], HumanMessage):
+        # What may stand last depends on the question that follows; a question is neither left out nor joined.
+        history = settle([*history, draft.tail[0]], over=len(history), taken=said)[:-1]
+    else:
+        history = settle(history, taken=said)
+    # Whatever else fills the template goes out too.
+    given = {key: whole_text(part) if isinstance(part, str) else part for key, part in value.items()}
+    filled = {**given, asked: mended_input(value[asked], max_characters), remembered: history}
+    if system is not None:
+        filled[system] = whole_text(draft.instructions)
+    return Filled(filled, [*history, *(mended_message(message, max_characters) for message in draft.tail)])
+
+
+def added_by_template(wrapped: Wrapped, value: Mapping[str, Any]) -> list[BaseMessage]:
+    """What the template of a chain adds to the conversation, for those who count tokens; nothing where none is found.
+
+    The template's own words, its slots as they are named, and the texts of the input that fill the other slots. What
+    the chain itself makes on the way, such as documents that it retrieves, is not known here.
+    """
+    template = _template_of(wrapped.inner)
+    if template is None:
+        return []
+    texts = [_own_text(part) for part in template.messages]
+    others = set(template.input_variables).difference(_keys(wrapped))
+    filling = [part for key, part in value.items() if key in others and isinstance(part, str)]
+    added: list[BaseMessage] = [SystemMessage(text) for text in texts if text]
+    return [*added, *(HumanMessage(text) for text in filling if text)]
+
+
+def _keys(wrapped: Wrapped) -> tuple[str, str, str | None]:
+    """Where the input holds what is asked and what is remembered, and what memory writes for the system prompt."""
+    return wrapped.input_key or "", wrapped.history_key or "", wrapped.system_key
+
+
+def _template_of(runnable: Runnable[Any, Any]) -> ChatPromptTemplate | None:
+    if isinstance(runnable, ChatPromptTemplate):
+        return runnable
+    if isinstance(runnable, RunnableBinding):
+        return _template_of(runnable.bound)
+    if isinstance(runnable, RunnableSequence):
+        found = (_template_of(step) for step in runnable.steps)
+        return next((template for template in found if template is not None), None)
+    return None
+
+
+def _own_text(part: object) -> str:
+    if isinstance(part, BaseMessage):
+        return str(part.text)
+    if isinstance(part, ChatPromptTemplate):
+        return "\n".join(map(_own_text, part.messages))
+    prompts = getattr(part, "prompt", None)
+    texts = [getattr(prompt, "template", None) for prompt in (prompts if isinstance(prompts, list) else [prompts])]
+    return "\n".join(text for text in texts if isinstance(text, str))
