@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import sqlite3
 import sys
 import tracemalloc
@@ -74,12 +75,16 @@ class Meter:
 
     def of(self, call: Callable[[], object], again: Callable[[], object]) -> Cost:
         """What a call takes; its memory is that of the same call done again."""
+        # What other tests have left to the collector is not this call's.
+        gc.collect()
+        gc.disable()
         self._counted.clear()
         sys.setprofile(self._profile)
         try:
             call()
         finally:
             sys.setprofile(None)
+            gc.enable()
         counted = dict(self._counted)
         tracemalloc.start()
         try:

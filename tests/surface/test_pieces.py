@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
@@ -43,8 +43,8 @@ def calling(*ids: str) -> AIMessage:
     return AIMessage("", tool_calls=[{"name": "t", "args": {}, "id": id_} for id_ in ids])
 
 
-def result(id_: str) -> ToolMessage:
-    return ToolMessage(f"result of {id_}", tool_call_id=id_)
+def result(id_: str, more: str = "") -> ToolMessage:
+    return ToolMessage(f"result of {id_}{more}", tool_call_id=id_)
 
 
 def fresh(body: list[BaseMessage], log: list[SessionEvent]) -> list[str]:
@@ -119,6 +119,7 @@ MESSAGES = st.lists(
 
 
 @given(MESSAGES)
+@example([("calls", ["b", "c", "a"]), ("result", "c"), ("calls", ["a"]), ("result", "c"), "human", "ai"])
 def test_every_prompt_has_whole_pairs(kinds: list[Any]) -> None:
     history: list[BaseMessage] = []
     for at, kind in enumerate(kinds):
@@ -127,7 +128,8 @@ def test_every_prompt_has_whole_pairs(kinds: list[Any]) -> None:
         elif kind == "ai":
             history.append(AIMessage(f"answer {at}"))
         else:
-            history.append(calling(*kind[1]) if kind[0] == "calls" else result(kind[1]))
+            # Each says something of its own: what is said twice counts as injected twice.
+            history.append(calling(*kind[1]) if kind[0] == "calls" else result(kind[1], f" {at}"))
     prompt = assemble(SystemMessage("s"), [], history, [HumanMessage("now")])
     wire = [as_wire(message) for message in prompt]
     complaints = [
