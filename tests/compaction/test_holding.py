@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -133,7 +134,11 @@ def test_a_compaction_gets_through_beside_busy_writers(kind: str, tmp_path: Path
         writers = [threading.Thread(target=write, args=(name,)) for name in range(4)]
         for writer in writers:
             writer.start()
-        outcomes = [service.compact("s1", Compaction(None, SlidingWindow(10))).outcome for _ in range(4)]
+        outcomes = []
+        for _ in range(4):
+            while service.count("s1").events < 40 and not errors:  # there has to be something to archive
+                time.sleep(0.005)
+            outcomes.append(service.compact("s1", Compaction(None, SlidingWindow(10))).outcome)
         done.set()
         for writer in writers:
             writer.join()
