@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions._core.rows import Owner
     from langchain_sessions._recall.settings import SearchSettings
+    from langchain_sessions.stores._schemes import DriverSession
     from langchain_sessions.tokens import TokenCounter
 
 
@@ -40,9 +41,9 @@ class SessionService(SessionMethods, AppendMethods, EventMethods, SearchMethods)
     of its app. `as_user` gives the view that applications use: it reaches one user's sessions and nothing else.
 
     Args:
-        database: A URL such as `sqlite:///chat.db`, a SQLAlchemy `Engine` or `AsyncEngine`, or a store, such as
-            `InMemoryStore()` for what may be forgotten. Needed: nothing is forgotten without being asked to. Engines
-            and stores that are given are never closed.
+        database: A URL such as `sqlite:///chat.db`, a SQLAlchemy `Engine` or `AsyncEngine`, a session of Cassandra's
+            driver, or a store, such as `InMemoryStore()` for what may be forgotten. Needed: nothing is forgotten
+            without being asked to. What is given is never closed.
         app: The application; sessions of another app do not exist here.
         codec: A LangGraph serializer for what JSON cannot hold; an encrypting one seals whole messages.
         encrypted: Whether `codec` encrypts. By default asked of LangGraph's own `EncryptedSerializer`.
@@ -63,7 +64,7 @@ class SessionService(SessionMethods, AppendMethods, EventMethods, SearchMethods)
 
     def __init__(
         self,
-        database: str | URL | Engine | AsyncEngine | SessionStore | None = None,
+        database: str | URL | Engine | AsyncEngine | DriverSession | SessionStore | None = None,
         *,
         app: str = "default",
         codec: SerializerProtocol | None = None,

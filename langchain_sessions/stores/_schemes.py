@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from langchain_sessions.stores.engine import PartitionEngine
@@ -14,6 +14,13 @@ ENGINES = {
 }
 """Where the engine of a URL's scheme is, or of what a driver's package has. Its arguments are the URL or the driver's
 object, `table_prefix` and `create_schema`."""
+
+
+class DriverSession(Protocol):
+    """A connected session of a driver, as Cassandra's has it; the driver itself need not be installed to name it."""
+
+    def execute_async(self, query: Any, /) -> Any:
+        """Begin to run a statement."""
 
 
 def engine_for(database: Any, **options: Any) -> PartitionEngine | None:
