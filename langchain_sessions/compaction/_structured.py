@@ -157,10 +157,16 @@ def reply_behind(error: Exception) -> AIMessage | None:
     """
     completion: Any = getattr(error, "completion", None)
     try:
-        body = getattr(error, "response").json() if completion is None else completion.model_dump()  # noqa: B009
+        # Only of what was read already: other clients' responses have a `json` that is a coroutine, or that waits.
+        body = json.loads(_content_behind(error)) if completion is None else completion.model_dump()
         return _said_in(cast("dict[str, Any]", body))
     except Exception:  # noqa: BLE001 - whatever hangs on an error of somebody else's
         return None
+
+
+def _content_behind(error: Exception) -> bytes:
+    content: object = getattr(getattr(error, "response", None), "content", None)
+    return content if isinstance(content, bytes) else b""
 
 
 def _said_in(body: Mapping[str, Any]) -> AIMessage | None:

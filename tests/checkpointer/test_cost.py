@@ -76,7 +76,8 @@ def test_each_call_waits_for_the_server_as_seldom_as_it_can(wire: tuple[SessionS
     def fewest(act: Callable[[], Any]) -> int:
         return min(trips(act)[0] for _ in range(3))
 
-    # On a busy machine the server may answer the first part of a pipeline before the rest is sent: the fewest count.
+    # A pipeline counts once if it reaches the server in one piece, and twice if the server answers its beginning before
+    # the rest is sent: which of both happens is the machine's, so the fewest of three is at most two.
     written, stored = set(), set()
     said_so_far = [asked, said]
     for n in (3, 4, 5):
@@ -86,7 +87,8 @@ def test_each_call_waits_for_the_server_as_seldom_as_it_can(wire: tuple[SessionS
         written.add(count)
         count, config = trips(partial(put, saver, config, *said_so_far, version=n))
         stored.add(count)
-    assert (min(written), min(stored)) == (1, 2)
+    assert min(written) == 1
+    assert min(stored) <= 2
     assert fewest(lambda: saver.get_tuple(THREAD)) == 1
     # A saver that knows nothing asks for the names and the messages too.
     assert fewest(lambda: SessionCheckpointSaver(service).get_tuple(THREAD)) == 3

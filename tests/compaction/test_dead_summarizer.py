@@ -355,3 +355,25 @@ async def test_an_error_without_a_summary_stays_one(local: Faced, said: Any) -> 
             "s1", Compaction(None, Summarize(model, keep_events=2, schema=ConversationSummary))
         )
     assert result.outcome is Outcome.SUMMARY_FAILED
+
+
+async def test_a_response_that_is_read_by_waiting_is_left_alone(local: Faced) -> None:
+    class Response:
+        content = object()  # a stream
+
+        async def json(self) -> Any:
+            """As that of aiohttp, which hangs on other clients' errors."""
+
+    class RefusedError(Exception):
+        response = Response()
+
+    class Refusing(ScriptedModel):
+        def with_structured_output(self, schema: Any, **kwargs: Any) -> Any:
+            def refuse(messages: Any) -> Any:
+                raise RefusedError
+
+            return RunnableLambda(refuse)
+
+    await local.talk("s1", 6)
+    summarise = Summarize(Refusing(replies=[]), keep_events=2, schema=ConversationSummary)
+    assert (await local.compact("s1", Compaction(None, summarise))).outcome is Outcome.SUMMARY_FAILED
