@@ -9,7 +9,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableBinding, RunnableSequence
 
 from langchain_sessions._chat.news import message_of
-from langchain_sessions._chat.outbound import bounded, mended_input, mended_message, settle
+from langchain_sessions._chat.outbound import bounded, made_valid, mended_input, mended_message
 from langchain_sessions._core.view import call_ids
 from langchain_sessions._core.whole import whole_text
 
@@ -45,9 +45,9 @@ def fill(wrapped: Wrapped, value: Mapping[str, Any], draft: PromptDraft, max_cha
     said = [call for message in draft.tail for call in call_ids(message)]
     if draft.tail and isinstance(draft.tail[0], HumanMessage):
         # What may stand last depends on the question that follows; a question is neither left out nor joined.
-        history = settle([*history, draft.tail[0]], over=len(history), taken=said)[:-1]
+        history = made_valid([*history, draft.tail[0]], over=len(history), taken=said)[:-1]
     else:
-        history = settle(history, taken=said)
+        history = made_valid(history, taken=said)
     # Whatever else fills the template goes out too.
     given = {key: whole_text(part) if isinstance(part, str) else part for key, part in value.items()}
     filled = {**given, asked: mended_input(value[asked], max_characters), remembered: history}

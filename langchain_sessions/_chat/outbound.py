@@ -39,7 +39,9 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{64,}={0,2}")
 _LOOKED_AT = 128
 
 
-def settle(messages: Sequence[BaseMessage], over: int | None = None, *, taken: Iterable[str] = ()) -> list[BaseMessage]:
+def made_valid(
+    messages: Sequence[BaseMessage], over: int | None = None, *, taken: Iterable[str] = ()
+) -> list[BaseMessage]:
     """The messages as every provider takes them.
 
     Calls have ids of their own and results directly behind them; there is no call that nobody answered, no message
@@ -56,7 +58,7 @@ def settle(messages: Sequence[BaseMessage], over: int | None = None, *, taken: I
     over = len(messages) if over is None else over
     if is_valid(messages, over, taken):
         return list(messages)
-    settled: list[BaseMessage] = []
+    valid: list[BaseMessage] = []
     # What says nothing goes first: it may stand between a result and the question behind it.
     said = [message for message in map(mended, rename_calls(messages, taken)) if not _is_left_out(message)]
     spoken = [message for _, message in pair_tool_calls(said)]
@@ -65,22 +67,22 @@ def settle(messages: Sequence[BaseMessage], over: int | None = None, *, taken: I
             continue  # stands with its call
         calls = call_ids(message)
         if not calls or not isinstance(message, AIMessage):
-            settled.append(message)
+            valid.append(message)
             continue
         results = _results_after(spoken, at)
         if any(STRUCTURED in result.additional_kwargs for result in results):
-            settled.append(as_text(message))
+            valid.append(as_text(message))
             continue
         behind = spoken[at + 1 + len(results) :][:1]
         ends_turn = isinstance(behind[0], HumanMessage) if behind else over == len(messages)
         if results and ends_turn:
-            settled.append(_as_answer(message, results))
+            valid.append(_as_answer(message, results))
             continue
         answered = {result.tool_call_id for result in results}
         dead = [call for call in calls if call not in answered]
         kept = without_calls(message, dead) if dead else message
-        settled += [message for message in (kept, *results) if message is not None]
-    return _finished(settled)
+        valid += [message for message in (kept, *results) if message is not None]
+    return _finished(valid)
 
 
 def _results_after(messages: Sequence[BaseMessage], at: int) -> list[ToolMessage]:
@@ -113,7 +115,7 @@ def acknowledgement(call_id: str) -> ToolMessage:
 
 
 def is_valid(messages: Sequence[BaseMessage], over: int, taken: Iterable[str] = ()) -> bool:
-    """Whether messages can go out as they are; the arguments are those of `settle`."""
+    """Whether messages can go out as they are; the arguments are those of `made_valid`."""
     named: set[str] = set(taken)
     awaited: set[str] = set()
     before: type[BaseMessage] | None = None

@@ -11,7 +11,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from langchain_sessions._chat.call_ids import rename_calls
 from langchain_sessions._chat.news import message_of
-from langchain_sessions._chat.outbound import bounded, mended, settle
+from langchain_sessions._chat.outbound import bounded, made_valid, mended
 from langchain_sessions._chat.store_run import STORED
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import visible_scopes
@@ -288,7 +288,7 @@ def assemble(
     messages = [*before, *tail]
     if max_characters is not None:
         messages = [bounded(message, max_characters) for message in messages]
-    valid = settle(messages, over=len(before))
+    valid = made_valid(messages, over=len(before))
     shown = None if system is None else mended(system)
     # An empty text or no block at all is refused by some; a system message that says nothing is none.
     return valid if shown is None or not shown.content else [shown, *valid]

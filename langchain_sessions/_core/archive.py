@@ -97,9 +97,9 @@ def prepare_archive(
     after = LogView(counting.ledger.with_cover(trial.cover), counting.head, counting.invocations, view.last_seq)
     counted = tally_change(near, counting, [*near, *trial.rows], after)
     beside = [row for row in near if row.place <= upto]
-    is_settled = all(row.flags & r.ROOTED for row in beside)
+    is_rooted = all(row.flags & r.ROOTED for row in beside)
     runs = frozenset(row.run for row in beside if row.run is not None)
-    extent = (SeqSet.of(row.seq for row in beside), runs, upto, is_settled)
+    extent = (SeqSet.of(row.seq for row in beside), runs, upto, is_rooted)
     return Prepared(plan, extent, _grounds(plan, extent, session, view), cover, covers, counted)
 
 
@@ -107,7 +107,7 @@ def _grounds(
     plan: ArchivePlan, extent: tuple[SeqSet, frozenset[str], int, bool], session: SessionRow, view: LogView
 ) -> tuple[Any, ...]:
     """What decides where the events of a range stand: the same again means that each stands as it did."""
-    seqs, runs, upto, is_settled = extent
+    seqs, runs, upto, is_rooted = extent
     ledger = view.ledger
     return (
         ledger.covers.get(plan.scope),
@@ -115,7 +115,7 @@ def _grounds(
         tuple(edit for edit in ledger.edits if edit.position <= upto or edit.replaces in seqs),
         SeqSet(tuple(sorted(view.head or ()))) & seqs,
         # What a graph takes into its messages for the first time belongs to the root from then on.
-        None if is_settled else session.head_id,
+        None if is_rooted else session.head_id,
         {run: view.invocations[run] for run in runs & view.invocations.keys()},
     )
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from langchain_sessions.stores._values import AppendBatch
 
 
-class Placed(NamedTuple):
-    """A batch after its identities were settled."""
+class Identified(NamedTuple):
+    """A batch whose identities are known: its rows as stored, which of them are new, which are edits."""
 
     rows: tuple[EventRow, ...]
     fresh: tuple[EventRow, ...]
@@ -42,10 +42,10 @@ def require_version(
         raise StaleSessionError(session_id, expected, last_seq)
 
 
-def place_batch(
+def identify_batch(
     session_id: str, batch: AppendBatch, existing: Sequence[EventRow], view: LogView, last_seq: int
-) -> Placed:
-    """Settle which rows of a batch are new, stored already, or edits.
+) -> Identified:
+    """Find out which rows of a batch are new, stored already, or edits.
 
     Args:
         session_id: For error messages.
@@ -80,7 +80,7 @@ def place_batch(
         known.append((new, Standing.LIVE))
         fresh.append(new)
         placed.append(new)
-    return Placed(tuple(placed), tuple(fresh), tuple(edits))
+    return Identified(tuple(placed), tuple(fresh), tuple(edits))
 
 
 def _is_gone(old: EventRow, standing: Standing, new: EventRow) -> bool:

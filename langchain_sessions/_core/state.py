@@ -23,7 +23,7 @@ _MAX_KEY = 255
 
 
 class SplitDelta(NamedTuple):
-    """A delta by reach. Values of scoped keys are JSON texts; None deletes."""
+    """A delta by reach. Values of shared keys are JSON texts; None deletes."""
 
     session: dict[str, Any]
     user: dict[str, str | None]
@@ -43,8 +43,8 @@ def dump_delta(delta: Mapping[str, Any] | None, field: str = "state_delta") -> s
     for key in kept:
         require(isinstance(key, str) and key not in ("", USER, APP), field, "keys are non-empty strings")
         if key.startswith((USER, APP)):
-            require(len(key) <= _MAX_KEY, field, f"a scoped key has at most {_MAX_KEY} characters")
-            require("\0" not in key and key.isprintable(), field, "a scoped key holds printable characters only")
+            require(len(key) <= _MAX_KEY, field, f"a shared key has at most {_MAX_KEY} characters")
+            require("\0" not in key and key.isprintable(), field, "a shared key holds printable characters only")
     return dump_exact(kept, field) if kept else None
 
 
@@ -64,7 +64,7 @@ def split_delta(text: str | None) -> SplitDelta:
 
 
 def apply_deltas(state: str, deltas: Iterable[str | None]) -> str:
-    """A session's state after some stored deltas; scoped keys are left out."""
+    """A session's state after some stored deltas; shared keys are left out."""
     merged = json.loads(state)
     for delta in deltas:
         for key, value in split_delta(delta).session.items():
@@ -100,7 +100,7 @@ class StateChange:
         self._found: dict[str, Any] = {}
 
     @property
-    def is_settled(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether nothing older needs to be looked at."""
         return self._wanted.issubset(self._found)
 
@@ -124,7 +124,7 @@ class StateChange:
         return dump_json(merged)
 
 
-def scoped_keys(deltas: Iterable[str | None]) -> tuple[str, ...]:
+def shared_keys(deltas: Iterable[str | None]) -> tuple[str, ...]:
     """The `user:` and `app:` keys that some deltas touch."""
     found: dict[str, None] = {}
     for delta in deltas:
@@ -134,7 +134,7 @@ def scoped_keys(deltas: Iterable[str | None]) -> tuple[str, ...]:
 
 
 def merged_view(session: str, user: Mapping[str, str], app: Mapping[str, str]) -> dict[str, Any]:
-    """The one dictionary that a caller sees, scoped keys under their prefixes."""
+    """The one dictionary that a caller sees, shared keys under their prefixes."""
     merged: dict[str, Any] = json.loads(session)
     merged.update((f"{USER}{key}", json.loads(value)) for key, value in user.items())
     merged.update((f"{APP}{key}", json.loads(value)) for key, value in app.items())
@@ -151,7 +151,7 @@ def require_owner(user_id: str | None, deltas: Iterable[str | None]) -> None:
         raise InvalidInputError("state_delta", "user: keys need a session that has a user")
 
 
-def merge_scoped(values: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+def merge_shared(values: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
     """Scoped state after some changes; None deletes."""
     merged = {**values, **changes}
     return {key: value for key, value in merged.items() if value is not None}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core.codec.values import unpack
 from langchain_sessions._exporting.form import FORMAT, NEWEST
-from langchain_sessions._importing.parts import exported_message, langchain_message, openai_message, read_with
+from langchain_sessions._importing.messages import exported_message, langchain_message, openai_message, read_with
 from langchain_sessions._importing.values import History, SourceError
 from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.events import NewEvent

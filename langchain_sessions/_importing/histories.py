@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import column, exc, select, table
 
-from langchain_sessions._importing.parts import adk_message, agents_message, langchain_message, read_with
+from langchain_sessions._importing.messages import adk_message, agents_message, langchain_message, read_with
 from langchain_sessions._importing.savers import database_size
 from langchain_sessions._importing.values import History, SourceError
 from langchain_sessions.events import NewEvent

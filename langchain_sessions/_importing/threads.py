@@ -52,7 +52,7 @@ class ThreadImport:
                 continue
             try:
                 stored = self._source.checkpoint(thread_id, place).metadata
-                return self._loaded(stored) if isinstance(stored, tuple) else stored
+                return self._deserialized(stored) if isinstance(stored, tuple) else stored
             except (SourceError, NotDecodedError):
                 continue
         return {}
@@ -89,7 +89,9 @@ class ThreadImport:
         config: Any = {"configurable": {"thread_id": thread_id, "checkpoint_ns": place.namespace}}
         if present is None:
             checkpoint = self._checkpoint(thread_id, stored)
-            metadata: Any = self._loaded(stored.metadata) if isinstance(stored.metadata, tuple) else stored.metadata
+            metadata: Any = (
+                self._deserialized(stored.metadata) if isinstance(stored.metadata, tuple) else stored.metadata
+            )
             self._now = _moment(checkpoint.get("ts"))
             parent = {"checkpoint_id": stored.parent} if stored.parent else {}
             at: Any = {"configurable": {**config["configurable"], **parent}}
@@ -103,27 +105,27 @@ class ThreadImport:
 
     def _checkpoint(self, thread_id: str, stored: StoredCheckpoint) -> Any:
         """The checkpoint as its graph put it."""
-        body: Any = self._loaded(stored.body) if isinstance(stored.body, tuple) else dict(stored.body)
+        body: Any = self._deserialized(stored.body) if isinstance(stored.body, tuple) else dict(stored.body)
         if type(body) is not dict or "id" not in body or "channel_versions" not in body:
             raise SourceError("it is no checkpoint")
         values = dict(body.get("channel_values") or {})
         for channel, value in stored.values.items():
             try:
-                values[channel] = self._loaded(value)
+                values[channel] = self._deserialized(value)
             except (SourceError, NotDecodedError) as problem:
                 self._tell(thread_id, stored.id, f"channel {channel!r}: {problem}")
         if (sends := body.pop("sends", None)) is not None:
-            values[_SENDS] = [self._loaded(send) for send in sends]
+            values[_SENDS] = [self._deserialized(send) for send in sends]
         return {**body, "channel_values": values}
 
     def _written(self, thread_id: str, place: Place, writes: Sequence[StoredWrite]) -> Iterator[tuple[str, Any]]:
         for write in writes:
             try:
-                yield write.channel, self._loaded((write.tag, write.data))
+                yield write.channel, self._deserialized((write.tag, write.data))
             except (SourceError, NotDecodedError) as problem:
                 self._tell(thread_id, place.id, f"what was written to {write.channel!r}: {problem}")
 
-    def _loaded(self, value: tuple[str, bytes]) -> Any:
+    def _deserialized(self, value: tuple[str, bytes]) -> Any:
         tag = value[0]
         if tag.partition("+")[0] == _PICKLED:
             raise NotDecodedError(tag)

@@ -195,10 +195,10 @@ def _duration(ttl: timedelta | None) -> int | None:
 
 
 def _with_state(draft: SessionDraft, state: Mapping[str, Any] | None) -> SessionDraft:
-    """The draft with its initial state, scoped keys apart."""
+    """The draft with its initial state, shared keys apart."""
     if not state:
         return draft
     stored = dump_delta(state, "state")
-    scoped = {key: value for key, value in state.items() if key.startswith((USER, APP))}
-    own = {key: value for key, value in json.loads(stored or "{}").items() if key not in scoped and value is not None}
-    return replace(draft, state=dump_exact(own, "state"), scoped_delta=dump_delta(scoped, "state"))
+    shared = {key: value for key, value in state.items() if key.startswith((USER, APP))}
+    own = {key: value for key, value in json.loads(stored or "{}").items() if key not in shared and value is not None}
+    return replace(draft, state=dump_exact(own, "state"), shared_delta=dump_delta(shared, "state"))

@@ -11,9 +11,9 @@ from langchain_sessions._core import rows as r
 from langchain_sessions._core.edge import from_micros
 from langchain_sessions._core.kinds import only_tool_of, tools_of
 from langchain_sessions._recall.index.chunks import LAYOUT_VERSION
-from langchain_sessions._recall.index.facts import ChunkFacts, EventFacts
-from langchain_sessions._recall.index.facts_cache import FactsCache, ShelfCache
 from langchain_sessions._recall.index.postings import Entry, EntryMaker
+from langchain_sessions._recall.index.traits import ChunkTraits, EventTraits
+from langchain_sessions._recall.index.traits_cache import ShelfCache, TraitsCache
 from langchain_sessions._recall.text.documents import make_document
 from langchain_sessions._recall.text.terms import TermMaker
 
@@ -49,7 +49,7 @@ class RecallEngine:
         self.settings = settings
         self.maker = TermMaker(settings.language)
         self.entries = EntryMaker(self.maker)
-        self._caches: WeakKeyDictionary[SessionStore, tuple[FactsCache[ChunkFacts], ShelfCache]] = WeakKeyDictionary()
+        self._caches: WeakKeyDictionary[SessionStore, tuple[TraitsCache[ChunkTraits], ShelfCache]] = WeakKeyDictionary()
         named = f"{LAYOUT_VERSION}:{self.maker.fingerprint}"
         self.fingerprint = hashlib.sha256(named.encode()).hexdigest()[:32]
 
@@ -65,12 +65,12 @@ class RecallEngine:
         flags = entry.flags | (SYNTHETIC if row.flags & r.SYNTHETIC else 0) | (SUMMARY if row.flags & r.SUMMARY else 0)
         return replace(entry, passages=({**entry.passages[0], **tags}, *entry.passages[1:]), flags=flags)
 
-    def caches(self, store: SessionStore) -> tuple[FactsCache[ChunkFacts], ShelfCache]:
+    def caches(self, store: SessionStore) -> tuple[TraitsCache[ChunkTraits], ShelfCache]:
         """What this process has read of the indexes of a store: of chunks, and of shelves."""
         known = self._caches.get(store)
-        return known or self._caches.setdefault(store, (FactsCache(ChunkFacts.unpack), ShelfCache()))
+        return known or self._caches.setdefault(store, (TraitsCache(ChunkTraits.unpack), ShelfCache()))
 
     @staticmethod
-    def facts(row: EventRow, entry: Entry) -> EventFacts:
+    def traits(row: EventRow, entry: Entry) -> EventTraits:
         """The part of an entry that is no term."""
-        return EventFacts(row.seq, row.at, row.kind, entry.lengths, entry.flags, entry.author, row.branch)
+        return EventTraits(row.seq, row.at, row.kind, entry.lengths, entry.flags, entry.author, row.branch)

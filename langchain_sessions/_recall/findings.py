@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 from langchain_sessions._core.ledger import LogView
 from langchain_sessions._recall.engine import RecallEngine, only_term, tool_term
 from langchain_sessions._recall.index.buckets import bucket_of
-from langchain_sessions._recall.index.chunks import PackedPart
+from langchain_sessions._recall.index.chunks import PackedEvents
 from langchain_sessions._recall.index.postings import Segment
-from langchain_sessions._recall.index.shelves import GAP, LONGEST_LOG, ShelfFacts, ShelfPart
+from langchain_sessions._recall.index.shelves import GAP, LONGEST_LOG, ShelfEvents, ShelfTraits
 from langchain_sessions._recall.rank.admission import TAKEN_BACK
 from langchain_sessions.filters import AnyBranch
 from langchain_sessions.stores._values import IndexedLog, IndexQuery, shelf_place
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions._core.codec.messages import MessageCodec
     from langchain_sessions._core.rows import EventRow
-    from langchain_sessions._recall.index.facts_cache import FactsCache, Place
+    from langchain_sessions._recall.index.traits_cache import Place, TraitsCache
     from langchain_sessions._recall.rank.admission import Admission
     from langchain_sessions._recall.rank.ranking import RankedEvent
     from langchain_sessions._recall.request import SearchRequest
@@ -85,14 +85,14 @@ class Finding:
         return self.session.skey, self.seq
 
 
-class KnownFacts(Generic[T]):
-    """Facts of chunks, or of shelves: those that were read just now, and those that this process had.
+class KnownTraits(Generic[T]):
+    """Traits of chunks, or of shelves: those that were read just now, and those that this process had.
 
     Args:
         cache: Where to keep them.
     """
 
-    def __init__(self, cache: FactsCache[T]) -> None:
+    def __init__(self, cache: TraitsCache[T]) -> None:
         self._cache = cache
         self.held = cache.held()
 
@@ -105,8 +105,8 @@ class KnownFacts(Generic[T]):
         return known
 
 
-class Facts:
-    """The facts of chunks and of shelves, for one search; it holds the places of those that need not be read.
+class Traits:
+    """The traits of chunks and of shelves, for one search; it holds the places of those that need not be read.
 
     Args:
         engine: Made them.
@@ -115,19 +115,19 @@ class Facts:
 
     def __init__(self, engine: RecallEngine, store: SessionStore) -> None:
         chunks, self._shelf_cache = engine.caches(store)
-        self.chunks = KnownFacts(chunks)
-        self.shelves = KnownFacts(self._shelf_cache)
+        self.chunks = KnownTraits(chunks)
+        self.shelves = KnownTraits(self._shelf_cache)
 
     def __contains__(self, place: object) -> bool:
         """Whether something is known."""
         return place in self.shelves.held or place in self.chunks.held
 
-    def parts_of(self, read: IndexRead) -> list[ShelfPart]:
+    def parts_of(self, read: IndexRead) -> list[ShelfEvents]:
         """The shelves that were read, without what is to be searched elsewhere."""
-        found = [(each.number, self.shelves.of(shelf_place(each.number), each.facts)) for each in read.shelves]
+        found = [(each.number, self.shelves.of(shelf_place(each.number), each.traits)) for each in read.shelves]
         stale = self._shelf_cache.stale(found)
         apart = {number: stale[number] | read.apart if number in stale else read.apart for number, _ in found}
-        return [ShelfPart(shelf, read.shelf_buckets.get(number, {}), apart[number]) for number, shelf in found]
+        return [ShelfEvents(shelf, read.shelf_buckets.get(number, {}), apart[number]) for number, shelf in found]
 
 
 class ReadLogs:
@@ -139,22 +139,22 @@ class ReadLogs:
         admission: Admission,
         engine: RecallEngine,
         codec: MessageCodec,
-        facts: Facts,
+        traits: Traits,
     ) -> None:
-        self.parts: list[list[PackedPart | Segment]] = []
-        self._owners: list[IndexedLog | ShelfFacts] = []
-        self._flat: list[PackedPart | Segment] = []
+        self.parts: list[list[PackedEvents | Segment]] = []
+        self._owners: list[IndexedLog | ShelfTraits] = []
+        self._flat: list[PackedEvents | Segment] = []
         self._tails: list[list[EventRow]] = []
         tests: list[Callable[[int], bool] | None] = []
-        for shelf in facts.parts_of(read):
+        for shelf in traits.parts_of(read):
             self._take(shelf.shelf, [shelf], [[]])
             tests.append(admission.quick(shelf, _PLAIN))
         for log in read.logs:
-            parts: list[PackedPart | Segment] = []
+            parts: list[PackedEvents | Segment] = []
             tails: list[list[EventRow]] = []
             for chunk in log.chunks:
-                known = facts.chunks.of((log.session.skey, chunk.number, chunk.written), chunk.facts)
-                part = PackedPart(known, chunk.terms, log.buckets.get(chunk.number, {}))
+                known = traits.chunks.of((log.session.skey, chunk.number, chunk.written), chunk.traits)
+                part = PackedEvents(known, chunk.terms, log.buckets.get(chunk.number, {}))
                 admission.hide(part, log.view)
                 parts.append(part)
                 tails.append([])
@@ -175,7 +175,7 @@ class ReadLogs:
         self.events = sum(part.said for part in self._flat)
 
     def _take(
-        self, owner: IndexedLog | ShelfFacts, parts: list[PackedPart | Segment], tails: list[list[EventRow]]
+        self, owner: IndexedLog | ShelfTraits, parts: list[PackedEvents | Segment], tails: list[list[EventRow]]
     ) -> None:
         self._owners.extend([owner] * len(parts))
         self._flat.extend(parts)
@@ -185,18 +185,18 @@ class ReadLogs:
     def place(self, number: int, index: int) -> tuple[int, int]:
         """The session key and the position of an event by its part."""
         part, owner = self._flat[number], self._owners[number]
-        skey = owner.log_at(index).skey if isinstance(owner, ShelfFacts) else owner.session.skey
-        if isinstance(part, PackedPart):
-            return skey, part.facts.first_seq + part.facts.seqs[index]
+        skey = owner.log_at(index).skey if isinstance(owner, ShelfTraits) else owner.session.skey
+        if isinstance(part, PackedEvents):
+            return skey, part.traits.first_seq + part.traits.seqs[index]
         return skey, self._tails[number][index].seq
 
     def hit(self, number: int, index: int, ranked: RankedEvent) -> Finding:
         """A found event by its part."""
         owner, part = self._owners[number], self._flat[number]
-        row = None if isinstance(part, PackedPart) else self._tails[number][index]
+        row = None if isinstance(part, PackedEvents) else self._tails[number][index]
         _, seq = self.place(number, index)
         found, why, spot = ranked.score, ranked.parts, (number, index)
-        if isinstance(owner, ShelfFacts):
+        if isinstance(owner, ShelfTraits):
             log = owner.log_at(index)
             view = LogView(last_seq=log.last_seq)
             return Finding(log, view, seq, found, why, row, ranked.passage, spot, log.is_unsure)
@@ -213,7 +213,7 @@ class ReadLogs:
         words = {
             term
             for part in self._flat
-            for term in (part.vocabulary() if isinstance(part, PackedPart) else part.postings)
+            for term in (part.vocabulary() if isinstance(part, PackedEvents) else part.postings)
             if ":" not in term
         }
         found: dict[str, None] = {}

@@ -14,7 +14,7 @@ from langchain_sessions._sql.index import reading as recall_reading
 from langchain_sessions._sql.index import scanning as recall_scanning
 from langchain_sessions._sql.index import shelves, vectors
 from langchain_sessions._sql.index import writing as recall_writing
-from langchain_sessions._sql.log import appending, counting, maintenance, reading, scoped, sessions, standing
+from langchain_sessions._sql.log import appending, counting, maintenance, reading, sessions, shared_state, standing
 from langchain_sessions._sql.log.lookup import locate
 from langchain_sessions._sql.tables.schema import Tables, build_tables
 from langchain_sessions._sql.threads import history
@@ -211,7 +211,7 @@ class SqlStore(SessionStore):
     def lease_scope(self) -> None: ...
     @runs(Mode.READ, counting.find_invocation)
     def find_invocation(self) -> None: ...
-    @runs(Mode.READ, scoped.load_state)
+    @runs(Mode.READ, shared_state.load_state)
     def load_state(self) -> None: ...
     @runs(Mode.WRITE, maintenance.verify_session)
     def verify_session(self) -> None: ...

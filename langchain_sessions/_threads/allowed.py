@@ -56,7 +56,7 @@ class Allowed:
         classes: dict[type, None] = {}
         for one in wanted:
             if isinstance(one, tuple):
-                _collect(_loaded(cast("tuple[str, ...]", one)), classes, set())
+                _collect(_imported(cast("tuple[str, ...]", one)), classes, set())
             elif is_typeddict(one) or (isinstance(one, type) and is_rebuildable(one)):
                 _collect(one, classes, set())
             else:
@@ -119,7 +119,7 @@ class Allowed:
         return made
 
 
-def _loaded(name: tuple[str, ...]) -> Any:
+def _imported(name: tuple[str, ...]) -> Any:
     """A class that is loaded already; None where there is none of this name."""
     *module, last = name
     return getattr(sys.modules.get(".".join(module)), last, None)

@@ -92,12 +92,12 @@ class Rebuilder:
         if record.updated is not False:
             checkpoint["updated_channels"] = None if record.updated is None else list(record.updated)
         if record.rest is not None:
-            checkpoint.update(self._loaded(found, record.rest.kind, record.rest.data or b""))
+            checkpoint.update(self._deserialized(found, record.rest.kind, record.rest.data or b""))
         ns = found.ns_name
         return CheckpointTuple(
             config if config is not None else config_of(session, ns, row.cid),
             checkpoint,
-            self._loaded(found, record.metadata.kind, record.metadata.data or b""),
+            self._deserialized(found, record.metadata.kind, record.metadata.data or b""),
             config_of(session, ns, row.parent) if row.parent is not None else None,
             self.pending(found),
         )
@@ -119,7 +119,7 @@ class Rebuilder:
             raise _corrupt(found) from error
         if slot.kind == RUNS:
             return self._messages(found, thread, runs)
-        loaded = self._loaded(found, slot.kind, self._data(found, thread, channel, slot))
+        loaded = self._deserialized(found, slot.kind, self._data(found, thread, channel, slot))
         if not slot.kind & SPLIT:
             return loaded
         seqs = expand_runs(runs)
@@ -171,7 +171,7 @@ class Rebuilder:
         except LookupError as error:  # positions that the log does not have
             raise _corrupt(found) from error
 
-    def _loaded(self, found: FoundCheckpoint, kind: int, data: bytes) -> Any:
+    def _deserialized(self, found: FoundCheckpoint, kind: int, data: bytes) -> Any:
         try:
             return load_slot(kind, data, self._forms.plain if kind & CUT else self._forms)
         except (SealedEventError, InvalidInputError):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from langchain_sessions._log.log import Log
-    from langchain_sessions.compaction._loaded import Loaded
+    from langchain_sessions.compaction._live_scope import LiveScope
     from langchain_sessions.compaction._plan import (
         CompactionPlan,
         CompactionRequest,
@@ -86,11 +86,11 @@ def _windows(when: CompactionTrigger | None, request: CompactionRequest) -> Iter
             yield from _windows(trigger, request)
 
 
-def pending_seqs(log: Log, session_id: str, loaded: Loaded) -> Flow[SeqSet]:
+def pending_seqs(log: Log, session_id: str, live: LiveScope) -> Flow[SeqSet]:
     """What the record of the compaction in force names as pending."""
-    if loaded.cover is None:
+    if live.cover is None:
         return NO_SEQS
-    at = loaded.cover.record
+    at = live.cover.record
     key, now = log.key(session_id), log.now()
     found = yield from ask(log.store.find_events, key, EventQuery(after_seq=at - 1, before_seq=at + 1), now)
     records = [log.encoder.event(session_id, row, found.view) for row in found.rows]
@@ -98,9 +98,9 @@ def pending_seqs(log: Log, session_id: str, loaded: Loaded) -> Flow[SeqSet]:
     return SeqSet(tuple((int(first), int(last)) for first, last in runs))
 
 
-def load_pending(log: Log, session_id: str, loaded: Loaded) -> Flow[tuple[SessionEvent, ...]]:
+def load_pending(log: Log, session_id: str, live: LiveScope) -> Flow[tuple[SessionEvent, ...]]:
     """The events that earlier runs archived without the summary that they should have had, in context order."""
-    seqs = yield from pending_seqs(log, session_id, loaded)
+    seqs = yield from pending_seqs(log, session_id, live)
     if not seqs:
         return ()
     key, now = log.key(session_id), log.now()
@@ -116,11 +116,11 @@ def load_pending(log: Log, session_id: str, loaded: Loaded) -> Flow[tuple[Sessio
     return tuple(sorted(events, key=lambda event: event.position))
 
 
-def that_fit(pending: tuple[SessionEvent, ...], loaded: Loaded, plan: CompactionPlan, limits: SummaryLimits) -> int:
+def that_fit(pending: tuple[SessionEvent, ...], live: LiveScope, plan: CompactionPlan, limits: SummaryLimits) -> int:
     """How many of the pending events, oldest first, one run can show its summariser beside what it archives itself."""
     if not isinstance(plan.summarizer, ModelSummarizer):
         return len(pending)
-    room = plan.summarizer.room(limits, loaded.request.counter) * limits.max_calls
+    room = plan.summarizer.room(limits, live.request.counter) * limits.max_calls
     room -= int(sum(event.tokens for event in plan.archive) * _RECORD_FACTOR)
     for number, event in enumerate(pending):
         room -= int(event.tokens * _RECORD_FACTOR)

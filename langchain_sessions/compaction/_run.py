@@ -29,7 +29,7 @@ from langchain_sessions.compaction._fallback import (
     that_fit,
     would_not_fit,
 )
-from langchain_sessions.compaction._loaded import Loaded, plan_tokens
+from langchain_sessions.compaction._live_scope import LiveScope, plan_tokens
 from langchain_sessions.compaction._plan import (
     NO_CALL,
     Compaction,
@@ -41,7 +41,7 @@ from langchain_sessions.compaction._plan import (
     check_compaction,
 )
 from langchain_sessions.compaction._records import record_row, session_changes, summary_rows
-from langchain_sessions.compaction._selection import settle_selection
+from langchain_sessions.compaction._selection import choose_archived
 from langchain_sessions.compaction._summarizer import GuardedSummarizer, Summary, SummaryLimits, SummaryTask
 from langchain_sessions.errors import SessionNotFoundError, SessionsError, SummaryError
 from langchain_sessions.events import Standing
@@ -146,38 +146,36 @@ class _Run:
             chosen = yield from self._choose(request)
             if chosen is None:
                 return (yield from self._nothing_to_do())
-            loaded, plan = chosen
+            live, plan = chosen
             if plan.summarizer is not None:
-                return (yield from self._summarize_and_commit(loaded, plan))
-            done = yield from self._without_summary(loaded, plan)
+                return (yield from self._summarize_and_commit(live, plan))
+            done = yield from self._without_summary(live, plan)
             if done is not None:
                 return done
             request = yield from self._measure()
         return (yield from self._refused(Outcome.LOST_RACE, "the range was touched meanwhile"))
 
-    def _without_summary(self, loaded: Loaded, plan: CompactionPlan) -> Flow[CompactionResult | None]:
+    def _without_summary(self, live: LiveScope, plan: CompactionPlan) -> Flow[CompactionResult | None]:
         """Archive as the strategy wants it, without a summary; what earlier runs left for one stays noted."""
-        pending = yield from pending_seqs(self.log, self.session_id, loaded)
+        pending = yield from pending_seqs(self.log, self.session_id, live)
         if not isinstance(self.compaction.how, LastResort):
-            return (yield from self._commit(loaded, plan, None, pending=as_runs(pending)))
+            return (yield from self._commit(live, plan, None, pending=as_runs(pending)))
         pending |= SeqSet.of(event.seq for event in plan.archive)
         reason = "what the strategy keeps would not have fitted"
         return (
-            yield from self._commit(
-                loaded, plan, None, outcome=Outcome.ARCHIVED, pending=as_runs(pending), reason=reason
-            )
+            yield from self._commit(live, plan, None, outcome=Outcome.ARCHIVED, pending=as_runs(pending), reason=reason)
         )
 
     def _is_due(self, request: CompactionRequest) -> bool:
         return self.force or self.compaction.when is None or self.compaction.when.is_due(request)
 
-    def _choose(self, request: CompactionRequest) -> Flow[tuple[Loaded, CompactionPlan] | None]:
+    def _choose(self, request: CompactionRequest) -> Flow[tuple[LiveScope, CompactionPlan] | None]:
         """Load the scope and ask the strategy; None where nothing may be archived."""
-        loaded = yield from self._load(request)
-        self.tokens_before = loaded.tokens
-        plan = self.compaction.how.plan(loaded.request)
-        archive = settle_selection(loaded.request.events, self.scope, plan.archive)
-        return (loaded, replace(plan, archive=archive)) if archive else None
+        live = yield from self._load(request)
+        self.tokens_before = live.tokens
+        plan = self.compaction.how.plan(live.request)
+        archive = choose_archived(live.request.events, self.scope, plan.archive)
+        return (live, replace(plan, archive=archive)) if archive else None
 
     def _measure(self) -> Flow[CompactionRequest]:
         """The request without events: at most two statements, no bodies."""
@@ -194,87 +192,87 @@ class _Run:
             call=self.call,
         )
 
-    def _load(self, request: CompactionRequest) -> Flow[Loaded]:
+    def _load(self, request: CompactionRequest) -> Flow[LiveScope]:
         """The request with the live events of the scope: what is archived costs nothing."""
         found = yield from read_rows(self.log, self.session_id, self.scope, invocation_id=self.invocation_id)
         rows = [row for row in found.rows if row.scope == self.scope]
         events = tuple(self.log.encoder.event(self.session_id, row, found.view) for row in rows)
-        return Loaded(replace(request, events=events), found.view, found.view.ledger.covers.get(self.scope))
+        return LiveScope(replace(request, events=events), found.view, found.view.ledger.covers.get(self.scope))
 
     # -- the summary ---------------------------------------------------------------------------------------
 
-    def _summarize_and_commit(self, loaded: Loaded, plan: CompactionPlan) -> Flow[CompactionResult]:
+    def _summarize_and_commit(self, live: LiveScope, plan: CompactionPlan) -> Flow[CompactionResult]:
         """Summarise under a lease, and commit what came of it."""
         limits = plan.limits or SummaryLimits()
-        if self.automatic and not self.force and loaded.outweighs(plan):
+        if self.automatic and not self.force and live.outweighs(plan):
             return self.result(Outcome.NOT_WORTH_IT, reason="the summary in force is larger than what would go")
         granted = yield from self._lease(limits.timeout + timedelta(seconds=30))
         if not granted and self.automatic and not self.force:
             # Another run is at work, or one failed so lately that the next would only cost its timeout again.
             reason = "another run holds the scope, or failed lately"
-            archived = yield from self._archive_alone(loaded, plan, reason)
+            archived = yield from self._archive_alone(live, plan, reason)
             return archived or self.result(Outcome.LOST_RACE, reason=reason)
         cool_down = timedelta(0)
         try:
-            result = yield from self._under_lease(loaded, plan, limits)
+            result = yield from self._under_lease(live, plan, limits)
             cool_down = limits.cool_down if result.outcome in _PAID_IN_VAIN else cool_down
             return result
         finally:
             if granted:
                 yield from self._lease(cool_down)
 
-    def _under_lease(self, loaded: Loaded, plan: CompactionPlan, limits: SummaryLimits) -> Flow[CompactionResult]:
+    def _under_lease(self, live: LiveScope, plan: CompactionPlan, limits: SummaryLimits) -> Flow[CompactionResult]:
         """Choose anew where another run committed between the choice and the lease, before anything is paid."""
         request = yield from self._measure()
-        if self.cover != loaded.cover:
+        if self.cover != live.cover:
             if not self._is_due(request):
                 return self.result(Outcome.NOT_TRIGGERED)
             chosen = yield from self._choose(request)
             if chosen is None:
                 return (yield from self._nothing_to_do())
-            loaded, plan = chosen
-        return (yield from self._with_summary(loaded, plan, limits))
+            live, plan = chosen
+        return (yield from self._with_summary(live, plan, limits))
 
-    def _with_summary(self, loaded: Loaded, plan: CompactionPlan, limits: SummaryLimits) -> Flow[CompactionResult]:
+    def _with_summary(self, live: LiveScope, plan: CompactionPlan, limits: SummaryLimits) -> Flow[CompactionResult]:
         assert plan.summarizer is not None  # noqa: S101 - the caller's case
-        pending = yield from load_pending(self.log, self.session_id, loaded)
-        shown = that_fit(pending, loaded, plan, limits)
+        pending = yield from load_pending(self.log, self.session_id, live)
+        shown = that_fit(pending, live, plan, limits)
         task = SummaryTask(
             archived=(*pending[:shown], *plan.archive),
             counter=self.log.tokens,
-            previous=loaded.previous,
-            upcoming=loaded.upcoming(plan),
+            previous=live.previous,
+            upcoming=live.upcoming(plan),
             limits=limits,
         )
         try:
             summary = yield from ask(GuardedSummarizer(plan.summarizer).summarize, task)
         except SummaryError as error:
             _log.warning("No summary of session %r: %s", self.session_id, error)
-            archived = yield from self._archive_alone(loaded, plan, str(error), calls=error.calls)
+            archived = yield from self._archive_alone(live, plan, str(error), calls=error.calls)
             return archived or (yield from self._refused(error.outcome, str(error), calls=error.calls))
         for _ in range(_ATTEMPTS):
-            after = self._tokens_after(loaded, plan, summary)
-            if after > loaded.tokens + limits.max_growth:
-                problem = f"the context would grow from {loaded.tokens} to {after} tokens"
+            after = self._tokens_after(live, plan, summary)
+            if after > live.tokens + limits.max_growth:
+                problem = f"the context would grow from {live.tokens} to {after} tokens"
                 return (yield from self._refused(Outcome.NOT_WORTH_IT, problem, calls=summary.calls))
-            done = yield from self._commit(loaded, plan, summary, pending=runs_of(pending[shown:]))
+            done = yield from self._commit(live, plan, summary, pending=runs_of(pending[shown:]))
             if done is not None:
                 return done
             fresh = yield from self._load((yield from self._measure()))
-            if not loaded.is_intact_in(fresh, plan):
+            if not live.is_intact_in(fresh, plan):
                 break
-            loaded = fresh
+            live = fresh
         return (yield from self._refused(Outcome.LOST_RACE, "the range was touched meanwhile", calls=summary.calls))
 
     def _archive_alone(
-        self, loaded: Loaded, plan: CompactionPlan, reason: str, *, calls: int = 0
+        self, live: LiveScope, plan: CompactionPlan, reason: str, *, calls: int = 0
     ) -> Flow[CompactionResult | None]:
         """Archive without the summary that could not be had, where the prompt would not fit otherwise."""
-        if not self.automatic or not (self.force or would_not_fit(self.compaction.when, loaded.request)):
+        if not self.automatic or not (self.force or would_not_fit(self.compaction.when, live.request)):
             return None
-        pending = runs_of((yield from load_pending(self.log, self.session_id, loaded)), tuple(plan.archive))
+        pending = runs_of((yield from load_pending(self.log, self.session_id, live)), tuple(plan.archive))
         done = yield from self._commit(
-            loaded, plan, None, outcome=Outcome.ARCHIVED, pending=pending, reason=reason, calls=calls
+            live, plan, None, outcome=Outcome.ARCHIVED, pending=pending, reason=reason, calls=calls
         )
         if done is not None:
             _log.warning("Session %r was compacted without a summary, which a later run makes.", self.session_id)
@@ -289,7 +287,7 @@ class _Run:
 
     def _commit(
         self,
-        loaded: Loaded,
+        live: LiveScope,
         plan: CompactionPlan,
         summary: Summary | None,
         *,
@@ -298,9 +296,9 @@ class _Run:
         reason: str | None = None,
         calls: int = 0,
     ) -> Flow[CompactionResult | None]:
-        """Archive; None when the range was touched since it was loaded."""
+        """Archive; None when the range was touched since it was read."""
         now = self.log.now()
-        after = self._tokens_after(loaded, plan, summary)
+        after = self._tokens_after(live, plan, summary)
         calls = calls if summary is None else summary.calls
         if summary is not None and summary.is_cut:
             reason = "the model's limit cut the summary off; it ends with its last whole sentence"
@@ -309,7 +307,7 @@ class _Run:
         archive = ArchivePlan(
             scope=self.scope,
             covered=SeqSet.of(event.seq for event in plan.archive),
-            base_record=0 if loaded.cover is None else loaded.cover.record,
+            base_record=0 if live.cover is None else live.cover.record,
             record=self._record(now, details),
             now=now,
             summaries=self._summary_rows(plan, summary, now),
@@ -319,7 +317,7 @@ class _Run:
         if rows is None:
             return None
         if summary is not None:
-            yield from self._describe_session(loaded.request.session, summary)
+            yield from self._describe_session(live.request.session, summary)
         record = rows[0].seq
         return self.result(
             outcome,
@@ -331,14 +329,14 @@ class _Run:
             keywords=() if summary is None else summary.keywords,
             calls=calls,
             record=record,
-            is_rebased=record != loaded.view.last_seq + 1,
+            is_rebased=record != live.view.last_seq + 1,
         )
 
-    def _tokens_after(self, loaded: Loaded, plan: CompactionPlan, summary: Summary | None) -> int:
-        left = loaded.tokens - plan_tokens(plan)
+    def _tokens_after(self, live: LiveScope, plan: CompactionPlan, summary: Summary | None) -> int:
+        left = live.tokens - plan_tokens(plan)
         if summary is None:
             return left
-        return left - loaded.summary_tokens + sum(row.tokens for row in self._summary_rows(plan, summary, 0))
+        return left - live.summary_tokens + sum(row.tokens for row in self._summary_rows(plan, summary, 0))
 
     def _summary_rows(self, plan: CompactionPlan, summary: Summary | None, now: int) -> tuple[EventRow, ...]:
         source = type(self.compaction.how).__name__

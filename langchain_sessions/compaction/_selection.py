@@ -56,7 +56,7 @@ def pinned(events: Sequence[SessionEvent]) -> SessionEvent | None:
     return next((event for event in reversed(events) if isinstance(event.message, SystemMessage)), None)
 
 
-def settle_selection(
+def choose_archived(
     events: Sequence[SessionEvent], scope: str | None, wanted: Iterable[SessionEvent]
 ) -> tuple[SessionEvent, ...]:
     """The part of `wanted` that may go, in context order.

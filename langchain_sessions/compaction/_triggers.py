@@ -1,4 +1,4 @@
-"""When to compact. Every trigger here is answered from counters: no event is loaded to say no."""
+"""When to compact. Every trigger here is answered from counters: no event is live to say no."""
 
 from __future__ import annotations
 

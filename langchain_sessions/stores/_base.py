@@ -327,7 +327,7 @@ class LogStore(Store):
 
     @abstractmethod
     def load_state(self, /, key: SessionKey, now: int) -> StateRows:
-        """The session's state and the scoped state of its user and app. Crosses sessions.
+        """The session's state and the shared state of its user and app. Crosses sessions.
 
         Whoever appended a `user:` or `app:` value reads it as soon as the append has returned; of two writers of one
         key the last wins.

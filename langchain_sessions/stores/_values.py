@@ -33,7 +33,7 @@ class SessionDraft:
     title: str | None = None
     metadata: str = "{}"
     state: str = "{}"
-    scoped_delta: str | None = None
+    shared_delta: str | None = None
     expires_at: int | None = None
     renewal: int | None = None
     renewal_grain: int | None = None
@@ -230,7 +230,7 @@ class IndexQuery:
         buckets: Buckets of terms.
         beginnings: Also buckets that begin so.
         most_scanned: How many events may be left to scan; above that nothing is read but what lags behind.
-        held: Facts that the caller has: key of the session, number of the chunk, generation that wrote it; of a shelf
+        held: Traits that the caller has: key of the session, number of the chunk, generation that wrote it; of a shelf
             `shelf_place`.
         most_apart: With shelves: how many logs that a shelf would take may be read one by one; None for without.
         longest_shelved: Longer logs are no shelf's.
@@ -259,7 +259,7 @@ class StoredChunk(NamedTuple):
         events: How many events it holds.
         terms: How many terms they have in all.
         written: The generation of the index that wrote it.
-        facts: What the index knows of its events, packed; empty where the caller has it.
+        traits: What the index knows of its events, packed; empty where the caller has it.
     """
 
     number: int
@@ -267,7 +267,7 @@ class StoredChunk(NamedTuple):
     events: int
     terms: int
     written: int
-    facts: bytes
+    traits: bytes
 
 
 class IndexedLog(NamedTuple):
@@ -307,13 +307,13 @@ class StoredShelf(NamedTuple):
         number: Its number, the store's own.
         fingerprint: How it was built.
         slots: How many places for events it has.
-        facts: What it knows of its logs and events, packed; empty where the caller has it.
+        traits: What it knows of its logs and events, packed; empty where the caller has it.
     """
 
     number: int
     fingerprint: str
     slots: int
-    facts: bytes
+    traits: bytes
 
 
 class UnshelvedLog(NamedTuple):
@@ -347,7 +347,7 @@ class ShelfChange:
 
 
 def shelf_place(number: int) -> tuple[int, int, int]:
-    """How the facts of a shelf are called among those of chunks; no session has the key 0."""
+    """How the traits of a shelf are called among those of chunks; no session has the key 0."""
     return 0, number, 0
 
 

@@ -21,12 +21,12 @@ from langchain_sessions.testing.suites.appending import EditSuite, IdentitySuite
 from langchain_sessions.testing.suites.archiving import ArchiveSuite
 from langchain_sessions.testing.suites.exactness import ExactSuite, TimeSuite
 from langchain_sessions.testing.suites.filtering import FilterSuite, PagingSuite
+from langchain_sessions.testing.suites.indexing import IndexSuite, VectorSuite
 from langchain_sessions.testing.suites.invocations import InvocationSuite
-from langchain_sessions.testing.suites.living import DeletionSuite, ExpirySuite, SessionSuite
 from langchain_sessions.testing.suites.owning import OwnerSuite
-from langchain_sessions.testing.suites.recalling import IndexSuite, VectorSuite
 from langchain_sessions.testing.suites.refusing import RefusalSuite
 from langchain_sessions.testing.suites.rewinding import ForkSuite, RewindSuite
+from langchain_sessions.testing.suites.sessions import DeletionSuite, ExpirySuite, SessionSuite
 from langchain_sessions.testing.suites.state import StateSuite
 from langchain_sessions.testing.suites.threading import ThreadSuite
 from langchain_sessions.testing.suites.viewing import BranchSuite, ContextSuite, PairingSuite

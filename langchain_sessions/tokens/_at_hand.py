@@ -54,7 +54,7 @@ class ExactAtHand:
         """Look for vocabularies in `cache_dir`, else where tiktoken puts them."""
         self._cache_dir = cache_dir
         self._lock = threading.Lock()
-        self._loaded: dict[str, _Vocabulary | None] = {}
+        self._vocabularies: dict[str, _Vocabulary | None] = {}
         self._loading: dict[str, threading.Thread] = {}
 
     def counter(self, model: object) -> MessageCounter | None:
@@ -67,10 +67,10 @@ class ExactAtHand:
         if name is None:
             return None
         with self._lock:
-            if name not in self._loaded and name not in self._loading:
+            if name not in self._vocabularies and name not in self._loading:
                 self._loading[name] = threading.Thread(target=self._load, args=(name,), daemon=True)
                 self._loading[name].start()
-            return self._loaded.get(name)
+            return self._vocabularies.get(name)
 
     def wait(self) -> None:
         """Wait for what is being loaded."""
@@ -86,7 +86,7 @@ class ExactAtHand:
                 continue
             break
         with self._lock:
-            self._loaded[name] = found
+            self._vocabularies[name] = found
             del self._loading[name]
 
 

@@ -12,7 +12,7 @@ from langchain_sessions import SessionEvent, Standing
 from langchain_sessions._core.rows import Counters
 from langchain_sessions._core.view import pair_tool_calls
 from langchain_sessions.compaction import CompactionRequest, Interval, SlidingWindow, Summarize, TokenWindow, TurnWindow
-from langchain_sessions.compaction._selection import settle_selection, split_segments
+from langchain_sessions.compaction._selection import choose_archived, split_segments
 from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.tokens import EstimatedTokenCounter
 from tests.compaction.models import ScriptedModel
@@ -56,7 +56,7 @@ def archived(strategy: Any, events: list[SessionEvent], *, scope: str | None = N
         last_compacted_at=NOON if again else None,
         events=tuple(events),
     )
-    return [event.seq for event in settle_selection(events, scope, strategy.plan(request).archive)]
+    return [event.seq for event in choose_archived(events, scope, strategy.plan(request).archive)]
 
 
 @pytest.mark.parametrize(
@@ -111,36 +111,36 @@ def test_turns_of_one_invocation_are_one_run() -> None:
 )
 def test_tool_pairs_are_never_split(codes: str, gone: list[int]) -> None:
     everything = log(codes)
-    assert [event.seq for event in settle_selection(everything, None, everything)] == gone
+    assert [event.seq for event in choose_archived(everything, None, everything)] == gone
 
 
 def test_an_open_long_running_call_stays_and_blocks_nothing() -> None:
     events = log("u c1 a u a u a")
     object.__setattr__(events[1], "long_running_tool_ids", ("1",))
-    assert [event.seq for event in settle_selection(events, None, events)] == [4, 5]
+    assert [event.seq for event in choose_archived(events, None, events)] == [4, 5]
 
 
 def test_a_call_of_the_newest_run_may_still_be_answered() -> None:
     events = log("u c1 u a", invocation_id="now")
-    assert settle_selection(events, None, events) == ()
+    assert choose_archived(events, None, events) == ()
 
 
 def test_what_an_open_invocation_holds_stays() -> None:
     events = log("u a u a u a")
     object.__setattr__(events[2], "standing", Standing.OPEN)
-    assert [event.seq for event in settle_selection(events, None, events)] == [1, 2]
+    assert [event.seq for event in choose_archived(events, None, events)] == [1, 2]
 
 
 def test_a_question_goes_only_with_its_whole_turn_and_half_a_pair_never() -> None:
     events = log("u c1 r1 a u a")
-    assert [e.seq for e in settle_selection(events, None, events[:3])] == [2, 3]
-    assert [e.seq for e in settle_selection(events, None, events[1:2])] == []
-    assert [e.seq for e in settle_selection(events, None, events[:4])] == [1, 2, 3, 4]
+    assert [e.seq for e in choose_archived(events, None, events[:3])] == [2, 3]
+    assert [e.seq for e in choose_archived(events, None, events[1:2])] == []
+    assert [e.seq for e in choose_archived(events, None, events[:4])] == [1, 2, 3, 4]
 
 
 def test_other_scopes_are_not_touched() -> None:
     events = [*log("u a u a"), *log("u a u a", branch="orch")]
-    assert all(event.branch is None for event in settle_selection(events, None, events))
+    assert all(event.branch is None for event in choose_archived(events, None, events))
 
 
 def test_a_branch_without_a_human_is_divided_by_its_answers() -> None:

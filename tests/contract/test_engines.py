@@ -14,7 +14,7 @@ from langchain_sessions._sql.store import SqlStore
 from langchain_sessions.errors import SyncNotAvailableError
 from langchain_sessions.testing import PrivateLoop, StoreContract
 from langchain_sessions.testing.suites.appending import IdentitySuite, OrderSuite
-from langchain_sessions.testing.suites.living import DeletionSuite, ExpirySuite
+from langchain_sessions.testing.suites.sessions import DeletionSuite, ExpirySuite
 from langchain_sessions.testing.suites.state import StateSuite
 from tests.servers import databases
 

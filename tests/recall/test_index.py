@@ -16,8 +16,8 @@ from langchain_sessions import SessionService
 from langchain_sessions._log.indexing import indexer_of
 from langchain_sessions._log.log import log_of
 from langchain_sessions._recall.index.buckets import Bucket, bucket_of, pack_buckets, pack_occurrences, unpack_postings
-from langchain_sessions._recall.index.chunks import LARGEST_CHUNK, ChunkSize, OpenChunk, PackedPart, chunks_to_merge
-from langchain_sessions._recall.index.facts import ChunkFacts, EventFacts
+from langchain_sessions._recall.index.chunks import LARGEST_CHUNK, ChunkSize, OpenChunk, PackedEvents, chunks_to_merge
+from langchain_sessions._recall.index.traits import ChunkTraits, EventTraits
 from langchain_sessions._sql.driver.modes import Mode
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ WORDS = st.sampled_from(
 )
 COUNTS = st.dictionaries(WORDS, st.integers(1, 600), max_size=6)
 PASSAGES = st.lists(st.tuples(st.integers(0, 100_000), COUNTS), min_size=1, max_size=3)
-Events = list[tuple[EventFacts, list[tuple[int, dict[str, int]]]]]
+Events = list[tuple[EventTraits, list[tuple[int, dict[str, int]]]]]
 FACTS = st.builds(
-    EventFacts,
+    EventTraits,
     seq=st.just(0),
     at=st.integers(-(2**40), 2**55),
     kind=st.integers(1, 7),
@@ -48,21 +48,21 @@ def chunk_of(events: Events, first: int) -> OpenChunk:
 
 
 def add_to(chunk: OpenChunk, events: Events, first: int) -> None:
-    for number, (facts, passages) in enumerate(events):
+    for number, (traits, passages) in enumerate(events):
         lengths = tuple(length for length, _ in passages)
-        chunk.add(facts._replace(seq=first + 2 * number, lengths=lengths), [counts for _, counts in passages])
+        chunk.add(traits._replace(seq=first + 2 * number, lengths=lengths), [counts for _, counts in passages])
 
 
-Read = tuple[list[EventFacts], dict[str, list[tuple[int, int]]], dict[str, dict[int, int]]]
+Read = tuple[list[EventTraits], dict[str, list[tuple[int, int]]], dict[str, dict[int, int]]]
 
 
 def read(chunk: OpenChunk) -> Read:
     """A chunk as it comes back from a database."""
     packed = pack_buckets(chunk.postings, chunk.passages)
-    part = PackedPart(ChunkFacts.unpack(ChunkFacts.of(chunk.facts).pack()), chunk.terms, packed)
+    part = PackedEvents(ChunkTraits.unpack(ChunkTraits.of(chunk.traits).pack()), chunk.terms, packed)
     found = {term: found for term in part.vocabulary() if (found := part.find(term)) is not None}
     terms = {term: list(each.pairs()) for term, each in found.items()}
-    return list(part.facts.events()), terms, {term: each.passages() for term, each in found.items()}
+    return list(part.traits.events()), terms, {term: each.passages() for term, each in found.items()}
 
 
 EVENTS = st.tuples(FACTS, PASSAGES)
@@ -71,7 +71,7 @@ EVENTS = st.tuples(FACTS, PASSAGES)
 @given(st.lists(EVENTS, min_size=1, max_size=12), st.lists(EVENTS, max_size=12))
 def test_chunks_come_back_as_they_went_and_merge_into_one(first: Events, second: Events) -> None:
     whole = chunk_of(first + second, 5)
-    facts, terms, by_passage = read(whole)
+    traits, terms, by_passage = read(whole)
     expected: dict[str, dict[int, int]] = {}
     numbered: dict[str, dict[int, int]] = {}
     number = 0
@@ -85,16 +85,16 @@ def test_chunks_come_back_as_they_went_and_merge_into_one(first: Events, second:
     assert terms == {term: list(found.items()) for term, found in expected.items()}
     several = any(len(passages) > 1 for _, passages in first + second)
     assert by_passage == (numbered if several else {term: {} for term in numbered})
-    assert [(f.seq, f.kind, f.flags, f.author, f.branch) for f in facts] == [
-        (f.seq, f.kind, f.flags, f.author, f.branch) for f in whole.facts
+    assert [(f.seq, f.kind, f.flags, f.author, f.branch) for f in traits] == [
+        (f.seq, f.kind, f.flags, f.author, f.branch) for f in whole.traits
     ]
-    assert [f.lengths for f in facts] == [tuple(min(n, 65_535) for n in f.lengths) for f in whole.facts]
-    assert [f.at for f in facts] == [f.at // 1_000_000 * 1_000_000 for f in whole.facts]
+    assert [f.lengths for f in traits] == [tuple(min(n, 65_535) for n in f.lengths) for f in whole.traits]
+    assert [f.at for f in traits] == [f.at // 1_000_000 * 1_000_000 for f in whole.traits]
     stored = chunk_of(first, 5)
     merged = OpenChunk()
-    merged.extend(ChunkFacts.of(stored.facts), pack_buckets(stored.postings, stored.passages).values())
+    merged.extend(ChunkTraits.of(stored.traits), pack_buckets(stored.postings, stored.passages).values())
     add_to(merged, second, 5 + 2 * len(first))
-    assert read(merged) == (facts, terms, by_passage)
+    assert read(merged) == (traits, terms, by_passage)
 
 
 @given(st.integers(1, 200), st.data())

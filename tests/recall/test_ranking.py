@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_sessions._recall.index.postings import EntryMaker, Segment, search_segments
-from langchain_sessions._recall.rank.ranking import CorpusStatistics, RankingWeights
+from langchain_sessions._recall.rank.ranking import RankingWeights, TermStatistics
 from langchain_sessions._recall.text.dates import asked_dates, date_range
 from langchain_sessions._recall.text.documents import make_document
 from langchain_sessions._recall.text.grammar import parse_query
 from langchain_sessions._recall.text.terms import TermMaker
 
 if TYPE_CHECKING:
-    from langchain_sessions._recall.rank.corpus import Found
+    from langchain_sessions._recall.rank.many_logs import Found
 
 MAKER = TermMaker()
 ENTRIES = EntryMaker(MAKER)
@@ -210,7 +210,7 @@ def test_a_prefix_stands_for_all_words_that_begin_so() -> None:
 
 
 def test_statistics_never_weigh_below_zero() -> None:
-    assert all(weight >= 0 for weight in CorpusStatistics(events=2, frequencies=(0, 1, 2, 5)).weights())
+    assert all(weight >= 0 for weight in TermStatistics(events=2, frequencies=(0, 1, 2, 5)).weights())
 
 
 def test_the_shortlist_finds_what_a_full_ranking_finds() -> None:

@@ -11,8 +11,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_sessions import EventFilter, InMemoryStore, NewEvent, SearchSettings, SessionService
 from langchain_sessions._log.log import log_of
-from langchain_sessions._recall.index.facts import ChunkFacts, EventFacts
-from langchain_sessions._recall.index.shelves import GAP, OpenShelf, ShelfFacts, ShelvedLog, stale_copies
+from langchain_sessions._recall.index.shelves import GAP, OpenShelf, ShelfTraits, ShelvedLog, stale_copies
+from langchain_sessions._recall.index.traits import ChunkTraits, EventTraits
 from langchain_sessions._sql.driver.modes import Mode
 from langchain_sessions._sql.driver.transaction import Transaction
 from langchain_sessions._sql.store import SqlStore
@@ -218,10 +218,10 @@ def test_a_shelf_is_packed_and_read_back() -> None:
     for number, size in enumerate((3, 1, 2), 1):
         first = shelf.begin()
         for at in range(size):
-            facts = EventFacts(at + 1, 10**15 + at, 1, (2,), 0, "ada" if at else None, None)
-            shelf.chunk.add(facts, ({"kettle": 1, f"w{number}": 2},))
+            traits = EventTraits(at + 1, 10**15 + at, 1, (2,), 0, "ada" if at else None, None)
+            shelf.chunk.add(traits, ({"kettle": 1, f"w{number}": 2},))
         shelf.end(ShelvedLog(number, f"s{number}", size, first, size, size, 2 * size, number == 2), ["ada"])
-    known = ShelfFacts.unpack(shelf.facts().pack())
+    known = ShelfTraits.unpack(shelf.traits().pack())
     assert [log.first for log in known.logs] == [0, 8, 14]
     assert all(not log.first % 2 for log in known.logs)
     assert known.is_taken == b"".join(
@@ -233,5 +233,5 @@ def test_a_shelf_is_packed_and_read_back() -> None:
     assert [log.is_unsure for log in known.logs] == [False, True, False]
     assert shelf.slots == 16
     assert GAP < 8 - 3
-    newer = ShelfFacts([known.logs[1]._replace(last_seq=9)], (), ChunkFacts.of(shelf.chunk.facts))
+    newer = ShelfTraits([known.logs[1]._replace(last_seq=9)], (), ChunkTraits.of(shelf.chunk.traits))
     assert stale_copies([(7, known), (8, newer)]) == {7: {2}}

@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 
 from langchain_sessions import InMemoryStore, SessionService, create_conversation_search_tool
-from langchain_sessions._chat.outbound import bounded, settle
+from langchain_sessions._chat.outbound import bounded, made_valid
 from langchain_sessions._core.whole import whole_text, whole_value
 from langchain_sessions.history import SessionChatMessageHistory
 from langchain_sessions.memory import SessionMemoryAdvisor
@@ -85,10 +85,12 @@ LOGS = st.lists(MESSAGES, max_size=12)
 @given(LOGS, TEXTS)
 def test_any_log_makes_a_prompt_that_all_five_take(log: list[BaseMessage], asked: str) -> None:
     given_log = [message.model_copy() for message in log]
-    prompt = settle([*log, HumanMessage(asked)], over=len(log))
+    prompt = made_valid([*log, HumanMessage(asked)], over=len(log))
     assert violations(prompt) == []
     assert log == given_log
-    assert [a is b for a, b in zip(prompt, settle(prompt, over=len(prompt) - 1), strict=True)] == [True] * len(prompt)
+    assert [a is b for a, b in zip(prompt, made_valid(prompt, over=len(prompt) - 1), strict=True)] == [True] * len(
+        prompt
+    )
 
 
 @settings(max_examples=100, deadline=None)
@@ -99,7 +101,7 @@ def test_a_tool_loop_goes_on_behind_any_log(log: list[BaseMessage], asked: AIMes
         for call in (*asked.tool_calls, *asked.invalid_tool_calls)
     ]
     turn = [HumanMessage("go on"), asked, *results] if results else [HumanMessage("go on")]
-    prompt = settle([*log, *turn], over=len(log))
+    prompt = made_valid([*log, *turn], over=len(log))
     assert violations(prompt) == []
     assert [message.type for message in prompt[-len(turn) :]] == [message.type for message in turn]
 
@@ -124,7 +126,7 @@ def numbered(draw: st.DrawFn) -> list[BaseMessage]:
 @settings(max_examples=200, deadline=None)
 @given(numbered())
 def test_results_stay_with_the_calls_that_they_answer(log: list[BaseMessage]) -> None:
-    prompt = settle([*log, HumanMessage("?")], over=len(log))
+    prompt = made_valid([*log, HumanMessage("?")], over=len(log))
     asked = {call["id"]: call["args"]["n"] for m in prompt if isinstance(m, AIMessage) for call in m.tool_calls}
     answered = {m.tool_call_id: m.content for m in prompt if isinstance(m, ToolMessage)}
     assert {call: f"result {number}" for call, number in asked.items()} == answered
@@ -145,7 +147,7 @@ def test_calls_are_renamed_wherever_a_message_repeats_them() -> None:
     )
     result = ToolMessage("so", tool_call_id="call_0")
     log = [HumanMessage("a"), first, result, AIMessage("b"), HumanMessage("c"), second, result, AIMessage("d")]
-    prompt = settle([*log, HumanMessage("e")], over=len(log))
+    prompt = made_valid([*log, HumanMessage("e")], over=len(log))
     assert prompt[1] is first
     renamed: Any = prompt[5]
     new = renamed.tool_calls[0]["id"]
@@ -157,7 +159,7 @@ def test_calls_are_renamed_wherever_a_message_repeats_them() -> None:
     assert renamed.additional_kwargs == {"tool_calls": [{"id": new, "type": "function"}], "other": 1}
     # The beginning of a prompt stays the same as the conversation goes on, for the provider's cache.
     longer = [*log, HumanMessage("e"), second, result, AIMessage("f")]
-    assert settle([*longer, HumanMessage("g")], over=len(longer))[: len(prompt)] == prompt
+    assert made_valid([*longer, HumanMessage("g")], over=len(longer))[: len(prompt)] == prompt
 
 
 def test_a_valid_prompt_goes_out_as_it_is() -> None:
@@ -170,11 +172,11 @@ def test_a_valid_prompt_goes_out_as_it_is() -> None:
         HumanMessage("one"),
         HumanMessage("two"),
     ]
-    assert [a is b for a, b in zip(log, settle(log, over=4), strict=True)] == [True] * 6
+    assert [a is b for a, b in zip(log, made_valid(log, over=4), strict=True)] == [True] * 6
 
 
 def test_what_was_said_first_by_the_assistant_stays() -> None:
-    prompt = settle([AIMessage("Welcome!"), AIMessage("What is it?"), HumanMessage("trains")], over=2)
+    prompt = made_valid([AIMessage("Welcome!"), AIMessage("What is it?"), HumanMessage("trains")], over=2)
     assert [m.type for m in prompt] == ["human", "ai", "human"]
     assert prompt[1].content == "Welcome!\n\nWhat is it?"
 
@@ -260,7 +262,7 @@ def test_names_are_those_that_all_take_wherever_they_stand() -> None:
         name="Research Agent",
     )
     log = [HumanMessage("a", name="Ada"), asked, ToolMessage("b", tool_call_id=call, name=name), AIMessage("c")]
-    prompt = settle([*log, HumanMessage("d", name="")], over=4)
+    prompt = made_valid([*log, HumanMessage("d", name="")], over=4)
     assert violations(prompt) == []
     shown: Any = prompt[1]
     said = "multi_tool_use_parallel"
@@ -273,7 +275,7 @@ def test_names_are_those_that_all_take_wherever_they_stand() -> None:
 
 def test_speakers_that_lose_their_letters_stay_apart() -> None:
     speakers = ["Ада", "Грейс", "艾达", "x" * 80, "x" * 81]
-    prompt = settle([HumanMessage("hello", name=name) for name in speakers], over=0)
+    prompt = made_valid([HumanMessage("hello", name=name) for name in speakers], over=0)
     assert violations(prompt) == []
     assert len({message.name for message in prompt}) == len(speakers)
 
@@ -308,7 +310,7 @@ def test_a_blank_system_message_is_none(blank: Any) -> None:
 )
 def test_media_goes_out_where_somebody_can_fetch_it(block: dict[str, Any], goes_out: bool) -> None:  # noqa: FBT001
     asked = HumanMessage([{"type": "text", "text": "see"}, block])
-    assert (settle([asked], over=0)[0] is asked) is goes_out
+    assert (made_valid([asked], over=0)[0] is asked) is goes_out
 
 
 def test_arguments_are_bounded_where_asked_and_stay_json() -> None:

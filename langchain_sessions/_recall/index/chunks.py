@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langchain_sessions._recall.index.buckets import MOST_COUNTED, Bucket, PackedOccurrences, bucket_of, unpack_postings
-from langchain_sessions._recall.index.facts import LONGEST, ChunkFacts, Columns, EventFacts
+from langchain_sessions._recall.index.traits import LONGEST, ChunkTraits, Columns, EventTraits
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -42,33 +42,33 @@ class ChunkSize(NamedTuple):
 
 @dataclass(slots=True)
 class OpenChunk:
-    """A chunk that is being built: facts and terms of events in log order.
+    """A chunk that is being built: traits and terms of events in log order.
 
     Attributes:
-        facts: What is known of each event.
+        traits: What is known of each event.
         postings: By term: a number for each passage that holds it, ascending: which passage it is, times 256, and how
             often it does, at most 255.
         passages: How many passages there are.
     """
 
-    facts: list[EventFacts] = field(default_factory=list[EventFacts])
+    traits: list[EventTraits] = field(default_factory=list[EventTraits])
     postings: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict[str, list[int]](list))
     passages: int = 0
 
-    def add(self, facts: EventFacts, passages: Iterable[Mapping[str, int]]) -> None:
+    def add(self, traits: EventTraits, passages: Iterable[Mapping[str, int]]) -> None:
         """Add the next event and the terms of its passages."""
-        self.facts.append(facts)
+        self.traits.append(traits)
         postings = self.postings
         for number, counts in enumerate(passages, self.passages):
             place = number << 8
             for term, count in counts.items():
                 postings[term].append(place | (min(MOST_COUNTED, count)))
-        self.passages += len(facts.lengths)
+        self.passages += len(traits.lengths)
 
-    def extend(self, facts: ChunkFacts, buckets: Iterable[bytes]) -> None:
+    def extend(self, traits: ChunkTraits, buckets: Iterable[bytes]) -> None:
         """Add the events of a stored chunk."""
-        base, passages = self.passages << 8, len(facts.passage_lengths)
-        self.facts.extend(facts.events())
+        base, passages = self.passages << 8, len(traits.passage_lengths)
+        self.traits.extend(traits.events())
         self.passages += passages
         postings = self.postings
         for term, packed in chain.from_iterable(Bucket(data).items() for data in buckets):
@@ -78,7 +78,7 @@ class OpenChunk:
     @property
     def terms(self) -> int:
         """Number of terms of all events."""
-        return sum(min(length, LONGEST) for facts in self.facts for length in facts.lengths)
+        return sum(min(length, LONGEST) for traits in self.traits for length in traits.lengths)
 
 
 def chunks_to_merge(stored: Sequence[ChunkSize], added: int, terms: int) -> list[ChunkSize]:
@@ -98,21 +98,21 @@ def chunks_to_merge(stored: Sequence[ChunkSize], added: int, terms: int) -> list
     return taken
 
 
-class PackedPart:
-    """A stored chunk as ranking reads it: any terms whose buckets were read, and the facts of its events.
+class PackedEvents:
+    """A stored chunk as ranking reads it: any terms whose buckets were read, and the traits of its events.
 
     Args:
-        facts: What is known of its events.
+        traits: What is known of its events.
         size: Number of terms of all events.
         buckets: Buckets of the terms that are asked for, by name.
     """
 
-    __slots__ = ("_read", "buckets", "events", "facts", "hidden", "passages", "said", "size", "taken")
+    __slots__ = ("_read", "buckets", "events", "hidden", "passages", "said", "size", "taken", "traits")
 
-    def __init__(self, facts: ChunkFacts, size: int, buckets: Mapping[str, bytes]) -> None:
-        self.facts = facts
-        self.events = self.said = len(facts.seqs)
-        self.passages = len(facts.passage_lengths)
+    def __init__(self, traits: ChunkTraits, size: int, buckets: Mapping[str, bytes]) -> None:
+        self.traits = traits
+        self.events = self.said = len(traits.seqs)
+        self.passages = len(traits.passage_lengths)
         self.size = size
         self.taken: bytes | bytearray | None = None
         self.hidden: set[int] = set()
@@ -129,44 +129,44 @@ class PackedPart:
     @property
     def speakers(self) -> Collection[str]:
         """All known authors."""
-        return self.facts.speakers.known
+        return self.traits.speakers.known
 
     @property
     def labels(self) -> Mapping[str, int]:
         """The names that texts of `LABELLED` events begin with, and how often."""
-        return self.facts.speakers.labels
+        return self.traits.speakers.labels
 
     def columns(self, longest: int) -> Columns:
         """What is added up of the lengths of its events."""
-        return self.facts.columns(longest)
+        return self.traits.columns(longest)
 
     @property
     def passage_lengths(self) -> Sequence[int]:
         """Number of terms of each passage."""
-        return self.facts.passage_lengths
+        return self.traits.passage_lengths
 
     @property
     def firsts(self) -> Sequence[int] | None:
         """The number of the first passage of each event, and one past the last; None where each event is one."""
-        return self.facts.firsts
+        return self.traits.firsts
 
     def hints(self, index: int) -> int:
         """Hints of an event."""
-        return self.facts.flags[index]
+        return self.traits.flags[index]
 
     def author(self, index: int) -> str | None:
         """Who said it."""
-        return self.facts.authors[self.facts.author_numbers[index]]
+        return self.traits.authors[self.traits.author_numbers[index]]
 
     def instant(self, index: int) -> float:
         """When, in seconds since 1970."""
-        return self.facts.first_second + self.facts.seconds[index]
+        return self.traits.first_second + self.traits.seconds[index]
 
     def find(self, term: str) -> PackedOccurrences | None:
         """Where a term occurs."""
         bucket = self._bucket(bucket_of(term))
         data = None if bucket is None else bucket.find(term)
-        return None if data is None else PackedOccurrences(data, len(self.facts.passage_lengths), self.facts.owners)
+        return None if data is None else PackedOccurrences(data, len(self.traits.passage_lengths), self.traits.owners)
 
     def expand(self, beginning: str) -> Iterable[str]:
         """The terms that begin so."""

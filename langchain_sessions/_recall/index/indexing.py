@@ -15,10 +15,10 @@ from langchain_sessions._recall.index.chunks import (
     MOST_PASSAGES_HELD,
     ChunkSize,
     OpenChunk,
-    PackedPart,
+    PackedEvents,
     chunks_to_merge,
 )
-from langchain_sessions._recall.index.facts import ChunkFacts
+from langchain_sessions._recall.index.traits import ChunkTraits
 from langchain_sessions.errors import (
     CorruptRowError,
     SealedEventError,
@@ -126,11 +126,11 @@ class Indexer:
             if loaded is None:
                 return None
             for stored, buckets in loaded:
-                chunk.extend(ChunkFacts.unpack(stored.facts), buckets.values())
+                chunk.extend(ChunkTraits.unpack(stored.traits), buckets.values())
             if chunk.passages > _MOST_PASSAGES_MERGED:
                 numbers, chunk = [], OpenChunk()
         for row, entry in entries:
-            chunk.add(self.engine.facts(row, entry), entry.passages)
+            chunk.add(self.engine.traits(row, entry), entry.passages)
         return _change(self.engine.fingerprint, place, chunk, upto, tuple(numbers))
 
     def catch_up_quietly(self, key: SessionKey) -> Flow[None]:
@@ -206,35 +206,35 @@ class Indexer:
         chunk = OpenChunk()
         for row in rows:
             entry = self.engine.entry(row, self.codec.decode(session_id, row))
-            chunk.add(self.engine.facts(row, entry), entry.passages)
-        if not chunk.facts:
+            chunk.add(self.engine.traits(row, entry), entry.passages)
+        if not chunk.traits:
             return b"", {}
-        packed = ChunkFacts.of(chunk.facts).pack()
-        return _contents(stored._replace(facts=packed), pack_buckets(chunk.postings, chunk.passages))
+        packed = ChunkTraits.of(chunk.traits).pack()
+        return _contents(stored._replace(traits=packed), pack_buckets(chunk.postings, chunk.passages))
 
 
 _Contents = tuple[bytes, "Mapping[str, list[tuple[int, int]]]"]
 
 
 def _contents(stored: StoredChunk, buckets: Mapping[str, bytes]) -> _Contents:
-    part = PackedPart(ChunkFacts.unpack(stored.facts), stored.terms, buckets)
+    part = PackedEvents(ChunkTraits.unpack(stored.traits), stored.terms, buckets)
     terms = {
         term: [*found.pairs(), *found.passages().items()]
         for term in part.vocabulary()
         if (found := part.find(term)) is not None
     }
-    return part.facts.pack(), terms
+    return part.traits.pack(), terms
 
 
 def _change(fingerprint: str, place: IndexPlace, chunk: OpenChunk, upto: int, replaced: tuple[int, ...]) -> IndexChange:
-    facts = ChunkFacts.of(chunk.facts)
-    events = len(chunk.facts)
+    traits = ChunkTraits.of(chunk.traits)
+    events = len(chunk.traits)
     number = replaced[0] if replaced else max((number for number, *_ in place.chunks), default=0) + 1
     return IndexChange(
         place=place,
         fingerprint=fingerprint,
         indexed_to=upto,
         replaced=replaced,
-        chunk=StoredChunk(number, chunk.facts[-1].seq, events, chunk.terms, place.generation + 1, facts.pack()),
+        chunk=StoredChunk(number, chunk.traits[-1].seq, events, chunk.terms, place.generation + 1, traits.pack()),
         buckets=pack_buckets(chunk.postings, chunk.passages),
     )

@@ -9,9 +9,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from langchain_sessions._recall.index.facts import Columns, event_lengths, passage_shares
-from langchain_sessions._recall.index.parts import HUMAN, LABELLED, QUESTION
-from langchain_sessions._recall.rank.corpus import CANDIDATES, Found, search_logs
+from langchain_sessions._recall.index.inverted import HUMAN, LABELLED, QUESTION
+from langchain_sessions._recall.index.traits import Columns, event_lengths, passage_shares
+from langchain_sessions._recall.rank.many_logs import CANDIDATES, Found, search_logs
 from langchain_sessions._recall.text.dates import date_terms
 from langchain_sessions._recall.text.passages import split_passages
 from langchain_sessions._recall.text.speakers import label_of

@@ -14,9 +14,9 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langchain_sessions._recall.index.buckets import Bucket, unpack_postings
-from langchain_sessions._recall.index.chunks import OpenChunk, PackedPart
+from langchain_sessions._recall.index.chunks import OpenChunk, PackedEvents
 from langchain_sessions._recall.index.columns import from_bytes, to_bytes
-from langchain_sessions._recall.index.facts import LONGEST, ChunkFacts, EventFacts
+from langchain_sessions._recall.index.traits import LONGEST, ChunkTraits, EventTraits
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -64,19 +64,19 @@ class ShelvedLog(NamedTuple):
     is_unsure: bool
 
 
-class ShelfFacts:
+class ShelfTraits:
     """What is known of a shelf besides its terms.
 
     Args:
         logs: Its logs, by slot.
         names: Who speaks on it.
-        facts: What is known of each slot.
+        traits: What is known of each slot.
     """
 
-    def __init__(self, logs: Sequence[ShelvedLog], names: Iterable[str], facts: ChunkFacts) -> None:
+    def __init__(self, logs: Sequence[ShelvedLog], names: Iterable[str], traits: ChunkTraits) -> None:
         self.logs = logs
         self.names = frozenset(names)
-        self.facts = facts
+        self.traits = traits
         self.firsts = [log.first for log in logs]
         self.by_key = {log.skey: log for log in logs}
         self.events = sum(log.slots for log in logs)
@@ -86,7 +86,7 @@ class ShelfFacts:
     @cached_property
     def is_taken(self) -> bytes:
         """A byte for each slot: 255 where there is an event."""
-        return bytes(self.facts.kinds).translate(_EMPTY)
+        return bytes(self.traits.kinds).translate(_EMPTY)
 
     def log_at(self, slot: int) -> ShelvedLog:
         """The log that a slot belongs to."""
@@ -94,7 +94,7 @@ class ShelfFacts:
 
     def pack(self) -> bytes:
         """As bytes: a line of JSON, then columns."""
-        packed = self.facts.pack()
+        packed = self.traits.pack()
         head = [len(self.logs), [log.id for log in self.logs], sorted(self.names)]
         columns = ("Q", "skey"), ("Q", "last_seq"), ("I", "first"), ("I", "slots"), ("I", "passages"), ("Q", "terms")
         written = [to_bytes(array(code, (getattr(log, name) for log in self.logs))) for code, name in columns]
@@ -102,7 +102,7 @@ class ShelfFacts:
         return b"".join((json.dumps(head, separators=(",", ":")).encode("ascii"), b"\n", *written, unsure, packed))
 
     @classmethod
-    def unpack(cls, data: bytes) -> ShelfFacts:
+    def unpack(cls, data: bytes) -> ShelfTraits:
         """Read what `pack` wrote; some drivers return it as a view."""
         data = bytes(data)
         start = data.index(b"\n") + 1
@@ -114,10 +114,10 @@ class ShelfFacts:
         unsure = map(bool, data[start : start + size])
         skeys, upto, *others = columns
         logs = [ShelvedLog(*each) for each in zip(skeys, ids, upto, *others, unsure, strict=True)]
-        return cls(logs, names, ChunkFacts.unpack(data[start + size :]))
+        return cls(logs, names, ChunkTraits.unpack(data[start + size :]))
 
 
-class ShelfPart(PackedPart):
+class ShelfEvents(PackedEvents):
     """A stored shelf as ranking reads it.
 
     Args:
@@ -128,8 +128,8 @@ class ShelfPart(PackedPart):
 
     __slots__ = ("_left_out", "shelf")
 
-    def __init__(self, shelf: ShelfFacts, buckets: Mapping[str, bytes], apart: Collection[int]) -> None:
-        super().__init__(shelf.facts, shelf.terms, buckets)
+    def __init__(self, shelf: ShelfTraits, buckets: Mapping[str, bytes], apart: Collection[int]) -> None:
+        super().__init__(shelf.traits, shelf.terms, buckets)
         self.shelf = shelf
         self._left_out = [shelf.by_key[skey] for skey in apart if skey in shelf.by_key]
         self.said = shelf.events - sum(log.slots for log in self._left_out)
@@ -171,24 +171,26 @@ class OpenShelf:
     @property
     def slots(self) -> int:
         """How many slots are filled or left empty between."""
-        return len(self.chunk.facts)
+        return len(self.chunk.traits)
 
     def begin(self) -> int:
         """Leave slots empty before the next log; its first slot, an even one: ranking looks at pairs."""
         chunk = self.chunk
-        if chunk.facts:
-            empty = EventFacts(0, chunk.facts[-1].at, 0, (0,), 0, None, None)
-            for _ in range(GAP + len(chunk.facts) % 2):
+        if chunk.traits:
+            empty = EventTraits(0, chunk.traits[-1].at, 0, (0,), 0, None, None)
+            for _ in range(GAP + len(chunk.traits) % 2):
                 chunk.add(empty, ({},))
-        return len(chunk.facts)
+        return len(chunk.traits)
 
-    def add(self, facts: EventFacts, entry: Entry, *, counts: bool) -> None:
+    def add(self, traits: EventTraits, entry: Entry, *, counts: bool) -> None:
         """Add the next event of a log; one that does not count keeps its place."""
-        self.chunk.add(facts if counts else _emptied(facts), entry.passages if counts else ({},) * len(entry.passages))
+        self.chunk.add(
+            traits if counts else _emptied(traits), entry.passages if counts else ({},) * len(entry.passages)
+        )
 
-    def extend(self, facts: ChunkFacts, buckets: Iterable[bytes], hidden: Collection[int] = ()) -> None:
+    def extend(self, traits: ChunkTraits, buckets: Iterable[bytes], hidden: Collection[int] = ()) -> None:
         """Add the events of a stored chunk; those that do not count keep their places."""
-        self._take(facts, buckets, [range(len(facts.seqs))], hidden)
+        self._take(traits, buckets, [range(len(traits.seqs))], hidden)
 
     def end(self, log: ShelvedLog, names: Iterable[str]) -> None:
         """Note which log was added."""
@@ -198,9 +200,9 @@ class OpenShelf:
 
     def terms_from(self, slot: int) -> int:
         """How many terms the events from a slot on have."""
-        return sum(min(length, LONGEST) for facts in self.chunk.facts[slot:] for length in facts.lengths)
+        return sum(min(length, LONGEST) for traits in self.chunk.traits[slot:] for length in traits.lengths)
 
-    def take(self, shelf: ShelfFacts, buckets: Iterable[bytes], without: Collection[int]) -> None:
+    def take(self, shelf: ShelfTraits, buckets: Iterable[bytes], without: Collection[int]) -> None:
         """Add the logs of a stored shelf, but for some."""
         kept = [log for log in shelf.logs if log.skey not in without]
         if not kept:
@@ -216,18 +218,18 @@ class OpenShelf:
             self.terms += log.terms
             base += end - log.first
         self.names |= shelf.names
-        self._take(shelf.facts, buckets, ranges, ())
+        self._take(shelf.traits, buckets, ranges, ())
 
     def _take(
-        self, facts: ChunkFacts, buckets: Iterable[bytes], ranges: Sequence[range], hidden: Collection[int]
+        self, traits: ChunkTraits, buckets: Iterable[bytes], ranges: Sequence[range], hidden: Collection[int]
     ) -> None:
-        chunk, size = self.chunk, len(facts.seqs)
+        chunk, size = self.chunk, len(traits.seqs)
         if not hidden and ranges == [range(size)]:
-            chunk.extend(facts, buckets)
+            chunk.extend(traits, buckets)
             return
-        events = list(facts.events())
-        firsts = facts.firsts or range(size + 1)
-        target = array("l", [-1]) * len(facts.passage_lengths)
+        events = list(traits.events())
+        firsts = traits.firsts or range(size + 1)
+        target = array("l", [-1]) * len(traits.passage_lengths)
         for at in chain.from_iterable(ranges):
             if at in hidden:
                 chunk.add(_emptied(events[at]), ({},) * len(events[at].lengths))
@@ -236,23 +238,23 @@ class OpenShelf:
                 target[number] = chunk.passages + number - firsts[at]
             chunk.add(events[at], ({},) * len(events[at].lengths))
         for term, packed in chain.from_iterable(Bucket(data).items() for data in buckets):
-            indexes, counts = unpack_postings(packed, len(facts.passage_lengths))
+            indexes, counts = unpack_postings(packed, len(traits.passage_lengths))
             found = zip(map(target.__getitem__, indexes), counts, strict=True)
             kept = [place << 8 | count for place, count in found if place >= 0]
             if kept:
                 chunk.postings[term] += kept
 
-    def facts(self) -> ShelfFacts:
+    def traits(self) -> ShelfTraits:
         """What is known of it, once it is full."""
-        return ShelfFacts(self.logs, self.names, ChunkFacts.of(self.chunk.facts, first_seq=0))
+        return ShelfTraits(self.logs, self.names, ChunkTraits.of(self.chunk.traits, first_seq=0))
 
 
-def _emptied(facts: EventFacts) -> EventFacts:
+def _emptied(traits: EventTraits) -> EventTraits:
     """Nothing is found there any more; how long it is still tells its neighbours apart."""
-    return facts._replace(seq=0, kind=0, author=None, branch=None)
+    return traits._replace(seq=0, kind=0, author=None, branch=None)
 
 
-def stale_copies(shelves: Sequence[tuple[int, ShelfFacts]]) -> dict[int, frozenset[int]]:
+def stale_copies(shelves: Sequence[tuple[int, ShelfTraits]]) -> dict[int, frozenset[int]]:
     """By the number of a shelf: keys of sessions of which another shelf holds more."""
     newest: dict[int, tuple[int, int]] = {}
     stale: dict[int, set[int]] = {}

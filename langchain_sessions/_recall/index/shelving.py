@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.rows import SessionKey
-from langchain_sessions._recall.findings import MOST_APART, Facts
+from langchain_sessions._recall.findings import MOST_APART, Traits
 from langchain_sessions._recall.index.buckets import pack_buckets
-from langchain_sessions._recall.index.chunks import PackedPart
-from langchain_sessions._recall.index.facts import ChunkFacts
-from langchain_sessions._recall.index.parts import LABELLED
+from langchain_sessions._recall.index.chunks import PackedEvents
+from langchain_sessions._recall.index.inverted import LABELLED
 from langchain_sessions._recall.index.shelves import (
     GAP,
     LONGEST_LOG,
@@ -21,10 +20,11 @@ from langchain_sessions._recall.index.shelves import (
     MOST_SLOTS,
     MOST_TERMS,
     OpenShelf,
-    ShelfFacts,
+    ShelfTraits,
     ShelvedLog,
     stale_copies,
 )
+from langchain_sessions._recall.index.traits import ChunkTraits
 from langchain_sessions._recall.rank.admission import Admission
 from langchain_sessions._recall.text.speakers import labels_in
 from langchain_sessions.errors import SessionNotFoundError
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions._core.encode import EventEncoder
     from langchain_sessions._core.rows import Owner
-    from langchain_sessions._recall.findings import KnownFacts
+    from langchain_sessions._recall.findings import KnownTraits
     from langchain_sessions._recall.index.indexing import Indexer
     from langchain_sessions.stores._values import IndexedLog, UnshelvedLog
 
@@ -76,7 +76,7 @@ class Shelver:
         """Whether all shelves were built as this engine builds them."""
         return all(shelf.fingerprint == self._engine.fingerprint for shelf in read.shelves)
 
-    def shelve(self, scope: LogScope, read: IndexRead, facts: KnownFacts[ShelfFacts]) -> Flow[int]:
+    def shelve(self, scope: LogScope, read: IndexRead, traits: KnownTraits[ShelfTraits]) -> Flow[int]:
         """Put on shelves what is on none; how many logs were. Shelves of another make go.
 
         Small shelves, and those of which the most is outdated, are put together with the new one, so a log is copied a
@@ -87,7 +87,7 @@ class Shelver:
         if foreign:
             dropped = ShelfChange(app=scope.app, owner=owner, replaced=foreign)
             return int((yield from ask(self._store.write_shelf, dropped)))
-        known = {shelf.number: facts.of(shelf_place(shelf.number), shelf.facts) for shelf in read.shelves}
+        known = {shelf.number: traits.of(shelf_place(shelf.number), shelf.traits) for shelf in read.shelves}
         gone = {log.skey for log in read.unshelved}
         waiting = sorted(read.unshelved, key=lambda log: log.skey)
         moved = 0
@@ -104,7 +104,7 @@ class Shelver:
                 break
             moved += len(shelf.logs)
             known = {number: each for number, each in known.items() if number not in replaced}
-            known[change.shelf.number] = shelf.facts()
+            known[change.shelf.number] = shelf.traits()
             gone -= {log.skey for log in shelf.logs}
         return moved
 
@@ -152,27 +152,27 @@ class Shelver:
 
     def _shelve_all(self, scope: LogScope) -> Flow[Mapping[int, int]]:
         """Put on shelves what a search would; by the key of each session how many events that added."""
-        facts = Facts(self._engine, self._store)
+        traits = Traits(self._engine, self._store)
         query = IndexQuery(
             scope=scope,
             fingerprint=self._engine.fingerprint,
             buckets=(),
-            held=facts,
+            held=traits,
             most_apart=MOST_APART,
             longest_shelved=LONGEST_LOG,
         )
         read = yield from ask(self._store.load_index, query)
         if not self.is_current(read):
-            yield from self.shelve(scope, read, facts.shelves)
+            yield from self.shelve(scope, read, traits.shelves)
             read = yield from ask(self._store.load_index, query)
-        on_shelves = (facts.shelves.of(shelf_place(shelf.number), shelf.facts) for shelf in read.shelves)
+        on_shelves = (traits.shelves.of(shelf_place(shelf.number), shelf.traits) for shelf in read.shelves)
         found = {log.skey: 0 for shelf in on_shelves for log in shelf.logs}
-        if read.unshelved and (yield from self.shelve(scope, read, facts.shelves)):
+        if read.unshelved and (yield from self.shelve(scope, read, traits.shelves)):
             found.update((log.skey, log.last_seq - log.indexed_to) for log in read.unshelved)
         return found
 
     def _change(self, app: str, owner: str | None, shelf: OpenShelf, replaced: Sequence[int]) -> ShelfChange:
-        packed = shelf.facts().pack()
+        packed = shelf.traits().pack()
         return ShelfChange(
             app=app,
             owner=owner,
@@ -216,10 +216,10 @@ class Shelver:
 
     def _add(self, shelf: OpenShelf, log: IndexedLog) -> bool:
         """Copy one log; False where it is for another shelf."""
-        parts: list[PackedPart] = []
+        parts: list[PackedEvents] = []
         for chunk in log.chunks:
             buckets = {name: data for name, data in log.buckets.get(chunk.number, {}).items() if name}
-            parts.append(part := PackedPart(ChunkFacts.unpack(chunk.facts), chunk.terms, buckets))
+            parts.append(part := PackedEvents(ChunkTraits.unpack(chunk.traits), chunk.terms, buckets))
             self._admission.hide(part, log.view)
         decode = self._indexer.codec.decode
         tail = [(row, self._engine.entry(row, decode(log.session.id, row))) for row in log.tail]
@@ -232,11 +232,11 @@ class Shelver:
         names: set[str] = set()
         labels: Counter[str] = Counter()
         for part in parts:
-            shelf.extend(part.facts, part.buckets.values(), part.hidden)
+            shelf.extend(part.traits, part.buckets.values(), part.hidden)
             names.update(part.speakers)
             labels.update(part.labels)
         for row, entry in tail:
-            shelf.add(self._engine.facts(row, entry), entry, counts=self._admission.counts(row, log.view))
+            shelf.add(self._engine.traits(row, entry), entry, counts=self._admission.counts(row, log.view))
             if entry.author and entry.flags & LABELLED:
                 labels[entry.author] += 1
             elif entry.author:
@@ -255,15 +255,15 @@ class Shelver:
         return True
 
     def _take(
-        self, scope: LogScope, shelf: OpenShelf, number: int, known: Mapping[int, ShelfFacts], gone: Collection[int]
+        self, scope: LogScope, shelf: OpenShelf, number: int, known: Mapping[int, ShelfTraits], gone: Collection[int]
     ) -> Flow[None]:
         """Add the logs of a stored shelf that nothing newer is known of."""
         read = yield from ask(self._store.load_index, self._query(scope, (), (number,)))
         buckets = {name: data for name, data in read.shelf_buckets.get(number, {}).items() if name}
-        facts = known[number]
+        traits = known[number]
         stale = stale_copies(list(known.items())).get(number, frozenset())
         mine = {log.skey for log in shelf.logs}
-        shelf.take(facts, buckets.values(), {*gone, *stale, *mine})
+        shelf.take(traits, buckets.values(), {*gone, *stale, *mine})
 
 
 def _first(logs: list[UnshelvedLog]) -> tuple[list[UnshelvedLog], list[UnshelvedLog]]:
@@ -280,20 +280,24 @@ def _is_full(shelf: OpenShelf) -> bool:
     return shelf.slots + _MOST_READ > MOST_SLOTS or shelf.chunk.passages >= MOST_PASSAGES or shelf.terms > MOST_TERMS
 
 
-def _to_take(known: Mapping[int, ShelfFacts], gone: Collection[int], shelf: OpenShelf) -> list[int]:
+def _to_take(known: Mapping[int, ShelfTraits], gone: Collection[int], shelf: OpenShelf) -> list[int]:
     """The shelves that are put together with a new one: small ones, and those that are mostly outdated."""
     stale = stale_copies(list(known.items()))
-    left: list[tuple[int, int, ShelfFacts]] = []
-    for number, facts in known.items():
+    left: list[tuple[int, int, ShelfTraits]] = []
+    for number, traits in known.items():
         dead = {*stale.get(number, ()), *gone}
-        left.append((sum(log.slots + GAP for log in facts.logs if log.skey not in dead), number, facts))
+        left.append((sum(log.slots + GAP for log in traits.logs if log.skey not in dead), number, traits))
     taken: list[int] = []
     slots, passages, terms = shelf.slots, shelf.chunk.passages, shelf.terms
-    for size, number, facts in sorted(left, key=lambda each: each[:2]):
-        if size > slots and 2 * size > facts.events:
+    for size, number, traits in sorted(left, key=lambda each: each[:2]):
+        if size > slots and 2 * size > traits.events:
             continue
-        if slots + size > MOST_SLOTS or passages + facts.passages > _MOST_NUMBERED or terms + facts.terms > MOST_TERMS:
+        if (
+            slots + size > MOST_SLOTS
+            or passages + traits.passages > _MOST_NUMBERED
+            or terms + traits.terms > MOST_TERMS
+        ):
             continue
         taken.append(number)
-        slots, passages, terms = slots + size, passages + facts.passages, terms + facts.terms
+        slots, passages, terms = slots + size, passages + traits.passages, terms + traits.terms
     return taken

@@ -236,7 +236,7 @@ def _doors(
         )
     function = cast("Callable[[list[str]], Any]", embed)
     if not inspect.iscoroutinefunction(function) and not inspect.iscoroutinefunction(type(function).__call__):
-        return function, lambda text: _only(_settled(function([text]))), None, None
+        return function, lambda text: _only(_waited(function([text]))), None, None
 
     async def aone(text: str) -> Any:
         return _only(await function([text]))
@@ -258,7 +258,7 @@ def _begin(call: Callable[[Any], Any], argument: object) -> futures.Future[Any]:
 
     def work() -> None:
         try:
-            answer = _settled(context.run(call, argument))
+            answer = _waited(context.run(call, argument))
         except BaseException as error:
             future.set_exception(EmbeddingError(f"it raised {type(error).__name__}"))
         else:
@@ -268,7 +268,7 @@ def _begin(call: Callable[[Any], Any], argument: object) -> futures.Future[Any]:
     return future
 
 
-def _settled(answer: Any) -> Any:
+def _waited(answer: Any) -> Any:
     return asyncio.run(_wrapped(answer)) if inspect.isawaitable(answer) else answer
 
 

@@ -11,7 +11,7 @@ from langchain_sessions._core.kinds import MESSAGE_CODES
 from langchain_sessions._core.ledger import visible_scopes
 from langchain_sessions._core.matching import matches
 from langchain_sessions._recall.engine import SUMMARY, SYNTHETIC, only_term, tool_term
-from langchain_sessions._recall.index.parts import LABELLED
+from langchain_sessions._recall.index.inverted import LABELLED
 from langchain_sessions.events import Standing
 from langchain_sessions.filters import AnyBranch
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from langchain_sessions._core.encode import EventEncoder
     from langchain_sessions._core.ledger import LogView
     from langchain_sessions._core.rows import EventRow
-    from langchain_sessions._recall.index.chunks import PackedPart
+    from langchain_sessions._recall.index.chunks import PackedEvents
     from langchain_sessions.filters import EventFilter
 
 _SECOND = 1_000_000
@@ -99,10 +99,10 @@ class Admission:
 
     # -- quickly -------------------------------------------------------------------------------------------
 
-    def hide(self, part: PackedPart, view: LogView) -> None:
+    def hide(self, part: PackedEvents, view: LogView) -> None:
         """Tell a chunk which of its events do not count, neither as hits nor as neighbours."""
-        facts = part.facts
-        first, seqs = facts.first_seq, facts.seqs
+        traits = part.traits
+        first, seqs = traits.first_seq, traits.seqs
         if Standing.REWOUND in self._gone:
             for low, high in view.ledger.hidden.runs:
                 part.hidden.update(range(bisect_left(seqs, low - first), bisect_right(seqs, high - first)))
@@ -111,39 +111,39 @@ class Admission:
                 at = bisect_left(seqs, edit.replaces - first)
                 if not edit.rooted and at < len(seqs) and seqs[at] == edit.replaces - first:
                     part.hidden.add(at)
-        part.hidden = {index for index in part.hidden if not facts.flags[index] & SUMMARY}
+        part.hidden = {index for index in part.hidden if not traits.flags[index] & SUMMARY}
         if self._scopes is not None and view.head is None:
             # What a viewer may not see must not show through what stands beside it.
-            seen = {number for number, name in enumerate(facts.branches) if name in self._scopes}
-            part.hidden.update(index for index, number in enumerate(facts.branch_numbers) if number not in seen)
+            seen = {number for number, name in enumerate(traits.branches) if name in self._scopes}
+            part.hidden.update(index for index, number in enumerate(traits.branch_numbers) if number not in seen)
 
-    def quick(self, part: PackedPart, view: LogView) -> Callable[[int], bool] | None:
+    def quick(self, part: PackedEvents, view: LogView) -> Callable[[int], bool] | None:
         """A test by index that never refuses what `admits` would admit; None where it would refuse nothing."""
-        tests = [*self._of_facts(part, view), *self._of_tools(part)]
+        tests = [*self._of_traits(part, view), *self._of_tools(part)]
         if len(tests) > 1:
             return lambda index: all(test(index) for test in tests)
         return tests[0] if tests else None
 
-    def _of_facts(self, part: PackedPart, view: LogView) -> Iterator[Callable[[int], bool]]:
-        facts = part.facts
+    def _of_traits(self, part: PackedEvents, view: LogView) -> Iterator[Callable[[int], bool]]:
+        traits = part.traits
         if self.kinds:
-            kinds, wanted = facts.kinds, self.kinds
+            kinds, wanted = traits.kinds, self.kinds
             yield lambda index: kinds[index] in wanted
         if self.where.authors:
-            numbers, marks = facts.author_numbers, facts.flags
-            chosen = {number for number, name in enumerate(facts.authors) if name in self.where.authors}
+            numbers, marks = traits.author_numbers, traits.flags
+            chosen = {number for number, name in enumerate(traits.authors) if name in self.where.authors}
             yield lambda index: numbers[index] in chosen and not marks[index] & LABELLED
         if self._scopes is not None and view.head is None:
-            places = facts.branch_numbers
-            seen = {number for number, name in enumerate(facts.branches) if name in self._scopes}
+            places = traits.branch_numbers
+            seen = {number for number, name in enumerate(traits.branches) if name in self._scopes}
             yield lambda index: places[index] in seen
         if self.query.since is not None or self.query.until is not None:
             yield self._in_time(part)
         if self.where.synthetic is not None:
-            flags, asked = facts.flags, self.where.synthetic
+            flags, asked = traits.flags, self.where.synthetic
             yield lambda index: bool(flags[index] & SYNTHETIC) is asked
 
-    def _of_tools(self, part: PackedPart) -> Iterator[Callable[[int], bool]]:
+    def _of_tools(self, part: PackedEvents) -> Iterator[Callable[[int], bool]]:
         if self.where.tools:
             yield _places(part, map(tool_term, self.where.tools)).__contains__
         if self.where.without_tools:
@@ -151,15 +151,15 @@ class Admission:
             if away:
                 yield lambda index: index not in away
 
-    def _in_time(self, part: PackedPart) -> Callable[[int], bool]:
-        facts = part.facts
-        low = -1 if self.query.since is None else self.query.since // _SECOND - facts.first_second
-        high = float("inf") if self.query.until is None else self.query.until // _SECOND - facts.first_second
-        seconds = facts.seconds
+    def _in_time(self, part: PackedEvents) -> Callable[[int], bool]:
+        traits = part.traits
+        low = -1 if self.query.since is None else self.query.since // _SECOND - traits.first_second
+        high = float("inf") if self.query.until is None else self.query.until // _SECOND - traits.first_second
+        seconds = traits.seconds
         return lambda index: low <= seconds[index] <= high
 
 
-def _places(part: PackedPart, terms: Iterable[str]) -> set[int]:
+def _places(part: PackedEvents, terms: Iterable[str]) -> set[int]:
     """The events in which any of some terms occurs."""
     found = filter(None, map(part.find, terms))
     return {index for each in found for index, _ in each.pairs()}

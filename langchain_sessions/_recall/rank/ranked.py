@@ -10,9 +10,9 @@ from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.kinds import MESSAGE_CODES, speaker_of
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import SessionKey, bytes_of
-from langchain_sessions._recall.findings import Facts, Finding, ReadLogs, index_query
+from langchain_sessions._recall.findings import Finding, ReadLogs, Traits, index_query
 from langchain_sessions._recall.meaning.nearness import SCANNED, asked_text, nearest
-from langchain_sessions._recall.rank.corpus import shortlist_logs
+from langchain_sessions._recall.rank.many_logs import shortlist_logs
 from langchain_sessions._recall.rank.ranking import COMPARED
 from langchain_sessions._recall.rank.reranking import RERANKED
 from langchain_sessions._recall.request import shown_before
@@ -96,9 +96,9 @@ class RankedSearch:
 
     def find(self, request: SearchRequest, query: Query, admission: Admission) -> Flow[Ranking]:
         """What fits a query, checked as far as the page that is asked for."""
-        facts = Facts(self._engine, self._store)
-        read = yield from self.read(request, query, facts)
-        logs = ReadLogs(read, admission, self._engine, self._codec, facts)
+        traits = Traits(self._engine, self._store)
+        read = yield from self.read(request, query, traits)
+        logs = ReadLogs(read, admission, self._engine, self._codec, traits)
         candidates = self._engine.settings.candidates
         matcher = QueryMatcher(query, self._engine.maker)
         meaning, semantic = yield from self._meant(request.scope, query)
@@ -182,12 +182,12 @@ class RankedSearch:
         found = yield from self._reader.cosines(meaning, wanted.values())
         return {place: found[stored] for place, stored in wanted.items() if stored in found}
 
-    def read(self, request: SearchRequest, query: Query, facts: Facts | None = None) -> Flow[IndexRead]:
+    def read(self, request: SearchRequest, query: Query, traits: Traits | None = None) -> Flow[IndexRead]:
         """What the index holds for the query; logs that are too far behind it catch up first."""
         if self._codec.encrypts:
             return (yield from self._read_sealed(request.scope))
-        facts = facts or Facts(self._engine, self._store)
-        wanted = replace(index_query(request, query, self._engine), held=facts)
+        traits = traits or Traits(self._engine, self._store)
+        wanted = replace(index_query(request, query, self._engine), held=traits)
         read = IndexRead([], [])
         stuck = False
         for attempt in range(_ROUNDS):
@@ -199,7 +199,7 @@ class RankedSearch:
             if last or (not behind and is_shelved):
                 break
             try:
-                moved = 0 if is_shelved else (yield from self._shelver.shelve(request.scope, read, facts.shelves))
+                moved = 0 if is_shelved else (yield from self._shelver.shelve(request.scope, read, traits.shelves))
                 for key in behind:
                     moved += yield from self._indexer.catch_up(key)
             except StoreError:
@@ -312,7 +312,7 @@ class _Ranks:
         self._seen.update(hit.place for hit in hits)
         self._found += kept
         if len(self._ranked) + len(self._found) >= self._first:
-            self._settle()
+            self._order_found()
 
     @property
     def is_enough(self) -> bool:
@@ -321,10 +321,10 @@ class _Ranks:
 
     def in_order(self) -> list[Finding]:
         """All of it, as it is paged."""
-        self._settle()
+        self._order_found()
         return self._ranked
 
-    def _settle(self) -> None:
+    def _order_found(self) -> None:
         self._ranked += _in_order(self._found, self._request, self._logs)
         self._found = []
 

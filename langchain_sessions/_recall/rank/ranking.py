@@ -3,7 +3,7 @@
 In a conversation the words of a question stand in one message and the answer in the next, so term frequencies of
 neighbours of the same session are added *inside* the saturation, fading with distance; a long one counts no more than a
 short turn. An event is worth what its best passage is. Nothing here reads a database: an index, whichever it is,
-supplies `CorpusStatistics` and `Candidate` values.
+supplies `TermStatistics` and `Candidate` values.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class RankingWeights:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CorpusStatistics:
+class TermStatistics:
     """What BM25 needs to know about the searched scope.
 
     Attributes:
@@ -141,7 +141,7 @@ class RankedEvent(NamedTuple):
 
 
 def rank(
-    chosen: Iterable[tuple[int, Candidate]], statistics: CorpusStatistics, weights: RankingWeights
+    chosen: Iterable[tuple[int, Candidate]], statistics: TermStatistics, weights: RankingWeights
 ) -> list[RankedEvent]:
     """Rank what `shortlist` chose, the best first; equal scores in order of position.
 
@@ -189,7 +189,7 @@ def rank_by_meaning(
 
 
 def _word_score(
-    passage: Passage, rarity: Sequence[float], statistics: CorpusStatistics, weights: RankingWeights
+    passage: Passage, rarity: Sequence[float], statistics: TermStatistics, weights: RankingWeights
 ) -> float:
     """BM25 as a share of what a perfect passage would get, times 4, so that hints weigh the same for every query."""
     length = passage.window / statistics.average_window

@@ -16,14 +16,14 @@ from itertools import islice, repeat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langchain_sessions._recall.index.columns import from_bytes
-from langchain_sessions._recall.index.facts import WHOLE, Columns
+from langchain_sessions._recall.index.traits import WHOLE, Columns
 from langchain_sessions._recall.rank.kernel import FULL, MOST_OWN, Kernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from langchain_sessions._recall.index.parts import Occurrences
-    from langchain_sessions._recall.rank.ranking import CorpusStatistics, RankingWeights
+    from langchain_sessions._recall.index.inverted import Occurrences
+    from langchain_sessions._recall.rank.ranking import RankingWeights, TermStatistics
 
 _NONE: Final = repeat(0)
 
@@ -97,7 +97,7 @@ class _Stretch(NamedTuple):
 
 
 def shortlist(
-    postings: Sequence[Postings], layout: Layout, statistics: CorpusStatistics, weights: RankingWeights, *, limit: int
+    postings: Sequence[Postings], layout: Layout, statistics: TermStatistics, weights: RankingWeights, *, limit: int
 ) -> Choice:
     """Choose the events worth ranking, and add up what they and their neighbours say.
 

@@ -17,7 +17,7 @@ from langchain_sessions._recall.text.terms import TOKEN, normalize
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from langchain_sessions._recall.index.parts import Group, Part
+    from langchain_sessions._recall.index.inverted import Group, InvertedEvents
     from langchain_sessions._recall.text.terms import TermMaker
 
 _LONGEST_HEAD: Final = 120
@@ -38,7 +38,7 @@ def label_of(text: str) -> str | None:
     return match["name"] if match else None
 
 
-def speakers_in(logs: Iterable[Sequence[Part]]) -> set[str]:
+def speakers_in(logs: Iterable[Sequence[InvertedEvents]]) -> set[str]:
     """All who speak in some logs: authors, and the labels of those logs that are transcripts."""
     found: set[str] = set()
     for log in logs:

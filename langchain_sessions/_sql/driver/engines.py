@@ -101,7 +101,7 @@ def engines_for(database: str | URL | Engine | TYPE_ASYNC_ENGINE, *, synchronous
         return Engines(database, None, owned=False, in_memory=in_memory, thread_bound=bound)
     if isinstance(database, (str, URL)):
         return _engines_for_url(database, synchronous)
-    if hasattr_sync_engine(database):
+    if is_async_engine(database):
         _require_supported(database.dialect)
         return Engines(None, database, owned=False)
     given = database if isinstance(database, type) else type(database)
@@ -115,7 +115,7 @@ _GIVE = (
 )
 
 
-def hasattr_sync_engine(database: Any) -> bool:
+def is_async_engine(database: Any) -> bool:
     """Whether this is SQLAlchemy's AsyncEngine, asked without importing its asyncio package for everybody."""
     kind = type(database)
     return kind.__name__ == "AsyncEngine" and kind.__module__.startswith("sqlalchemy.ext.asyncio")

@@ -41,7 +41,7 @@ from langchain_sessions._sql.index.shelves import (
     shelves_of,
 )
 from langchain_sessions._sql.log.lookup import event_columns
-from langchain_sessions._sql.tables.recall import FACTS
+from langchain_sessions._sql.tables.recall import TRAITS
 from langchain_sessions.errors import SessionNotFoundError, StoreUnavailableError
 from langchain_sessions.stores._values import (
     IndexedLog,
@@ -179,7 +179,7 @@ class _Asked:
         listed = sorted(row for row in self._chunks.rows if known.get(row[0]))
         held = self._query.held
         missing = [(skey, number) for skey, number, *_, written in listed if (skey, number, written) not in held]
-        chunks = _with_facts(listed, _facts(self._tx, missing))
+        chunks = _with_traits(listed, _traits(self._tx, missing))
         if missing:
             # They were read after all else; the index may have moved since then.
             self._generations = self._ask()
@@ -236,7 +236,7 @@ def _generations(tx: Transaction, scope: LogScope, some: Some) -> Later:
 
 
 def _chunks(tx: Transaction, query: IndexQuery, some: Some) -> Later:
-    """The chunks of every session, without their facts."""
+    """The chunks of every session, without their traits."""
     s, chunks = tx.tables.sessions, tx.tables.recall.chunks
     scope = query.scope
 
@@ -248,17 +248,17 @@ def _chunks(tx: Transaction, query: IndexQuery, some: Some) -> Later:
     return tx.later(tx.prepare(("recall chunks", *scope_shape(scope, some)), build), scope_values(scope, some))
 
 
-def _with_facts(rows: Sequence[Row], facts: Mapping[tuple[int, int], bytes]) -> dict[int, list[StoredChunk]]:
-    """Chunks by session, with the facts that the caller does not have."""
+def _with_traits(rows: Sequence[Row], traits: Mapping[tuple[int, int], bytes]) -> dict[int, list[StoredChunk]]:
+    """Chunks by session, with the traits that the caller does not have."""
     found: dict[int, list[StoredChunk]] = defaultdict(list)
     for skey, number, last_seq, events, terms, written in rows:
-        known = facts.get((skey, number), b"")
+        known = traits.get((skey, number), b"")
         found[skey].append(StoredChunk(number, last_seq, events, terms, written, known))
     return found
 
 
-def _facts(tx: Transaction, places: Sequence[tuple[int, int]]) -> dict[tuple[int, int], bytes]:
-    """The facts of chunks by session and number."""
+def _traits(tx: Transaction, places: Sequence[tuple[int, int]]) -> dict[tuple[int, int], bytes]:
+    """The traits of chunks by session and number."""
     t = tx.tables.recall.terms.c
     found: dict[tuple[int, int], bytes] = {}
     for start in range(0, len(places), _PLACES):
@@ -266,13 +266,13 @@ def _facts(tx: Transaction, places: Sequence[tuple[int, int]]) -> dict[tuple[int
         padded = [*some, *[(0, 0)] * (_PLACES - len(some))]
 
         def build() -> Select[Any]:
-            named = t.bucket == literal_column(f"'{FACTS}'")
+            named = t.bucket == literal_column(f"'{TRAITS}'")
             each = (and_(t.skey == param(f"s{at}"), t.chunk == param(f"c{at}"), named) for at in range(_PLACES))
             columns = [t.skey, t.chunk, t.data]
             return select(*columns).where(or_(*each))
 
         values = {f"{name}{at}": place[side] for at, place in enumerate(padded) for side, name in ((0, "s"), (1, "c"))}
-        for skey, number, data in tx.rows(tx.prepare("recall facts", build), values):
+        for skey, number, data in tx.rows(tx.prepare("recall traits", build), values):
             found[skey, number] = bytes(data)
     return found
 

@@ -14,7 +14,7 @@ from langchain_sessions._core.rows import owner_shape
 from langchain_sessions._sql.driver.transaction import Later, Row, Transaction, param
 from langchain_sessions._sql.index.scopes import is_shelved
 from langchain_sessions._sql.log.lookup import drop_shelves, key_values, owner_criterion, session_columns
-from langchain_sessions._sql.tables.recall import FACTS
+from langchain_sessions._sql.tables.recall import TRAITS
 from langchain_sessions.stores._values import LogScope, ShelfChange, StoredShelf, shelf_place
 
 if TYPE_CHECKING:
@@ -108,12 +108,12 @@ def load_shelves(tx: Transaction, numbers: Sequence[int]) -> dict[int, dict[str,
 
 
 def shelves_of(tx: Transaction, rows: Sequence[Row], query: IndexQuery) -> list[StoredShelf] | None:
-    """Shelves with the facts that the caller does not have; None where one is gone."""
+    """Shelves with the traits that the caller does not have; None where one is gone."""
     missing = [row[0] for row in rows if shelf_place(row[0]) not in query.held]
-    facts = dict(_rows_of(tx, missing, FACTS))
-    if len(facts) < len(missing):
+    traits = dict(_rows_of(tx, missing, TRAITS))
+    if len(traits) < len(missing):
         return None
-    return [StoredShelf(number, made, slots, facts.get(number, b"")) for number, made, slots in rows]
+    return [StoredShelf(number, made, slots, traits.get(number, b"")) for number, made, slots in rows]
 
 
 def _rows_of(tx: Transaction, numbers: Sequence[int], bucket: str) -> list[tuple[int, bytes]]:
@@ -181,7 +181,7 @@ def write_shelf(tx: Transaction, change: ShelfChange) -> bool:
         (recall.shelf_logs, [(skey, shelf.number, seq) for skey, seq in change.logs.items()]),
         (
             recall.shelf_terms,
-            [(shelf.number, name, data) for name, data in {FACTS: shelf.facts, **change.buckets}.items()],
+            [(shelf.number, name, data) for name, data in {TRAITS: shelf.traits, **change.buckets}.items()],
         ),
     ):
 

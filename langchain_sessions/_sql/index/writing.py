@@ -8,7 +8,7 @@ from sqlalchemy import Select, delete, insert, select, update
 
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.log.lookup import locate, require_session
-from langchain_sessions._sql.tables.recall import FACTS
+from langchain_sessions._sql.tables.recall import TRAITS
 from langchain_sessions.stores._values import IndexChange, IndexPlace, StoredChunk
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def load_chunks(
     del key, now  # the session's own key is never used again
     chunks, terms = tx.tables.recall.chunks, tx.tables.recall.terms
 
-    def facts() -> Select[Any]:
+    def traits() -> Select[Any]:
         columns = [chunks.c[name] for name in ("last_seq", "events", "terms", "written")]
         return select(*columns).where(chunks.c.skey == param("skey"), chunks.c.chunk == param("chunk"))
 
@@ -68,11 +68,11 @@ def load_chunks(
     found: list[tuple[StoredChunk, dict[str, bytes]]] = []
     for number in numbers:
         values = {"skey": place.skey, "chunk": number}
-        row = tx.row(tx.prepare("recall chunk", facts), values)
+        row = tx.row(tx.prepare("recall chunk", traits), values)
         if row is not None:
             buckets = {name: bytes(data) for name, data in tx.rows(tx.prepare("recall words", words), values)}
             last_seq, events, size, written = row
-            chunk = StoredChunk(number, last_seq, events, size, written, buckets.pop(FACTS, b""))
+            chunk = StoredChunk(number, last_seq, events, size, written, buckets.pop(TRAITS, b""))
             found.append((chunk, buckets))
     return found if _generation(tx, place.skey) == place.generation else None
 
@@ -130,5 +130,5 @@ def _insert_chunk(tx: Transaction, skey: int, chunk: StoredChunk, buckets: Mappi
     whole = tx.prepare("recall new chunk", lambda: insert(chunks).values({c.name: param(c.name) for c in chunks.c}))
     tx.run(whole, row)
     statement = tx.prepare("recall new terms", lambda: insert(terms).values({c.name: param(c.name) for c in terms.c}))
-    stored = {FACTS: chunk.facts, **buckets}
+    stored = {TRAITS: chunk.traits, **buckets}
     tx.insert_tuples(statement, [(skey, chunk.number, bucket, data) for bucket, data in stored.items()])

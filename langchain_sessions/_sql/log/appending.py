@@ -1,7 +1,7 @@
 """Appending to a log the fast way, which serves what nearly every append is: new messages of one scope.
 
 It bumps the session row and inserts, without reading anything: on PostgreSQL one statement, on MariaDB three round
-trips with the commit, on SQLite one short transaction. What it cannot answer goes the full way, in `settling`.
+trips with the commit, on SQLite one short transaction. What it cannot answer goes the full way, in `locked_appending`.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from langchain_sessions._core.rows import (
 from langchain_sessions._sql.driver.failures import UniqueViolationError
 from langchain_sessions._sql.driver.modes import Mode
 from langchain_sessions._sql.driver.transaction import Transaction, param
+from langchain_sessions._sql.log.locked_appending import append_locked
 from langchain_sessions._sql.log.lookup import (
     check_position,
     insert_events,
@@ -52,7 +53,6 @@ from langchain_sessions._sql.log.lookup import (
     update_rows,
     upsert,
 )
-from langchain_sessions._sql.log.settling import append_fully
 from langchain_sessions._sql.tables.types import quoted
 from langchain_sessions.stores._values import AppendBatch, Appended
 
@@ -78,7 +78,7 @@ def append_events(store: SqlStore, key: SessionKey, batch: AppendBatch) -> Flow[
             appended = None
         if appended is not None:
             return appended
-    return (yield from ask(store.run, Mode.APPEND, append_fully, key, batch))
+    return (yield from ask(store.run, Mode.APPEND, append_locked, key, batch))
 
 
 def is_plain(batch: AppendBatch, *, in_one: bool = False) -> bool:

@@ -40,7 +40,7 @@ from langchain_sessions._sql.log.lookup import (
     session_row,
     set_session,
 )
-from langchain_sessions._sql.log.scoped import change_scoped_state
+from langchain_sessions._sql.log.shared_state import change_shared_state
 from langchain_sessions._sql.log.standing import read_rows, replay
 from langchain_sessions._sql.threads.history import copy_thread
 from langchain_sessions.errors import EventNotFoundError, SessionExistsError, SessionNotFoundError
@@ -106,7 +106,7 @@ def _is_expired(row: SessionRow, now: int) -> bool:
 
 
 def _add(tx: Transaction, draft: SessionDraft) -> SessionRow:
-    require_owner(draft.user_id, [draft.scoped_delta])
+    require_owner(draft.user_id, [draft.shared_delta])
     table = tx.tables.sessions
     row = new_session_row(0, draft)
     values = {name: value for name, value in row._asdict().items() if name != "skey"}
@@ -124,8 +124,8 @@ def _add(tx: Transaction, draft: SessionDraft) -> SessionRow:
         assert found is not None
         skey = found[0]
     row = row._replace(skey=skey)
-    if draft.scoped_delta is not None:
-        change_scoped_state(tx, row, [draft.scoped_delta])
+    if draft.shared_delta is not None:
+        change_shared_state(tx, row, [draft.shared_delta])
     delete_rows(tx, tx.tables.tombstones, digest=digest_of(draft.app, draft.id))
     return row
 

@@ -14,7 +14,7 @@ from langchain_sessions._core.archive import Prepared, prepare_archive
 from langchain_sessions._core.ledger import Ledger, covers_of, differing, marks_of, undone_target, view_of
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import EventRow, SessionKey, SessionRow, moved, with_extra
-from langchain_sessions._core.state import StateChange, apply_deltas, scoped_keys
+from langchain_sessions._core.state import StateChange, apply_deltas, shared_keys
 from langchain_sessions._sql.log.counting import ALL_AWAKE, add_counters, count_moved, read_invocation
 from langchain_sessions._sql.log.lookup import (
     event_columns,
@@ -86,17 +86,17 @@ def _first_of(tx: Transaction, session: SessionRow, invocation_id: str, hidden: 
 
 
 def _state_after(tx: Transaction, session: SessionRow, after: Ledger, before: Ledger) -> tuple[str, tuple[str, ...]]:
-    """The session's state from the deltas that stand then; and scoped keys that go out of sight."""
+    """The session's state from the deltas that stand then; and shared keys that go out of sight."""
     e = tx.tables.events.c
     statement = select(e.seq, e.delta).where(e.skey == session.skey, e.delta.is_not(None))
     turned: list[tuple[int, str]] = []
     for low, high in differing(after.hidden, before.hidden).runs:
         turned += tx.once(statement.where(e.seq.between(low, high)))
-    kept = scoped_keys(delta for seq, delta in turned if seq in after.hidden)
+    kept = shared_keys(delta for seq, delta in turned if seq in after.hidden)
     change = StateChange(session.initial_state, session.state, (delta for _, delta in turned))
     seen, size = after.hidden.complement(1, session.last_seq).runs, _DELTAS
     upto = seen[-1][1] if seen else 0
-    while not change.is_settled:
+    while not change.is_complete:
         older = tx.once(statement.where(e.seq <= upto).order_by(e.skey.desc(), e.seq.desc()).limit(size))
         for seq, delta in older:
             if seq not in after.hidden:

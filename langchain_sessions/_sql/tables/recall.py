@@ -8,10 +8,10 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, Table
 
-from langchain_sessions._sql.tables.types import big_key, bytes_type, ident_type, keyed_table
+from langchain_sessions._sql.tables.types import big_key, bytes_type, ident_type, session_table
 
-FACTS = ""
-"""The bucket under which the facts of a chunk's events lie."""
+TRAITS = ""
+"""The bucket under which the traits of a chunk's events lie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class RecallTables:
     Attributes:
         logs: How far the index of each log goes.
         chunks: How much each chunk holds. Small rows: to find one, SQLite reads those that it passes whole.
-        terms: The terms of each chunk, a row per bucket; under the empty name the facts of its events.
+        terms: The terms of each chunk, a row per bucket; under the empty name the traits of its events.
         embeddings: How far the vectors of each log go, and what made them.
         vectors: The vectors, a row per event; only where an embedder is used.
         shelves: Copies of the indexes of several logs of one owner, a small row each.
@@ -43,7 +43,7 @@ def build_recall_tables(metadata: MetaData, prefix: str) -> RecallTables:
     """The tables of recall under a name prefix."""
     key: Any = partial(Column, primary_key=True, autoincrement=False)
     return RecallTables(
-        logs=keyed_table(
+        logs=session_table(
             metadata,
             f"{prefix}recall_logs",
             key("skey", big_key()),
@@ -51,7 +51,7 @@ def build_recall_tables(metadata: MetaData, prefix: str) -> RecallTables:
             Column("fingerprint", ident_type(64), nullable=False),
             Column("generation", BigInteger, nullable=False),
         ),
-        chunks=keyed_table(
+        chunks=session_table(
             metadata,
             f"{prefix}recall_chunks",
             key("skey", big_key()),
@@ -61,7 +61,7 @@ def build_recall_tables(metadata: MetaData, prefix: str) -> RecallTables:
             Column("terms", BigInteger, nullable=False),
             Column("written", BigInteger, nullable=False),
         ),
-        terms=keyed_table(
+        terms=session_table(
             metadata,
             f"{prefix}recall_terms",
             key("skey", big_key()),
@@ -70,7 +70,7 @@ def build_recall_tables(metadata: MetaData, prefix: str) -> RecallTables:
             Column("data", bytes_type(), nullable=False),
             large=True,
         ),
-        embeddings=keyed_table(
+        embeddings=session_table(
             metadata,
             f"{prefix}recall_embeddings",
             key("skey", big_key()),
@@ -78,7 +78,7 @@ def build_recall_tables(metadata: MetaData, prefix: str) -> RecallTables:
             Column("generation", Integer, nullable=False),
             Column("fingerprint", ident_type(128), nullable=False),
         ),
-        vectors=keyed_table(
+        vectors=session_table(
             metadata,
             f"{prefix}recall_vectors",
             key("skey", big_key()),
@@ -93,7 +93,7 @@ def build_recall_tables(metadata: MetaData, prefix: str) -> RecallTables:
 def _shelf_tables(metadata: MetaData, prefix: str) -> dict[str, Table]:
     """The tables that hold copies of several logs' indexes."""
     key: Any = partial(Column, primary_key=True, autoincrement=False)
-    shelves = keyed_table(
+    shelves = session_table(
         metadata,
         f"{prefix}recall_shelves",
         key("shelf", big_key()),
@@ -103,7 +103,7 @@ def _shelf_tables(metadata: MetaData, prefix: str) -> dict[str, Table]:
         Column("slots", Integer, nullable=False),
     )
     Index(f"{prefix}recall_shelves_by_user", shelves.c.app, shelves.c.user_id, shelves.c.shelf)
-    shelf_logs = keyed_table(
+    shelf_logs = session_table(
         metadata,
         f"{prefix}recall_shelf_logs",
         key("skey", big_key()),
@@ -111,7 +111,7 @@ def _shelf_tables(metadata: MetaData, prefix: str) -> dict[str, Table]:
         Column("last_seq", BigInteger, nullable=False),
     )
     Index(f"{prefix}recall_shelf_logs_by_shelf", shelf_logs.c.shelf)
-    shelf_terms = keyed_table(
+    shelf_terms = session_table(
         metadata,
         f"{prefix}recall_shelf_terms",
         key("shelf", big_key()),

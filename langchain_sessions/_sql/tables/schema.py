@@ -33,7 +33,7 @@ from langchain_sessions._core import rows as r
 from langchain_sessions._core.edge import require
 from langchain_sessions._sql.tables.recall import RecallTables, build_recall_tables
 from langchain_sessions._sql.tables.threads import ThreadTables, build_thread_tables
-from langchain_sessions._sql.tables.types import big_key, bytes_type, ident_type, keyed_table, quote_names, text_type
+from langchain_sessions._sql.tables.types import big_key, bytes_type, ident_type, quote_names, session_table, text_type
 from langchain_sessions.errors import UnsupportedDatabaseError
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def build_tables(prefix: str = "") -> Tables:
     key = partial(Column, "skey", big_key(), primary_key=True, autoincrement=False)
     tables = Tables(
         metadata=metadata,
-        versions=keyed_table(
+        versions=session_table(
             metadata,
             f"{prefix}schema_versions",
             Column("version", Integer, primary_key=True, autoincrement=False),
@@ -87,7 +87,7 @@ def build_tables(prefix: str = "") -> Tables:
         ),
         sessions=_sessions(metadata, prefix),
         events=_events(metadata, prefix),
-        marks=keyed_table(
+        marks=session_table(
             metadata,
             f"{prefix}marks",
             key(),
@@ -96,7 +96,7 @@ def build_tables(prefix: str = "") -> Tables:
             Column("data", text_type(), nullable=False),
         ),
         invocations=_invocations(metadata, prefix),
-        scopes=keyed_table(
+        scopes=session_table(
             metadata,
             f"{prefix}scopes",
             key(),
@@ -105,7 +105,7 @@ def build_tables(prefix: str = "") -> Tables:
             Column("turns", BigInteger, nullable=False),
             Column("tokens", BigInteger, nullable=False),
         ),
-        leases=keyed_table(
+        leases=session_table(
             metadata,
             f"{prefix}leases",
             key(),
@@ -124,7 +124,7 @@ def build_tables(prefix: str = "") -> Tables:
 def _beyond_sessions(metadata: MetaData, prefix: str) -> dict[str, Table]:
     """What does not belong to one session: shared state, and ids that were deleted lately."""
     return {
-        "user_state": keyed_table(
+        "user_state": session_table(
             metadata,
             f"{prefix}user_state",
             Column("app", ident_type(), primary_key=True),
@@ -132,14 +132,14 @@ def _beyond_sessions(metadata: MetaData, prefix: str) -> dict[str, Table]:
             Column("name", ident_type(), primary_key=True),
             Column("value", text_type(), nullable=False),
         ),
-        "app_state": keyed_table(
+        "app_state": session_table(
             metadata,
             f"{prefix}app_state",
             Column("app", ident_type(), primary_key=True),
             Column("name", ident_type(), primary_key=True),
             Column("value", text_type(), nullable=False),
         ),
-        "tombstones": keyed_table(
+        "tombstones": session_table(
             metadata,
             f"{prefix}tombstones",
             Column("digest", ident_type(64), primary_key=True),
@@ -194,7 +194,7 @@ def _sessions(metadata: MetaData, prefix: str) -> Table:
 
 def _events(metadata: MetaData, prefix: str) -> Table:
     event_id = Column("event_id", ident_type())
-    table = keyed_table(
+    table = session_table(
         metadata,
         f"{prefix}events",
         Column("skey", big_key(), primary_key=True, autoincrement=False),
@@ -225,7 +225,7 @@ def _events(metadata: MetaData, prefix: str) -> Table:
 
 def _invocations(metadata: MetaData, prefix: str) -> Table:
     status = Column("status", SmallInteger, nullable=False)
-    table = keyed_table(
+    table = session_table(
         metadata,
         f"{prefix}invocations",
         Column("skey", big_key(), primary_key=True, autoincrement=False),

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Column, Index, MetaData, Table
 
-from langchain_sessions._sql.tables.types import big_key, bytes_type, fixed_bytes, ident_type, keyed_table, text_type
+from langchain_sessions._sql.tables.types import big_key, bytes_type, fixed_bytes, ident_type, session_table, text_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def build_thread_tables(metadata: MetaData, prefix: str) -> ThreadTables:
     key: Any = partial(Column, primary_key=True, autoincrement=False)
     return ThreadTables(
         checkpoints=_checkpoints(metadata, prefix),
-        stored_values=keyed_table(
+        stored_values=session_table(
             metadata,
             f"{prefix}checkpoint_values",
             key("skey", big_key()),
@@ -52,7 +52,7 @@ def build_thread_tables(metadata: MetaData, prefix: str) -> ThreadTables:
             Column("data", bytes_type(), nullable=False),
             large=True,
         ),
-        writes=keyed_table(
+        writes=session_table(
             metadata,
             f"{prefix}checkpoint_writes",
             key("skey", big_key()),
@@ -63,21 +63,21 @@ def build_thread_tables(metadata: MetaData, prefix: str) -> ThreadTables:
             Column("refs", bytes_type()),
             Column("body", bytes_type(), nullable=False),
         ),
-        staged=keyed_table(
+        staged=session_table(
             metadata,
             f"{prefix}checkpoint_staged",
             key("skey", big_key()),
             key("n", BigInteger),
             Column("body", bytes_type()),
         ),
-        namespaces=keyed_table(
+        namespaces=session_table(
             metadata,
             f"{prefix}checkpoint_namespaces",
             key("skey", big_key()),
             key("ns", BigInteger),
             Column("name", text_type(), nullable=False),
         ),
-        shapes=keyed_table(
+        shapes=session_table(
             metadata,
             f"{prefix}checkpoint_shapes",
             key("skey", big_key()),
@@ -89,7 +89,7 @@ def build_thread_tables(metadata: MetaData, prefix: str) -> ThreadTables:
 
 def _checkpoints(metadata: MetaData, prefix: str) -> Table:
     run_id = Column("run_id", ident_type())
-    table = keyed_table(
+    table = session_table(
         metadata,
         f"{prefix}checkpoints",
         Column("skey", big_key(), primary_key=True, autoincrement=False),

@@ -64,7 +64,7 @@ def big_key() -> TypeEngine[int]:
     return BigInteger().with_variant(sqlite.INTEGER(), "sqlite")
 
 
-def keyed_table(
+def session_table(
     metadata: MetaData, name: str, *parts: Column[Any] | Index | UniqueConstraint, large: bool = False
 ) -> Table:
     """A table of rows that belong to sessions: clustered by its primary key where the engine can.

@@ -129,21 +129,21 @@ class CassandraEngine(PartitionEngine):
         """Look at a head anew when it is asked for."""
         self._known.pop(partition, None)
 
-    def settle(self, partition: Partition) -> Flow[Known]:
+    def read_serially(self, partition: Partition) -> Flow[Known]:
         """The head as SERIAL has it: a commit that was under way is complete now, or will never be."""
         found = yield from self.run([Do("head", (*partition,))], serial=True)
-        known = Known.of(found[0])._replace(is_settled=True)
+        known = Known.of(found[0])._replace(is_certain=True)
         self._note(partition, known)
         return known
 
     def _read_heads(self, partitions: Sequence[Partition]) -> Flow[list[Head | None]]:
-        """The heads at QUORUM; whether they are settled is looked at when rows are read."""
+        """The heads at QUORUM; whether they are certain is looked at when rows are read."""
         found = yield from self.run([Do("head", (*partition,)) for partition in partitions])
         heads: list[Head | None] = []
         for partition, rows in zip(partitions, found, strict=True):
             known, before = Known.of(rows), self._known.get(partition)
-            is_settled = before is not None and before.stamp == known.stamp and before.is_settled
-            self._note(partition, known._replace(is_settled=is_settled))
+            is_certain = before is not None and before.stamp == known.stamp and before.is_certain
+            self._note(partition, known._replace(is_certain=is_certain))
             heads.append(known.head)
         return heads
 
@@ -153,8 +153,8 @@ class CassandraEngine(PartitionEngine):
         if not ranges:
             return []
         known = self._known.get(partition)
-        if known is None or not known.is_settled:
-            known = yield from self.settle(partition)
+        if known is None or not known.is_certain:
+            known = yield from self.read_serially(partition)
         found = yield from shelves.read(self, partition, known, ranges)
         return (yield from pieces.joined(self, partition, found))
 
@@ -178,7 +178,7 @@ class CassandraEngine(PartitionEngine):
         if size > _MOST_BYTES:
             raise errors.InvalidInputError("messages", f"take {size} bytes; Cassandra takes {_MOST_BYTES} at once")
         stamp = secrets.token_bytes(NAME) + b"".join(known.names[: NAMES - 1])
-        after = Known(head, stamp, known.weight + shelves.weight_of(rows), known.moved, known.shelved, is_settled=True)
+        after = Known(head, stamp, known.weight + shelves.weight_of(rows), known.moved, known.shelved, is_certain=True)
         yield from self.run(lists.entering(self._noted, partition, known.head, head))
         values = (lists.life(head), head.version, head.body, head.owner, head.listed, head.due, stamp, after.weight)
         work = [Do("set_head", (*values, *partition, known.stamp))]
@@ -205,7 +205,7 @@ class CassandraEngine(PartitionEngine):
             answer = (yield from self.together(work))[0]
         except errors.StoreUnavailableError:
             self.forget(partition)
-            now = yield from self.settle(partition)
+            now = yield from self.read_serially(partition)
         else:
             if answer[0]:
                 return True

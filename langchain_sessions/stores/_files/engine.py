@@ -150,7 +150,7 @@ class FilesEngine(PartitionEngine):
             make_folder(folder)
             f.sweep(folder, [])  # what a crash left of somebody else
             was = f.new_state(head)
-        was = f.settled(folder, was)
+        was = f.with_runs_made(folder, was)
         return (f.write_rows(folder, was, rows) if rows else was)._replace(head=head)
 
     def remove_rows(self, partition: Partition, below: str) -> None:

@@ -228,7 +228,7 @@ def write_rows(folder: Path, state: State, rows: Mapping[str, bytes | None]) -> 
     return state._replace(size=state.size + len(data))
 
 
-def settled(folder: Path, state: State) -> State:
+def with_runs_made(folder: Path, state: State) -> State:
     """Make a run of a long tail, one run of several that have the same size, and now and then a log without garbage."""
     if state.size - state.tail < _TAIL_BYTES:
         return state

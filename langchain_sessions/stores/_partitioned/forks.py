@@ -20,8 +20,8 @@ from langchain_sessions.stores._partitioned.access import (
     session_partition,
 )
 from langchain_sessions.stores._partitioned.live import live_rows
-from langchain_sessions.stores._partitioned.scoped import settle_owed
 from langchain_sessions.stores._partitioned.sessions import is_free, new_head
+from langchain_sessions.stores._partitioned.shared_state import write_owed
 from langchain_sessions.stores._partitioned.thread_upkeep import copy_thread
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def fork_session(at: Partitions, key: SessionKey, draft: SessionDraft, at_seq: i
     partition = session_partition(draft.app, draft.id)
     yield from ask(at.engine.remove_rows, partition, keys.prefix(made.skey))
     if made.owed:
-        yield from settle_owed(at, SessionKey(draft.app, draft.id, draft.user_id), draft.now)
+        yield from write_owed(at, SessionKey(draft.app, draft.id, draft.user_id), draft.now)
     return made.session
 
 

@@ -23,7 +23,7 @@ _TOKENS = 16
 
 
 class IndexHead(NamedTuple):
-    """How far the index goes, its generation, what built it, and its chunks: a `StoredChunk` each without facts."""
+    """How far the index goes, its generation, what built it, and its chunks: a `StoredChunk` each without traits."""
 
     indexed_to: int = 0
     generation: int = 0

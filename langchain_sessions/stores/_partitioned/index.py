@@ -112,8 +112,8 @@ def _read_log(at: Partitions, head: SessionHead, query: IndexQuery) -> Flow[Inde
     indexed_to = _indexed_to(head, query.fingerprint)
     chunks = [StoredChunk(*chunk, b"") for chunk in head.index.chunks] if indexed_to else []
     missing = [chunk.number for chunk in chunks if (head.skey, chunk.number, chunk.written) not in query.held]
-    facts = yield from _rows_of(at, head, (keys.exactly(_facts_key(head, number)) for number in missing))
-    known = {keys.number_in(key): value for key, value in facts.items()}
+    traits = yield from _rows_of(at, head, (keys.exactly(_traits_key(head, number)) for number in missing))
+    known = {keys.number_in(key): value for key, value in traits.items()}
     asked: list[Range] = []
     for chunk in chunks:
         asked += [keys.exactly(keys.at(head.skey, keys.BUCKET, chunk.number, bucket)) for bucket in query.buckets]
@@ -125,8 +125,8 @@ def _read_log(at: Partitions, head: SessionHead, query: IndexQuery) -> Flow[Inde
         buckets.setdefault(keys.number_in(key, 2), {})[keys.text_in(key)] = value
     messages = EventQuery(kinds=MESSAGE_CODES, after_seq=indexed_to, idle_before=query.scope.idle_before)
     tail = yield from read_matching(at, head, messages)
-    with_facts = tuple(chunk._replace(facts=known.get(chunk.number, b"")) for chunk in chunks)
-    return IndexedLog(head.session, tail.view, with_facts, buckets, tail.rows)
+    with_traits = tuple(chunk._replace(traits=known.get(chunk.number, b"")) for chunk in chunks)
+    return IndexedLog(head.session, tail.view, with_traits, buckets, tail.rows)
 
 
 def _rows_of(at: Partitions, head: SessionHead, ranges: Iterable[Range]) -> Flow[dict[str, bytes]]:
@@ -134,8 +134,8 @@ def _rows_of(at: Partitions, head: SessionHead, ranges: Iterable[Range]) -> Flow
     return {row.key: row.value for rows in found for row in rows}
 
 
-def _facts_key(head: SessionHead, number: int) -> str:
-    return keys.at(head.skey, keys.FACTS, number)
+def _traits_key(head: SessionHead, number: int) -> str:
+    return keys.at(head.skey, keys.TRAITS, number)
 
 
 def find_index(at: Partitions, key: SessionKey, fingerprint: str, now: int) -> Flow[IndexPlace]:
@@ -159,10 +159,10 @@ def load_chunks(
     for chunk in head.index.chunks:
         if chunk[0] not in numbers:
             continue
-        facts = yield from _rows_of(at, head, [keys.exactly(_facts_key(head, chunk[0]))])
+        traits = yield from _rows_of(at, head, [keys.exactly(_traits_key(head, chunk[0]))])
         rows = yield from at.all_rows(head, keys.under(keys.at(head.skey, keys.BUCKET, chunk[0])))
         buckets = {keys.text_in(row.key): row.value for row in rows}
-        found.append((StoredChunk(*chunk, next(iter(facts.values()), b"")), buckets))
+        found.append((StoredChunk(*chunk, next(iter(traits.values()), b"")), buckets))
     again = yield from at.find_session(key, now)
     return found if again is not None and again.index == head.index else None
 
@@ -178,12 +178,12 @@ def write_index(at: Partitions, key: SessionKey, change: IndexChange, now: int) 
         rows: Rows = {}
         for chunk in head.index.chunks:
             if chunk not in kept:
-                rows[_facts_key(head, chunk[0])] = None
+                rows[_traits_key(head, chunk[0])] = None
                 stored = yield from at.all_rows(head, keys.under(keys.at(head.skey, keys.BUCKET, chunk[0])))
                 rows.update((row.key, None) for row in stored)
         if change.chunk is not None:
             kept.append(change.chunk[:5])
-            rows[_facts_key(head, change.chunk.number)] = change.chunk.facts
+            rows[_traits_key(head, change.chunk.number)] = change.chunk.traits
             for bucket, data in change.buckets.items():
                 rows[keys.at(head.skey, keys.BUCKET, change.chunk.number, bucket)] = bytes(data)
         index = IndexHead(change.indexed_to, place.generation + 1, change.fingerprint, tuple(sorted(kept)))

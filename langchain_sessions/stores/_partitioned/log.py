@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.identity import place_batch, require_version
+from langchain_sessions._core.identity import identify_batch, require_version
 from langchain_sessions._core.ledger import LogView, last_mark, tally_change, visible_scopes
 from langchain_sessions._core.matching import cut_window, matches, sees
 from langchain_sessions._core.ranges import SeqSet
@@ -27,7 +27,7 @@ from langchain_sessions.stores._partitioned.access import (
     positions,
 )
 from langchain_sessions.stores._partitioned.forms import SessionHead, dump_json
-from langchain_sessions.stores._partitioned.scoped import is_scoped, settle_owed
+from langchain_sessions.stores._partitioned.shared_state import is_shared, write_owed
 from langchain_sessions.stores._values import Appended, ContextSlice, EventSlice, ScopeMeasure
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def append_events(at: Partitions, key: SessionKey, batch: AppendBatch) -> Flow[A
     """The contract's `append_events`."""
     appended, owes = yield from at.change(key, batch.now, partial(_append, at, batch), is_repeatable=True)
     if owes:
-        yield from settle_owed(at, key, batch.now)
+        yield from write_owed(at, key, batch.now)
     answer: Appended = appended
     return answer
 
@@ -60,7 +60,7 @@ def _append(at: Partitions, batch: AppendBatch, head: SessionHead) -> Flow[Chang
     relatives = yield from _relatives(at, head, batch)
     view = head.view(batch.idle_before)
     require_version(session.id, batch, relatives, view, session.last_seq)
-    placed = place_batch(session.id, batch, relatives, view, session.last_seq)
+    placed = identify_batch(session.id, batch, relatives, view, session.last_seq)
     deltas = [row.delta for row in placed.fresh if row.delta is not None]
     require_owner(session.user_id, deltas)
     runs, touched = yield from _run_changes(at, head, batch, placed.fresh)
@@ -76,7 +76,7 @@ def _append(at: Partitions, batch: AppendBatch, head: SessionHead) -> Flow[Chang
         changes = {**moved(session, len(placed.fresh), batch.now), "ledger": ledger.encode()}
         if deltas:
             changes["state"] = apply_deltas(session.state, deltas)
-        owed = [(delta, batch.now) for delta in deltas if is_scoped(delta)]
+        owed = [(delta, batch.now) for delta in deltas if is_shared(delta)]
         after = replace(after.with_session(**changes), owed=(*head.owed, *owed))
     before = {*relatives, *touched}
     counted = tally_change(before, head.view(_AWAKE), {*before, *placed.fresh}, after.view(_AWAKE))

@@ -26,7 +26,7 @@ from langchain_sessions.stores._partitioned.access import (
     session_partition,
 )
 from langchain_sessions.stores._partitioned.forms import SessionHead, load_head
-from langchain_sessions.stores._partitioned.scoped import forget_user, is_scoped, settle_owed
+from langchain_sessions.stores._partitioned.shared_state import forget_user, is_shared, write_owed
 from langchain_sessions.stores._values import SessionDraft, SessionQuery, SessionSlice
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def open_session(at: Partitions, draft: SessionDraft) -> Flow[SessionRow]:
             raise SessionNotFoundError(draft.id)
         if found is not None and found.stage == "live" and not found.is_expired(draft.now):
             if found.owed:
-                yield from settle_owed(at, SessionKey(draft.app, draft.id, draft.user_id), draft.now)
+                yield from write_owed(at, SessionKey(draft.app, draft.id, draft.user_id), draft.now)
             return found.session
         if found is not None and found.stage == "gone" and not draft.anew and found.until > draft.now:
             raise SessionNotFoundError(draft.id)
@@ -81,12 +81,12 @@ def is_free(found: SessionHead, draft: SessionDraft) -> bool:
 
 def new_head(at: Partitions, draft: SessionDraft, found: SessionHead | None) -> SessionHead:
     """The head of a new session in the place of what was found."""
-    require_owner(draft.user_id, [draft.scoped_delta])
-    delta = draft.scoped_delta
+    require_owner(draft.user_id, [draft.shared_delta])
+    delta = draft.shared_delta
     return SessionHead(
         session=new_session_row(at.new_number(0 if found is None else found.skey), draft),
         version=0 if found is None else found.version,
-        owed=((delta, draft.now),) if delta is not None and is_scoped(delta) else (),
+        owed=((delta, draft.now),) if delta is not None and is_shared(delta) else (),
     )
 
 
@@ -99,7 +99,7 @@ def _add(at: Partitions, draft: SessionDraft, found: SessionHead | None) -> Flow
     if found is not None:
         yield from ask(at.engine.remove_rows, partition, keys.prefix(head.skey))
     if head.owed:
-        yield from settle_owed(at, SessionKey(draft.app, draft.id, draft.user_id), draft.now)
+        yield from write_owed(at, SessionKey(draft.app, draft.id, draft.user_id), draft.now)
     return head.session
 
 

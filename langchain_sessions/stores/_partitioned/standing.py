@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from langchain_sessions._core.archive import prepare_archive
 from langchain_sessions._core.ledger import Ledger, count_scope, covers_of, differing, marks_of, undone_target
 from langchain_sessions._core.rows import EventRow, Mark, SessionKey, moved, with_extra
-from langchain_sessions._core.state import StateChange, apply_deltas, is_same_state, scoped_keys
+from langchain_sessions._core.state import StateChange, apply_deltas, is_same_state, shared_keys
 from langchain_sessions.errors import EventNotFoundError
 from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._partitioned.access import ROWS_AT_ONCE, Change, Partitions, event_rows
@@ -99,15 +99,15 @@ def read_marks(at: Partitions, head: SessionHead) -> Flow[list[Mark]]:
 
 
 def _state_after(at: Partitions, head: SessionHead, after: Ledger, before: Ledger) -> Flow[tuple[str, tuple[str, ...]]]:
-    """The session's state from the deltas that stand then; and scoped keys that go out of sight."""
+    """The session's state from the deltas that stand then; and shared keys that go out of sight."""
     runs = differing(after.hidden, before.hidden).runs
     found = yield from at.rows(head, keys.in_runs(head.skey, keys.DELTA, runs))
     turned = [_delta_in(row) for rows in found for row in rows]
-    kept = scoped_keys(delta for seq, delta in turned if seq in after.hidden)
+    kept = shared_keys(delta for seq, delta in turned if seq in after.hidden)
     change = StateChange(head.session.initial_state, head.session.state, (delta for _, delta in turned))
     seen, size = after.hidden.complement(1, head.session.last_seq).runs, _DELTAS
     upto = seen[-1][1] if seen else 0
-    while not change.is_settled:
+    while not change.is_complete:
         wanted = keys.between(head.skey, keys.DELTA, 1, upto, size, newest=True)
         older = [_delta_in(row) for row in (yield from at.rows(head, [wanted]))[0]]
         for seq, delta in older:

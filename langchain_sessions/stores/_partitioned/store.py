@@ -13,8 +13,8 @@ from langchain_sessions.stores._partitioned import (
     forks,
     index,
     log,
-    scoped,
     sessions,
+    shared_state,
     standing,
     thread_reads,
     thread_upkeep,
@@ -127,7 +127,7 @@ class PartitionedStore(SessionStore):
     def archive_events(self) -> None: ...
     @_runs(standing.verify_session)
     def verify_session(self) -> None: ...
-    @_runs(scoped.load_state)
+    @_runs(shared_state.load_state)
     def load_state(self) -> None: ...
 
     @_runs(threads.commit_threads)

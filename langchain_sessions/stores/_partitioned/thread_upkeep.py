@@ -94,7 +94,7 @@ def rewind_thread(
     return {"head_id": newest.cid, "head_runs": newest.runs or b""}, rows
 
 
-def _settle_staged(at: Partitions, head: SessionHead) -> Flow[Rows]:
+def _stored_staged(at: Partitions, head: SessionHead) -> Flow[Rows]:
     """Store all that waits for good, as it is."""
     staged = yield from load_staged(at, head)
     rows: Rows = {keys.at(head.skey, keys.STAGED, item.n): None for item in staged}
@@ -112,7 +112,7 @@ def _writes_with(at: Partitions, head: SessionHead, wanted: Range, rows: Rows) -
 
 def _cut_writes(at: Partitions, head: SessionHead, newest: CheckpointRow, hidden: SeqSet, record: int) -> Flow[Rows]:
     """Put writes out of sight with a rewind; also those that came back because an earlier one was undone."""
-    rows = yield from _settle_staged(at, head)
+    rows = yield from _stored_staged(at, head)
     since = Range(f"{keys.at(head.skey, keys.WRITES, newest.cid)}", keys.under(keys.at(head.skey, keys.WRITES)).high)
     stored = yield from _writes_with(at, head, since, rows)
     seen = [
@@ -143,7 +143,7 @@ def copy_thread(at: Partitions, source: SessionHead, target: SessionHead, upto: 
         rows |= checkpoint_rows(target.skey, each)
     roots = sorted((row for row in kept if row.ns == ROOT), key=lambda row: row.cid, reverse=True)
     newest = next((row for row in roots if is_in_sight(target.session, row)), None)
-    staged = yield from _settle_staged(at, source)
+    staged = yield from _stored_staged(at, source)
     found = yield from _writes_with(at, source, keys.under(keys.at(source.skey, keys.WRITES)), staged)
     writes = [made for made in (_kept_writes(some, left_out, newest, upto) for some in found) if made is not None]
     for some in writes:
@@ -214,7 +214,7 @@ def _prune(at: Partitions, keep: Keep, head: SessionHead) -> Flow[Change]:
     if not gone:
         return Change(0)
     left = [row for row in checkpoints if (row.ns, row.cid) in kept]
-    rows = yield from _settle_staged(at, head)
+    rows = yield from _stored_staged(at, head)
     for row in gone:
         rows |= dict.fromkeys(checkpoint_rows(skey, row))
         mine = keys.under(writes_key(skey, row.ns, row.cid))

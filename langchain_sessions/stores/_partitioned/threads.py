@@ -281,7 +281,7 @@ def _put(
     rows = checkpoint_rows(head.skey, decision.row) | event_rows(head.skey, decision.fresh) | _names(head, plan)
     rows |= {value_key(head.skey, digest): data for digest, data in pieces.items()}
     rows |= yield from _parent_row(at, head, decision.parent)
-    rows |= yield from _settled_writes(at, head, plan, decision, staged)
+    rows |= yield from _kept_writes(at, head, plan, decision, staged)
     after, more = yield from _moved(at, head, plan, decision)
     return after, PutResult(after.session, decision), rows | more
 
@@ -305,7 +305,7 @@ def _parent_row(at: Partitions, head: SessionHead, parent: CheckpointRow | None)
     return {key: ormsgpack.packb([*stored._replace(others=parent.others, outside=parent.outside, body=parent.body)])}
 
 
-def _settled_writes(
+def _kept_writes(
     at: Partitions, head: SessionHead, plan: PutPlan, decision: PutDecision, staged: Sequence[StagedWrites]
 ) -> Flow[Rows]:
     """Store the parent's writes for good; also those of other checkpoints, where many wait."""

@@ -142,7 +142,7 @@ def seal(engine: WideEngine, partition: Partition) -> Flow[None]:
 
 
 def _seal(engine: WideEngine, partition: Partition) -> Flow[None]:
-    known = yield from engine.settle(partition)
+    known = yield from engine.read_serially(partition)
     rows = (yield from engine.run([Do("rows_written", (*partition,))]))[0]
     rows.sort(key=lambda row: row[2], reverse=True)
     kept = first = 0

@@ -30,7 +30,7 @@ class Known(NamedTuple):
         weight: Of all rows that were ever written.
         moved: That of those that are on shelves.
         shelved: The highest key on a shelf, by part.
-        is_settled: Whether all that the commit wrote can be read.
+        is_certain: Whether all that the commit wrote can be read.
     """
 
     head: Head | None = None
@@ -38,7 +38,7 @@ class Known(NamedTuple):
     weight: int = 0
     moved: int = 0
     shelved: Mapping[str, str] = {}
-    is_settled: bool = False
+    is_certain: bool = False
 
     @classmethod
     def of(cls, rows: Sequence[Any]) -> Known:
@@ -79,7 +79,7 @@ class WideEngine(Protocol):
         """Run statements on one partition as one."""
         ...
 
-    def settle(self, partition: Partition) -> Flow[Known]:
+    def read_serially(self, partition: Partition) -> Flow[Known]:
         """The head of a partition when nothing is under way any more."""
         ...
 

@@ -109,6 +109,6 @@ class StateSuite(StoreSuite):
     def test_look_alike_keys(self, ada: SessionService) -> None:
         names = ["k", "K", "k ", "ḱ", "k\u200b", "κ", "user", "User:x", "temp"]
         delta = {name: at for at, name in enumerate(names)}
-        scoped = {f"user:{name}": at for at, name in enumerate(["k", "K", "k ", "ḱ"])}
-        ada.append("s1", [], state_delta={**delta, **scoped})
-        assert ada.state("s1") == {**delta, **scoped}
+        shared = {f"user:{name}": at for at, name in enumerate(["k", "K", "k ", "ḱ"])}
+        ada.append("s1", [], state_delta={**delta, **shared})
+        assert ada.state("s1") == {**delta, **shared}

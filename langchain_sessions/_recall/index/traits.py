@@ -11,7 +11,7 @@ from itertools import accumulate, chain, pairwise, repeat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langchain_sessions._recall.index.columns import from_bytes, to_bytes
-from langchain_sessions._recall.index.parts import LABELLED
+from langchain_sessions._recall.index.inverted import LABELLED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ _OFFSET_LIMIT: Final = 2**32
 _IS_LABELLED: Final = bytes(bool(flags & LABELLED) for flags in range(256))
 
 
-class EventFacts(NamedTuple):
+class EventTraits(NamedTuple):
     """What the index keeps of one event besides its terms.
 
     Attributes:
@@ -99,7 +99,7 @@ def passage_shares(passages: Sequence[int], firsts: Sequence[int] | None) -> Seq
 
 
 @dataclass
-class ChunkFacts:
+class ChunkTraits:
     """What the index keeps of the events of a chunk, column by column; nothing is added up before it is asked for.
 
     Attributes:
@@ -174,7 +174,7 @@ class ChunkFacts:
         return known
 
     @classmethod
-    def of(cls, events: Iterable[EventFacts], first_seq: int | None = None) -> ChunkFacts:
+    def of(cls, events: Iterable[EventTraits], first_seq: int | None = None) -> ChunkTraits:
         """The columns of some events in log order, at least one; places in the log count from the first or so."""
         rows = list(events)
         authors: dict[str | None, int] = {None: 0}
@@ -196,14 +196,14 @@ class ChunkFacts:
             branches=list(branches),
         )
 
-    def events(self) -> Iterator[EventFacts]:
+    def events(self) -> Iterator[EventTraits]:
         """The events again, row by row; instants without their fractions."""
         start = 0
         for at, seq in enumerate(self.seqs):
             end = start + self.counts[at]
             lengths = tuple(self.passage_lengths[start:end])
             start = end
-            yield EventFacts(
+            yield EventTraits(
                 self.first_seq + seq,
                 (self.first_second + self.seconds[at]) * _SECOND,
                 self.kinds[at],
@@ -242,7 +242,7 @@ class ChunkFacts:
         return b"".join((head.encode("ascii"), b"\n", *columns))
 
     @classmethod
-    def unpack(cls, data: bytes) -> ChunkFacts:
+    def unpack(cls, data: bytes) -> ChunkTraits:
         """Read what `pack` wrote; some drivers return it as a view."""
         data = bytes(data)
         end = data.index(b"\n")

@@ -18,7 +18,7 @@ _FINISHED = (Standing.LIVE, Standing.INTERRUPTED)
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LiveScope:
     """The request with its events, where they stand, and the compaction in force."""
 
     request: CompactionRequest
@@ -52,7 +52,7 @@ class Loaded:
         """Whether even a summary no longer than the last would save nothing: better to wait than to pay."""
         return 0 < plan_tokens(plan) <= self.summary_tokens
 
-    def is_intact_in(self, fresh: Loaded, plan: CompactionPlan) -> bool:
+    def is_intact_in(self, fresh: LiveScope, plan: CompactionPlan) -> bool:
         """Whether a summary still says what its range holds: the same events live, on top of the same summary."""
         standing = {event.seq for event in fresh.request.events if event.standing in _FINISHED}
         return self.cover == fresh.cover and all(event.seq in standing for event in plan.archive)

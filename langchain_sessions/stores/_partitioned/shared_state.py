@@ -33,18 +33,18 @@ def _of_app(app: str) -> Partition:
     return Partition(app, "a", "")
 
 
-def settle_owed(at: Partitions, key: SessionKey, now: int) -> Flow[None]:
+def write_owed(at: Partitions, key: SessionKey, now: int) -> Flow[None]:
     """Write the shared values that a session's events set and that may not be written yet."""
     head = yield from at.find_session(key, now)
     if head is None or not head.owed:
         return
     for delta, written_at in head.owed:
-        yield from write_scoped(at, head.session, delta, written_at)
-    settled = set(head.owed)
+        yield from write_shared(at, head.session, delta, written_at)
+    written = set(head.owed)
 
     def decide(found: SessionHead) -> Flow[Change]:
         yield from ()
-        left = tuple(each for each in found.owed if each not in settled)
+        left = tuple(each for each in found.owed if each not in written)
         if found.skey != head.skey or left == found.owed:
             return Change(None)
         return Change(None, replace(found, owed=left))
@@ -52,13 +52,13 @@ def settle_owed(at: Partitions, key: SessionKey, now: int) -> Flow[None]:
     yield from at.change(key, now, decide, is_repeatable=True)
 
 
-def is_scoped(delta: str | None) -> bool:
+def is_shared(delta: str | None) -> bool:
     """Whether a delta reaches beyond its session."""
     split = split_delta(delta)
     return bool(split.user or split.app)
 
 
-def write_scoped(at: Partitions, session: SessionRow, delta: str | None, now: int) -> Flow[None]:
+def write_shared(at: Partitions, session: SessionRow, delta: str | None, now: int) -> Flow[None]:
     """Write the shared values of a delta: the last writer wins."""
     split = split_delta(delta)
     if split.user and session.user_id is not None:

@@ -72,7 +72,7 @@ class IndexSuite(RecallSuite):
         place: IndexPlace, number: int, upto: int, replaced: Sequence[int] = (), kind: str = _KIND
     ) -> IndexChange:
         """A step that puts what follows the place into a chunk."""
-        chunk = StoredChunk(number, upto, upto - place.indexed_to, 9, place.generation + 1, b"facts%d" % upto)
+        chunk = StoredChunk(number, upto, upto - place.indexed_to, 9, place.generation + 1, b"traits%d" % upto)
         buckets = {"pa": b"1%d" % upto, "past": b"2%d" % upto, "pb": b"3", "\N{CJK UNIFIED IDEOGRAPH-5317}": b"4"}
         return IndexChange(
             place=place, fingerprint=kind, indexed_to=upto, replaced=tuple(replaced), chunk=chunk, buckets=buckets
@@ -105,12 +105,12 @@ class IndexSuite(RecallSuite):
         assert place[1:4] == (6, 4, 1)
         assert [(chunk[0], chunk[1]) for chunk in place.chunks] == [(1, 4)]
         (log,) = kept.load_index(self.query(self.scope(key, now))).logs
-        assert [(chunk.number, chunk.last_seq, chunk.facts) for chunk in log.chunks] == [(1, 4, b"facts4")]
+        assert [(chunk.number, chunk.last_seq, chunk.traits) for chunk in log.chunks] == [(1, 4, b"facts4")]
         found = {name: bytes(data) for name, data in log.buckets[1].items()}
         assert found == {"pa": b"14", "past": b"24", "\N{CJK UNIFIED IDEOGRAPH-5317}": b"4"}
         assert [row.seq for row in log.tail] == [5, 6]
         held = frozenset({(place.skey, 1, log.chunks[0].written)})
-        assert kept.load_index(self.query(self.scope(key, now), held=held)).logs[0].chunks[0].facts == b""
+        assert kept.load_index(self.query(self.scope(key, now), held=held)).logs[0].chunks[0].traits == b""
 
     def test_of_two_writers_one_gets_through(self, kept: SessionStore, key: SessionKey, now: int) -> None:
         place = kept.find_index(key, _KIND, now)
@@ -124,7 +124,7 @@ class IndexSuite(RecallSuite):
         old = kept.find_index(key, _KIND, now)
         whole = kept.load_chunks(key, old, [2, 4], now)
         assert whole is not None
-        assert [(chunk.number, chunk.facts, len(buckets)) for chunk, buckets in whole] == [
+        assert [(chunk.number, chunk.traits, len(buckets)) for chunk, buckets in whole] == [
             (2, b"facts2", 4),
             (4, b"facts4", 4),
         ]
@@ -170,17 +170,17 @@ class IndexSuite(RecallSuite):
         assert [(name, log.last_seq, log.indexed_to) for name, log in waiting.items()] == [("s1", 6, 0), ("s2", 2, 0)]
         logs = {log.skey: log.last_seq for log in waiting.values()}
         number = secrets.randbits(62)
-        shelf = StoredShelf(number, _KIND, 12, b"facts")
+        shelf = StoredShelf(number, _KIND, 12, b"traits")
         change = ShelfChange(app=key.app, owner="ada", shelf=shelf, buckets={"pa": b"1", "no": b"2"}, logs=logs)
         assert kept.write_shelf(replace(change, replaced=(5,))) is False
         assert kept.write_shelf(replace(change, logs={**logs, 2**40: 1})) is False
         assert kept.write_shelf(change) is True
         read = kept.load_index(query)
         assert (list(read.unshelved), read.logs, read.apart) == ([], [], frozenset())
-        assert [(each.number, each.slots, bytes(each.facts)) for each in read.shelves] == [(number, 12, b"facts")]
+        assert [(each.number, each.slots, bytes(each.traits)) for each in read.shelves] == [(number, 12, b"traits")]
         assert {name: bytes(data) for name, data in read.shelf_buckets[number].items()} == {"pa": b"1"}
         held = replace(query, held=frozenset({shelf_place(number)}))
-        assert [each.facts for each in kept.load_index(held).shelves] == [b""]
+        assert [each.traits for each in kept.load_index(held).shelves] == [b""]
         whole = kept.load_index(replace(query, only=(), whole_shelves=(number,))).shelf_buckets[number]
         assert {"pa", "no"} <= set(whole)
         assert not kept.load_index(replace(query, scope=self.scope(key, now, all_of="grace"))).shelves

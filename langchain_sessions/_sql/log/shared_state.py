@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from langchain_sessions._core.rows import SessionKey, SessionRow
 
 
-def change_scoped_state(tx: Transaction, session: SessionRow, deltas: Iterable[str | None]) -> None:
+def change_shared_state(tx: Transaction, session: SessionRow, deltas: Iterable[str | None]) -> None:
     """Apply the `user:` and `app:` keys of some deltas, in key order so that two writers cannot dead-lock."""
     user: dict[str, str | None] = {}
     app: dict[str, str | None] = {}
@@ -47,7 +47,7 @@ def _change(tx: Transaction, table: Table, owner: Mapping[str, str], changes: Ma
         if value is None:
             delete_rows(tx, table, **owner, name=name)
             continue
-        tx.later(tx.prepare(("scoped", table.name), build), {**owner, "name": name, "value": value})
+        tx.later(tx.prepare(("shared", table.name), build), {**owner, "name": name, "value": value})
 
 
 def load_state(tx: Transaction, key: SessionKey, now: int) -> StateRows:

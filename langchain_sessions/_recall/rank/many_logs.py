@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from langchain_sessions._recall.index.parts import HUMAN, QUESTION, Group, Occurrences, Part
+from langchain_sessions._recall.index.inverted import HUMAN, QUESTION, Group, InvertedEvents, Occurrences
 from langchain_sessions._recall.rank.kernel import longest_neighbour
 from langchain_sessions._recall.rank.ranking import (
     COMPARED,
     Candidate,
-    CorpusStatistics,
     Passage,
+    TermStatistics,
     rank,
     rank_by_meaning,
 )
@@ -66,10 +66,10 @@ class Shortlist:
 
     def __init__(
         self,
-        scope: _Corpus,
+        scope: _LogsEndToEnd,
         query: Query,
         weights: RankingWeights,
-        statistics: CorpusStatistics,
+        statistics: TermStatistics,
         choice: Choice,
     ) -> None:
         self.places = {position: place for position in choice.events if (place := scope.locate(position))}
@@ -135,7 +135,7 @@ class Shortlist:
 
 
 def shortlist_logs(
-    logs: Sequence[Sequence[Part]],
+    logs: Sequence[Sequence[InvertedEvents]],
     query: Query,
     maker: TermMaker,
     *,
@@ -157,7 +157,7 @@ def shortlist_logs(
     asked = _Asked(
         named if len(named) == 1 else frozenset(), not named and means_the_human(query.text), date_range(query.text)
     )
-    scope = _Corpus(logs, weights, asked)
+    scope = _LogsEndToEnd(logs, weights, asked)
     postings = [scope.postings(group) for group in groups]
     if named and not any(unit.frequency for unit in postings):
         # Nothing but the name was ever said: then it is a word as any other.
@@ -173,7 +173,7 @@ def shortlist_logs(
 
 
 def search_logs(
-    logs: Sequence[Sequence[Part]],
+    logs: Sequence[Sequence[InvertedEvents]],
     query: Query,
     maker: TermMaker,
     *,
@@ -202,12 +202,12 @@ class _Asked(NamedTuple):
     period: tuple[datetime, datetime] | None
 
 
-class _Corpus:
+class _LogsEndToEnd:
     """Parts laid end to end."""
 
     def __init__(
         self,
-        logs: Sequence[Sequence[Part]],
+        logs: Sequence[Sequence[InvertedEvents]],
         weights: RankingWeights,
         asked: _Asked,
     ) -> None:
@@ -287,9 +287,9 @@ class _Corpus:
                 found.update(dict.fromkeys(other for other in near if _is_form(other, term)))
         return tuple(found)
 
-    def statistics(self, frequencies: Sequence[int]) -> CorpusStatistics:
+    def statistics(self, frequencies: Sequence[int]) -> TermStatistics:
         """Count what BM25 wants to know."""
-        return CorpusStatistics(
+        return TermStatistics(
             events=sum(part.said for part in self._parts),
             frequencies=tuple(frequencies),
             average_window=self._average_window(),
@@ -350,7 +350,7 @@ class _Corpus:
             age=self._age(part.instant(index)) if self._period else None,
         )
 
-    def _passages_of(self, part: Part, number: int, index: int, chosen: Chosen) -> list[Passage]:
+    def _passages_of(self, part: InvertedEvents, number: int, index: int, chosen: Chosen) -> list[Passage]:
         """The passages of an event that hold a word; where its neighbours alone do, the first."""
         asks = bool(part.hints(index) & QUESTION)
         firsts = part.firsts
@@ -392,7 +392,7 @@ def _is_form(one: str, other: str) -> bool:
     return abs(len(one) - len(other)) <= _LONGEST_ENDING and (one.startswith(other) or other.startswith(one))
 
 
-def _expand(group: Group, part: Part) -> Iterable[str]:
+def _expand(group: Group, part: InvertedEvents) -> Iterable[str]:
     """Find the terms that a group stands for here; one that ends in `*` stands for all that begin so."""
     if not any(term.endswith("*") for term in group):
         return group

@@ -1,4 +1,4 @@
-"""Facts of chunks that this process has read, so that a search reads no more than the words that it looks for."""
+"""Traits of chunks that this process has read, so that a search reads no more than the words that it looks for."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from langchain_sessions._recall.index.shelves import ShelfFacts, stale_copies
+from langchain_sessions._recall.index.shelves import ShelfTraits, stale_copies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 MOST_BYTES: Final = 16 * 2**20
-"""Of packed facts; enough for a million events."""
+"""Of packed traits; enough for a million events."""
 
 _MOST_SETS: Final = 256
 
@@ -23,10 +23,10 @@ Place = tuple[int, int, int]
 T = TypeVar("T")
 
 
-class FactsCache(Generic[T]):
-    """Facts by place, those that were asked for last; safe to share between threads.
+class TraitsCache(Generic[T]):
+    """Traits by place, those that were asked for last; safe to share between threads.
 
-    A place never gets other facts: keys of sessions are not used again, and a chunk that is written anew has another
+    A place never gets other traits: keys of sessions are not used again, and a chunk that is written anew has another
     generation. So whoever wrote last, here or in another process, what is found here is right.
 
     Args:
@@ -44,19 +44,19 @@ class FactsCache(Generic[T]):
     def held(self) -> Mapping[Place, T]:
         """All that is kept, as of now."""
         with self._lock:
-            return {place: facts for place, (facts, _) in self._known.items()}
+            return {place: traits for place, (traits, _) in self._known.items()}
 
     def put(self, place: Place, packed: bytes) -> T:
-        """Unpack facts and keep them."""
-        facts = self._unpack(packed)
+        """Unpack traits and keep them."""
+        traits = self._unpack(packed)
         with self._lock:
             if place not in self._known:
                 self._bytes += len(packed)
-            self._known[place] = (facts, len(packed))
+            self._known[place] = (traits, len(packed))
             while self._bytes > self._most and len(self._known) > 1:
                 _, (_, size) = self._known.popitem(last=False)
                 self._bytes -= size
-        return facts
+        return traits
 
     def touch(self, place: Place) -> None:
         """Keep what was used longer than what was not."""
@@ -65,14 +65,14 @@ class FactsCache(Generic[T]):
                 self._known.move_to_end(place)
 
 
-class ShelfCache(FactsCache[ShelfFacts]):
-    """Facts of shelves, and which of their copies are outdated."""
+class ShelfCache(TraitsCache[ShelfTraits]):
+    """Traits of shelves, and which of their copies are outdated."""
 
     def __init__(self) -> None:
-        super().__init__(ShelfFacts.unpack)
+        super().__init__(ShelfTraits.unpack)
         self._stale: OrderedDict[tuple[int, ...], Mapping[int, frozenset[int]]] = OrderedDict()
 
-    def stale(self, shelves: Sequence[tuple[int, ShelfFacts]]) -> Mapping[int, frozenset[int]]:
+    def stale(self, shelves: Sequence[tuple[int, ShelfTraits]]) -> Mapping[int, frozenset[int]]:
         """By shelf: keys of sessions of which another of these holds more. Worked out once for the same shelves."""
         numbers = tuple(number for number, _ in shelves)
         known = self._stale.get(numbers)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Select, literal_column, select
 
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.identity import place_batch, require_version
+from langchain_sessions._core.identity import identify_batch, require_version
 from langchain_sessions._core.ledger import last_mark, tally_change, view_of
 from langchain_sessions._core.rows import EventRow, InvocationRow, SessionKey, SessionRow, moved, owner_shape
 from langchain_sessions._core.state import apply_deltas, require_owner
@@ -32,7 +32,7 @@ from langchain_sessions._sql.log.lookup import (
     unfinished_of,
     update_rows,
 )
-from langchain_sessions._sql.log.scoped import change_scoped_state
+from langchain_sessions._sql.log.shared_state import change_shared_state
 from langchain_sessions.errors import SessionEndedError, SessionNotFoundError
 from langchain_sessions.stores._values import AppendBatch, Appended
 
@@ -46,12 +46,12 @@ _MOST_NAMES = 64
 """One statement per power of two is compiled and kept."""
 
 
-def append_fully(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Appended:
-    """The full way: settle identities, state and standings under the lock of the session row."""
+def append_locked(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Appended:
+    """The full way: identities, state and standings are decided under the lock of the session row."""
     session, relatives, unfinished = _ask_at_once(tx, key, batch) if tx.waits else _ask_in_turn(tx, key, batch)
     view = view_of(session, unfinished, batch.idle_before)
     require_version(key.id, batch, relatives, view, session.last_seq)
-    placed = place_batch(key.id, batch, relatives, view, session.last_seq)
+    placed = identify_batch(key.id, batch, relatives, view, session.last_seq)
     deltas = [row.delta for row in placed.fresh if row.delta is not None]
     require_owner(session.user_id, deltas)
     ledger = view.ledger
@@ -60,7 +60,7 @@ def append_fully(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Append
     if placed.fresh:
         insert_events(tx, session.skey, placed.fresh)
         _move_session(tx, session, batch, placed.fresh, deltas, ledger.encode())
-        change_scoped_state(tx, session, deltas)
+        change_shared_state(tx, session, deltas)
     last = session.last_seq + len(placed.fresh)
     after = session._replace(last_seq=last, ledger=ledger.encode())
     stood = view_of(session, unfinished, ALL_AWAKE)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from langchain_sessions._recall.index.facts import Columns
+    from langchain_sessions._recall.index.traits import Columns
     from langchain_sessions._recall.rank.shortlisting import Lookup
 
 QUESTION: Final = 1
@@ -41,7 +41,7 @@ class Occurrences(Protocol):
         ...
 
 
-class Part(Protocol):
+class InvertedEvents(Protocol):
     """Some events of one log in order, inverted. Events are known by their index in it, passages by their number."""
 
     @property
