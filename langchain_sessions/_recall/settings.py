@@ -68,13 +68,17 @@ class SearchSettings:
     @cached_property
     def reranker(self) -> Reranker | None:
         """What asks `rerank`; None where there is nothing to ask."""
+        if self.rerank is None:
+            return None
         from langchain_sessions._recall.rank.reranking import Reranker  # noqa: PLC0415
 
-        return None if self.rerank is None else Reranker(self.rerank)
+        return Reranker(self.rerank)
 
     @cached_property
     def embedder(self) -> Embedder | None:
         """The door to `embed`, the same for all services of these settings; None where there is none."""
+        if self.embed is None:
+            return None
         from langchain_sessions._recall.meaning.embedder import Embedder  # noqa: PLC0415
 
-        return None if self.embed is None else Embedder(self.embed, timeout=self.embed_timeout)
+        return Embedder(self.embed, timeout=self.embed_timeout)
