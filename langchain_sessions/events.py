@@ -107,12 +107,24 @@ class _Message:
 
     def __get__(self, event: SessionEvent | None, owner: type[SessionEvent]) -> BaseMessage | None:
         # Called where the instance has no message of its own; on the class it is the field's default.
-        decode = None if event is None else event.__dict__.get("_decode")
-        if event is None or decode is None:
-            return None if event is None else event.__dict__.get("message")
-        message: BaseMessage = event.__dict__.setdefault("message", decode())
-        event.__dict__.pop("_decode", None)
+        if event is None:
+            return None
+        known = event.__dict__
+        _read_now(known)
+        decode = known.get("_decode")
+        if decode is None:
+            return known.get("message")
+        message: BaseMessage = known.setdefault("message", decode())
+        known.pop("_decode", None)
         return message
+
+
+def _read_now(known: dict[str, Any]) -> None:
+    """What an append left for later; two threads may come at once, and read the same."""
+    read = known.get("_read")
+    if read is not None:
+        known.update(read())
+        known.pop("_read", None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,6 +195,16 @@ class SessionEvent:
     def is_root(self) -> bool:
         """Whether every agent of the session sees it."""
         return self.scope is None
+
+    if not TYPE_CHECKING:  # which finds every field declared
+
+        def __getattr__(self, name: str) -> object:
+            """A field of an event that was appended now, which nobody has looked at yet."""
+            known = self.__dict__
+            _read_now(known)
+            if name in known:
+                return known[name]
+            raise AttributeError(name, name=name, obj=self)
 
     def __getstate__(self) -> dict[str, Any]:
         """All fields, the message among them: a copy does not need the store's codec."""

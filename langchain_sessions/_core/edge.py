@@ -38,9 +38,12 @@ def built(cls: type[T], fields: dict[str, Any]) -> T:
     `fields` leaves out has the default that the class holds; so a field with a default factory must be in it. The
     instance keeps `fields`.
     """
-    made = cls.__new__(cls)
-    object.__setattr__(made, "__dict__", fields)
+    made = _new(cls)
+    _set(made, "__dict__", fields)
     return made
+
+
+_new, _set = object.__new__, object.__setattr__
 
 
 MAX_ID = 255

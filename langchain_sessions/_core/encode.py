@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import BaseMessage
 
@@ -27,7 +27,7 @@ from langchain_sessions._core.edge import (
     require,
     to_micros,
 )
-from langchain_sessions._core.kinds import ENTRY_CODES, RECORDS, ROLE_CODES, only_tool_of, speaker_of, tools_of
+from langchain_sessions._core.kinds import CODES, ENTRY_CODES, RECORDS, ROLE_CODES, only_tool_of, speaker_of, tools_of
 from langchain_sessions._core.rows import EventRow
 from langchain_sessions._core.state import dump_delta
 from langchain_sessions.errors import CorruptRowError, InvalidInputError
@@ -43,6 +43,10 @@ if TYPE_CHECKING:
     from langchain_sessions.tokens import TokenCounter
 
 _NO_KIND = -1
+_NEW = (0, None, None)
+_BARE = (None,) * 4
+_tuple = tuple.__new__
+_TOLD = r.SYNTHETIC | r.INTERRUPTED | r.ROOTED
 
 
 class EventEncoder:
@@ -101,9 +105,8 @@ class EventEncoder:
         elif ident is None:
             ident = new_id()
         tokens = self.tokens.count_message(message)
-        return EventRow(
-            0, ident, 0, event_id, None, kind, flags, now, tokens, None, None, None, None, text, folded, body, None
-        )
+        said = (text, folded, body, None)
+        return _tuple(EventRow, (0, ident, 0, event_id, None, kind, flags, now, tokens, None, None, None, None, *said))
 
     @staticmethod
     def _identity(
@@ -150,15 +153,23 @@ class EventEncoder:
         return built(SessionEvent, fields)
 
     def appended(self, session_id: str, row: EventRow, view: LogView | None) -> SessionEvent:
-        """The event of a row that was appended now; its message is decoded when it is first asked for.
+        """The event of a row that was appended now; what few callers look at is read when it is first asked for.
 
         Raises:
             CorruptRowError: It was stored before, and cannot be read.
         """
+        is_new = view is None and row.kind < r.FIRST_RECORD and row[2:5] == _NEW
+        if is_new and row[9:13] == _BARE and not row.flags & _TOLD and row.extra is None:
+            # What differs from its default has to be there from the start.
+            return built(SessionEvent, {"tokens": row.tokens, "_read": partial(self._told, session_id, row, None)})
+        return built(SessionEvent, self._told(session_id, row, view))
+
+    def _told(self, session_id: str, row: EventRow, view: LogView | None) -> dict[str, Any]:
+        """What a row says of its event, whose message is decoded when it is first asked for."""
         fields = self._fields(session_id, row, view)
         if row.kind < r.FIRST_RECORD:
             fields["_decode"] = partial(self.codec.decode, session_id, row)
-        return built(SessionEvent, fields)
+        return fields
 
     def _fields(self, session_id: str, row: EventRow, view: LogView | None) -> dict[str, Any]:
         """What a row says of its event, but for the message."""
@@ -314,6 +325,8 @@ def as_events(
     Raises:
         InvalidInputError: Something in it is neither a message nor an event.
     """
+    if shared is None and type(messages) in CODES:
+        return [cast("BaseMessage", messages)]  # nearly always, and sooner known than by asking for a base class
     items = [messages] if isinstance(messages, (BaseMessage, NewEvent)) else messages
     if type(items) is not list and (isinstance(items, str) or not isinstance(items, Sequence)):
         raise InvalidInputError("messages", "give messages or events, for example [HumanMessage('hi')]")

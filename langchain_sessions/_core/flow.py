@@ -47,7 +47,11 @@ def ask(method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Flow[T]:
 
     A method that `faces` made is itself a workflow: it goes on under the driver that runs already.
     """
-    body: Callable[..., Flow[T]] | None = getattr(method, "flow", None)
+    try:
+        # Not of the method itself: what does not find the name there formats a message that nobody reads.
+        body: Callable[..., Flow[T]] | None = method.__func__.__dict__.get("flow")  # type: ignore[attr-defined]
+    except AttributeError:
+        body = None
     if body is not None:
         return (yield from body(method.__self__, *args, **kwargs))  # type: ignore[attr-defined]
     answer: T = yield Ask(method, args, kwargs)

@@ -324,4 +324,10 @@ def numbered(
 
 def bytes_of(rows: Iterable[EventRow]) -> int:
     """About how much there is to read in some events."""
-    return sum(len(row.text or "") + len(row.body or "") for row in rows)
+    size = 0
+    for row in rows:
+        if row.text is not None:
+            size += len(row.text)
+        if row.body is not None:
+            size += len(row.body)
+    return size

@@ -194,22 +194,20 @@ def append_events(
         return []
     now = log.now()
     marked = -1 if not mark else 0 if invocation_status is InvocationStatus.OPEN else len(events) - 1
+    encoder = log.encoder
     rows = tuple(
-        log.encoder.row(event, now, ordinal=first_ordinal + at, mark=mark if at == marked else 0)
-        if isinstance(event, NewEvent)
-        else log.encoder.message_row(event, now)
-        for at, event in enumerate(events)
+        [
+            encoder.row(event, now, ordinal=first_ordinal + at, mark=mark if at == marked else 0)
+            if isinstance(event, NewEvent)
+            else encoder.message_row(event, now)
+            for at, event in enumerate(events)
+        ]
     )
-    batch = AppendBatch(
-        rows=rows,
-        now=now,
-        same=log.codec.same,
-        expected_version=expected_version,
-        idle_before=log.idle_before(now),
-    )
+    batch = AppendBatch(rows, now, log.codec.same, expected_version, idle_before=log.idle_before(now))
     appended = yield from ask(log.store.append_events, key, batch)
     yield from after_append(log, key, appended.version, rows)
-    return [log.encoder.appended(session_id, row, appended.view) for row in appended.rows]
+    told, view = log.encoder.appended, appended.view
+    return [told(session_id, row, view) for row in appended.rows]
 
 
 def edit_message(

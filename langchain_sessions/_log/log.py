@@ -7,6 +7,7 @@ import json
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
+from time import time_ns
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from langchain_sessions._core.codec.values import as_dict
@@ -19,6 +20,7 @@ from langchain_sessions._core.edge import (
     from_micros,
     require,
     to_micros,
+    utc_now,
 )
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.rows import Anyone, SessionKey, bytes_of
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from langchain_sessions.tokens import TokenCounter
 
 _HOUR = 3_600_000_000
+_tuple = tuple.__new__
 
 Service = TypeVar("Service", bound="SessionService")
 _MOST_LOGS: Final = 10_000
@@ -139,7 +142,7 @@ class Log:
         Raises:
             InvalidInputError: The id cannot be one.
         """
-        return SessionKey(self.app, check_id(session_id, "session_id"), self.owner)
+        return _tuple(SessionKey, (self.app, check_id(session_id, "session_id"), self.owner))
 
     def now(self) -> int:
         """The present in microseconds. Whatever touches the store asks for it, so a closed service says so here.
@@ -147,7 +150,10 @@ class Log:
         Raises:
             ServiceClosedError: The service was closed.
         """
-        self.check_open()
+        if self.shared.is_closed:
+            raise ServiceClosedError
+        if self.clock is utc_now:
+            return time_ns() // 1000
         return to_micros(check_aware(self.clock(), "clock"))
 
     def check_open(self) -> None:
@@ -228,12 +234,13 @@ def _fields(row: SessionRow | SessionHeading) -> dict[str, Any]:
 
 def after_append(log: Log, key: SessionKey, version: int, rows: Sequence[EventRow]) -> Flow[None]:
     """What recall does about new events now and then, so that no search pays for all of them; never an error."""
-    if log.search is None:
+    search = log.search
+    if search is None:
         return
     added = len(rows)
     if version % INDEX_EVERY < added or log.shared.tally.passes(key, bytes_of(rows)):
         yield from indexer_of(log).catch_up_quietly(key)
-    if version % EMBED_EVERY < added and log.search.embedder is not None:
+    if version % EMBED_EVERY < added and search.embedder is not None:
         yield from embed_later(log, [key])
 
 

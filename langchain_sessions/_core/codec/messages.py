@@ -42,6 +42,10 @@ _TOOLS: Final = frozenset({CONVERSATION_SEARCH, CROSS_SESSION_SEARCH})
 _CALL_BLOCKS: Final = frozenset({"tool_use", "tool_call", "function_call", "tool_call_chunk", "input_json_delta"})
 
 _MAX_ID = 255
+_UNKNOWN: Final = object()
+_COLUMNS: Final = ("content", "id")
+_tuple = tuple.__new__
+"""Makes a named tuple without the function that Python writes for it: what every message pays is kept short."""
 _CLASS = "$class"
 _EXTRA = "$extra"
 
@@ -143,24 +147,29 @@ class MessageCodec:
 
     def encode(self, message: BaseMessage) -> EncodedMessage:
         """The columns of a message. Never refuses one for its content; chunks become whole messages."""
-        if isinstance(message, BaseMessageChunk):
-            message = message_chunk_to_message(message)
-        if message.type == "ai":
+        kind = CODES.get(type(message), 0)
+        if kind == r.AI:
             message = without_private(message)
-        cls = type(message)
-        kind = CODES.get(cls, 0)
-        if not kind:
-            return self._encode_other(message)
+        elif not kind:
+            if isinstance(message, BaseMessageChunk):
+                message = message_chunk_to_message(message)
+            message = without_private(message)
+            kind = CODES.get(type(message), 0)
+            if not kind:
+                return self._encode_other(message)
         fields = message.__dict__
         # An id that is read twice may differ: LangGraph assigns ids on another thread while a message is stored.
         message_id = fields.get("id")
         ident, flags = _ident(message_id)
-        template = self._templates[cls].fields
-        rest = {
-            name: value
-            for name, value in fields.items()
-            if name not in ("id", "content") and (name not in template or not _is_default(template[name], value))
-        }
+        template = self._templates[type(message)].fields
+        rest: dict[str, Any] = {}
+        for name, value in fields.items():
+            default = template.get(name, _UNKNOWN)
+            # Values of other classes are not asked: an array answers with an array.
+            if value is default or (type(value) is type(default) and value == default):
+                continue
+            if name not in _COLUMNS:
+                rest[name] = value
         if flags & r.DIGEST_ID:
             rest["id"] = message_id
         extra = message.__pydantic_extra__
@@ -181,7 +190,8 @@ class MessageCodec:
         plain = text is not None and not (kind == r.AI and _says_more(rest))
         searchable = text if plain and text is not None else searchable_text(message)
         body = dump_readably(pack(rest, self.serde)) if rest else None
-        return EncodedMessage(kind, flags, ident, text, folded_column(text or "", searchable), body)
+        folded = folded_column(text or "", searchable)
+        return _tuple(EncodedMessage, (kind, flags, ident, text, folded, body))
 
     def _encode_other(self, message: BaseMessage) -> EncodedMessage:
         """A class of somebody's own: its base decides the kind, its name tells whom to give it back to."""
@@ -349,11 +359,6 @@ def _loaded_class(module: str, name: str) -> type[BaseMessage] | None:
     return descend(BaseMessage.__subclasses__())
 
 
-def _is_default(default: Any, value: Any) -> bool:
-    """Whether a field holds its default. Values of other classes are not asked: an array answers with an array."""
-    return type(value) is type(default) and value == default
-
-
 def _says_more(rest: dict[str, Any]) -> bool:
     """Whether words of an answer stand elsewhere than in its content."""
     if rest.get("tool_calls") or rest.get("invalid_tool_calls"):
@@ -367,7 +372,7 @@ def _says_more(rest: dict[str, Any]) -> bool:
 
 def without_private(message: BaseMessage) -> BaseMessage:
     """The message without the private argument of its calls; itself where there is none."""
-    if not isinstance(message, AIMessage):
+    if not isinstance(message, AIMessage) or not (message.tool_calls or message.invalid_tool_calls):
         return message
     calls = (*message.tool_calls, *message.invalid_tool_calls)
     if not any(call["name"] in _TOOLS for call in calls):

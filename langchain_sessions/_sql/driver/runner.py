@@ -111,7 +111,10 @@ class Runner:
         """`run`, whatever the schema."""
         if self.engines.sync is None:
             raise SyncNotAvailableError
-        work = _bound(operation, *args, **kwargs)
+
+        def work(transaction: Transaction) -> T:
+            return operation(transaction, *args, **kwargs)
+
         if self._only_thread is not None:
             return self._only_thread.submit(self._run_here, mode, work).result()
         return self._run_here(mode, work)
@@ -120,7 +123,8 @@ class Runner:
         attempt = 0
         while True:
             attempt += 1
-            self._guard_fork()
+            if os.getpid() != self._pid:
+                self._guard_fork()
             try:
                 if self._turn is None or (mode is Mode.READ and not self.engines.in_memory):
                     return self._on_pooled(mode, work)
@@ -190,7 +194,11 @@ class Runner:
             return await finish(
                 loop.run_in_executor(self._threads, lambda: self.run_on_any(mode, operation, *args, **kwargs))
             )
-        return await finish(self._aretrying(mode, _bound(operation, *args, **kwargs)))
+
+        def work(transaction: Transaction) -> T:
+            return operation(transaction, *args, **kwargs)
+
+        return await finish(self._aretrying(mode, work))
 
     async def _aretrying(self, mode: Mode, work: Work[T]) -> T:
         for attempt in range(1, _MAX_TRIES + 1):
@@ -263,13 +271,14 @@ class Runner:
         committing = False
         was = None
         transaction: Transaction | None = None
+        ends = self._ends
         try:
-            was = self._ends.borrow(driver)
+            was = ends.borrow(driver)
             transaction = Transaction(driver, self.cache, send if self._pipelines else None)
-            self._ends.begin(transaction, mode)
+            ends.begin(transaction, mode)
             result = work(transaction)
             committing = True
-            self._ends.commit(driver, transaction, mode)
+            ends.commit(driver, transaction, mode)
         except BaseException as error:
             alive = False
             try:
@@ -296,7 +305,7 @@ class Runner:
                 problem = "The database went away while it committed: read before you repeat the call."
                 raise StoreUnavailableError(problem) from error
             raise translated from error
-        if not (_closed(transaction) and self._ends.give_back(driver, was)):
+        if not (_closed(transaction) and ends.give_back(driver, was)):
             # It has happened; only the connection is lost.
             discard()
         return result
@@ -381,11 +390,6 @@ class Runner:
 def _nothing(tx: Transaction) -> None:
     """Touch the database, so that its driver is connected."""
     tx.ask("SELECT 1")
-
-
-def _bound(operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> Work[T]:
-    """An operation with its values, which still needs a transaction."""
-    return lambda transaction: operation(transaction, *args, **kwargs)
 
 
 def _closed(transaction: Transaction) -> bool:

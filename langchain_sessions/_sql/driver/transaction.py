@@ -95,13 +95,13 @@ class StatementCache:
         self.dialect = dialect
         self.flavour = "mysql" if dialect.name == "mariadb" else dialect.name
         self.tables = tables
-        self._known: dict[Hashable, Prepared] = {}
+        self.known: dict[Hashable, Prepared] = {}
 
     def get(self, shape: Hashable, build: Callable[[], ClauseElement]) -> Prepared:
         """The statement of this shape, built on first use."""
-        known = self._known.get(shape)
+        known = self.known.get(shape)
         if known is None:
-            known = self._known[shape] = Prepared(build(), self.dialect)
+            known = self.known[shape] = Prepared(build(), self.dialect)
         return known
 
 
@@ -116,7 +116,7 @@ class Transaction:
     asked for or the transaction ends. They run in the order in which they were given.
     """
 
-    __slots__ = ("_connection", "_cursor", "_queue", "_read", "_send", "_sent", "cache")
+    __slots__ = ("_connection", "_cursor", "_queue", "_read", "_send", "_sent", "cache", "flavour", "tables")
 
     def __init__(self, connection: Any, cache: StatementCache, send: Send | None = None) -> None:
         """Speak over a driver connection, synchronous or adapted; `send` sends several statements at once."""
@@ -127,16 +127,10 @@ class Transaction:
         self._sent: Sequence[Any] = ()
         self._read: list[tuple[tuple[str, ...], Later | Sequence[Row]]] = []
         self.cache = cache
-
-    @property
-    def tables(self) -> Tables:
+        self.tables: Tables = cache.tables
         """The tables that operations work on."""
-        return self.cache.tables
-
-    @property
-    def flavour(self) -> str:
+        self.flavour: str = cache.flavour
         """The kind of database: `sqlite`, `postgresql` or `mysql` (MariaDB included)."""
-        return self.cache.flavour
 
     @property
     def pipelines(self) -> bool:
@@ -145,7 +139,7 @@ class Transaction:
 
     def prepare(self, shape: Hashable, build: Callable[[], ClauseElement]) -> Prepared:
         """The statement of this shape, compiled on first use."""
-        return self.cache.get(shape, build)
+        return self.cache.known.get(shape) or self.cache.get(shape, build)
 
     @property
     def waits(self) -> bool:

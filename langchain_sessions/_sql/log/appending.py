@@ -57,6 +57,8 @@ from langchain_sessions._sql.tables.types import quoted
 from langchain_sessions.stores._values import AppendBatch, Appended
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sqlalchemy.sql.dml import Insert, Update
 
     from langchain_sessions._sql.store import SqlStore
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
 _MOST_BYTES = 32 * 1024 * 1024
 """A batch that says more goes to PostgreSQL row by row."""
 _FAILED = r.MARKS["failed"]
+_tuple = tuple.__new__
 
 
 def append_events(store: SqlStore, key: SessionKey, batch: AppendBatch) -> Flow[Appended]:
@@ -86,14 +89,13 @@ def is_plain(batch: AppendBatch, *, in_one: bool = False) -> bool:
     first = batch.rows[0]
     if batch.replaces_only or (in_one and len(batch.rows) > 1 and bytes_of(batch.rows) > _MOST_BYTES):
         return False
-    return all(
-        row.delta is None
-        and row.event_id is None
-        and row.branch == first.branch
-        and row.invocation_id == first.invocation_id
-        and (row.flags >> r.MARK_SHIFT) & 7 != _FAILED
-        for row in batch.rows
-    )
+    branch, invocation_id = first.branch, first.invocation_id
+    for row in batch.rows:
+        if row.delta is not None or row.event_id is not None or (row.flags >> r.MARK_SHIFT) & 7 == _FAILED:
+            return False
+        if row.branch != branch or row.invocation_id != invocation_id:
+            return False
+    return True
 
 
 def append_plain(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Appended | None:
@@ -121,15 +123,17 @@ def append_plain(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Append
         insert_events(tx, skey, rows)
         if times:
             _move_times(tx, skey, batch.now, *times)
-    for upserted, upsert_values in _side_rows(tx, key, batch, rows[0].seq):
-        tx.run(upserted, upsert_values)
+    if rows[0].invocation_id is not None or rows[0].branch is not None:
+        for upserted, upsert_values in _side_rows(tx, key, batch, rows[0].seq):
+            tx.run(upserted, upsert_values)
     return Appended(rows, last)
 
 
 def _numbered(key: SessionKey, batch: AppendBatch, last: int) -> tuple[EventRow, ...]:
     check_position(key.id, last)
-    first = last - len(batch.rows) + 1
-    return tuple(EventRow(first + at, *row[1:]) for at, row in enumerate(batch.rows))
+    rows = batch.rows
+    first = last - len(rows) + 1
+    return tuple([_tuple(EventRow, (first + at, *row[1:])) for at, row in enumerate(rows)])
 
 
 def _shape(key: SessionKey, batch: AppendBatch) -> tuple[Any, ...]:
@@ -138,8 +142,9 @@ def _shape(key: SessionKey, batch: AppendBatch) -> tuple[Any, ...]:
 
 
 def _bump_values(key: SessionKey, batch: AppendBatch) -> dict[str, Any]:
-    first = batch.rows[0]
-    counted = _counted(batch) if first.branch is None else Counters()
+    rows = batch.rows
+    first = rows[0]
+    events, turns, tokens = _counted(rows) if first.branch is None else (0, 0, 0)
     return {
         "k_app": key.app,
         "k_id": key.id,
@@ -147,10 +152,10 @@ def _bump_values(key: SessionKey, batch: AppendBatch) -> dict[str, Any]:
         "k_now": batch.now,
         "k_expected": batch.expected_version,
         "k_invocation": first.invocation_id,
-        "b_count": len(batch.rows),
-        "b_events": counted.events,
-        "b_turns": counted.turns,
-        "b_tokens": counted.tokens,
+        "b_count": len(rows),
+        "b_events": events,
+        "b_turns": turns,
+        "b_tokens": tokens,
     }
 
 
@@ -212,8 +217,6 @@ def _side_rows(tx: Transaction, key: SessionKey, batch: AppendBatch, first_seq: 
     """The upserts that accompany a batch: its invocation and the counters of its branch."""
     found: list[tuple[Any, Any]] = []
     row = batch.rows[0]
-    if row.invocation_id is None and row.branch is None:
-        return found
     place = {"k_app": key.app, "k_id": key.id}
     s = tx.tables.sessions.c
 
@@ -254,13 +257,19 @@ def invocation_values(batch: AppendBatch, mark: int, first_seq: int) -> dict[str
 
 def _scope_values(batch: AppendBatch) -> dict[str, Any]:
     scope = batch.rows[0].branch
-    return {"scope": scope, **_counted(batch)._asdict()}
+    return {"scope": scope, **dict(zip(Counters._fields, _counted(batch.rows), strict=True))}
 
 
-def _counted(batch: AppendBatch) -> Counters:
+def _counted(rows: Sequence[EventRow]) -> tuple[int, int, int]:
     """What the messages of a batch of one branch add to its counters."""
-    said = [row for row in batch.rows if row.kind < r.FIRST_RECORD]
-    return Counters(len(said), sum(1 for row in said if row.flags & r.TURN), sum(row.tokens for row in said))
+    events = turns = tokens = 0
+    for row in rows:
+        if row.kind < r.FIRST_RECORD:
+            events += 1
+            tokens += row.tokens
+            if row.flags & r.TURN:
+                turns += 1
+    return events, turns, tokens
 
 
 def note_invocation(tx: Transaction, source: Select[Any], *, marked: bool) -> Insert:

@@ -7,6 +7,7 @@ running one on SQLite.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import compress, repeat
 from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy import (
@@ -329,16 +330,34 @@ def _params(names: Iterable[str]) -> dict[str, Any]:
 
 
 def insert_events(tx: Transaction, skey: int, rows: Sequence[EventRow]) -> None:
-    """Insert rows that have their positions, and their marks."""
-    statement = tx.prepare("insert events", lambda: _insert_all(tx.tables.events))
-    tx.insert_tuples(statement, [(skey, *row) for row in rows])
-    if any(row.extra is not None for row in rows) and (marks := marks_of(rows)):
+    """Insert rows that have their positions, and their marks.
+
+    What none of them has is not named: SQLite's driver looks for an adapter of each None that it is given, which
+    takes as long as all the rest of a row.
+    """
+    if len(rows) == 1:
+        held = tuple([value is not None for value in rows[0]])
+        values = [(skey, *compress(rows[0], held))]
+    else:
+        columns = list(zip(*rows, strict=True))
+        held = tuple([column.count(None) < len(rows) for column in columns])
+        values = list(zip(repeat(skey, len(rows)), *compress(columns, held), strict=True))
+    tx.insert_tuples(tx.prepare(held, lambda: _insert_some(tx.tables.events, held)), values)
+    for row in rows:
+        if row.extra is not None:
+            _insert_marks(tx, skey, rows)
+            break
+
+
+def _insert_marks(tx: Transaction, skey: int, rows: Sequence[EventRow]) -> None:
+    if marks := marks_of(rows):
         statement = tx.prepare("insert marks", lambda: insert(tx.tables.marks))
         tx.run_many(statement, [{"skey": skey, **mark._asdict()} for mark in marks])
 
 
-def _insert_all(table: Table) -> Any:
-    return insert(table).values({column.name: param(column.name) for column in table.c})
+def _insert_some(events: Table, held: Iterable[bool]) -> Any:
+    names = ("skey", *compress(EventRow._fields, held))
+    return insert(events).values({name: param(name) for name in names})
 
 
 def root_events(tx: Transaction, session: SessionRow, seqs: SeqSet) -> None:
@@ -361,9 +380,11 @@ def put_rows(
     if not values:
         return
     names = [column.name for column in table.c]
+    # As in `insert_events`. What is left out is NULL in the row that was to be inserted, too.
+    held = tuple([name for name in names if any(row[name] is not None for row in values)])
 
     def build() -> Any:
-        named: dict[str, Any] = {name: bindparam(name) for name in names}
+        named: dict[str, Any] = {name: bindparam(name) for name in held}
         rest = [name for name in names if name not in keys]
         if tx.flavour == "mysql":
             own = mysql.insert(table).values(named)
@@ -377,7 +398,7 @@ def put_rows(
             index_elements=[table.c[key] for key in keys], set_={name: other.excluded[name] for name in rest}
         )
 
-    tx.run_many(tx.prepare(("put", table.name, over), build), values)
+    tx.run_many(tx.prepare(("put", table.name, over, *held), build), values)
 
 
 def skey_of(tx: Transaction) -> ScalarSelect[int]:
