@@ -89,6 +89,15 @@ class SqlStore(SessionStore):
         self.run: Run = self._runner.run  # type: ignore[assignment]
         self.arun: ARun = self._runner.arun  # type: ignore[assignment]
 
+    def look(self, question: Callable[[Transaction], T]) -> T:
+        """Ask a database something, whatever its schema is."""
+        return self._runner.run_on_any(Mode.READ, question)
+
+    @property
+    def driver(self) -> str:
+        """The driver that synchronous calls go through."""
+        return str(self._engines.dialect.driver)
+
     def create_schema(self) -> None:
         """Create or upgrade the tables."""
         self._runner.create_schema()

@@ -7,6 +7,7 @@ running one on SQLite.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
 from itertools import compress, repeat
 from typing import TYPE_CHECKING, Any, cast
 
@@ -25,7 +26,6 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy import and_ as both
-from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.checkpoints import StagedWrites, WriteRow, mentioned_in, pack_writes, unpack_staged
@@ -239,6 +239,11 @@ def set_session(tx: Transaction, skey: int, **values: Any) -> None:
     update_rows(tx, tx.tables.sessions, {"skey": skey}, **values)
 
 
+def _inserts(tx: Transaction) -> Any:
+    """The INSERT of the database in use, with what it adds to SQL: a dialect is loaded when it is spoken."""
+    return import_module(f"sqlalchemy.dialects.{tx.flavour}").insert
+
+
 def upsert(tx: Transaction, table: Table, source: Select[Any], keys: tuple[str, ...], changes: Changes) -> Insert:
     """An INSERT of what `source` selects that changes the row where the key exists.
 
@@ -251,13 +256,15 @@ def upsert(tx: Transaction, table: Table, source: Select[Any], keys: tuple[str, 
     """
     names = [column.name for column in table.c]
     if tx.flavour == "mysql":
-        own = mysql.insert(table).from_select(names, source)
-        return own.on_duplicate_key_update({name: change(own.inserted) for name, change in changes.items()})
-    other = (sqlite.insert if tx.flavour == "sqlite" else postgresql.insert)(table).from_select(names, source)
-    return other.on_conflict_do_update(
+        own = _inserts(tx)(table).from_select(names, source)
+        over = own.on_duplicate_key_update({name: change(own.inserted) for name, change in changes.items()})
+        return cast("Insert", over)
+    other = _inserts(tx)(table).from_select(names, source)
+    over = other.on_conflict_do_update(
         index_elements=[table.c[name] for name in keys],
         set_={name: change(other.excluded) for name, change in changes.items()},
     )
+    return cast("Insert", over)
 
 
 def remove_rows(tx: Transaction, skeys: Iterable[int]) -> None:
@@ -387,11 +394,11 @@ def put_rows(
         named: dict[str, Any] = {name: bindparam(name) for name in held}
         rest = [name for name in names if name not in keys]
         if tx.flavour == "mysql":
-            own = mysql.insert(table).values(named)
+            own = _inserts(tx)(table).values(named)
             # IGNORE would hide other errors too.
             changes = {name: own.inserted[name] for name in rest} if over else {keys[0]: table.c[keys[0]]}
             return own.on_duplicate_key_update(changes)
-        other = (sqlite.insert(table) if tx.flavour == "sqlite" else postgresql.insert(table)).values(named)
+        other = _inserts(tx)(table).values(named)
         if not over:
             return other.on_conflict_do_nothing(index_elements=[table.c[key] for key in keys])
         return other.on_conflict_do_update(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from sqlalchemy import (
@@ -25,8 +26,6 @@ from sqlalchemy import (
     UniqueConstraint,
     insert,
 )
-from sqlalchemy.dialects import mysql, postgresql, sqlite
-from sqlalchemy.dialects.mysql import mariadb
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from langchain_sessions._core import rows as r
@@ -245,22 +244,27 @@ def _invocations(metadata: MetaData, prefix: str) -> Table:
     return table
 
 
+_DIALECTS = {
+    "sqlite": ("sqlite", "dialect"),
+    "postgresql": ("postgresql", "dialect"),
+    "mysql": ("mysql", "dialect"),
+    "mariadb": ("mysql.mariadb", "MariaDBDialect"),
+}
+"""Where each dialect is: it brings all its drivers' parts along, so it is loaded when it is asked for."""
+
+
 def flavour_dialect(flavour: str) -> Dialect:
     """A dialect to write DDL for.
 
     Raises:
         UnsupportedDatabaseError: The library does not know the database.
     """
-    known: dict[str, type[Dialect]] = {
-        "sqlite": sqlite.dialect,
-        "postgresql": postgresql.dialect,
-        "mysql": mysql.dialect,
-        "mariadb": mariadb.MariaDBDialect,
-    }
-    if flavour not in known:
-        problem = f"{flavour!r} is not supported. Use one of: {', '.join(known)}."
+    if flavour not in _DIALECTS:
+        problem = f"{flavour!r} is not supported. Use one of: {', '.join(_DIALECTS)}."
         raise UnsupportedDatabaseError(problem)
-    return known[flavour]()
+    module, name = _DIALECTS[flavour]
+    dialect: type[Dialect] = getattr(import_module(f"sqlalchemy.dialects.{module}"), name)
+    return dialect()
 
 
 def ddl_by_table(flavour: str, tables: Tables) -> Iterator[tuple[Table, dict[str | None, str]]]:

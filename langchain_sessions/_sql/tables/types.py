@@ -6,6 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
+    INTEGER,
+    TEXT,
+    VARCHAR,
     BigInteger,
     Column,
     Index,
@@ -16,7 +19,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
 )
-from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.dialects import mysql
 from sqlalchemy.sql import quoted_name
 
 from langchain_sessions.errors import CorruptRowError
@@ -33,7 +36,7 @@ def ident_type(length: int = 255) -> TypeEngine[str]:
     exact = partial(mysql.VARCHAR, length, charset="utf8mb4")
     return (
         String(length)
-        .with_variant(postgresql.VARCHAR(length, collation="C"), "postgresql")
+        .with_variant(VARCHAR(length, collation="C"), "postgresql")
         .with_variant(exact(collation=_MYSQL_BINARY), "mysql")
         .with_variant(exact(collation=_MARIADB_BINARY), "mariadb")
     )
@@ -43,7 +46,7 @@ def text_type() -> TypeEngine[str]:
     """Text of any length, in any script."""
     return (
         Text()
-        .with_variant(postgresql.TEXT(collation="C"), "postgresql")
+        .with_variant(TEXT(collation="C"), "postgresql")
         .with_variant(mysql.LONGTEXT(charset="utf8mb4", collation=_MYSQL_BINARY), "mysql")
         .with_variant(mysql.LONGTEXT(charset="utf8mb4", collation=_MARIADB_BINARY), "mariadb")
     )
@@ -61,7 +64,7 @@ def fixed_bytes(length: int) -> TypeEngine[bytes]:
 
 def big_key() -> TypeEngine[int]:
     """A session key."""
-    return BigInteger().with_variant(sqlite.INTEGER(), "sqlite")
+    return BigInteger().with_variant(INTEGER(), "sqlite")
 
 
 def session_table(
