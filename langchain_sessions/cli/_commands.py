@@ -8,21 +8,15 @@ from __future__ import annotations
 
 import sys
 import time
-from importlib.metadata import version
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
-from langchain_sessions._exporting.form import event_line, session_line
-from langchain_sessions._log.log import log_of
-from langchain_sessions._sql.driver.modes import Mode
-from langchain_sessions._sql.store import SqlStore
-from langchain_sessions._sql.tables.size import database_bytes
+from langchain_sessions.cli import _chat as chatting
+from langchain_sessions.cli import _health as health
 from langchain_sessions.cli import _moving as moving
-from langchain_sessions.cli import _tables as tables
 from langchain_sessions.cli import _upkeep as upkeep
-from langchain_sessions.cli._conversation import paged, pages, spoken
 from langchain_sessions.cli._place import AnywhereGroup, Place, answer, service
 from langchain_sessions.filters import EventFilter
 
@@ -38,9 +32,11 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # its pictures of local variables hold texts and passwords
     help="Look at a log of conversations, search it and look after it. Common options may stand before or after the "
-    "command. Exit codes: 0 done, 1 refused or not found, 2 typed wrong, 3 an import left something out.",
+    "command. Exit codes: 0 done; 1 refused, not found, or a check found something; 2 typed wrong; 3 an import left "
+    "something out; 130 broken off.",
 )
-app.registered_commands += [*upkeep.app.registered_commands, *moving.app.registered_commands]
+for others in (chatting, moving, upkeep, health):
+    app.registered_commands += others.app.registered_commands
 
 SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
 _PAUSE = 0.5
@@ -48,6 +44,8 @@ _PAUSE = 0.5
 
 def _version(asked: bool) -> None:  # noqa: FBT001 - what an option gives
     if asked:
+        from importlib.metadata import version
+
         typer.echo(f"langchain-sessions {version('langchain-sessions')}")
         raise typer.Exit
 
@@ -75,9 +73,11 @@ def list_sessions(
     after: Annotated[str | None, typer.Option(help="Go on where a list ended: what it said behind `more`.")] = None,
 ) -> None:
     """List sessions, newest activity first."""
+    from langchain_sessions.cli._tables import sessions_table
+
     with service(context) as sessions:
         page = sessions.list_sessions(limit=limit, cursor=after)
-        answer(context, map(_session, page), lambda: [tables.sessions_table(page)])
+        answer(context, map(_session, page), lambda: [sessions_table(page)])
         if page.next_cursor is not None:
             typer.echo(f"more: --after {page.next_cursor}", err=bool(context.obj.form))
 
@@ -95,21 +95,44 @@ def show(
 ) -> None:
     """Show a session as a conversation."""
     with service(context) as sessions:
-        sessions.get(session)
         if context_only or branch is not None:
-            messages = sessions.messages(session, branch=branch, last_n=last)
-            found = ({"role": each.type, "content": each.content} for each in messages)
-            answer(context, found, lambda: [tables.messages_table(messages)])
+            _show_context(context, sessions, session, branch, last)
             return
-        events = pages(sessions, session) if last is None else iter(sessions.events(session, EventFilter(last_n=last)))
-        if log and not context.obj.form:
-            Console().print(tables.events_table(events))
+        events = _events(sessions, session, last)
+        if context.obj.form:
+            answer(context, map(_line, events), list)
             return
-        console = Console()
-        if context.obj.form or not (pager and console.is_terminal and sys.stdin.isatty()):
-            answer(context, map(event_line, events), lambda: spoken(events))
-            return
-        paged(console, spoken(events))
+        _show_log(events, as_table=log, pager=pager)
+
+
+def _show_context(
+    context: typer.Context, sessions: SessionService, session: str, branch: str | None, last: int | None
+) -> None:
+    from langchain_sessions.cli._tables import messages_table
+
+    sessions.get(session)
+    messages = sessions.messages(session, branch=branch, last_n=last)
+    found = ({"role": each.type, "content": each.content} for each in messages)
+    answer(context, found, lambda: [messages_table(messages)])
+
+
+def _show_log(events: Iterator[SessionEvent], *, as_table: bool, pager: bool) -> None:
+    from rich.console import Console
+
+    console = Console()
+    if as_table:
+        from langchain_sessions.cli._tables import events_table
+
+        console.print(events_table(events))
+        return
+    from langchain_sessions.cli._conversation import paged, spoken
+
+    pieces = spoken(events, console.width)
+    if pager and console.is_terminal and sys.stdin.isatty():
+        paged(console, pieces)
+        return
+    for piece in pieces:
+        console.print(piece)
 
 
 @app.command()
@@ -121,10 +144,15 @@ def tail(
     lines: Annotated[int, typer.Option("-n", help="Begin with the newest so many.")] = 10,
 ) -> None:
     """Show the end of a session, and go on as it grows."""
+    from langchain_sessions.cli._conversation import pages
+
+    if follow and context.obj.form:
+        # A list that never ends is no JSON.
+        context.obj = replace(context.obj, form="jsonl")
     with service(context) as sessions:
         seq = sessions.get(session).version
-        newest = list(sessions.events(session, EventFilter(last_n=lines))) if lines else []
-        _tell(context, newest)
+        before = EventFilter(last_n=lines, before_seq=seq + 1)
+        _tell(context, list(sessions.events(session, before)) if lines > 0 else [])
         try:
             while follow:
                 time.sleep(_PAUSE)
@@ -151,11 +179,13 @@ def search(
             query, session_id=session, whole_app=everyone, limit=limit, mode="literal" if literal else "ranked"
         )
         if page.items or context.obj.form:
+            from langchain_sessions.cli._tables import hits_table
+
             found = (
-                {"session_id": hit.event.session_id, "score": hit.score, "text": hit.text, **event_line(hit.event)}
+                {"session_id": hit.event.session_id, "score": hit.score, "text": hit.text, **_line(hit.event)}
                 for hit in page
             )
-            answer(context, found, lambda: [tables.hits_table(page)])
+            answer(context, found, lambda: [hits_table(page)])
         else:
             typer.echo(" ".join(["Nothing found.", *filter(None, [page.hint]), *page.nearest]))
 
@@ -164,41 +194,40 @@ def search(
 def stats(
     context: typer.Context, biggest: Annotated[int, typer.Option(help="Show so many of the biggest sessions.")] = 10
 ) -> None:
-    """Count sessions, entries and tokens, and name the biggest sessions."""
+    """Sizes, the biggest sessions, growth, and what compaction saved."""
+    from langchain_sessions.cli._numbers import add_up, stored_bytes
+    from langchain_sessions.cli._tables import sessions_table
+
     with service(context) as sessions:
-        total: dict[str, Any] = {"sessions": 0, "users": 0, "entries": 0, "live_messages": 0, "live_tokens": 0}
-        users: set[str | None] = set()
-        top: list[Session] = []
-        for each in _all_sessions(sessions):
-            users.add(each.user_id)
-            total["sessions"] += 1
-            total["entries"] += each.version
-            total["live_messages"] += each.message_count
-            total["live_tokens"] += each.token_count
-            top = sorted([*top, each], key=lambda one: -one.version)[: max(biggest, 0)]
-        total["users"] = len(users - {None})
-        store = log_of(sessions).store
-        if isinstance(store, SqlStore):
-            total["bytes"] = store.run(Mode.READ, database_bytes)
-        lines = (f"{name.replace('_', ' ')}: {number}" for name, number in total.items())
-        found = [{**total, "biggest": [_session(each) for each in top]}]
-        answer(context, found, lambda: [*lines, tables.sessions_table(top)])
+        totals, top = add_up(sessions, biggest)
+        totals.bytes = stored_bytes(sessions, context.obj.file)
+        found = [{**totals.told(), "biggest": [_session(each) for each in top]}]
+        answer(context, found, lambda: [*totals.lines(), *([sessions_table(top)] if top else [])])
 
 
 def _tell(context: typer.Context, events: Sequence[SessionEvent]) -> None:
-    answer(context, map(event_line, events), lambda: spoken(events))
+    if context.obj.form:
+        answer(context, map(_line, events), list)
+    else:
+        _show_log(iter(events), as_table=False, pager=False)
 
 
-def _all_sessions(sessions: SessionService) -> Iterator[Session]:
-    cursor: str | None = None
-    while True:
-        page = sessions.list_sessions(limit=200, cursor=cursor)
-        yield from page
-        cursor = page.next_cursor
-        if cursor is None:
-            return
+def _events(sessions: SessionService, session: str, last: int | None) -> Iterator[SessionEvent]:
+    """The log, or its end; a session that is not there is told before the first of it."""
+    from langchain_sessions.cli._conversation import pages
+
+    sessions.get(session)
+    return pages(sessions, session) if last is None else iter(sessions.events(session, EventFilter(last_n=last)))
+
+
+def _line(event: SessionEvent) -> dict[str, Any]:
+    from langchain_sessions._exporting.form import event_line
+
+    return event_line(event)
 
 
 def _session(session: Session) -> dict[str, Any]:
+    from langchain_sessions._exporting.form import session_line
+
     counts = {"version": session.version, "messages": session.message_count, "tokens": session.token_count}
     return {**session_line(session)["session"], **counts}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
 import shutil
 import subprocess
 from contextlib import suppress
@@ -22,22 +25,28 @@ if TYPE_CHECKING:
     from langchain_sessions.service import SessionService
 
 _PAGE = 200
+_MOST_RUNS = 3
 _SPEAKERS = {"human": "user", "ai": "assistant"}
 _COLOURS = {"human": "bold green", "ai": "bold cyan", "tool": "bold yellow", "system": "bold magenta"}
+_JOINED = re.compile("[\u200d\ufe0f\U0001f1e6-\U0001f1ff\U0001f3fb-\U0001f3ff]")
+"""What joins characters to one picture: joiners, forms, letters of flags, tones of skin."""
 
 
 def pages(sessions: SessionService, session_id: str, after: int = 0) -> Iterator[SessionEvent]:
     """The log from a position on, a page at a time: the first line is there before the last one is read."""
+    size = 1
     while True:
-        found = list(sessions.events(session_id, EventFilter(after_seq=after, page_size=_PAGE)))
+        # The first page is short: what is on the screen first needs no more.
+        size = min(size * 16, _PAGE)
+        found = list(sessions.events(session_id, EventFilter(after_seq=after, page_size=size)))
         yield from found
-        if len(found) < _PAGE:
+        if len(found) < size:
             return
         after = found[-1].seq
 
 
-def spoken(events: Iterable[SessionEvent]) -> Iterator[Text]:
-    """What people read of events."""
+def spoken(events: Iterable[SessionEvent], width: int) -> Iterator[Text]:
+    """What people read of events, on a terminal of so many columns."""
     for event in events:
         if event.message is None:
             record = _record(event)
@@ -51,10 +60,20 @@ def spoken(events: Iterable[SessionEvent]) -> Iterator[Text]:
             (plain(who).plain, "dim" if faded else _COLOURS.get(event.message.type, "bold")),
             (f"  {event.timestamp:%Y-%m-%d %H:%M}  {event.seq}{standing}", "dim"),
         )
-        body = said(event.message)
+        body = _whole(said(event.message), width)
         if faded:
             body.stylize("dim")
-        yield Text("\n").join([head, body, Text()])
+        yield Text("\n", no_wrap=body.no_wrap, overflow=body.overflow).join([head, body, Text()])
+
+
+def _whole(text: Text, width: int) -> Text:
+    """Text that is broken between pictures, never within one: terminals join what stands together."""
+    if _JOINED.search(text.plain) is None:
+        return text
+    from wcwidth import wrap
+
+    lines = (line for each in text.plain.split("\n") for line in wrap(each, width) or [""])
+    return Text("\n".join(lines), no_wrap=True, overflow="ignore")
 
 
 def _record(event: SessionEvent) -> str | None:
@@ -64,6 +83,8 @@ def _record(event: SessionEvent) -> str | None:
         return _line(f"rewind at {event.seq}", told, ("to_seq",))
     if event.kind is EventKind.COMPACTION:
         runs = ", ".join(f"{first}-{last}" for first, last in event.covers)
+        if len(event.covers) > _MOST_RUNS:
+            runs = f"{event.covers[0][0]}-{event.covers[-1][1]} in {len(event.covers)} parts"
         covered = f"compaction of {runs}" if runs else "compaction"
         return _line(covered, told, ("outcome", "tokens_before", "tokens_after"))
     if event.kind is EventKind.LIFECYCLE:
@@ -78,15 +99,20 @@ def _line(begin: str, told: dict[str, Any], names: Iterable[str]) -> str:
 
 
 def paged(console: Console, pieces: Iterable[Text]) -> None:
-    """Page through what is not all there yet; where there is no pager, print it."""
-    pager = shutil.which("less")
+    """Page through what is not all there yet, with the reader's own pager; where there is none, print it."""
+    command = shlex.split(os.environ.get("PAGER", "less"))
+    pager = shutil.which(command[0]) if command else None
     if pager is None:
         for piece in pieces:
             console.print(piece)
         return
+    environment = {"LESS": "-R", **os.environ}
     with (
-        suppress(BrokenPipeError),  # the reader has seen enough
-        subprocess.Popen([pager, "-R"], stdin=subprocess.PIPE, text=True, encoding="utf-8") as reading,  # noqa: S603
+        # The reader has seen enough. Ctrl-C is the pager's, which goes on.
+        suppress(BrokenPipeError, KeyboardInterrupt),
+        subprocess.Popen(  # noqa: S603 - the reader's own
+            [pager, *command[1:]], stdin=subprocess.PIPE, text=True, encoding="utf-8", env=environment
+        ) as reading,
     ):
         for piece in pieces:
             with console.capture() as captured:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from langchain_sessions.cli._numbers import in_units
 from langchain_sessions.cli._place import INCOMPLETE, Place, fail, service
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 _SHOWN = 20
-_UNITS = ("bytes", "kB", "MB", "GB")
 
 
 @app.command("import")
@@ -32,7 +32,7 @@ def import_source(
 
     The tables are created where there are none. A second import adds what is missing.
     """
-    from langchain_sessions.importing import import_threads  # noqa: PLC0415 - what no other command has to load
+    from langchain_sessions.importing import import_threads
 
     where: Place = context.obj
     if dry_run and where.file is not None and not where.file.is_file():
@@ -61,7 +61,7 @@ def export(
     to: Annotated[Path | None, typer.Option(help="A new file; by default standard output.")] = None,
 ) -> None:
     """Write sessions in a form that other programs read; `import` reads jsonl back."""
-    from langchain_sessions.exporting import export_sessions  # noqa: PLC0415 - what no other command has to load
+    from langchain_sessions.exporting import export_sessions
 
     chosen: Any = form
     wanted: ExportForm = chosen
@@ -93,19 +93,12 @@ def _close(report: ImportReport, *, dry_run: bool) -> None:
         typer.echo(f"not imported: {ascii(where)[1:-1]}: {problem.problem}", err=True)
     if report.problem_count > _SHOWN:
         typer.echo(f"and {report.problem_count - _SHOWN} more", err=True)
-    sizes = f"{_size(report.bytes_before)} before, {_size(report.bytes_after)} {'predicted' if dry_run else 'after'}"
+    sizes = (
+        f"{in_units(report.bytes_before)} before, {in_units(report.bytes_after)} {'predicted' if dry_run else 'after'}"
+    )
     begin = "about " if dry_run else ""
     typer.echo(
         f"{begin}{report.threads} threads ({report.unchanged} unchanged), {report.checkpoints} checkpoints, "
         f"{report.messages} messages; {sizes}"
     )
     raise typer.Exit(code=INCOMPLETE if report.problem_count else 0)
-
-
-def _size(number: int | None) -> str:
-    if number is None:
-        return "size unknown"
-    size, unit = float(number), 0
-    while size >= 1000 and unit < len(_UNITS) - 1:  # noqa: PLR2004 - as disks are sold
-        size, unit = size / 1000, unit + 1
-    return f"{number} bytes" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"

@@ -6,17 +6,17 @@ import json
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 import typer
-from rich.console import Console
 from sqlalchemy import exc
 from sqlalchemy.engine import make_url
 from typer.core import TyperGroup
 
-from langchain_sessions.errors import SchemaMissingError, SessionsError
+from langchain_sessions.cli._words import in_words
+from langchain_sessions.errors import SessionsError
 from langchain_sessions.service import SessionService
 
 if TYPE_CHECKING:
@@ -61,6 +61,14 @@ class Place:
     form: str
 
     @property
+    def shown(self) -> str:
+        """The URL without the password."""
+        try:
+            return make_url(self.url).render_as_string(hide_password=True)
+        except exc.ArgumentError:
+            return self.url
+
+    @property
     def file(self) -> Path | None:
         """The file of a SQLite database, or the folder of files; None for what is on a server or in memory."""
         if self.url.startswith("file:"):
@@ -92,13 +100,11 @@ def told() -> Iterator[None]:
     """Tell an error of the library in one line, in the words of the command."""
     try:
         yield
-    except SchemaMissingError:
-        fail("The database holds no tables of langchain-sessions. `langchain-sessions init` creates them.")
     except SessionsError as error:
-        fail(str(error))
+        fail(in_words(error))
 
 
-def fail(problem: str) -> None:
+def fail(problem: str) -> NoReturn:
     """Say one line on standard error, and end."""
     typer.echo(problem, err=True)
     raise typer.Exit(code=FAILED) from None
@@ -117,6 +123,16 @@ def answer(
         for each in found:
             typer.echo(json.dumps(each, ensure_ascii=False))
     else:
+        from rich.console import Console
+
         console = Console()
         for piece in shown():
             console.print(piece)
+
+
+def say(context: typer.Context, words: str, **told: Any) -> None:
+    """Say what was done: a line to people, an object to programs."""
+    if context.obj.form:
+        typer.echo(json.dumps(told, ensure_ascii=False))
+    else:
+        typer.echo(words)

@@ -48,14 +48,14 @@ EDGES = {
     "exporting": {*SERVICE, "_exporting"},
     "_importing": {*SERVICE, "_exporting", "checkpointer"},
     "importing": {*SERVICE, "_importing", "_sql", "checkpointer"},
-    "cli": {*SERVICE, "_exporting", "_importing", "_sql", "exporting", "importing"},
+    "cli": {*SERVICE, "_exporting", "_importing", "_sql", "exporting", "importing", "memory"},
     "testing": {*SERVICE},
     "": set[str](),
 }
 # Whoever wants these has to install them, or is an adapter to them. All else may need only the base dependencies.
 HOMES = {
     "cassandra": {"stores._cassandra"},
-    "langchain": {"middleware"},
+    "langchain": {"cli._models", "middleware"},
     "langchain_openai": set[str](),
     "langgraph": {
         "_chat",
@@ -78,6 +78,7 @@ HOMES = {
     "sqlalchemy": {"_importing", "_log", "_sql", "cli", "importing", "service"},
     "tiktoken": {"tokens"},
     "typer": {"cli"},
+    "wcwidth": {"cli"},
 }
 
 

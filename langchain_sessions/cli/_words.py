@@ -1,0 +1,69 @@
+"""Errors of the library in the words of the command: what to type, not what to call."""
+
+from __future__ import annotations
+
+from langchain_sessions.errors import (
+    InvalidInputError,
+    SchemaError,
+    SchemaMissingError,
+    SchemaVersionError,
+    SealedEventError,
+    SessionEndedError,
+    SessionExistsError,
+    SessionNotFoundError,
+    SessionsError,
+    SyncNotAvailableError,
+)
+
+_TYPED = {
+    "after_seq": "--after",
+    "at_seq": "--at",
+    "cursor": "--after",
+    "database": "--url",
+    "form": "--format",
+    "last_n": "--last",
+    "limit": "--limit",
+    "new_id": "--as",
+    "query": "QUERY",
+    "serde": "--key-from",
+    "session_id": "SESSION",
+    "source": "SOURCE",
+    "table_prefix": "--prefix",
+    "to_seq": "--to",
+    "user": "--user",
+    "user_from": "--user-from",
+    "user_id": "--user",
+    "app": "--app",
+    "branch": "--branch",
+}
+"""What somebody typed for a parameter."""
+
+
+def in_words(error: SessionsError) -> str:
+    """One line that says what is wrong and what to type."""
+    told = str(error)
+    if isinstance(error, SchemaMissingError):
+        told = "The database holds no tables of langchain-sessions. `langchain-sessions init` creates them."
+    elif isinstance(error, SchemaVersionError):
+        told = (
+            f"The database has schema version {error.found}; this release knows up to {error.known}. "
+            "Type pip install --upgrade langchain-sessions."
+        )
+    elif isinstance(error, SchemaError):
+        told = told.replace("Call create_schema().", "`langchain-sessions migrate` brings it up to date.")
+    elif isinstance(error, SessionNotFoundError):
+        why = "it does not exist, has expired or belongs to somebody else"
+        told = f"No session {error.session_id!r} within reach: {why}. `langchain-sessions list` names those there are."
+    elif isinstance(error, SessionExistsError):
+        told = f"The session id {error.session_id!r} is taken. Give another."
+    elif isinstance(error, SessionEndedError):
+        told = (
+            f"Session {error.session_id!r} has ended. `langchain-sessions fork {error.session_id}` goes on in a copy."
+        )
+    elif isinstance(error, SealedEventError):
+        told = f"Event {error.seq} of session {error.session_id!r} is sealed: an application that has its key reads it."
+    elif isinstance(error, SyncNotAvailableError):
+        told = "--url: name a driver that is not asynchronous, such as postgresql://… or sqlite:///…"
+    elif isinstance(error, InvalidInputError):
+        told = told.replace(f"{error.field}:", f"{_TYPED.get(error.field, error.field)}:", 1)
+    return " ".join(told.split())
