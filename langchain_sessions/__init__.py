@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_sessions._core.lazy import Loader, lazy_names
+from langchain_sessions._core.lazy import Loader, lazy_names, put_up_signpost
 
 if TYPE_CHECKING:
     from langchain_sessions._chat.address import OwnerPolicy
@@ -303,30 +303,8 @@ __all__ = [
     "schema_sql",
 ]
 
-_MEANT = {
-    "AsyncPostgresSaver": "SessionCheckpointSaver",
-    "AsyncSqliteSaver": "SessionCheckpointSaver",
-    "ChatMessageHistory": "SessionChatMessageHistory",
-    "ConversationBufferMemory": "SessionMemoryAdvisor",
-    "ConversationBufferWindowMemory": "SessionMemoryAdvisor",
-    "ConversationSummaryBufferMemory": "SessionMemoryAdvisor",
-    "ConversationSummaryMemory": "SessionMemoryAdvisor",
-    "DatabaseSessionService": "SessionService",
-    "InMemoryChatMessageHistory": "SessionChatMessageHistory",
-    "InMemorySaver": "SessionCheckpointSaver",
-    "MemorySaver": "SessionCheckpointSaver",
-    "MemoryStore": "InMemoryStore",
-    "PostgresSaver": "SessionCheckpointSaver",
-    "RunnableWithMessageHistory": "SessionMemoryAdvisor",
-    "SQLChatMessageHistory": "SessionChatMessageHistory",
-    "SQLiteSession": "SessionService",
-    "SqliteSaver": "SessionCheckpointSaver",
-    "SummarizationMiddleware": "SessionMemoryMiddleware",
-}
-
-__getattr__: Loader = lazy_names(
-    __name__, _HOMES, extras={"SessionMemoryMiddleware": ("langchain", "agents")}, meant=_MEANT
-)
+__getattr__: Loader = lazy_names(__name__, _HOMES, extras={"SessionMemoryMiddleware": ("langchain", "agents")})
+put_up_signpost(__name__)
 
 
 def __dir__() -> list[str]:

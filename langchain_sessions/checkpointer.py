@@ -21,14 +21,15 @@ from langchain_sessions._chat.address import (
     read_config,
 )
 from langchain_sessions._core.codec.messages import MessageCodec
-from langchain_sessions._core.edge import check_id
+from langchain_sessions._core.edge import check_id, made_by
 from langchain_sessions._core.encode import EventEncoder
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
+from langchain_sessions._core.lazy import at_the_top
 from langchain_sessions._core.rows import ANYONE
 from langchain_sessions._log.log import adapter_draft, log_of
 from langchain_sessions._threads.allowed import Allowed
 from langchain_sessions._threads.cache import MessageCache
-from langchain_sessions._threads.forms import ValueForms, admitting
+from langchain_sessions._threads.forms import ValueForms, admitting, usable
 from langchain_sessions._threads.heads import head_conflicts
 from langchain_sessions._threads.load import CheckpointLoader
 from langchain_sessions._threads.prune import CheckpointPruner
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
 _CACHE_BYTES = 64_000_000
 
 
+@made_by("SessionCheckpointSaver(SessionService('sqlite:///chat.db'))")
 class SessionCheckpointSaver(BaseCheckpointSaver[Any]):
     """Keeps the state of LangGraph threads in sessions.
 
@@ -116,7 +118,7 @@ class SessionCheckpointSaver(BaseCheckpointSaver[Any]):
         self._encrypted = encrypted
         self._allowed = Allowed(allow)
         self._clones: dict[frozenset[tuple[str, ...]], Self] = {}
-        super().__init__(serde=serde or log.codec.serde or JsonPlusSerializer(allowed_msgpack_modules=None))
+        super().__init__(serde=usable(serde) or log.codec.serde or JsonPlusSerializer(allowed_msgpack_modules=None))
 
     @property
     def serde(self) -> SerializerProtocol:  # pyright: ignore[reportIncompatibleVariableOverride] - may be set, too
@@ -442,3 +444,7 @@ def checkpointer_factory(
             yield SessionCheckpointSaver(sessions, owner=owner, serde=serde, allow=allow, strict_head=strict_head)
 
     return make
+
+
+if not TYPE_CHECKING:
+    __getattr__ = at_the_top(__name__)

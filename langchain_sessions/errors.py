@@ -287,3 +287,14 @@ class BareAdvisorError(SessionsError, TypeError):
             "A memory advisor cannot be a step of a chain: it would never see the reply. "
             "Write prompt | memory.wrap(model) instead of prompt | memory | model."
         )
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Tell what was meant. Nothing here is imported before it is needed: all else builds on this module."""
+        if name.startswith("_"):  # the import system asks for these
+            raise AttributeError(name)
+        from langchain_sessions._core.lazy import at_the_top  # noqa: PLC0415
+
+        return at_the_top(__name__)(name)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import TYPE_CHECKING, Any, cast
 
+from langchain_sessions._core.edge import helpful, pointing
+from langchain_sessions._core.lazy import at_the_top
 from langchain_sessions._core.showing import html_of, shortened
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ class InvocationStatus(Enum):
     INTERRUPTED = "interrupted"
 
 
+@helpful
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewEvent:
     """An event to append, when a bare message does not say enough.
@@ -127,6 +130,7 @@ def _read_now(known: dict[str, Any]) -> None:
         known.pop("_read", None)
 
 
+@pointing
 @dataclass(frozen=True, kw_only=True)
 class SessionEvent:
     """One entry of the log, as it was stored.
@@ -230,3 +234,7 @@ class SessionEvent:
             "branch": self.branch,
             "text": None if said is None else said.text,
         }
+
+
+if not TYPE_CHECKING:
+    __getattr__ = at_the_top(__name__)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
-from langchain_sessions._core.edge import require
+from langchain_sessions._core.edge import require, told
+from langchain_sessions._core.lazy import at_the_top
 from langchain_sessions._exporting.forms import FORMS
 from langchain_sessions.errors import SessionNotFoundError
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 ExportForm = Literal["jsonl", "markdown", "openai", "langsmith"]
 
 
+@told
 def export_sessions(
     sessions: SessionService, session_id: str | None = None, *, form: ExportForm = "jsonl"
 ) -> Iterator[str]:
@@ -55,3 +57,7 @@ def _all(sessions: SessionService) -> Iterator[Session]:
         cursor = page.next_cursor
         if cursor is None:
             return
+
+
+if not TYPE_CHECKING:
+    __getattr__ = at_the_top(__name__)

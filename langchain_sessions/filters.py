@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Literal
 
-from langchain_sessions._core.edge import check_aware, check_branch, require
+from langchain_sessions._core.edge import check_aware, check_branch, helpful, require
 from langchain_sessions._core.kinds import TYPES
 from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.events import EventKind, Standing
@@ -30,6 +30,7 @@ ANY_BRANCH = AnyBranch.ANY
 """No branch criterion: events of every branch."""
 
 
+@helpful
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EventFilter:
     """Criteria that an event must all meet; first the criteria, then `last_n` or the page.

@@ -25,8 +25,9 @@ from langchain_sessions._chat.address import Address, Addressing, OwnerPolicy, u
 from langchain_sessions._chat.call_ids import rename_calls
 from langchain_sessions._chat.outbound import mended
 from langchain_sessions._chat.store_run import append_all
-from langchain_sessions._core.edge import check_branch, check_id, check_optional_id, require
+from langchain_sessions._core.edge import check_branch, check_id, check_optional_id, helpful, require, told_methods
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
+from langchain_sessions._core.lazy import at_the_top
 from langchain_sessions._core.view import call_ids
 from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.events import NewEvent
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from langchain_sessions.service import SessionService
 
 
+@helpful
+@told_methods
 class SessionChatMessageHistory(BaseChatMessageHistory):
     """The context of one session: compacted where it was compacted, tool calls whole.
 
@@ -223,3 +226,7 @@ def _sendable(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         cut = next((at for at in range(cut - 1, -1, -1) if isinstance(messages[at], HumanMessage)), 0)
     asked = [call for message in messages[cut:] for call in call_ids(message)]
     return [mended(message) for message in (*rename_calls(messages[:cut], asked), *messages[cut:])]
+
+
+if not TYPE_CHECKING:
+    __getattr__ = at_the_top(__name__)

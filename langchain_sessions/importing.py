@@ -12,7 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from langchain_sessions._core.edge import require
+from langchain_sessions._core.edge import require, told
+from langchain_sessions._core.lazy import at_the_top
 from langchain_sessions._core.rows import Anyone
 from langchain_sessions._core.twins import finish
 from langchain_sessions._importing.conversations import HistoryImport
@@ -97,6 +98,7 @@ class ImportReport:
     bytes_after: int | None
 
 
+@told
 def import_threads(
     sessions: SessionService,
     source: str | Path | URL | InMemorySaver,
@@ -142,6 +144,7 @@ def import_threads(
         return run.report(found.size(), None if before is None or after is None else max(after - before, 0))
 
 
+@told
 async def aimport_threads(
     sessions: SessionService,
     source: str | Path | URL | InMemorySaver,
@@ -322,7 +325,7 @@ def _opened(source: Any) -> Iterator[ThreadSource | HistorySource]:
 
 
 def _owner_of(sessions: SessionService, user: str | None, user_from: str | OwnerOf | None) -> OwnerOf:
-    bound = sessions.owner
+    bound = log_of(sessions).owner
     if not isinstance(bound, Anyone):
         require(user is None and user_from is None, "user", "the sessions are a user's already")
         return lambda _thread, _metadata: bound
@@ -341,3 +344,7 @@ def _found(metadata: Mapping[str, Any], path: list[str]) -> str | None:
     for name in path:
         value = value.get(name) if isinstance(value, Mapping) else None
     return str(value).strip() or None if isinstance(value, (str, int)) else None
+
+
+if not TYPE_CHECKING:
+    __getattr__ = at_the_top(__name__)

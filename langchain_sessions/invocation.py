@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from langchain_sessions._core.edge import pointing, told_methods
 from langchain_sessions._core.flow import Flow, adrive, drive
+from langchain_sessions._core.lazy import at_the_top
 from langchain_sessions._core.state import TEMP
 from langchain_sessions._log.append import append_events
 from langchain_sessions._log.read import load_context
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from langchain_sessions._log.log import Log
 
 
+@pointing
+@told_methods
 class Invocation:
     """A run in progress. Use it as a context manager, sync or async.
 
@@ -148,3 +152,7 @@ class Invocation:
     ) -> None:
         """Mark the run done, failed or interrupted."""
         await adrive(self._finish(error))
+
+
+if not TYPE_CHECKING:
+    __getattr__ = at_the_top(__name__)

@@ -13,6 +13,7 @@ from langchain_core.messages import HumanMessage
 from langchain_sessions._chat.templates import Template, check_template, fill
 from langchain_sessions._core.edge import require
 from langchain_sessions._core.flow import Flow, ask, declared, faces
+from langchain_sessions._core.lazy import at_the_top
 from langchain_sessions._core.rows import Anyone
 from langchain_sessions._log.copies import Copies
 from langchain_sessions._log.log import log_of
@@ -275,3 +276,7 @@ def _document(session: Session, event: SessionEvent) -> Document:
 def _entry(event: SessionEvent) -> str:
     kind = "" if event.message is None else event.message.type
     return f'<entry type="{kind}" at="{event.timestamp:%Y-%m-%d %H:%M}">{escape(_text(event))}</entry>'
+
+
+if not TYPE_CHECKING:
+    __getattr__ = at_the_top(__name__)

@@ -9,7 +9,8 @@ from typing_extensions import override
 
 from langchain_sessions._chat.chat_with_memory import ChatWithMemory, Out, Wrapped
 from langchain_sessions._chat.session_memory import SessionMemory, speaks_chat
-from langchain_sessions._core.edge import require
+from langchain_sessions._core.edge import helpful, require, told_methods
+from langchain_sessions._core.lazy import at_the_top
 from langchain_sessions.errors import BareAdvisorError
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 _WANTED = "give a chat model or a chain, such as wrap(ChatOpenAI(model='…'))"
 
 
+@helpful
+@told_methods
 class SessionMemoryAdvisor(SessionMemory, Runnable[Any, Any]):
     """Keeps the conversation of a chat model or a chain in a session.
 
@@ -59,3 +62,7 @@ class SessionMemoryAdvisor(SessionMemory, Runnable[Any, Any]):
             BareAdvisorError: Always.
         """
         raise BareAdvisorError
+
+
+if not TYPE_CHECKING:
+    __getattr__ = at_the_top(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from langchain.agents.middleware.types import (
     AgentMiddleware,
@@ -25,6 +25,7 @@ from langchain_sessions._chat.replies import listening_below
 from langchain_sessions._chat.session_memory import SessionMemory
 from langchain_sessions._chat.store_run import fail_tool, keep_result
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
+from langchain_sessions._core.lazy import at_the_top
 
 _Asked = TypeVar("_Asked")
 _Answered = TypeVar("_Answered")
@@ -188,3 +189,7 @@ def _named(message: _Message) -> _Message:
     if message.id is None:
         message.id = str(uuid.uuid4())
     return message
+
+
+if not TYPE_CHECKING:
+    __getattr__ = at_the_top(__name__)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 
 from langchain_sessions._chat.templates import Template, check_template, fill, transcript
+from langchain_sessions._core.lazy import at_the_top
 from langchain_sessions.compaction._selection import is_summary
 
 if TYPE_CHECKING:
@@ -125,3 +126,7 @@ class SummaryAsFact(MemoryMode):
         summary = escape("\n\n".join(texts), quote=False)
         shaped = draft.with_system(fill(self.template, instructions=draft.instructions, summary=summary))
         return replace(shaped, history=tuple(event for event in draft.history if not is_summary(event)))
+
+
+if not TYPE_CHECKING:
+    __getattr__ = at_the_top(__name__)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
+from langchain_sessions._core.edge import pointing
+from langchain_sessions._core.lazy import at_the_top
 from langchain_sessions._core.showing import html_of
 
 if TYPE_CHECKING:
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
+@pointing
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Page(Generic[_T]):
     """Some results, oldest or best first as the method says, and the way on.
@@ -56,3 +59,7 @@ class Page(Generic[_T]):
     def _repr_html_(self) -> str:
         of = "" if self.total is None else f" of {self.total}"
         return html_of(f"{type(self).__name__}: {len(self.items)}{of}", self.items)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = at_the_top(__name__)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from langchain_sessions._core.edge import pointing
+from langchain_sessions._core.lazy import at_the_top
 from langchain_sessions._core.showing import html_of, shortened
 from langchain_sessions.page import Page
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 _REPR_TEXT = 60
 
 
+@pointing
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchHit:
     """One event that was found.
@@ -113,3 +116,7 @@ class SearchPage(Page[SearchHit]):
             else:
                 passages.append(own)
         return tuple(tuple(event for _, event in sorted(passage.items())) for passage in passages)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = at_the_top(__name__)

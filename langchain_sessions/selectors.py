@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_sessions._core.edge import require
+from langchain_sessions._core.lazy import at_the_top
 from langchain_sessions._core.view import call_ids, pair_tool_calls, without_calls
 from langchain_sessions.errors import InvalidInputError
 
@@ -133,3 +135,7 @@ def chain(*selectors: Selector) -> Selector:
         return messages
 
     return select
+
+
+if not TYPE_CHECKING:
+    __getattr__ = at_the_top(__name__)

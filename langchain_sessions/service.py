@@ -6,8 +6,9 @@ import uuid
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
-from langchain_sessions._core.edge import check_branch, check_id, utc_now
+from langchain_sessions._core.edge import check_branch, check_id, made_by, told_methods, utc_now
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
+from langchain_sessions._core.lazy import at_the_top
 from langchain_sessions._log.append import AppendMethods
 from langchain_sessions._log.event_methods import EventMethods
 from langchain_sessions._log.log import bound_to
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from langchain_sessions.tokens import TokenCounter
 
 
+@made_by("SessionService('sqlite:///chat.db')")
+@told_methods
 class SessionService(SessionMethods, AppendMethods, EventMethods, SearchMethods):
     """Conversations as append-only logs.
 
@@ -195,3 +198,7 @@ class SessionService(SessionMethods, AppendMethods, EventMethods, SearchMethods)
     ) -> None:
         """Close the service."""
         await self.aclose()
+
+
+if not TYPE_CHECKING:
+    __getattr__ = at_the_top(__name__)

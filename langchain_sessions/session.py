@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from langchain_sessions._core.edge import pointing
+from langchain_sessions._core.lazy import at_the_top
 from langchain_sessions._core.showing import html_of
 
 if TYPE_CHECKING:
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 
+@pointing
 @dataclass(frozen=True, kw_only=True)
 class Session:
     """One conversation. Immutable; it carries no events, they are read when asked for.
@@ -73,3 +76,7 @@ class Session:
             "expires": self.expires_at and f"{self.expires_at:%Y-%m-%d %H:%M}",
             "ended": self.ended_at and f"{self.ended_at:%Y-%m-%d %H:%M}",
         }
+
+
+if not TYPE_CHECKING:
+    __getattr__ = at_the_top(__name__)

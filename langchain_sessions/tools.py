@@ -16,9 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from langchain_sessions._chat.address import Addressing, OwnerPolicy
 from langchain_sessions._core.codec.messages import CONVERSATION_SEARCH, CROSS_SESSION_SEARCH
-from langchain_sessions._core.edge import check_branch, require
+from langchain_sessions._core.edge import check_branch, require, told
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
 from langchain_sessions._core.kinds import role_of
+from langchain_sessions._core.lazy import at_the_top
 from langchain_sessions._core.whole import whole_text
 from langchain_sessions._recall.text.highlights import snippet
 from langchain_sessions.errors import InvalidInputError, SessionNotFoundError, SessionsError
@@ -67,6 +68,7 @@ class _SearchArguments(BaseModel):
     inner_thought: Annotated[str | None, Field(description="Why you are searching. Private: it is not kept.")] = None
 
 
+@told
 def create_conversation_search_tool(
     sessions: SessionService,
     page_size: int = 10,
@@ -105,6 +107,7 @@ def create_conversation_search_tool(
     )
 
 
+@told
 def create_cross_session_search_tool(
     sessions: SessionService, page_size: int = 10, *, owner: OwnerPolicy = "config", max_tokens: int = 2000
 ) -> StructuredTool:
@@ -130,10 +133,10 @@ def create_cross_session_search_tool(
 
 
 def _tool(look: _Look, name: str, description: str) -> StructuredTool:
-    def search(config: RunnableConfig, query: str, page: int = 0, **rest: Any) -> str:
+    def search(query: str, page: int = 0, *, config: RunnableConfig, **rest: Any) -> str:
         return whole_text(drive(look.up(config, query, page, **rest)))
 
-    async def asearch(config: RunnableConfig, query: str, page: int = 0, **rest: Any) -> str:
+    async def asearch(query: str, page: int = 0, *, config: RunnableConfig, **rest: Any) -> str:
         return whole_text(await adrive(look.up(config, query, page, **rest)))
 
     return StructuredTool.from_function(
@@ -298,3 +301,7 @@ def _moment(text: str | None, field: str, *, end: bool) -> datetime | None:
     if end and len(text.strip()) <= len("2024-05-08"):
         moment = datetime.combine(moment.date(), time.max)
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = at_the_top(__name__)

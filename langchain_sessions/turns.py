@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from langchain_sessions._core.lazy import at_the_top
 from langchain_sessions.events import EventKind, SessionEvent
 
 if TYPE_CHECKING:
@@ -66,3 +67,7 @@ def split_turns(events: Iterable[SessionEvent], branch: str | None = None) -> li
     preamble, *spoken = groups
     turns = [Turn(events=tuple(preamble), branch=branch, is_preamble=True)] if preamble else []
     return turns + [Turn(events=tuple(group), branch=branch) for group in spoken]
+
+
+if not TYPE_CHECKING:
+    __getattr__ = at_the_top(__name__)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import merge_configs
 from langgraph.config import get_config
 
 from langchain_sessions._core.edge import check_id, require
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from langchain_sessions.service import SessionService
 
 _FORK_BITS = 32
+_CONFIG = 'pass {"configurable": {"session_id": ..., "user_id": ...}}'
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +76,7 @@ class Addressing:
         Raises:
             InvalidInputError: An id is unusable, or the config names another user than the service is bound to.
         """
-        session_id = self._session_id(_configurable(config))
+        session_id = self._session_id(configurable(config))
         return None if session_id is None else Address(self._view(config), session_id)
 
     def require(self, config: RunnableConfig | None) -> Address:
@@ -85,9 +87,7 @@ class Addressing:
         """
         address = self.find(config)
         if address is None:
-            raise InvalidInputError(
-                "session_id", 'the config names no session; pass {"configurable": {"session_id": ..., "user_id": ...}}'
-            )
+            raise InvalidInputError("session_id", f"the config names no session; {_CONFIG}")
         return address
 
     def user(self, config: RunnableConfig | None) -> SessionService | None:
@@ -114,7 +114,7 @@ class Addressing:
         policy = self._owner
         if callable(policy):
             return policy(config or {})
-        return ANYONE if policy == "ignore" else _configurable(config).get("user_id")
+        return ANYONE if policy == "ignore" else configurable(config).get("user_id")
 
     def _session_id(self, configurable: Mapping[str, Any]) -> str | None:
         thread, session = configurable.get("thread_id"), configurable.get("session_id")
@@ -133,8 +133,28 @@ def user_named(value: object) -> str | None:
     return user if user.strip() else None
 
 
-def _configurable(config: RunnableConfig | None) -> Mapping[str, Any]:
-    return (config or {}).get("configurable") or {}
+def configurable(config: RunnableConfig | None) -> Mapping[str, Any]:
+    """What a config says of the session; empty where it says nothing.
+
+    Raises:
+        InvalidInputError: It is no config, such as the bare id of a session.
+    """
+    if config is None:
+        return {}
+    named = config.get("configurable") if isinstance(config, Mapping) else config
+    if named is not None and not isinstance(named, Mapping):
+        raise InvalidInputError("config", f"{_CONFIG}, not {type(named).__name__}")
+    return named or {}
+
+
+def merged(kept: RunnableConfig, config: RunnableConfig | None) -> RunnableConfig | None:
+    """A config of a call over one that was kept for it.
+
+    Raises:
+        InvalidInputError: It is no config; LangChain would look into it all the same.
+    """
+    configurable(config)
+    return merge_configs(kept, config) if kept else config
 
 
 def config_of_run(runtime: Runtime[Any]) -> RunnableConfig:
@@ -161,11 +181,6 @@ def config_of_run(runtime: Runtime[Any]) -> RunnableConfig:
 
 
 # -- configs ---------------------------------------------------------------------------------------------------
-
-
-def configurable(config: RunnableConfig) -> Mapping[str, Any]:
-    """What a config says of the thread; empty where it says nothing."""
-    return config.get("configurable") or {}
 
 
 def checkpoint_id(config: RunnableConfig | None) -> str | None:

@@ -15,6 +15,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import merge_configs
 from typing_extensions import override
 
+from langchain_sessions._chat.address import merged
 from langchain_sessions._chat.call import Call
 from langchain_sessions._chat.filling import added_by_template, fill
 from langchain_sessions._chat.news import as_messages, sort_request
@@ -119,7 +120,7 @@ class ChatWithMemory(Runnable[Any, Out]):
         return await self._acall_with_config(_Body(adrive, self._answer), input, self._configured(config), **kwargs)
 
     def _configured(self, config: RunnableConfig | None) -> RunnableConfig | None:
-        return merge_configs(self._config, config) if self._config else config
+        return merged(self._config, config)
 
     def _answer(self, value: Any, manager: _Manager, config: RunnableConfig, kwargs: dict[str, Any]) -> Flow[Any]:
         """One call from the request to the stored reply."""

@@ -15,7 +15,7 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_sessions._chat.address import Address, Addressing, OwnerPolicy
 from langchain_sessions._chat.overflow import is_context_overflow
 from langchain_sessions._chat.prompt import SystemLookups
-from langchain_sessions._core.edge import check_branch, require
+from langchain_sessions._core.edge import check_branch, helpful, require
 from langchain_sessions._log.log import log_of
 from langchain_sessions.compaction._plan import ModelCall, check_compaction
 from langchain_sessions.selectors import Selector, message_window, not_empty
@@ -78,6 +78,7 @@ class ChatOptions:
         return self.human if message.type.startswith(("human", "Human")) else self.author
 
 
+@helpful
 class SessionMemory:
     """Keeps a conversation in a session.
 

@@ -5,13 +5,20 @@ from __future__ import annotations
 import re
 import struct
 import zlib
+from dataclasses import FrozenInstanceError, is_dataclass
 from datetime import datetime, timedelta, timezone
+from functools import wraps
+from inspect import iscoroutinefunction, isfunction
 from os import urandom
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from langchain_sessions.errors import InvalidInputError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 T = TypeVar("T")
+F = TypeVar("F", bound="Callable[..., Any]")
 UNREADABLE = (
     ValueError,
     TypeError,
@@ -31,6 +38,26 @@ def require(condition: object, field: str, problem: str) -> None:
         raise InvalidInputError(field, problem)
 
 
+def check_positive(value: object, field: str) -> None:
+    """Refuse what is no number above 0.
+
+    Raises:
+        InvalidInputError: It is none.
+    """
+    require(isinstance(value, (int, float)) and value > 0, field, "give a number above 0")
+
+
+def check_kind(value: object, kind: type, field: str, example: str) -> None:
+    """Refuse what is neither None nor a `kind`.
+
+    Raises:
+        InvalidInputError: It is something else; `example` is what to write.
+    """
+    if value is not None and not isinstance(value, kind):
+        given = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+        raise InvalidInputError(field, f"write {example}, not {given}")
+
+
 def built(cls: type[T], fields: dict[str, Any]) -> T:
     """An instance of a frozen dataclass without slots, past its constructor.
 
@@ -46,6 +73,102 @@ def built(cls: type[T], fields: dict[str, Any]) -> T:
 _new, _set = object.__new__, object.__setattr__
 
 
+def told(function: F) -> F:
+    """Stands over what people call: who gives it wrong arguments is told the right ones."""
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            _tell(error, function, args)
+            raise
+
+    @wraps(function)
+    async def twin(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return await function(*args, **kwargs)
+        except TypeError as error:
+            _tell(error, function, args)
+            raise
+
+    return cast("F", twin if iscoroutinefunction(function) else call)
+
+
+def told_methods(cls: type[T]) -> type[T]:
+    """Stands over a class whose methods people call: each is `told`, under the name of the caller's class."""
+    for name, method in [*vars(cls).items()]:
+        if isfunction(method) and not name.startswith("_"):
+            setattr(cls, name, told(method))
+    return cls
+
+
+def helpful(cls: type[T]) -> type[T]:
+    """Stands over a class that people type: its constructor is `told`, and an attribute that is not there as well."""
+    if "__init__" in vars(cls):
+        made: Any = cls
+        made.__init__ = told(made.__init__)
+    return pointing(cls)
+
+
+def pointing(cls: type[T]) -> type[T]:
+    """Stands over a class of values: who asks for an attribute that is not there is told what stands for it."""
+    found: Callable[[object, str], Any] = vars(cls).get("__getattr__", object.__getattribute__)
+
+    def missing(self: object, name: str) -> Any:
+        try:
+            return found(self, name)
+        except AttributeError:
+            if name.startswith("_") or hasattr(cls, name):  # asked by a program; or a property raised: that is the news
+                raise
+        from langchain_sessions._core.telling import attribute_told  # noqa: PLC0415 - for those who mistyped
+
+        raise AttributeError(attribute_told(type(self), name), name=name)
+
+    made: Any = cls
+    made.__getattr__ = missing
+    if is_dataclass(cls) and made.__dataclass_params__.frozen:
+        made.__setattr__ = _refuse
+    return cls
+
+
+def _refuse(value: object, name: str, _given: object) -> None:
+    from langchain_sessions._core.telling import assignment_told  # noqa: PLC0415 - for those who mistook it
+
+    raise FrozenInstanceError(assignment_told(type(value), name))
+
+
+class _Elsewhere:
+    """A name that other libraries have on a class: asked for, it says what to write. For `hasattr` it is not there."""
+
+    def __init__(self, told: str) -> None:
+        self._told = told
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        raise AttributeError(self._told)
+
+
+def made_by(write: str) -> Callable[[type[T]], type[T]]:
+    """Stands over a class that other libraries make by `from_conn_string`: `helpful`, and says what to `write`."""
+
+    def decorate(cls: type[T]) -> type[T]:
+        made: Any = cls
+        made.from_conn_string = _Elsewhere(f"{cls.__name__} has no 'from_conn_string'. Write {write}")
+        return helpful(cls)
+
+    return decorate
+
+
+def _tell(error: TypeError, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    """Raise what a wrong call is told; nothing where the error came from within the function."""
+    at = error.__traceback__
+    if at is None or at.tb_next is not None:
+        return
+    from langchain_sessions._core.telling import call_told  # noqa: PLC0415 - for those who mistyped
+
+    raise TypeError(call_told(error, function, args)) from None
+
+
 MAX_ID = 255
 
 
@@ -57,7 +180,8 @@ def check_id(value: object, field: str) -> str:
             database can compare.
     """
     if not isinstance(value, str):
-        raise InvalidInputError(field, f"give a string, not {type(value).__name__}")
+        known = ", such as its id" if hasattr(value, "user_id") else ""
+        raise InvalidInputError(field, f"give a string{known}, not {type(value).__name__}")
     if not value or value.isspace():
         raise InvalidInputError(field, "must not be blank")
     if len(value) > MAX_ID:

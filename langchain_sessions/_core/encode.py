@@ -80,7 +80,8 @@ class EventEncoder:
             kind = r.INVOCATION if is_mark else r.STATE
             row = EventRow(0, ident, 0, None, None, kind, flags, now, 0, *[None] * 8)
         else:
-            require(isinstance(event.message, BaseMessage), "message", "give a LangChain message")
+            is_one = isinstance(event.message, BaseMessage)
+            require(is_one, "message", "give a LangChain message, such as HumanMessage('hi')")
             row = self.message_row(event.message, now, flags, event, ordinal)
         return row._replace(
             at=now if event.timestamp is None else to_micros(check_aware(event.timestamp, "timestamp")),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module, util
+from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_sessions.errors import MissingDependencyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
 
 Loader: TypeAlias = "Callable[[str], Any]"
 """What finds a name of a module that is asked for by that name."""
@@ -19,7 +23,6 @@ def lazy_names(
     homes: Mapping[str, Sequence[str]],
     *,
     extras: Mapping[str, tuple[str, str]] | None = None,
-    meant: Mapping[str, str] | None = None,
 ) -> Loader:
     """A module's `__getattr__` that imports a name from its home on first use: what is not used costs nothing.
 
@@ -27,14 +30,13 @@ def lazy_names(
         package: The package that offers the names.
         homes: The names by the module below the package that defines them.
         extras: Names that need a package which not everybody has, with that package and the extra that brings it.
-        meant: Names that other libraries have, and the one that takes their place here.
     """
     where = {name: f"{package}.{home}" for home, names in homes.items() for name in names}
     needed = extras or {}
 
     def load(name: str) -> Any:
         if name not in where:
-            _suggest(package, name, [*where], meant or {})
+            _suggest(package, name, [*where])
             message = f"module {package!r} has no attribute {name!r}"
             raise AttributeError(message)
         if name in needed and util.find_spec(needed[name][0]) is None:
@@ -52,29 +54,62 @@ def at_the_top(module: str) -> Loader:
     """
 
     def load(name: str) -> Any:
-        package = module.partition(".")[0]
-        if name in import_module(package).__all__:
-            problem = f"There is no {name!r} in {module}. Write: from {package} import {name}"
-            raise ImportError(problem, name=name)
+        _suggest(module, name)
         message = f"module {module!r} has no attribute {name!r}"
         raise AttributeError(message)
 
     return load
 
 
-def _suggest(package: str, name: str, known: Sequence[str], meant: Mapping[str, str]) -> None:
-    """Tell what was probably meant by the name of a class.
+def _suggest(module: str, name: str, own: Sequence[str] = ()) -> None:
+    """Tell what was probably meant by a name that a module does not have.
 
-    An `AttributeError` would do for `package.name`; but `from package import name` forgets its words.
+    An `AttributeError` would do for `module.name`; but `from module import name` forgets its words.
 
     Raises:
         ImportError: There is something like it.
     """
-    if not name[:1].isupper():
+    if name.startswith("_") or _is_module(module, name):
         return
-    from difflib import get_close_matches  # noqa: PLC0415 - for those who mistyped
+    from langchain_sessions._core.telling import import_told  # noqa: PLC0415 - for those who mistyped
 
-    likely = [meant[name]] if name in meant else get_close_matches(name, known, 1, 0.75)
-    if likely:
-        problem = f"There is no {name!r} in {package}. Write: from {package} import {likely[0]}"
-        raise ImportError(problem, name=name)
+    told = import_told(module, name, own, import_module(module.partition(".")[0]).__all__)
+    if told is not None:
+        raise ImportError(told, name=name)
+
+
+def _is_module(package: str, name: str) -> bool:
+    """Whether a name is that of a module which was not imported yet: the import system asks for it here first."""
+    try:
+        return util.find_spec(f"{package}.{name}") is not None
+    except ModuleNotFoundError:
+        return False
+
+
+class _Signpost(MetaPathFinder):
+    """Stands behind all finders: a module of this package that none of them has found is told what to import."""
+
+    def __init__(self, package: ModuleType) -> None:
+        self._package = package
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Nothing, for modules of others."""
+        del path, target
+        name = self._package.__name__
+        if not fullname.startswith(f"{name}.") or fullname.rpartition(".")[2].startswith("_"):
+            return None
+        from langchain_sessions._core.telling import module_told  # noqa: PLC0415 - for those who mistyped
+
+        raise ModuleNotFoundError(module_told(fullname, self._package.__all__), name=fullname)
+
+
+def put_up_signpost(package: str) -> None:
+    """Have imports of modules that a package does not have told what to write.
+
+    It is the only thing here that stands outside of this package, in Python's list of finders: what fails there is
+    heard nowhere else. It answers for names of this package alone, after everybody else.
+    """
+    if not any(isinstance(finder, _Signpost) for finder in sys.meta_path):
+        sys.meta_path.append(_Signpost(sys.modules[package]))

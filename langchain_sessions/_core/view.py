@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
+from langchain_sessions._core.edge import pointing
 from langchain_sessions._core.ledger import visible_scopes
 from langchain_sessions._core.rows import FIRST_RECORD, ROOTED, SUMMARY
 
@@ -34,6 +35,7 @@ CUT = frozenset({"length", "max_tokens", "model_length", "max_output_tokens", "m
 """What is said of a reply that did not come to its end: its own limit was reached, or the window was full."""
 
 
+@pointing
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Context:
     """What the model is to see of a session, from one branch.

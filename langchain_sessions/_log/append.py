@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage
 
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.codec.values import as_dict
-from langchain_sessions._core.edge import require
+from langchain_sessions._core.edge import require, told_methods
 from langchain_sessions._core.encode import as_events
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
 from langchain_sessions._core.state import TEMP
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _NOTHING_SHARED = (None, None, None, None, None)
 
 
+@told_methods
 class AppendMethods:
     """The methods of `SessionService` that append. Each is a workflow of this module, run in two ways."""
 

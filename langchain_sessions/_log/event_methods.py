@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from langchain_sessions._core.edge import told_methods
 from langchain_sessions._core.flow import adrive, drive
 from langchain_sessions._log import read, rewind
 from langchain_sessions.compaction._background import compact_later, compact_now
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from langchain_sessions.turns import Turn
 
 
+@told_methods
 class EventMethods:
     """The methods of `SessionService` that are about events. Each is a workflow of a module here, run in two ways."""
 

@@ -42,6 +42,10 @@ def open_log(
 ) -> Log:
     """The plumbing of an operator's service; the arguments are those of `SessionService`. Nothing is opened yet."""
     require(expiry in ("fixed", "sliding"), "expiry", "give 'fixed' or 'sliding'")
+    usable = all(callable(getattr(codec, name, None)) for name in ("dumps_typed", "loads_typed"))
+    require(codec is None or usable, "codec", "give a serializer of LangGraph, such as JsonPlusSerializer()")
+    counts = callable(getattr(tokens, "count_messages", None)) and not isinstance(tokens, type)
+    require(tokens is None or counts, "tokens", "give a TokenCounter, such as best_counter('gpt-4o')")
     messages = MessageCodec(codec, encrypts=_encrypts(codec, encrypted))
     counter: TokenCounter = tokens if tokens is not None else EstimatedTokenCounter()
     return Log(

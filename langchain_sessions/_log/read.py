@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core.cursors import decode_positions, encode_cursor
-from langchain_sessions._core.edge import UNREADABLE, check_branch, require
+from langchain_sessions._core.edge import UNREADABLE, check_branch, check_kind, require
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.state import merged_view
 from langchain_sessions._core.view import Context, has_calls, pair_tool_calls
@@ -37,6 +37,7 @@ def find_events(
     with_total: bool = False,
 ) -> Flow[Page[SessionEvent]]:
     """`SessionService.events`."""
+    check_kind(where, EventFilter, "where", "EventFilter(…), such as EventFilter(roles={'human'})")
     now = log.now()
     chosen = log.seen(where if where is not None else _EVERYTHING)
     query = log.encoder.query(chosen, idle_before=log.idle_before(now), with_total=with_total)

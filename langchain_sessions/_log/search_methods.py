@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from langchain_sessions._core.edge import told_methods
 from langchain_sessions._core.flow import adrive, drive
 from langchain_sessions._log import indexing, search
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from langchain_sessions.search import SearchPage
 
 
+@told_methods
 class SearchMethods:
     """The methods of `SessionService` that are about recall. Each is a workflow of a module here, run in two ways."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from langchain_sessions._core.edge import told_methods
 from langchain_sessions._core.flow import adrive, drive
 from langchain_sessions._log import lifecycle, verify
 from langchain_sessions._log.values import UNSET, Unset
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from langchain_sessions.session import Session
 
 
+@told_methods
 class SessionMethods:
     """The methods of `SessionService` that are about sessions. Each is a workflow of `lifecycle`, run in two ways."""
 

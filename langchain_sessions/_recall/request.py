@@ -67,7 +67,8 @@ class SearchRequest:
         object.__setattr__(self, "page", max(0, self.page))
         known = isinstance(self.recency, (int, float)) and math.isfinite(self.recency)
         require(known, "recency", "give a number; 0 ranks old and new alike")
-        require(isinstance(self.where, EventFilter), "where", f"give an EventFilter, not {type(self.where).__name__}")
+        wanted = "write EventFilter(…), such as EventFilter(roles={'human'})"
+        require(isinstance(self.where, EventFilter), "where", f"{wanted}, not {type(self.where).__name__}")
         require(self.cursor is None or not self.page, "cursor", "give either a cursor or a page")
         require(
             self.where.limit is None,

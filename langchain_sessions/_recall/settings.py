@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from langchain_sessions._core.edge import helpful, require
 from langchain_sessions._recall.rank.ranking import RankingWeights
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ EMBED_EVERY: Final = 32
 """An append that crosses a multiple of this has what is new embedded in the background, where an embedder is used."""
 
 
+@helpful
 @dataclass(frozen=True, kw_only=True)
 class SearchSettings:
     """What a service may be told about recall.
@@ -57,6 +59,12 @@ class SearchSettings:
     rerank: Callable[[str, list[str]], Sequence[float]] | BaseDocumentCompressor | None = field(
         default=None, repr=False
     )
+
+    def __post_init__(self) -> None:
+        """Refuse the name of a model where the model is wanted."""
+        wanted = "give LangChain Embeddings, such as OpenAIEmbeddings(), or a function from texts to vectors"
+        is_embedder = callable(self.embed) or callable(getattr(self.embed, "embed_documents", None))
+        require(self.embed is None or is_embedder, "embed", wanted)
 
     @cached_property
     def engine(self) -> RecallEngine:

@@ -22,6 +22,7 @@ from langgraph.types import Send
 from langchain_sessions._core.codec.messages import MessageCodec
 from langchain_sessions._core.codec.same import fields_of, is_same
 from langchain_sessions._core.codec.values import dump_json, holds_text, load_json, pack
+from langchain_sessions._core.edge import require
 from langchain_sessions._threads.allowed import Allowed, is_rebuildable
 from langchain_sessions.errors import InvalidInputError
 
@@ -223,6 +224,19 @@ _READ: Mapping[str, Callable[[ValueForms, list[Any]], Any]] = {
     "set": ValueForms._read_set,
     "frozenset": ValueForms._read_frozenset,
 }
+
+
+def usable(serde: SerializerProtocol | None) -> SerializerProtocol | None:
+    """What a caller gives as a serializer, as it is.
+
+    Raises:
+        InvalidInputError: It is none.
+    """
+    is_one = any(
+        callable(getattr(serde, name, None)) for name in ("dumps_typed", "dumps")
+    )  # LangGraph takes both kinds
+    require(serde is None or is_one, "serde", "give a serializer of LangGraph, such as JsonPlusSerializer()")
+    return serde
 
 
 def admitting(serde: SerializerProtocol, classes: Collection[type | tuple[str, ...]]) -> SerializerProtocol:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from langchain_sessions._core.edge import require
+from langchain_sessions._core.edge import helpful, pointing, require
 from langchain_sessions._core.showing import html_of
 from langchain_sessions.tokens._usage import NO_USAGE, PromptUsage
 
@@ -155,6 +155,15 @@ Where = Literal["before", "background", "manual"]
 _WRITE = "write Compaction(when, how), for example Compaction(TokenCount(8000), TurnWindow(10))"
 
 
+def _has(given: object, method: str) -> bool:
+    """Whether something offers a method; a class that was not called yet does not."""
+    return not isinstance(given, type) and callable(getattr(given, method, None))
+
+
+def _called(given: object) -> str:
+    return f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
+
+
 def check_compaction(given: object, field: str = "compaction") -> None:
     """Refuse what is neither a `Compaction` nor None, such as a bare trigger.
 
@@ -164,6 +173,7 @@ def check_compaction(given: object, field: str = "compaction") -> None:
     require(given is None or isinstance(given, Compaction), field, f"{_WRITE}, not {type(given).__name__}")
 
 
+@helpful
 @dataclass(frozen=True, slots=True)
 class Compaction:
     """When, how and where to compact: one value for `compact`, the advisor and the middleware.
@@ -183,13 +193,13 @@ class Compaction:
 
     def __post_init__(self) -> None:
         """Refuse what is no trigger, no strategy, or no place; a trigger and a strategy are easily swapped."""
-        is_when = self.when is None or callable(getattr(self.when, "is_due", None))
-        require(is_when, "when", f"{_WRITE}; {type(self.when).__name__} is no trigger")
-        is_how = callable(getattr(self.how, "plan", None))
-        require(is_how, "how", f"{_WRITE}; {type(self.how).__name__} is no strategy")
+        is_when = self.when is None or _has(self.when, "is_due")
+        require(is_when, "when", f"{_WRITE}; {_called(self.when)} is no trigger")
+        require(_has(self.how, "plan"), "how", f"{_WRITE}; {_called(self.how)} is no strategy")
         require(self.where in ("before", "background", "manual"), "where", "give 'before', 'background' or 'manual'")
 
 
+@pointing
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompactionResult:
     """What one run did.

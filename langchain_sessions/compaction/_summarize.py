@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from langchain_core.runnables import Runnable
 
-from langchain_sessions._core.edge import require
+from langchain_sessions._core.edge import check_kind, check_positive, helpful, require
 from langchain_sessions.compaction._model_summarizer import ModelSummarizer
 from langchain_sessions.compaction._prompts import SummaryPrompts
 from langchain_sessions.compaction._selection import split_segments
@@ -27,6 +27,7 @@ _OVERLAP = 2
 _RECORD_FACTOR = 1.3  # a message in the record, its dividing line included, against the message in a prompt
 
 
+@helpful
 class Summarize:
     """Archives what does not fit a window and puts one summary in its place; the summary before is folded in.
 
@@ -53,11 +54,14 @@ class Summarize:
         limits: SummaryLimits | None = None,
     ) -> None:
         """See the class."""
-        require(window is not None or keep_events > 0, "keep_events", "give a number above 0")
+        if window is None:
+            check_positive(keep_events, "keep_events")
         if overlap is None:
             overlap = _OVERLAP if window is not None else min(_OVERLAP, keep_events - 1)
         fits = window is not None or overlap < keep_events
         require(overlap >= 0 and fits, "overlap", "give a number from 0 to less than keep_events")
+        check_kind(prompts, SummaryPrompts, "prompts", "SummaryPrompts(system='…')")
+        check_kind(limits, SummaryLimits, "limits", "SummaryLimits(max_characters=4_000)")
         self.window: CompactionStrategy = window or SlidingWindow(keep_events)
         self.overlap = overlap
         self.prompts: SummaryPrompts = prompts or SummaryPrompts()

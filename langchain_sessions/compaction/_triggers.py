@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import timedelta  # noqa: TC003 - a field of a dataclass, whose types are read
 from typing import TYPE_CHECKING
 
-from langchain_sessions._core.edge import require
+from langchain_sessions._core.edge import check_duration, check_positive, helpful, require
 from langchain_sessions._core.rows import Counters
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ class Trigger:
         return all_of(self, other)
 
 
+@helpful
 @dataclass(frozen=True)
 class TurnCount(Trigger):
     """Due when more than `turns` turns are live."""
@@ -44,13 +45,14 @@ class TurnCount(Trigger):
 
     def __post_init__(self) -> None:
         """Refuse what never makes sense."""
-        require(self.turns > 0, "turns", "give a number above 0")
+        check_positive(self.turns, "turns")
 
     def is_due(self, request: CompactionRequest) -> bool:
         """Whether there are more turns than that."""
         return request.counters.turns > self.turns
 
 
+@helpful
 @dataclass(frozen=True)
 class EventCount(Trigger):
     """Due when `events` events or more are live, a summary counting as two."""
@@ -59,13 +61,14 @@ class EventCount(Trigger):
 
     def __post_init__(self) -> None:
         """Refuse what never makes sense."""
-        require(self.events > 0, "events", "give a number above 0")
+        check_positive(self.events, "events")
 
     def is_due(self, request: CompactionRequest) -> bool:
         """Whether there are that many."""
         return request.counters.events >= self.events
 
 
+@helpful
 @dataclass(frozen=True)
 class TokenCount(Trigger):
     """Due when the live messages, the system prompt and the tool schemas count for `tokens` or more."""
@@ -74,13 +77,14 @@ class TokenCount(Trigger):
 
     def __post_init__(self) -> None:
         """Refuse what never makes sense."""
-        require(self.tokens > 0, "tokens", "give a number above 0")
+        check_positive(self.tokens, "tokens")
 
     def is_due(self, request: CompactionRequest) -> bool:
         """Whether there are that many."""
         return request.tokens >= self.tokens
 
 
+@helpful
 @dataclass(frozen=True)
 class ContextUsage(Trigger):
     """Due when a fraction of the model's context window is in use.
@@ -122,6 +126,7 @@ def model_window(model: BaseChatModel) -> int | None:
     return size if isinstance(size, int) and size > 0 else None
 
 
+@helpful
 @dataclass(frozen=True)
 class Elapsed(Trigger):
     """Due when this much time went by since the compaction in force, or since the session began."""
@@ -130,7 +135,7 @@ class Elapsed(Trigger):
 
     def __post_init__(self) -> None:
         """Refuse what never makes sense."""
-        require(self.duration > timedelta(0), "duration", "give a timedelta above zero")
+        check_duration(self.duration, "duration")
 
     def is_due(self, request: CompactionRequest) -> bool:
         """Whether it is over, and something was said."""

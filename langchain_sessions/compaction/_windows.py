@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from langchain_sessions._core.edge import require
+from langchain_sessions._core.edge import check_positive, helpful, require
 from langchain_sessions.compaction._plan import CompactionPlan, CompactionRequest
 from langchain_sessions.compaction._selection import is_summary, pinned, split_segments
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from langchain_sessions.turns import Turn
 
 
+@helpful
 @dataclass(frozen=True)
 class SlidingWindow:
     """Keeps the newest `max_events` events, or a few less: a window begins with a turn."""
@@ -28,7 +29,7 @@ class SlidingWindow:
 
     def __post_init__(self) -> None:
         """Refuse what never makes sense."""
-        require(self.max_events > 0, "max_events", "give a number above 0")
+        check_positive(self.max_events, "max_events")
 
     def plan(self, request: CompactionRequest) -> CompactionPlan:
         """Archive all turns but those that fit."""
@@ -37,6 +38,7 @@ class SlidingWindow:
         return _archive(segments[: len(segments) - kept])
 
 
+@helpful
 @dataclass(frozen=True)
 class TurnWindow:
     """Keeps the newest `max_turns` turns, and what was said before the first one."""
@@ -45,7 +47,7 @@ class TurnWindow:
 
     def __post_init__(self) -> None:
         """Refuse what never makes sense."""
-        require(self.max_turns > 0, "max_turns", "give a number above 0")
+        check_positive(self.max_turns, "max_turns")
 
     def plan(self, request: CompactionRequest) -> CompactionPlan:
         """Archive the oldest turns."""
@@ -53,6 +55,7 @@ class TurnWindow:
         return _archive(turns[: max(len(turns) - self.max_turns, 0)])
 
 
+@helpful
 @dataclass(frozen=True)
 class TokenWindow:
     """Keeps the newest turns that fit into `max_tokens`, beside the summary in force."""
@@ -61,7 +64,7 @@ class TokenWindow:
 
     def __post_init__(self) -> None:
         """Refuse what never makes sense."""
-        require(self.max_tokens > 0, "max_tokens", "give a number above 0")
+        check_positive(self.max_tokens, "max_tokens")
 
     def plan(self, request: CompactionRequest) -> CompactionPlan:
         """Archive what does not fit."""
@@ -73,6 +76,7 @@ class TokenWindow:
         return _archive(segments[: len(segments) - kept])
 
 
+@helpful
 @dataclass(frozen=True)
 class Interval:
     """Archives every `every` runs, and leaves the newest `overlap` of them in place.
@@ -86,7 +90,7 @@ class Interval:
 
     def __post_init__(self) -> None:
         """Refuse an overlap that would never let anything go."""
-        require(self.every > 0, "every", "give a number above 0")
+        check_positive(self.every, "every")
         require(0 <= self.overlap < self.every, "overlap", "give a number from 0 to less than every")
 
     def plan(self, request: CompactionRequest) -> CompactionPlan:

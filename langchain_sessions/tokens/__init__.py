@@ -3,6 +3,9 @@
 Importing this package loads no vocabulary, imports no tokenizer and opens no socket.
 """
 
+from typing import TYPE_CHECKING
+
+from langchain_sessions._core.lazy import at_the_top
 from langchain_sessions.tokens._base import MediaCosts, TokenCounter, TokenTotal, Tool
 from langchain_sessions.tokens._calibration import CalibratedTokenCounter, Calibration
 from langchain_sessions.tokens._estimate import EstimatedTokenCounter, TextCounter
@@ -20,3 +23,7 @@ __all__ = [
     "Tool",
     "best_counter",
 ]
+
+
+if not TYPE_CHECKING:
+    __getattr__ = at_the_top(__name__)

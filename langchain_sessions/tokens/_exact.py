@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from langchain_sessions._core.edge import require, told
 from langchain_sessions.errors import InvalidInputError, VocabularyMissingError
 from langchain_sessions.tokens._estimate import EstimatedTokenCounter, TextCounter
 
@@ -124,6 +125,7 @@ class TiktokenCounter(TextCounter):
         return len(self._encoding.encode_ordinary(text))
 
 
+@told
 def best_counter(
     model: str | None = None,
     *,
@@ -143,6 +145,7 @@ def best_counter(
     Returns:
         A counter whose `exact` says which one it is.
     """
+    require(model is None or isinstance(model, str), "model", "give a model's name, such as 'gpt-4o'")
     try:
         name = DEFAULT_VOCABULARY if model is None else _encoding_name(model)
     except InvalidInputError:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
+import asyncio
+import copy
+import importlib.util
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,12 +13,16 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import HumanMessage
 from langchain_core.prompts import ChatPromptTemplate
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
 from sqlalchemy.ext.asyncio import create_async_engine
 
+import langchain_sessions
 from langchain_sessions import (
     Compaction,
     EventFilter,
     InMemoryStore,
+    NewEvent,
+    SearchSettings,
     SessionChatMessageHistory,
     SessionCheckpointSaver,
     SessionMemoryAdvisor,
@@ -25,6 +32,7 @@ from langchain_sessions import (
     Summarize,
     TiktokenCounter,
     TokenCount,
+    TurnWindow,
     create_conversation_search_tool,
 )
 
@@ -50,6 +58,45 @@ def ada() -> Any:
 
 def advisor(**options: Any) -> Any:
     return SessionMemoryAdvisor(ada(), **options)
+
+
+def graph(config: object) -> object:
+    """A graph over the saver, run with a config."""
+    builder: Any = StateGraph(MessagesState)
+    builder.add_node("say", lambda _state: {"messages": [("ai", "Hello!")]})
+    builder.add_edge(START, "say")
+    return builder.compile(checkpointer=saver()).invoke({"messages": "hi"}, config)
+
+
+def saver() -> Any:
+    return SessionCheckpointSaver(SessionService(InMemoryStore()))
+
+
+def history() -> Any:
+    return SessionChatMessageHistory("s1", SessionService(InMemoryStore()))
+
+
+def event() -> Any:
+    return ada().append("s1", HI)[0]
+
+
+def hit() -> Any:
+    view = ada()
+    view.append("s1", HI)
+    return view.search("hi")[0]
+
+
+def assigned() -> None:
+    ada().get("s1").title = "Lisbon"
+
+
+async def awaited() -> None:
+    await ada().alist()
+
+
+def module(name: str) -> Callable[[], object]:
+    """`import name`."""
+    return lambda: importlib.import_module(name)
 
 
 def named(name: str, module: str = "langchain_sessions") -> Callable[[], object]:
@@ -94,7 +141,64 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         named("InMemoryStore", "langchain_sessions.stores"),
         "Write: from langchain_sessions import InMemoryStore",
     ),
+    "a saver's name at our saver": (
+        named("SqliteSaver", "langchain_sessions.checkpointer"),
+        "There is no 'SqliteSaver' in langchain_sessions.checkpointer. Write: from langchain_sessions import Sess",
+    ),
+    "a history's name at our history": (
+        named("ChatMessageHistory", "langchain_sessions.history"),
+        "Write: from langchain_sessions import SessionChatMessageHistory",
+    ),
+    "a name mistyped at its module": (
+        named("SessionServise", "langchain_sessions.service"),
+        "Write: from langchain_sessions import SessionService",
+    ),
+    "an error's other name": (
+        named("SessionNotFound", "langchain_sessions.errors"),
+        "Write: from langchain_sessions import SessionNotFoundError",
+    ),
+    "small letters": (named("sessionservice"), "Write: from langchain_sessions import SessionService"),
+    "a name with an underscore": (named("session_service"), "Write: from langchain_sessions import SessionService"),
+    "a class for each side": (named("AsyncSessionService"), "Write: from langchain_sessions import SessionService"),
+    "Spring's advisor": (
+        named("MessageChatMemoryAdvisor"),
+        "Write: from langchain_sessions import SessionMemoryAdvisor",
+    ),
+    "Spring's repository": (named("SessionRepository"), "Write: from langchain_sessions import SessionService"),
+    "a store for each database": (named("PostgresStore"), "Write: from langchain_sessions import SqlStore"),
+    "a tool by its name": (
+        named("conversation_search", "langchain_sessions.tools"),
+        "Write: from langchain_sessions import create_conversation_search_tool",
+    ),
+    "LangChain's own name": (named("HumanMessage"), "It is LangChain's. Write: from langchain_core.messages import"),
+    "a module of old": (module("langchain_sessions.adapters"), "Write: from langchain_sessions import SessionMemoryAd"),
+    "a module of a module of old": (
+        module("langchain_sessions.adapters.checkpointer"),
+        "There is no module langchain_sessions.adapters: what is public is imported from the top",
+    ),
+    "LangGraph's module": (
+        module("langchain_sessions.checkpoint.sqlite"),
+        "Write: from langchain_sessions import SessionCheckpointSaver",
+    ),
+    "the usual module of errors": (
+        module("langchain_sessions.exceptions"),
+        "Write: from langchain_sessions import SessionsError",
+    ),
+    "a module of stores": (module("langchain_sessions.stores.sql"), "Write: from langchain_sessions import SqlStore"),
+    "any module": (module("langchain_sessions.zebra"), "Write: from langchain_sessions import SessionService"),
     # -- databases
+    "a database of another kind": (lambda: service("redis://localhost"), "sqlite, postgresql, mysql, cassandra, file;"),
+    "a folder with two slashes": (lambda: service("file://folder"), "such as file:///var/lib/chat"),
+    "a way to make savers": (lambda: service.from_conn_string("chat.db"), "Write SessionService('sqlite:///chat.db')"),
+    "the setup of other savers, on the service": (
+        lambda: ada().setup(),
+        "Write create_schema(); on SQLite it is done at first use",
+    ),
+    "a user beside the database": (lambda: service("sqlite://", "ada"), "Write SessionService(database=…, app=…"),
+    "LangChain's word for a counter": (lambda: service("sqlite://", token_counter=len), "Write tokens=…"),
+    "a model's name for a counter": (lambda: service("sqlite://", tokens="gpt-4o"), "such as best_counter('gpt-4o')"),
+    "a word for a serializer": (lambda: service("sqlite://", codec="json"), "such as JsonPlusSerializer()"),
+    "a word for an embedder": (lambda: SearchSettings(embed=wrong("openai")), "such as OpenAIEmbeddings()"),
     "a store's class for a store": (lambda: service(InMemoryStore), "InMemoryStore(), not the class "),
     "a saver for a database": (lambda: service(InMemorySaver()), "not langgraph.checkpoint.memory.InMemorySaver"),
     "SQLite's name for memory": (lambda: service(":memory:"), "or sqlite:// for one in memory"),
@@ -116,8 +220,8 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: service("sqlite:////no/such/folder/chat.db").list_sessions(),
         "Its folder has to exist",
     ),
-    "another name of the argument": (lambda: service(url="sqlite://"), "unexpected keyword argument 'url'"),
-    "an unknown option": (lambda: service("sqlite://", user="ada"), "unexpected keyword argument 'user'"),
+    "another name of the argument": (lambda: service(url="sqlite://"), "Write database=…"),
+    "an unknown option": (lambda: service("sqlite://", user="ada"), "It stands in the config of each call"),
     "sync calls on an async engine": (
         lambda: service(create_async_engine("postgresql+psycopg://localhost/chat")).list_sessions(),
         "Use the a… methods",
@@ -133,12 +237,12 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "a text for a message": (lambda: ada().append("s1", "hi"), "for example [HumanMessage('hi')]"),
     "a dictionary for a message": (lambda: ada().append("s1", {"role": "user"}), "for example [HumanMessage('hi')]"),
     "arguments the other way round": (lambda: ada().append(HI, "s1"), "session_id: give a string, not HumanMessage"),
-    "too few arguments": (lambda: ada().append("s1"), "missing 1 required positional argument: 'messages'"),
-    "a keyword that is not one": (lambda: ada().append("s1", HI, meta={}), "unexpected keyword argument 'meta'"),
+    "too few arguments": (lambda: ada().append("s1"), "Write append(session_id, messages)"),
+    "a keyword that is not one": (lambda: ada().append("s1", HI, metdata={}), "Write metadata=…"),
     "a pair for a message": (lambda: ada().append("s1", ("user", "hi")), "for example [HumanMessage('hi')]"),
     "an edit by position": (lambda: ada().edit("s1", 1), "such as edit('s1', HumanMessage('hi', id='q1'))"),
     "an edit of a session's message by a text": (lambda: ada().edit("s1", "hi"), "with the id of the one"),
-    "an edit without a session": (lambda: ada().edit(HI), "missing 1 required positional argument: 'message'"),
+    "an edit without a session": (lambda: ada().edit(HI), "Write edit(session_id, message)"),
     "an edit of a message without an id": (lambda: ada().edit("s1", HI), "needs the id of the message"),
     "a version that is out of date": (lambda: ada().append("s1", HI, expected_version=9), "Read it again and retry"),
     "a number that is none": (
@@ -148,7 +252,98 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "a cursor made up": (lambda: ada().list_sessions(cursor="2"), "give page.next_cursor as it is"),
     "an unknown role": (lambda: EventFilter(roles={"bot"}), "there are human, user, ai, assistant"),
     "a page without a size": (lambda: EventFilter(page=2), "such as EventFilter(page=2, page_size=20)"),
+    "nothing to append": (
+        lambda: ada().append(),
+        "SessionService.append() missing 2 required positional arguments: 'session_id' and 'messages'. Write append(s",
+    ),
+    "a role and a text": (lambda: ada().append("s1", "user", "hi"), "Write append(session_id, messages, branch=…"),
+    "one message by its word": (lambda: ada().append("s1", message=HI), "Write messages=…"),
+    "a user in a call": (lambda: ada().append("s1", HI, user_id="ada"), "Write sessions.as_user(user_id).append(…)"),
+    "the session for its id": (lambda: ada().append(ada().get("s1"), HI), "give a string, such as its id, not Session"),
+    "a call on the class": (service.list_sessions, "Call it on an object that you made, not on the class"),
+    "LangChain's word for appending": (lambda: ada().add_message("s1", HI), "Write append(session_id, HumanMessage("),
+    "ADK's word for appending": (lambda: ada().append_event("s1", HI), "Write append(session_id, HumanMessage('hi'))"),
+    "ADK's word for making": (lambda: ada().create_session("s1"), "or open(session_id) to get or create it"),
+    "LangChain's word for reading": (lambda: ada().get_messages("s1"), "Write messages(session_id)"),
+    "a word for a list": (lambda: ada().list(), "Write list_sessions()"),
+    "a word for a list, to be awaited": (lambda: asyncio.run(awaited()), "Write await alist_sessions()"),
+    "a word for deleting": (lambda: ada().delete_session("s1"), "Write delete(session_id)"),
+    "LangChain's word for forgetting": (lambda: ada().clear("s1"), "Write rewind(session_id, to_seq=0)"),
+    "state to be set": (lambda: ada().set_state("s1", {"a": 1}), "Write append(session_id, [], state_delta={"),
+    "a method mistyped": (lambda: ada().mesages("s1"), "has no attribute 'mesages'. Write messages"),
+    "the usual limit": (lambda: ada().messages("s1", limit=3), "Write last_n=…"),
+    "LangChain's k": (lambda: ada().search("hi", k=3), "Write limit=…"),
+    "a number for a filter": (lambda: ada().events("s1", 3), "such as EventFilter(roles={'human'}), not int"),
+    "a dictionary for a filter": (lambda: ada().events("s1", {"roles": ["human"]}), "write EventFilter(…)"),
+    "a field of the filter beside it": (lambda: ada().events("s1", last_n=3), "Write where=EventFilter(last_n=…)"),
+    "a short word for a duration": (lambda: ada().create(ttl=60), "Write time_to_live=…"),
+    "a title in second place": (lambda: ada().create("s2", "Lisbon"), "Write create(session_id=…, user_id=…, title=…"),
+    "the place of a rewind alone": (lambda: ada().rewind("s1", 2), "Write rewind(session_id, before_invocation=…, to"),
+    "where to search, in second place": (lambda: ada().search("hi", "s1"), "Write search(query, session_id=…"),
+    "messages of a session's value": (lambda: ada().get("s1").messages, "Write sessions.messages(session.id)"),
+    "a title to be set": (assigned, "Write sessions.update(session.id, title=…)"),
+    "an event's content": (lambda: event().content, "Write event.message.text"),
+    "an event's role": (lambda: event().role, "Write event.message.type"),
+    "a hit's document": (lambda: hit().page_content, "Write hit.text"),
+    "a page's events": (lambda: ada().events("s1").events, "Write page.items"),
+    "a text in an event": (lambda: ada().append("s1", NewEvent(message=wrong("hi"))), "such as HumanMessage('hi')"),
+    "an event by place": (lambda: wrong(NewEvent)(HI), "Write NewEvent(message=…"),
+    # -- graphs
+    "the setup of other savers": (
+        lambda: saver().setup(),
+        "Write sessions.create_schema(); on SQLite it is done at first use",
+    ),
+    "… to be awaited": (lambda: saver().asetup(), "Write await sessions.acreate_schema()"),
+    "how other savers are made": (
+        lambda: wrong(SessionCheckpointSaver).from_conn_string("chat.db"),
+        "Write SessionCheckpointSaver(SessionService('sqlite:///chat.db'))",
+    ),
+    "a saver of nothing": (wrong(SessionCheckpointSaver), "Write SessionCheckpointSaver(sessions)"),
+    "a thread's id for a config": (lambda: saver().get_tuple("t1"), 'config: pass {"configurable": {"session_id"'),
+    "a config beside its place": (
+        lambda: saver().get_tuple({"thread_id": "t1"}),
+        'pass {"configurable": {"session_id"',
+    ),
+    "a graph without a thread": (lambda: graph({"configurable": {"user_id": "ada"}}), 'pass {"configurable": {"sess'),
+    "a word for a saver's serializer": (
+        lambda: SessionCheckpointSaver(SessionService("sqlite://"), serde=wrong("pickle")),
+        "such as JsonPlusSerializer()",
+    ),
     # -- memory
+    "a session's id for a config": (lambda: advisor().wrap(MODEL).invoke("hi", "s1"), 'config: pass {"configurable"'),
+    "a session in the advisor": (
+        lambda: wrong(SessionMemoryAdvisor)(ada(), session_id="s1"),
+        "It stands in the config of each call",
+    ),
+    "a window of LangChain's memory": (lambda: advisor(k=5), "Write last_n=…"),
+    "a model beside the service": (lambda: wrong(SessionMemoryAdvisor)(ada(), MODEL), "Write SessionMemoryAdvisor(ses"),
+    "an option of LangChain's middleware": (
+        lambda: wrong(SessionMemoryMiddleware)(ada(), max_tokens_before_summary=4000),
+        "SessionMemoryMiddleware() got an unexpected keyword argument 'max_tokens_before_summary'. Write compaction=…",
+    ),
+    "what old memories have": (lambda: advisor().save_context({}, {}), "Write memory.wrap(model)"),
+    "RunnableWithMessageHistory's keys": (
+        lambda: advisor().wrap(MODEL, input_messages_key="question"),
+        "Write input_key=…",
+    ),
+    "a history of an id": (
+        lambda: wrong(SessionChatMessageHistory)("s1"),
+        "Write SessionChatMessageHistory(session_id, sessions)",
+    ),
+    "a history of a connection": (
+        lambda: wrong(SessionChatMessageHistory)(session_id="s1", connection="sqlite://"),
+        "Write sessions=…",
+    ),
+    "a text for a history": (lambda: history().add_message("hi"), "such as HumanMessage('hi')"),
+    "a trigger of a text": (lambda: TokenCount(wrong("8000")), "tokens: give a number above 0"),
+    "a trigger's class": (
+        lambda: Compaction(wrong(TokenCount), SlidingWindow(4)),
+        "the class TokenCount is no trigger",
+    ),
+    "when without how": (lambda: wrong(Compaction)(TokenCount(10)), "Write Compaction(when, how)"),
+    "when by another word": (lambda: wrong(Compaction)(trigger=TokenCount(10)), "Write when=…"),
+    "a text for prompts": (lambda: Summarize(MODEL, prompts=wrong("Be brief.")), "write SummaryPrompts(system='…')"),
+    "a window by another word": (lambda: wrong(TurnWindow)(turns=3), "Write TurnWindow(max_turns=…)"),
     "an advisor as a step": (a_step, "Write prompt | memory.wrap(model)"),
     "a model's name for a model": (lambda: advisor().wrap("gpt-4o"), "such as wrap(ChatOpenAI(model='…'))"),
     "no session in the config": (lambda: advisor().wrap(MODEL).invoke("hi"), 'pass {"configurable": {"session_id"'),
@@ -196,5 +391,32 @@ def test_a_mistake_is_told_with_the_way_out(name: str) -> None:
     assert isinstance(caught.value, Exception) or "search" in name
 
 
-def test_there_are_forty() -> None:
-    assert len(MISTAKES) >= 40
+def test_there_are_more_than_a_hundred() -> None:
+    assert len(MISTAKES) >= 110
+
+
+def test_a_search_tool_takes_a_bare_text() -> None:
+    view = ada()
+    view.append("s1", HumanMessage("My passport is in the drawer."))
+    tool = create_conversation_search_tool(view)
+    assert "drawer" in tool.invoke("passport", {"configurable": {"session_id": "s1"}})
+
+
+def test_what_is_not_there_is_not_there_for_programs() -> None:
+    for value in (ada(), ada().get("s1"), event(), saver()):
+        assert not hasattr(value, "setup")
+        assert not hasattr(value, "_private")
+    assert not hasattr(SessionService, "from_conn_string")
+    assert importlib.util.find_spec("langchain_sessions_of_others") is None
+    assert not hasattr(langchain_sessions, "zebra")
+    copied = copy.copy(event())
+    assert copied == pickle.loads(pickle.dumps(copied))  # noqa: S301 - bytes of our own
+
+
+def test_an_error_within_a_call_stays_what_it_is() -> None:
+    def clock() -> Any:
+        message = "clock() missing 1 required positional argument: 'zone'"
+        raise TypeError(message)
+
+    with pytest.raises(TypeError, match=r"zone'$"):
+        service(InMemoryStore(), clock=clock).open("s1")

@@ -18,7 +18,7 @@ CONTRACT = {*CORE, "stores"}
 SERVICE = {*CONTRACT, "_log", "_recall", "compaction", "invocation", "search", "service", "tokens"}
 CHAT = {*SERVICE, "_chat", "long_term", "modes", "selectors"}
 EDGES = {
-    "errors": {"compaction._plan"},
+    "errors": {"_core.lazy", "compaction._plan"},
     "events": CORE,
     "filters": CORE,
     "page": CORE,

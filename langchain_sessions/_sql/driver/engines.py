@@ -144,7 +144,8 @@ def _parse(database: str | URL) -> URL:
         meant = f"sqlite:///{url.host} for a file here, sqlite:////… for an absolute path"
         raise InvalidInputError("database", f"two slashes name a server, which SQLite has not; write {meant}")
     if name not in _DEFAULT_DRIVER:
-        problem = f"{backend!r} is not supported. Use one of: {', '.join(_DEFAULT_DRIVER)}."
+        known = ", ".join((*_DEFAULT_DRIVER, "cassandra", "file"))
+        problem = f"{backend!r} is not supported. Use one of: {known}; or InMemoryStore() for what may be forgotten."
         raise UnsupportedDatabaseError(problem)
     if "+" not in url.drivername:
         url = url.set(drivername=f"{url.drivername}+{_DEFAULT_DRIVER[name]}")
