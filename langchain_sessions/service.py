@@ -17,7 +17,6 @@ from langchain_sessions._log.search_methods import SearchMethods
 from langchain_sessions._log.session_methods import SessionMethods
 from langchain_sessions._log.values import DEFAULT_TIME_TO_LIVE
 from langchain_sessions.invocation import Invocation
-from langchain_sessions.stores._base import SessionStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions._core.rows import Owner
     from langchain_sessions._recall.settings import SearchSettings
+    from langchain_sessions.stores._base import SessionStore
     from langchain_sessions.stores._schemes import DriverSession
     from langchain_sessions.tokens import TokenCounter
 
@@ -104,7 +104,7 @@ class SessionService(SessionMethods, AppendMethods, EventMethods, SearchMethods)
             search=search,
             clock=clock,
         )
-        self._owns_store = not isinstance(database, SessionStore)
+        self._owns_store = self._log.store is not database
         self._is_view = False
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -29,9 +28,15 @@ def html_of(caption: str, values: Sequence[object]) -> str:
     """A table of values under a line that says what they are. None is an empty cell, an empty column is left out."""
     rows = [value._shown() if isinstance(value, Shown) else {"": repr(value)} for value in values]  # noqa: SLF001 - ours
     columns = [name for name in dict.fromkeys(name for row in rows for name in row) if _is_told(name, rows)]
-    head = "".join(f"{_HEAD}{escape(name)}</th>" for name in columns)
+    head = "".join(f"{_HEAD}{_escaped(name)}</th>" for name in columns)
     body = "".join(f"<tr>{''.join(_cell(row.get(name)) for name in columns)}</tr>" for row in rows)
-    return f"<p>{escape(caption)}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<p>{_escaped(caption)}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _escaped(text: str) -> str:
+    from html import escape
+
+    return escape(text)
 
 
 def _is_told(name: str, rows: Iterable[Mapping[str, object]]) -> bool:
@@ -39,4 +44,4 @@ def _is_told(name: str, rows: Iterable[Mapping[str, object]]) -> bool:
 
 
 def _cell(value: object) -> str:
-    return f"{_CELL}{'' if value is None else escape(shortened(str(value)))}</td>"
+    return f"{_CELL}{'' if value is None else _escaped(shortened(str(value)))}</td>"

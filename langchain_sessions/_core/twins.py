@@ -1,13 +1,16 @@
-"""The asynchronous half of a store that has none of its own: a worker thread, and no half-done writes."""
+"""The asynchronous half of a store that has none of its own: a worker thread, and no half-done writes.
+
+`asyncio` is imported where something is awaited: it is a tenth of what importing this package costs, and whoever
+works synchronously has no use for it.
+"""
 
 from __future__ import annotations
 
-import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Awaitable, Callable, Coroutine
 
 P = ParamSpec("P")
@@ -38,6 +41,8 @@ def threaded(
         call: Callable[..., T] = getattr(self, name)
         if not self.waits:
             return call(*args, **kwargs)
+        import asyncio
+
         return await finish(asyncio.to_thread(call, *args, **kwargs))
 
     # `wraps` copies the mark of an abstract method; this half is supplied.
@@ -52,6 +57,9 @@ def threaded(
 
 async def alone(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Await a call in a thread of its own: for what is rare, waits long and must not wait for others' work."""
+    import asyncio
+    from concurrent.futures import ThreadPoolExecutor
+
     pool = ThreadPoolExecutor(1, thread_name_prefix="langchain-sessions-alone")
     try:
         return await asyncio.get_running_loop().run_in_executor(pool, lambda: call(*args, **kwargs))
@@ -61,6 +69,8 @@ async def alone(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
 async def finish(work: Coroutine[Any, Any, T] | Awaitable[T]) -> T:
     """Await some work that must not be torn: a cancelled caller is cancelled after it has finished."""
+    import asyncio
+
     task: asyncio.Future[T] = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():

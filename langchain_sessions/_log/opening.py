@@ -11,8 +11,6 @@ from langchain_sessions._core.rows import ANYONE
 from langchain_sessions._log.log import Log, Shared
 from langchain_sessions._recall.settings import SearchSettings
 from langchain_sessions.compaction._background import BackgroundRuns
-from langchain_sessions.stores._base import SessionStore
-from langchain_sessions.stores._partitioned.store import PartitionedStore
 from langchain_sessions.stores._schemes import engine_for
 from langchain_sessions.tokens import EstimatedTokenCounter, TokenCounter
 
@@ -21,6 +19,8 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from langgraph.checkpoint.serde.base import SerializerProtocol
+
+    from langchain_sessions.stores._base import SessionStore
 
 
 def open_log(
@@ -69,10 +69,16 @@ def open_log(
 
 
 def _store(database: Any, options: dict[str, Any]) -> SessionStore:
-    if isinstance(database, SessionStore):
-        return database
+    # Each kind of store is imported by whom it serves: SQLAlchemy alone is half of a cold start.
+    if not isinstance(database, str):
+        from langchain_sessions.stores._base import SessionStore
+
+        if isinstance(database, SessionStore):
+            return database
     engine = engine_for(database, table_prefix=options["table_prefix"], create_schema=options["create_schema"])
     if engine is not None:
+        from langchain_sessions.stores._partitioned.store import PartitionedStore
+
         return PartitionedStore(engine)
     from langchain_sessions._sql.store import SqlStore
 

@@ -5,7 +5,6 @@ Never do two run at once for one scope. What a compaction needs is loaded by the
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import logging
 import threading
@@ -16,6 +15,7 @@ from langchain_sessions._core.flow import Flow, adrive, ask, drive
 from langchain_sessions._core.twins import alone
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
     from langchain_sessions._log.log import Log
@@ -65,6 +65,8 @@ class BackgroundRuns:
 
     async def astart(self, scope: Scope, flow: Callable[[], Flow[Any]]) -> bool:
         """Async `start`: a task of the running loop."""
+        import asyncio
+
         with self._lock:
             if not self._is_free(scope):
                 return False
@@ -111,6 +113,8 @@ class BackgroundRuns:
 
     async def adrain(self, timeout: float | None = None, *, close: bool = False) -> bool:
         """Async `drain`: waits for the tasks of this loop, and for the threads."""
+        import asyncio
+
         with self._lock:
             self._closed = self._closed or close
             loop = asyncio.get_running_loop()
@@ -140,7 +144,7 @@ def compact_now(
     automatic: bool = False,
 ) -> Flow[CompactionResult]:
     """`SessionService.compact`."""
-    from langchain_sessions.compaction._run import compact_session  # noqa: PLC0415 - loaded by the first one
+    from langchain_sessions.compaction._run import compact_session
 
     return (
         yield from compact_session(

@@ -74,13 +74,17 @@ def _word_spans(text: str, query: Query, maker: TermMaker) -> Iterator[Span]:
     initials = frozenset(term[0] for term in chain(wanted, words, prefixes) if term)
     for match in TOKEN.finditer(text):
         token = match[0]
-        if is_dense(token):
+        units: Sequence[str]
+        if token.isascii():
+            word = token.lower()
+            if word[0] not in initials and word not in _IRREGULAR and word.isalpha():
+                continue  # most words: not worth a stem
+            units = (word,)
+        elif is_dense(token):
             yield from _dense_spans(token, match.start(), wanted)
             continue
-        units = (token.lower(),) if token.isascii() else TOKEN.findall(normalize(token))
-        first = units[0][0] if token.isascii() and token.isalpha() else ""
-        if first and first not in initials and units[0] not in _IRREGULAR:
-            continue  # most words: not worth a stem
+        else:
+            units = TOKEN.findall(normalize(token))
         if any(not wanted.isdisjoint(terms[unit]) for unit in units) or (
             (words or prefixes) and _begins(split_words(token), words, prefixes)
         ):

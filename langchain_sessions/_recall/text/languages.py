@@ -147,6 +147,14 @@ _FEWEST_VOTES: Final = 3
 GUESSABLE: Final = ("english", "german", "french", "spanish", "italian", "portuguese", "dutch")
 """Languages in Latin script that a text's function words tell apart; the others are known by their script."""
 
+_VOTERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        word: tuple(name for name in GUESSABLE if word in STOP_WORDS[name])
+        for word in frozenset().union(*(STOP_WORDS[name] for name in GUESSABLE))
+    }
+)
+"""The guessable languages that a word is a function word of: most words of a text are none's."""
+
 _SCRIPTS: Final = (
     ("\u0370", "\u03ff", "greek"),
     ("\u0400", "\u052f", "russian"),
@@ -176,7 +184,9 @@ def guess_language(words: Iterable[str], default: str = DEFAULT_LANGUAGE) -> str
     Returns:
         One of `GUESSABLE`, or the default.
     """
-    found = list(words)
-    votes = {name: sum(word in STOP_WORDS[name] for word in found) for name in GUESSABLE}
+    votes = dict.fromkeys(GUESSABLE, 0)
+    for word in words:
+        for name in _VOTERS.get(word, ()):
+            votes[name] += 1
     best = max(votes, key=lambda name: (votes[name], name == default))
     return best if votes[best] >= _FEWEST_VOTES and votes[best] > votes.get(default, 0) else default

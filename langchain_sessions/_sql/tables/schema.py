@@ -32,7 +32,18 @@ from langchain_sessions._core import rows as r
 from langchain_sessions._core.edge import require
 from langchain_sessions._sql.tables.recall import RecallTables, build_recall_tables
 from langchain_sessions._sql.tables.threads import ThreadTables, build_thread_tables
-from langchain_sessions._sql.tables.types import big_key, bytes_type, ident_type, quote_names, session_table, text_type
+from langchain_sessions._sql.tables.types import (
+    INNODB,
+    apply_options,
+    big_key,
+    bytes_type,
+    ident_type,
+    only_where,
+    options_for,
+    quote_names,
+    session_table,
+    text_type,
+)
 from langchain_sessions.errors import UnsupportedDatabaseError
 
 if TYPE_CHECKING:
@@ -176,18 +187,12 @@ def _sessions(metadata: MetaData, prefix: str) -> Table:
         Column("head_id", ident_type()),
         Column("head_runs", bytes_type()),
         UniqueConstraint("app", "id", name=f"{prefix}sessions_app_id"),
-        sqlite_autoincrement=True,
-        mysql_engine="InnoDB",
-        mysql_row_format="DYNAMIC",
-        mysql_default_charset="utf8mb4",
-        mariadb_engine="InnoDB",
-        mariadb_row_format="DYNAMIC",
-        mariadb_default_charset="utf8mb4",
+        info=options_for(sqlite={"autoincrement": True}, mysql=INNODB, mariadb=INNODB),
     )
     Index(f"{prefix}sessions_by_user", table.c.app, table.c.user_id, table.c.activity, table.c.skey)
     Index(f"{prefix}sessions_by_activity", table.c.app, table.c.activity, table.c.skey)
     some = expires.is_not(None)
-    Index(f"{prefix}sessions_by_expiry", table.c.app, expires, sqlite_where=some, postgresql_where=some)
+    Index(f"{prefix}sessions_by_expiry", table.c.app, expires, info=only_where(some))
     return table
 
 
@@ -218,7 +223,7 @@ def _events(metadata: MetaData, prefix: str) -> Table:
         large=True,
     )
     named = event_id.is_not(None)
-    Index(f"{prefix}events_event_id", table.c.skey, event_id, sqlite_where=named, postgresql_where=named)
+    Index(f"{prefix}events_event_id", table.c.skey, event_id, info=only_where(named))
     return table
 
 
@@ -238,8 +243,7 @@ def _invocations(metadata: MetaData, prefix: str) -> Table:
         f"{prefix}invocations_unfinished",
         table.c.skey,
         status,
-        sqlite_where=unfinished,
-        postgresql_where=unfinished,
+        info=only_where(unfinished),
     )
     return table
 
@@ -271,6 +275,7 @@ def ddl_by_table(flavour: str, tables: Tables) -> Iterator[tuple[Table, dict[str
     """For each table, in order, the statement that creates it (under None) and its indexes by name."""
     dialect = flavour_dialect(flavour)
     for table in tables.metadata.sorted_tables:
+        apply_options(table, flavour)
         created = str(CreateTable(table).compile(dialect=dialect)).strip()
         fill = {tables.sessions: 70, tables.threads.staged: 50}.get(table)
         if flavour == "postgresql" and fill:

@@ -12,7 +12,15 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Column, Index, MetaData, Table
 
-from langchain_sessions._sql.tables.types import big_key, bytes_type, fixed_bytes, ident_type, session_table, text_type
+from langchain_sessions._sql.tables.types import (
+    big_key,
+    bytes_type,
+    fixed_bytes,
+    ident_type,
+    only_where,
+    session_table,
+    text_type,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,5 +112,5 @@ def _checkpoints(metadata: MetaData, prefix: str) -> Table:
         Column("body", bytes_type(), nullable=False),
     )
     named = run_id.is_not(None)
-    Index(f"{prefix}checkpoints_run", run_id, sqlite_where=named, postgresql_where=named)
+    Index(f"{prefix}checkpoints_run", run_id, info=only_where(named))
     return table

@@ -1,17 +1,21 @@
-"""Column types and tables that mean the same on every database."""
+"""Column types and tables that mean the same on every database.
+
+The dialects of databases that a process does not use are not imported: they are a fifth of what SQLAlchemy costs. What
+only MySQL has is therefore written here by the names that its compiler visits, and options of one database are given
+to tables and indexes when their DDL is written: SQLAlchemy imports the dialect whose option it sees.
+"""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import (
-    INTEGER,
-    TEXT,
+    VARBINARY,
     VARCHAR,
     BigInteger,
     Column,
     Index,
+    Integer,
     LargeBinary,
     MetaData,
     String,
@@ -19,26 +23,47 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
 )
-from sqlalchemy.dialects import mysql
 from sqlalchemy.sql import quoted_name
 
 from langchain_sessions.errors import CorruptRowError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sqlalchemy import ColumnElement
     from sqlalchemy.types import TypeEngine
 
 _MYSQL_BINARY = "utf8mb4_0900_bin"
 _MARIADB_BINARY = "utf8mb4_nopad_bin"
 
 
+class _MySQLString(String):
+    """VARCHAR with a character set."""
+
+    __visit_name__ = "VARCHAR"
+    charset = "utf8mb4"
+
+
+class _LongText(Text):
+    """LONGTEXT with a character set."""
+
+    __visit_name__ = "LONGTEXT"
+    charset = "utf8mb4"
+
+
+class _LongBlob(LargeBinary):
+    """LONGBLOB."""
+
+    __visit_name__ = "LONGBLOB"
+
+
 def ident_type(length: int = 255) -> TypeEngine[str]:
     """A string that compares by code points: case, accents and trailing blanks count."""
-    exact = partial(mysql.VARCHAR, length, charset="utf8mb4")
     return (
         String(length)
         .with_variant(VARCHAR(length, collation="C"), "postgresql")
-        .with_variant(exact(collation=_MYSQL_BINARY), "mysql")
-        .with_variant(exact(collation=_MARIADB_BINARY), "mariadb")
+        .with_variant(_MySQLString(length, _MYSQL_BINARY), "mysql")
+        .with_variant(_MySQLString(length, _MARIADB_BINARY), "mariadb")
     )
 
 
@@ -46,25 +71,25 @@ def text_type() -> TypeEngine[str]:
     """Text of any length, in any script."""
     return (
         Text()
-        .with_variant(TEXT(collation="C"), "postgresql")
-        .with_variant(mysql.LONGTEXT(charset="utf8mb4", collation=_MYSQL_BINARY), "mysql")
-        .with_variant(mysql.LONGTEXT(charset="utf8mb4", collation=_MARIADB_BINARY), "mariadb")
+        .with_variant(Text(collation="C"), "postgresql")
+        .with_variant(_LongText(collation=_MYSQL_BINARY), "mysql")
+        .with_variant(_LongText(collation=_MARIADB_BINARY), "mariadb")
     )
 
 
 def bytes_type() -> TypeEngine[bytes]:
     """Bytes of any length."""
-    return LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb")
+    return LargeBinary().with_variant(_LongBlob(), "mysql", "mariadb")
 
 
 def fixed_bytes(length: int) -> TypeEngine[bytes]:
     """Bytes of a known length, short enough for a key."""
-    return LargeBinary(length).with_variant(mysql.VARBINARY(length), "mysql", "mariadb")
+    return LargeBinary(length).with_variant(VARBINARY(length), "mysql", "mariadb")
 
 
 def big_key() -> TypeEngine[int]:
     """A session key."""
-    return BigInteger().with_variant(INTEGER(), "sqlite")
+    return BigInteger().with_variant(Integer(), "sqlite")
 
 
 def session_table(
@@ -83,14 +108,30 @@ def session_table(
         name,
         metadata,
         *parts,
-        sqlite_with_rowid=large,
-        mysql_engine="InnoDB",
-        mysql_row_format="DYNAMIC",
-        mysql_default_charset="utf8mb4",
-        mariadb_engine="InnoDB",
-        mariadb_row_format="DYNAMIC",
-        mariadb_default_charset="utf8mb4",
+        info=options_for(sqlite={"with_rowid": large}, mysql=INNODB, mariadb=INNODB),
     )
+
+
+INNODB: Final = {"engine": "InnoDB", "row_format": "DYNAMIC", "default_charset": "utf8mb4"}
+_OPTIONS: Final = "options"
+
+
+def options_for(**options: Mapping[str, Any]) -> dict[str, Any]:
+    """The `info` of a table or an index that has options on some databases."""
+    return {_OPTIONS: options}
+
+
+def only_where(criterion: ColumnElement[bool]) -> dict[str, Any]:
+    """The `info` of an index that holds only some rows where the database can; MySQL's holds all."""
+    return options_for(sqlite={"where": criterion}, postgresql={"where": criterion})
+
+
+def apply_options(table: Table, flavour: str) -> None:
+    """Give a table and its indexes their options on a database, whose dialect is imported by that."""
+    parts: tuple[Any, ...] = (table, *table.indexes)
+    for part in parts:
+        for name, value in part.info.get(_OPTIONS, {}).get(flavour, {}).items():
+            part.dialect_kwargs[f"{flavour}_{name}"] = value
 
 
 def quoted(name: str) -> quoted_name:
