@@ -28,6 +28,8 @@ class EventKind(Enum):
     COMPACTION = "compaction"
     INVOCATION = "invocation"
     LIFECYCLE = "lifecycle"
+    BLANK = "blank"
+    """What earlier events said was overwritten; `covers` names them."""
     UNKNOWN = "unknown"
     """A record that a later release wrote; it is kept and returned."""
 
@@ -156,12 +158,13 @@ class SessionEvent:
         grounding: Sources of the answer.
         is_synthetic: Made by a compaction, not said by anybody.
         is_interrupted: Only the part that was received.
-        covers: Runs of the seqs that a synthetic event or a compaction record stands for.
+        covers: Runs of the seqs that a synthetic event or a compaction record stands for, or that `blank` overwrote.
         tokens: What the message counts for.
         revision: 0, or how often this message id was written before.
         archived_by: Seq of the compaction that archived it.
         superseded_by: Seq of the edit that took its place.
         is_in_thread: A root checkpoint of the LangGraph thread holds or held it.
+        is_blanked: What it said was overwritten by `blank`; its message says so instead.
     """
 
     id: str
@@ -189,6 +192,7 @@ class SessionEvent:
     archived_by: int | None = None
     superseded_by: int | None = None
     is_in_thread: bool = False
+    is_blanked: bool = False
 
     @property
     def scope(self) -> str | None:

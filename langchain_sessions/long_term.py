@@ -248,7 +248,7 @@ def _text(event: SessionEvent) -> str:
 def _is_said(event: SessionEvent) -> bool:
     """Whether somebody said something: tool traffic and summaries are not."""
     spoken = event.message is not None and event.message.type in ("human", "ai")
-    return spoken and not event.is_synthetic and bool(_text(event).strip())
+    return spoken and not event.is_synthetic and not event.is_blanked and bool(_text(event).strip())
 
 
 def _document_id(app: str, session_id: str, event_id: str) -> str:

@@ -252,11 +252,6 @@ def namespace_digest(name: str) -> int:
     return short_digest(name.encode("utf-8", "surrogatepass")) or 1 if name else 0
 
 
-def value_digest(data: bytes) -> bytes:
-    """The digest of a value that is stored beside its checkpoints."""
-    return hashlib.blake2b(data, digest_size=16).digest()
-
-
 # -- branches --------------------------------------------------------------------------------------------------
 
 

@@ -236,6 +236,11 @@ def rewound(session: SessionRow) -> SeqSet:
     return NO_EVENTS if session.ledger is None else Ledger.decode(session.ledger).hidden
 
 
+def blanked_at(session: SessionRow) -> int:
+    """The newest record of a session that says that texts were overwritten: copies made before are outdated."""
+    return Ledger.decode(session.ledger).blanked_at if session.ledger and '"b":' in session.ledger else 0
+
+
 def is_in_sight(session: SessionRow, row: CheckpointRow) -> bool:
     """Whether no rewind put a checkpoint out of sight: one that stands mentions no rewound position."""
     return session.ledger is None or not row.mentioned & rewound(session)

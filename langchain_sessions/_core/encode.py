@@ -210,10 +210,11 @@ class EventEncoder:
             fields["invocation_id"] = row.invocation_id
         if row.rev:
             fields["revision"] = row.rev
-        if row.flags & (r.SYNTHETIC | r.INTERRUPTED | r.ROOTED):
+        if row.flags & (r.SYNTHETIC | r.INTERRUPTED | r.ROOTED | r.BLANKED):
             fields["is_synthetic"] = row.flags & r.SYNTHETIC != 0
             fields["is_interrupted"] = row.flags & r.INTERRUPTED != 0
             fields["is_in_thread"] = row.flags & r.ROOTED != 0
+            fields["is_blanked"] = row.flags & r.BLANKED != 0
         if row.kind >= r.FIRST_RECORD:
             fields["kind"] = RECORDS.get(row.kind, EventKind.UNKNOWN)
         if row.extra:

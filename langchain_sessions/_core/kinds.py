@@ -63,6 +63,7 @@ RECORDS: Final[Mapping[int, EventKind]] = {
     r.COMPACTION: EventKind.COMPACTION,
     r.INVOCATION: EventKind.INVOCATION,
     r.LIFECYCLE: EventKind.LIFECYCLE,
+    r.BLANK: EventKind.BLANK,
 }
 ENTRY_CODES: Final[Mapping[EventKind, frozenset[int]]] = {
     EventKind.MESSAGE: MESSAGE_CODES,

@@ -11,7 +11,7 @@ its covered events is not rewound, wherever its own record stands; per scope the
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import sub
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _STANDINGS = {1: Standing.OPEN, 3: Standing.FAILED, 4: Standing.INTERRUPTED}
 COUNTED = (Standing.LIVE, Standing.INTERRUPTED, Standing.OPEN)
 
-MARK_KINDS = {r.REWIND: "rewind", r.COMPACTION: "compaction"}
+MARK_KINDS = {r.REWIND: "rewind", r.COMPACTION: "compaction", r.BLANK: "blank"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +86,15 @@ class Ledger:
         hidden: Positions that a rewind went back before.
         edits: Edits that are not hidden, oldest first.
         covers: The widest compaction in force of each scope.
+        blanked: Events whose text was overwritten. No rewind brings it back.
+        blanked_at: Seq of the newest record of that; 0 where there is none.
     """
 
     hidden: SeqSet = NO_SEQS
     edits: tuple[Edit, ...] = ()
     covers: Mapping[str | None, Cover] = field(default_factory=dict[str | None, Cover])
+    blanked: SeqSet = NO_SEQS
+    blanked_at: int = 0
 
     @classmethod
     def of(cls, marks: Iterable[Mark], last_seq: int) -> Ledger:
@@ -108,7 +112,11 @@ class Ledger:
             best = covers.get(cover.scope)
             if cover.top not in hidden and (best is None or cover.upto >= best.upto):
                 covers[cover.scope] = cover
-        return cls(hidden, edits, covers)
+        ledger = cls(hidden, edits, covers)
+        for mark in ordered:
+            if mark.kind == "blank":
+                ledger = ledger.with_blank(mark.seq, SeqSet(_runs(json.loads(mark.data))))
+        return ledger
 
     @property
     def superseded(self) -> dict[int, Edit]:
@@ -117,21 +125,27 @@ class Ledger:
 
     def with_edit(self, edit: Edit) -> Ledger:
         """The ledger after one more edit."""
-        return Ledger(self.hidden, (*self.edits, edit), self.covers)
+        return replace(self, edits=(*self.edits, edit))
 
     def with_cover(self, cover: Cover) -> Ledger:
         """The ledger after one more compaction."""
-        return Ledger(self.hidden, self.edits, {**self.covers, cover.scope: cover})
+        return replace(self, covers={**self.covers, cover.scope: cover})
+
+    def with_blank(self, seq: int, seqs: SeqSet) -> Ledger:
+        """The ledger after the text of some more events was overwritten."""
+        return replace(self, blanked=self.blanked | seqs, blanked_at=seq)
 
     def encode(self) -> str | None:
         """As text; None while there is nothing to say."""
-        if not (self.hidden or self.edits or self.covers):
+        if not (self.hidden or self.edits or self.covers or self.blanked):
             return None
-        document = {
+        document: dict[str, object] = {
             "h": self.hidden.runs,
             "e": [(edit.seq, edit.replaces, edit.position, edit.rooted) for edit in self.edits],
             "c": [encode_cover(cover) for cover in self.covers.values()],
         }
+        if self.blanked:
+            document["b"] = [self.blanked.runs, self.blanked_at]
         return json.dumps(document, separators=(",", ":"))
 
     @classmethod
@@ -141,10 +155,13 @@ class Ledger:
             return EMPTY_LEDGER
         document = json.loads(text)
         covers = [decode_cover(item) for item in document["c"]]
+        blanked, blanked_at = document.get("b", ((), 0))
         return cls(
             SeqSet(_runs(document["h"])),
             tuple(Edit(*item) for item in document["e"]),
             {cover.scope: cover for cover in covers},
+            SeqSet(_runs(blanked)),
+            blanked_at,
         )
 
 

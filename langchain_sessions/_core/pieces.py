@@ -116,6 +116,16 @@ def reachable(roots: Iterable[bytes], nodes: Mapping[bytes, bytes]) -> set[bytes
     return found
 
 
+def value_digest(data: bytes) -> bytes:
+    """The name of a value that is stored in one piece, beside the checkpoints that hold it."""
+    return hashlib.blake2b(data, digest_size=NAME).digest()
+
+
+def is_piece(row: bytes) -> bool:
+    """Whether a stored value is a piece of one, or names pieces; else it is a whole one."""
+    return row[:1] in (_RAW, _DEFLATED, _SEALED, NODE)
+
+
 def cut(data: bytes, base: Tree | None, known: Collection[bytes], seal: Seal | None) -> tuple[Tree, list[ValueRow]]:
     """A value in pieces, and the rows of those whose names are not known.
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # Kinds of entries. Message kinds are small and positive, records of other happenings are 32 and above.
 HUMAN, AI, SYSTEM, TOOL, CHAT, FUNCTION, OTHER = 1, 2, 3, 4, 5, 6, 7
-STATE, REWIND, COMPACTION, INVOCATION, LIFECYCLE = 32, 33, 34, 35, 36
+STATE, REWIND, COMPACTION, INVOCATION, LIFECYCLE, BLANK = 32, 33, 34, 35, 36, 37
 FIRST_RECORD = 32
 
 # Flags of an entry.
@@ -35,6 +35,8 @@ SUMMARY = 128
 """Made by the compaction whose record follows it; stands as long as that is in force."""
 EDIT = 256
 """Takes the place of an earlier revision of the same message."""
+BLANKED = 512
+"""What it said was overwritten; only who said it, when and where is left."""
 MARK_SHIFT = 12
 """Three bits from here on: the invocation status that the entry reports, 0 for none."""
 

@@ -1,4 +1,4 @@
-"""The part of a service that is about what was said: read, rewound and compacted."""
+"""The part of a service that is about what was said: read, rewound, overwritten and compacted."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from langchain_sessions._log import read, rewind
 from langchain_sessions.compaction._background import compact_later, compact_now
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from langchain_core.messages import BaseMessage
 
+    from langchain_sessions._core.flow import Flow
     from langchain_sessions._core.rows import Counters
     from langchain_sessions._core.view import Context
     from langchain_sessions._log.log import Log
-    from langchain_sessions._log.values import RewindResult
+    from langchain_sessions._log.values import BlankResult, RewindResult
     from langchain_sessions.compaction._plan import Compaction, CompactionResult, ModelCall
     from langchain_sessions.events import SessionEvent
     from langchain_sessions.filters import EventFilter
@@ -222,6 +225,43 @@ class EventMethods:
         """Async `undo_rewind`."""
         return await adrive(rewind.undo_rewind(self._log, session_id))
 
+    def blank(
+        self,
+        session_id: str,
+        message_id: str | None = None,
+        *,
+        seqs: Sequence[int] = (),
+        superseded: bool = False,
+    ) -> BlankResult:
+        """Overwrite what a message said, everywhere: in the log, the index, vectors and old checkpoints. For good.
+
+        Who said it, when and where stays, and so do positions, tool calls (without arguments) and the state that it
+        changed; the message now says `[blanked]`. The metadata of its event goes. A record is appended.
+
+        Args:
+            session_id: The session.
+            message_id: The message, with all its revisions.
+            seqs: Or the positions of the events.
+            superseded: Only revisions that another one took the place of; of the whole log where nothing is named.
+
+        Raises:
+            SessionNotFoundError: There is no such session for this view.
+            EventNotFoundError: There is no such message or position.
+            InvalidInputError: Nothing was named, or too much, or a position holds no message.
+        """
+        return drive(_blanking(self._log, session_id, message_id, seqs, superseded=superseded))
+
+    async def ablank(
+        self,
+        session_id: str,
+        message_id: str | None = None,
+        *,
+        seqs: Sequence[int] = (),
+        superseded: bool = False,
+    ) -> BlankResult:
+        """Async `blank`."""
+        return await adrive(_blanking(self._log, session_id, message_id, seqs, superseded=superseded))
+
     def compact(
         self,
         session_id: str,
@@ -307,3 +347,12 @@ class EventMethods:
     ) -> bool:
         """Async `compact_later`."""
         return await adrive(compact_later(self._log, session_id, compaction, branch=branch, call=call))
+
+
+def _blanking(
+    log: Log, session_id: str, message_id: str | None, seqs: Sequence[int], *, superseded: bool
+) -> Flow[BlankResult]:
+    # What is done once in a while is imported when it is done.
+    from langchain_sessions._log.blank import blank_events
+
+    return blank_events(log, session_id, message_id, seqs=seqs, superseded=superseded)

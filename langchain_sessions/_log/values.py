@@ -31,3 +31,19 @@ class RewindResult:
     seq: int
     to_seq: int
     kept_keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BlankResult:
+    """What `blank` did.
+
+    Attributes:
+        seq: Position of its record; None where nothing was left to overwrite.
+        seqs: Positions whose text was overwritten.
+        summaries: Positions of the summaries that were made of them and may repeat what they said: other texts, to be
+            overwritten by their positions where they do.
+    """
+
+    seq: int | None
+    seqs: tuple[int, ...]
+    summaries: tuple[int, ...]

@@ -14,7 +14,16 @@ from langchain_sessions._sql.index import reading as recall_reading
 from langchain_sessions._sql.index import scanning as recall_scanning
 from langchain_sessions._sql.index import shelves, vectors
 from langchain_sessions._sql.index import writing as recall_writing
-from langchain_sessions._sql.log import appending, counting, maintenance, reading, sessions, shared_state, standing
+from langchain_sessions._sql.log import (
+    appending,
+    counting,
+    maintenance,
+    overwriting,
+    reading,
+    sessions,
+    shared_state,
+    standing,
+)
 from langchain_sessions._sql.log.lookup import locate
 from langchain_sessions._sql.tables.schema import Tables, build_tables
 from langchain_sessions._sql.threads import history
@@ -31,6 +40,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions._core.rows import EventRow, Owner, SessionKey, SessionRow
     from langchain_sessions._sql.driver.transaction import Transaction
+    from langchain_sessions.stores._blanking import Blanked, BlankPlan
     from langchain_sessions.stores._values import ArchivePlan, SessionDraft
 
 P = ParamSpec("P")
@@ -211,6 +221,13 @@ class SqlStore(SessionStore):
             if rows is not None:
                 return rows
         return (yield from ask(self.run, Mode.WRITE, standing.archive_events, key, plan))
+
+    @both_faces
+    def blank_events(self, key: SessionKey, plan: BlankPlan) -> Flow[Blanked]:
+        done = yield from ask(self.run, Mode.WRITE, overwriting.blank_events, key, plan)
+        if done.record is not None:
+            yield from self._forget_log()
+        return done
 
     @runs(Mode.READ, counting.count_live)
     def count_live(self) -> None: ...

@@ -13,6 +13,7 @@ from itertools import islice
 from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from langchain_sessions._core.checkpoints import blanked_at
 from langchain_sessions._core.codec.messages import assembled
 from langchain_sessions._core.codec.same import equal
 from langchain_sessions._core.ranges import NO_SEQS, Run, SeqSet, expand_runs, fold_runs
@@ -114,9 +115,13 @@ def _alike(messages: Sequence[BaseMessage], others: Sequence[BaseMessage], snaps
 class ThreadCache:
     """What is known of one session's events. Keyed by a session key that is never used again."""
 
-    def __init__(self, skey: int, session_id: str, codec: MessageCodec) -> None:
-        """Know nothing yet."""
+    def __init__(self, skey: int, session_id: str, codec: MessageCodec, as_of: int = 0) -> None:
+        """Know nothing yet.
+
+        `as_of` is the record that last overwrote texts of the session: what is known from before is outdated.
+        """
         self.skey = skey
+        self.as_of = as_of
         self.session_id = session_id
         self.rows: dict[int, EventRow | MessageRow] = {}
         self.records: OrderedDict[tuple[int, str], Record] = OrderedDict()
@@ -386,17 +391,18 @@ class MessageCache:
         self._threads: OrderedDict[int, ThreadCache] = OrderedDict()
         self._keys: dict[tuple[str, str], int] = {}
 
-    def thread(self, skey: int, app: str, session_id: str) -> ThreadCache:
+    def thread(self, session: SessionRow) -> ThreadCache:
         """What is known of a session."""
+        skey, name, as_of = session.skey, (session.app, session.id), blanked_at(session)
         with self._lock:
             found = self._threads.get(skey)
-            if found is None:
-                found = self._threads[skey] = ThreadCache(skey, session_id, self._codec)
+            if found is None or found.as_of != as_of:
+                found = self._threads[skey] = ThreadCache(skey, session.id, self._codec, as_of)
             self._threads.move_to_end(skey)
-            self._keys[app, session_id] = skey
+            self._keys[name] = skey
             while len(self._threads) > 1 and sum(thread.size for thread in self._threads.values()) > self._limit:
                 _, gone = self._threads.popitem(last=False)
-                self._keys.pop((app, gone.session_id), None)
+                self._keys.pop((session.app, gone.session_id), None)
             return found
 
     def known(self, app: str, session_id: str) -> ThreadCache | None:
@@ -439,5 +445,5 @@ class CacheReader:
     def _thread(self, session: SessionRow) -> ThreadCache:
         thread = self.threads.get(session.skey)
         if thread is None:
-            thread = self.threads[session.skey] = self._cache.thread(session.skey, session.app, session.id)
+            thread = self.threads[session.skey] = self._cache.thread(session)
         return thread

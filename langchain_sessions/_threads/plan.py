@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._chat.address import branch_of, channel_branch
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.checkpoints import CUT, ROOT, CheckpointRow, ValueRow, WriteRow, merge_writes, rewound
+from langchain_sessions._core.checkpoints import (
+    CUT,
+    ROOT,
+    CheckpointRow,
+    ValueRow,
+    WriteRow,
+    blanked_at,
+    merge_writes,
+    rewound,
+)
 from langchain_sessions._core.codec.same import same_message
 from langchain_sessions._core.ledger import Edit
 from langchain_sessions._core.pieces import Tree
@@ -233,9 +242,9 @@ class PlannedCheckpoint:
             staged: Writes of the parent that wait to be stored for good.
 
         Raises:
-            StalePlanError: What is known is of a session that is gone.
+            StalePlanError: What is known is of a session that is gone, or of before texts of it were overwritten.
         """
-        if self.thread is not None and self.thread.skey != session.skey:
+        if self.thread is not None and (self.thread.skey, self.thread.as_of) != (session.skey, blanked_at(session)):
             raise StalePlanError
         hidden = rewound(session)
         if hidden and self.since:

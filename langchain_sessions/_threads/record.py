@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import ormsgpack
 
-from langchain_sessions._chat.address import short_digest, value_digest
+from langchain_sessions._chat.address import short_digest
 from langchain_sessions._core.checkpoints import (
     CUT,
     CheckpointRow,
@@ -18,7 +18,7 @@ from langchain_sessions._core.checkpoints import (
     seq_set,
 )
 from langchain_sessions._core.edge import UNREADABLE, check_id, from_micros, to_micros
-from langchain_sessions._core.pieces import LIMIT, NAME, Seal, Tree, cut
+from langchain_sessions._core.pieces import LIMIT, NAME, Seal, Tree, cut, value_digest
 from langchain_sessions._core.ranges import SeqSet, encode_runs
 from langchain_sessions._threads.forms import RefusedValueError, UnstorableError
 from langchain_sessions._threads.split import may_be_private, without_private_calls

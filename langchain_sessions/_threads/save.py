@@ -160,7 +160,7 @@ class CheckpointWriter:
     def _learn(self, at: ThreadConfig, planned: PlannedCheckpoint, start: Any, result: PutResult) -> None:
         """Remember what was committed."""
         record = planned.record
-        thread = self._cache.thread(result.session.skey, at.log.app, at.session_id)
+        thread = self._cache.thread(result.session)
         thread.add(planned.matched)
         thread.add(result.decision.fresh)
         for seq in result.decision.rooted:

@@ -58,6 +58,25 @@ def fork(
 
 
 @app.command()
+def blank(
+    context: typer.Context,
+    session: SessionId,
+    message: Annotated[str | None, typer.Argument(metavar="MESSAGE", help="The message's id.")] = None,
+    *,
+    superseded: Annotated[bool, typer.Option(help="Only what edits replaced; of all messages by default.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", prompt="Overwrite it for good?", help="Do not ask.")],
+) -> None:
+    """Overwrite what a message said, everywhere. Its place in the conversation stays."""
+    if not yes:
+        raise typer.Abort
+    with service(context) as sessions:
+        done = sessions.blank(session, message, superseded=superseded)
+    typer.echo(f"{len(done.seqs)} overwritten")
+    for seq in done.summaries:
+        typer.echo(f"the summary at {seq} was made of it and may repeat it")
+
+
+@app.command()
 def delete(
     context: typer.Context,
     session: SessionId,

@@ -18,7 +18,8 @@ Rules that hold for every method:
 - A key names app, session and owner. A session of another owner, an expired one and one that does not exist are
   the same: `SessionNotFoundError`, or the method's empty answer.
 - Every change of a log moves `last_seq`. Positions are 1, 2, 3 … without a gap, assigned where they are stored.
-- Nothing but `delete_session`, `delete_user` and `purge_expired` removes an event.
+- Nothing but `delete_session`, `delete_user` and `purge_expired` removes an event, and nothing but `blank_events`
+  changes what one says.
 - A call whose answer got lost may have happened. An append may be repeated, since its ids say what it is.
 """
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from langchain_sessions._core.rows import Counters, EventRow, InvocationRow, Owner, SessionKey, SessionRow
+    from langchain_sessions.stores._blanking import Blanked, BlankPlan
     from langchain_sessions.stores._values import (
         AppendBatch,
         Appended,
@@ -274,6 +276,27 @@ class LogStore(Store):
     @threaded(append_record)
     def aappend_record(self) -> None:
         """Async `append_record`."""
+
+    @abstractmethod
+    def blank_events(self, /, key: SessionKey, plan: BlankPlan) -> Blanked:
+        """Overwrite what some messages said, and every copy of it that the store keeps; append a record.
+
+        Each event keeps its position and where it stands; counters follow. In the same transaction the log's index
+        and every shelf that holds a copy of it go, to be built again by the next search; so do the vectors of these
+        events; and what the thread's checkpoints and writes hold of their words is overwritten (`overwrite_thread`).
+        Who read before and writes later writes nothing of it back: an index moves from its generation, a shelf from
+        newer logs than the record, vectors of overwritten events are left out. Allowed on an ended session. Where
+        nothing is left to overwrite, nothing changes.
+
+        Raises:
+            SessionNotFoundError: There is none for this key.
+            EventNotFoundError: There is no such message or position.
+            InvalidInputError: A position holds no message.
+        """
+
+    @threaded(blank_events)
+    def ablank_events(self) -> None:
+        """Async `blank_events`."""
 
     @abstractmethod
     def count_live(self, /, key: SessionKey, scope: str | None, now: int) -> Counters:

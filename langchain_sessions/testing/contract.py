@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from langchain_sessions.testing.suites.appending import EditSuite, IdentitySuite, OrderSuite, VersionSuite
 from langchain_sessions.testing.suites.archiving import ArchiveSuite
+from langchain_sessions.testing.suites.blanking import BlankSuite
 from langchain_sessions.testing.suites.exactness import ExactSuite, TimeSuite
 from langchain_sessions.testing.suites.filtering import FilterSuite, PagingSuite
 from langchain_sessions.testing.suites.indexing import IndexSuite, VectorSuite
@@ -32,7 +33,9 @@ from langchain_sessions.testing.suites.threading import ThreadSuite
 from langchain_sessions.testing.suites.viewing import BranchSuite, ContextSuite, PairingSuite
 
 
-class LogContract(OrderSuite, IdentitySuite, EditSuite, VersionSuite, RewindSuite, ForkSuite, InvocationSuite):
+class LogContract(
+    OrderSuite, IdentitySuite, EditSuite, VersionSuite, RewindSuite, ForkSuite, InvocationSuite, BlankSuite
+):
     """How a log grows and is gone back in."""
 
 

@@ -61,6 +61,11 @@ def test_looking_after(run: Callable[..., Result], url: str) -> None:
     assert run("verify", "s1").exit_code == 0
     assert "2 indexed" in run("reindex").output
     assert "0 removed" in run("purge").output
+    with SessionService(url) as sessions:
+        sessions.append("s1", HumanMessage("my mail is ada@example.org", id="m9"))
+    assert run("blank", "s1", "m9", answer="n\n").exit_code == 1
+    assert "1 overwritten" in run("blank", "s1", "m9", "--yes").output
+    assert "ada@example.org" not in run("show", "s1", "--log").output
     assert run("delete", "s1", answer="n\n").exit_code == 1
     assert "deleted" in run("delete", "s1", "--yes").output
     with SessionService(url) as sessions:

@@ -160,7 +160,7 @@ class MessageCodec:
         fields = message.__dict__
         # An id that is read twice may differ: LangGraph assigns ids on another thread while a message is stored.
         message_id = fields.get("id")
-        ident, flags = _ident(message_id)
+        ident, flags = ident_of(message_id)
         template = self._templates[type(message)].fields
         rest: dict[str, Any] = {}
         for name, value in fields.items():
@@ -196,7 +196,7 @@ class MessageCodec:
     def _encode_other(self, message: BaseMessage) -> EncodedMessage:
         """A class of somebody's own: its base decides the kind, its name tells whom to give it back to."""
         cls = type(message)
-        ident, flags = _ident(message.id)
+        ident, flags = ident_of(message.id)
         rest: dict[str, Any] = {name: value for name, value in message.__dict__.items() if name != "content"}
         if not flags & r.DIGEST_ID:
             rest.pop("id", None)
@@ -323,7 +323,7 @@ def digest(*parts: str | int | None) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
 
-def _ident(message_id: Any) -> tuple[str | None, int]:
+def ident_of(message_id: Any) -> tuple[str | None, int]:
     """The identity column of a message id: itself where every database can key by it, else a digest."""
     if message_id is None:
         return None, r.NO_MESSAGE_ID

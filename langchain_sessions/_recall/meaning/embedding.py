@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.kinds import MESSAGE_CODES, speaker_of
-from langchain_sessions._core.rows import SessionKey
+from langchain_sessions._core.rows import BLANKED, SessionKey
 from langchain_sessions._recall.meaning.embedder import BATCH_TIMEOUT, LONGEST_TEXT
 from langchain_sessions._recall.meaning.vectors import VectorFormat
 from langchain_sessions._recall.text.documents import searchable_text
@@ -172,6 +172,8 @@ class VectorBuilder:
 
 def embedded_text(row: EventRow, message: BaseMessage) -> str:
     """What of an event is embedded: who says it, where that is known, and what; empty where it says nothing."""
+    if row.flags & BLANKED:
+        return ""
     text, speaker = searchable_text(message), row.author or speaker_of(message)
     return f"{speaker}: {text}" if speaker and text.strip() else text
 

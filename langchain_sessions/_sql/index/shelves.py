@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Select, Table, and_, insert, or_, select
 
+from langchain_sessions._core.checkpoints import blanked_at
 from langchain_sessions._core.rows import owner_shape
 from langchain_sessions._sql.driver.transaction import Later, Row, Transaction, param
 from langchain_sessions._sql.index.scopes import is_shelved
-from langchain_sessions._sql.log.lookup import drop_shelves, key_values, owner_criterion, session_columns
+from langchain_sessions._sql.log.lookup import drop_shelves, key_values, owner_criterion, session_columns, session_row
 from langchain_sessions._sql.tables.recall import TRAITS
 from langchain_sessions.stores._values import LogScope, ShelfChange, StoredShelf, shelf_place
 
@@ -193,15 +194,16 @@ def write_shelf(tx: Transaction, change: ShelfChange) -> bool:
 
 
 def _are_there(tx: Transaction, change: ShelfChange) -> bool:
-    """Lock the sessions of a shelf against deletion; whether all of them are there."""
+    """Lock the sessions of a shelf against deletion; whether all are there, with nothing blanked since it was read."""
     s = tx.tables.sessions.c
     keys = sorted(change.logs)
     found = 0
     for start in range(0, len(keys), _AT_ONCE):
-        asked = select(s.skey).where(s.skey.in_(keys[start : start + _AT_ONCE])).order_by(s.skey)
+        asked = select(*session_columns(tx.tables)).where(s.skey.in_(keys[start : start + _AT_ONCE])).order_by(s.skey)
         if tx.flavour != "sqlite":
             asked = asked.with_for_update(read=True, key_share=True)
-        found += len(tx.once(asked))
+        rows = [session_row(row) for row in tx.once(asked)]
+        found += sum(blanked_at(row) <= change.logs[row.skey] for row in rows)
     return found == len(keys)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Select, and_, delete, insert, or_, select, update
 
+from langchain_sessions._core.ledger import Ledger
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.index.scopes import scope_criteria, scope_shape, scope_values
 from langchain_sessions._sql.log.lookup import locate, require_session
@@ -108,6 +109,9 @@ def write_vectors(tx: Transaction, key: SessionKey, change: VectorChange, now: i
     if change.anew and place.generation:
         tx.change(delete(vectors).where(vectors.c.skey == place.skey))
     statement = tx.prepare("new vectors", lambda: insert(vectors).values({c.name: param(c.name) for c in vectors.c}))
-    rows = [(place.skey, change.generation, seq, data) for seq, data in sorted(change.vectors.items())]
+    # What was overwritten while it was embedded gets no vector any more.
+    blanked = Ledger.decode(session.ledger).blanked
+    vectored = sorted((seq, data) for seq, data in change.vectors.items() if seq not in blanked)
+    rows = [(place.skey, change.generation, seq, data) for seq, data in vectored]
     tx.insert_tuples(statement, rows)
     return True

@@ -270,14 +270,14 @@ def upsert(tx: Transaction, table: Table, source: Select[Any], keys: tuple[str, 
 def remove_rows(tx: Transaction, skeys: Iterable[int]) -> None:
     """Remove everything that belongs to some sessions, the session rows last."""
     keys = list(skeys)
-    _remove_shelves(tx, keys)
+    remove_shelves(tx, keys)
     for table in tx.tables.of_session:
         if tx.flavour == "sqlite":
             blank_rows(tx, table, keys)
         tx.change(delete(table).where(table.c.skey.in_(keys)))
 
 
-def _remove_shelves(tx: Transaction, skeys: list[int]) -> None:
+def remove_shelves(tx: Transaction, skeys: Sequence[int]) -> None:
     """Remove the copies in which the words of these sessions lie beside those of others."""
     held = tx.tables.recall.shelf_logs.c
     if skeys:

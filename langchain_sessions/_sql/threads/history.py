@@ -104,7 +104,7 @@ def copy_thread(tx: Transaction, source: SessionRow, target: SessionRow, upto: i
     t = tx.tables.threads
     if not tx.once(select(t.checkpoints.c.cid).where(t.checkpoints.c.skey == source.skey).limit(1)):
         return {}
-    left_out = [] if upto >= source.last_seq else [row for row in all_rows(tx, source) if _beyond(row, upto)]
+    left_out = [] if upto >= source.last_seq else [row for row in all_rows(tx, source.skey) if _beyond(row, upto)]
     for table in (t.namespaces, t.shapes, t.stored_values, t.checkpoints, t.writes, t.staged):
         others = [column for column in table.c if column.name != "skey"]
         rows = select(literal(target.skey).label(quoted("skey")), *others).where(table.c.skey == source.skey)
@@ -116,7 +116,7 @@ def copy_thread(tx: Transaction, source: SessionRow, target: SessionRow, upto: i
     head = newest_in_sight(tx, target, ledger.hidden)
     if left_out:
         _drop_late_writes(tx, target, head, upto)
-        sweep_values(tx, target.skey, all_rows(tx, target))
+        sweep_values(tx, target.skey, all_rows(tx, target.skey))
     if head is None:
         return {"head_runs": b"" if source.head_runs is not None else None}
     return {"head_id": head.cid, "head_runs": head.runs or b""}
@@ -150,10 +150,10 @@ def _is_beyond(refs: bytes | None, upto: int) -> bool:
     return any(high > upto for _, high in seq_set(refs).runs)
 
 
-def all_rows(tx: Transaction, session: SessionRow) -> list[CheckpointRow]:
+def all_rows(tx: Transaction, skey: int) -> list[CheckpointRow]:
     """Every checkpoint of a session, oldest first within its namespace."""
     c = tx.tables.threads.checkpoints.c
-    rows = tx.once(select(*checkpoint_columns(tx)).where(c.skey == session.skey).order_by(c.ns, c.cid))
+    rows = tx.once(select(*checkpoint_columns(tx)).where(c.skey == skey).order_by(c.ns, c.cid))
     return [checkpoint_row(row) for row in rows]
 
 
@@ -163,7 +163,7 @@ def list_root_checkpoints(tx: Transaction, key: SessionKey, now: int) -> list[Ch
     if session is None:
         raise SessionNotFoundError(key.id)
     hidden = Ledger.decode(session.ledger).hidden
-    rows = (row for row in all_rows(tx, session) if row.ns == ROOT and not row.mentioned & hidden)
+    rows = (row for row in all_rows(tx, session.skey) if row.ns == ROOT and not row.mentioned & hidden)
     return sorted(rows, key=lambda row: row.cid)
 
 
@@ -192,7 +192,7 @@ def prune_checkpoints(tx: Transaction, key: SessionKey, now: int, keep: Keep) ->
     if session is None:
         return 0
     store_staged(tx, session.skey, SessionKey(session.app, session.id, ANYONE))
-    rows = all_rows(tx, session)
+    rows = all_rows(tx, session.skey)
     hidden = Ledger.decode(session.ledger).hidden
     in_sight = [row for row in rows if not row.mentioned & hidden]
     kept = call_passed_in(keep, ThreadRows(session.id, rows, in_sight, *_names(tx, session.skey)))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.kinds import MESSAGE_CODES
+from langchain_sessions._core.ledger import Ledger
 from langchain_sessions._core.rows import EventRow, SessionKey
 from langchain_sessions._core.stretch import next_stretch
 from langchain_sessions.errors import SessionNotFoundError
@@ -112,7 +113,7 @@ def _read_log(at: Partitions, head: SessionHead, query: IndexQuery) -> Flow[Inde
     indexed_to = _indexed_to(head, query.fingerprint)
     chunks = [StoredChunk(*chunk, b"") for chunk in head.index.chunks] if indexed_to else []
     missing = [chunk.number for chunk in chunks if (head.skey, chunk.number, chunk.written) not in query.held]
-    traits = yield from _rows_of(at, head, (keys.exactly(_traits_key(head, number)) for number in missing))
+    traits = yield from _rows_of(at, head, (keys.exactly(traits_key(head, number)) for number in missing))
     known = {keys.number_in(key): value for key, value in traits.items()}
     asked: list[Range] = []
     for chunk in chunks:
@@ -134,7 +135,7 @@ def _rows_of(at: Partitions, head: SessionHead, ranges: Iterable[Range]) -> Flow
     return {row.key: row.value for rows in found for row in rows}
 
 
-def _traits_key(head: SessionHead, number: int) -> str:
+def traits_key(head: SessionHead, number: int) -> str:
     return keys.at(head.skey, keys.TRAITS, number)
 
 
@@ -159,7 +160,7 @@ def load_chunks(
     for chunk in head.index.chunks:
         if chunk[0] not in numbers:
             continue
-        traits = yield from _rows_of(at, head, [keys.exactly(_traits_key(head, chunk[0]))])
+        traits = yield from _rows_of(at, head, [keys.exactly(traits_key(head, chunk[0]))])
         rows = yield from at.all_rows(head, keys.under(keys.at(head.skey, keys.BUCKET, chunk[0])))
         buckets = {keys.text_in(row.key): row.value for row in rows}
         found.append((StoredChunk(*chunk, next(iter(traits.values()), b"")), buckets))
@@ -178,12 +179,12 @@ def write_index(at: Partitions, key: SessionKey, change: IndexChange, now: int) 
         rows: Rows = {}
         for chunk in head.index.chunks:
             if chunk not in kept:
-                rows[_traits_key(head, chunk[0])] = None
+                rows[traits_key(head, chunk[0])] = None
                 stored = yield from at.all_rows(head, keys.under(keys.at(head.skey, keys.BUCKET, chunk[0])))
                 rows.update((row.key, None) for row in stored)
         if change.chunk is not None:
             kept.append(change.chunk[:5])
-            rows[_traits_key(head, change.chunk.number)] = change.chunk.traits
+            rows[traits_key(head, change.chunk.number)] = change.chunk.traits
             for bucket, data in change.buckets.items():
                 rows[keys.at(head.skey, keys.BUCKET, change.chunk.number, bucket)] = bytes(data)
         index = IndexHead(change.indexed_to, place.generation + 1, change.fingerprint, tuple(sorted(kept)))
@@ -258,7 +259,7 @@ def load_vectors(
         if head is None or head.skey != place.skey or head.vectors.generation != place.generation:
             continue
         ends = (
-            (_vector_key(head, place.generation, low), _vector_key(head, place.generation, high))
+            (vector_key(head, place.generation, low), vector_key(head, place.generation, high))
             for low, high in seqs.runs
         )
         rows = yield from _rows_of(at, head, (Range(low, f"{high}!") for low, high in ends))
@@ -266,7 +267,7 @@ def load_vectors(
     return found
 
 
-def _vector_key(head: SessionHead, generation: int, seq: int) -> str:
+def vector_key(head: SessionHead, generation: int, seq: int) -> str:
     return keys.at(head.skey, keys.VECTOR, generation, seq)
 
 
@@ -278,7 +279,12 @@ def write_vectors(at: Partitions, key: SessionKey, change: VectorChange, now: in
         known = head.vectors
         if head.skey != place.skey or known[:2] != (place.embedded_to, place.generation):
             return Change(answer=False)
-        rows: Rows = {_vector_key(head, change.generation, seq): data for seq, data in change.vectors.items()}
+        blanked = Ledger.decode(head.session.ledger).blanked
+        rows: Rows = {
+            vector_key(head, change.generation, seq): data
+            for seq, data in change.vectors.items()
+            if seq not in blanked  # overwritten while it was embedded
+        }
         if change.anew and known.generation:
             old = keys.under(keys.at(head.skey, keys.VECTOR, known.generation))
             rows.update((row.key, None) for row in (yield from at.all_rows(head, old)))

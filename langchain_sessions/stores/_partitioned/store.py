@@ -13,6 +13,7 @@ from langchain_sessions.stores._partitioned import (
     forks,
     index,
     log,
+    overwriting,
     sessions,
     shared_state,
     standing,
@@ -125,6 +126,8 @@ class PartitionedStore(SessionStore):
     def rewind_events(self) -> None: ...
     @_runs(standing.archive_events)
     def archive_events(self) -> None: ...
+    @_runs(overwriting.blank_events)
+    def blank_events(self) -> None: ...
     @_runs(standing.verify_session)
     def verify_session(self) -> None: ...
     @_runs(shared_state.load_state)

@@ -1,0 +1,131 @@
+"""Overwriting what was said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, FunctionMessage, ToolMessage
+
+from langchain_sessions._core import rows as r
+from langchain_sessions._core.blanking import BLANK_TEXT, Words
+from langchain_sessions._core.codec.messages import ident_of
+from langchain_sessions._core.edge import require
+from langchain_sessions._core.encode import new_record
+from langchain_sessions._core.flow import Flow, ask
+from langchain_sessions._core.kinds import CLASSES
+from langchain_sessions._log.values import BlankResult
+from langchain_sessions.errors import CorruptRowError, SealedEventError
+from langchain_sessions.stores._blanking import BlankPlan
+
+if TYPE_CHECKING:
+    from langchain_sessions._core.encode import EventEncoder
+    from langchain_sessions._core.rows import EventRow
+    from langchain_sessions._log.log import Log
+
+_KEPT: Final = ("mark", "covers", "long_running")
+_NO_WORDS: Final = frozenset({"type", "id", "tool_call_id", "index", "name", "mime_type", "source_type"})
+_DEEPEST: Final = 50
+
+
+def blank_events(
+    log: Log, session_id: str, message_id: str | None, *, seqs: Sequence[int], superseded: bool
+) -> Flow[BlankResult]:
+    """`SessionService.blank`."""
+    named, at = message_id is not None, tuple(seqs)
+    require(not (named and at), "seqs", "give either a message's id or positions")
+    require(named or bool(at) or superseded, "message_id", "name a message, or positions, or pass superseded=True")
+    require(message_id != "", "message_id", "must not be blank")
+    require(all(type(seq) is int and seq > 0 for seq in at), "seqs", "give positions of the log")
+    now = log.now()
+    plan = BlankPlan(
+        record=new_record(r.BLANK, now),
+        now=now,
+        row=partial(_blanked, log.encoder, session_id),
+        words=partial(_words, log.encoder, session_id),
+        ident=None if message_id is None else ident_of(message_id)[0],
+        seqs=at,
+        superseded=superseded,
+    )
+    done = yield from ask(log.store.blank_events, log.key(session_id), plan)
+    for copies in log.shared.copies if done.rows else ():
+        # Also of what said nothing before: the last call may have been cut short here.
+        yield from copies.forget(log.app, session_id, [row.id for row in done.rows])
+    return BlankResult(seq=None if done.record is None else done.record.seq, seqs=done.seqs, summaries=done.summaries)
+
+
+def _blanked(encoder: EventEncoder, session_id: str, row: EventRow) -> EventRow:
+    """An event that says nothing any more."""
+    message = _shell(row, _read(encoder, session_id, row))
+    encoded = encoder.codec.encode(message)
+    flags = row.flags & ~(r.SEALED | r.DIGEST_ID) | encoded.flags | r.BLANKED
+    kept = {name: value for name, value in json.loads(row.extra or "{}").items() if name in _KEPT}
+    body = encoded.body
+    if row.kind == r.OTHER:
+        # Of somebody's own class only its base is known: it is read as a chat message.
+        body = json.dumps({"type": message.role}) if isinstance(message, ChatMessage) else body
+    return row._replace(
+        flags=flags,
+        tokens=encoder.tokens.count_message(message),
+        text=encoded.text,
+        folded=encoded.folded,
+        body=body,
+        extra=json.dumps(kept, separators=(",", ":")) if kept else None,
+    )
+
+
+def _read(encoder: EventEncoder, session_id: str, row: EventRow) -> BaseMessage | None:
+    """The message of a row; None where it cannot be read, which is no reason to leave it there."""
+    try:
+        return encoder.codec.decode(session_id, row)
+    except (CorruptRowError, SealedEventError):
+        return None
+
+
+def _shell(row: EventRow, said: BaseMessage | None) -> BaseMessage:
+    """A message with what a conversation needs of another one: its place among calls, not a word of it."""
+    cls = CLASSES.get(row.kind, ChatMessage)
+    message_id = None if row.flags & r.NO_MESSAGE_ID else row.ident
+    fields: dict[str, Any] = {"id": message_id if said is None else said.id}
+    if said is not None and said.name is not None:
+        fields["name"] = said.name
+    if cls is AIMessage and isinstance(said, AIMessage):
+        fields["tool_calls"] = [{**call, "args": {}} for call in said.tool_calls]
+        invalid = [{**call, "args": "", "error": None} for call in said.invalid_tool_calls]
+        fields |= {"invalid_tool_calls": invalid, "usage_metadata": said.usage_metadata}
+    elif cls is ToolMessage:
+        fields["tool_call_id"] = getattr(said, "tool_call_id", None) or ""
+        fields["status"] = getattr(said, "status", "success")
+    elif cls is ChatMessage:
+        fields["role"] = getattr(said, "role", None) or "unknown"
+    elif cls is FunctionMessage:
+        fields.setdefault("name", "")
+    return cls(content=BLANK_TEXT, **fields)
+
+
+def _words(encoder: EventEncoder, session_id: str, row: EventRow) -> Words:
+    """What an event says."""
+    message = _read(encoder, session_id, row)
+    if message is None:
+        return Words(row, (row.text,) if row.text else ())
+    calls = (*getattr(message, "tool_calls", ()), *getattr(message, "invalid_tool_calls", ()))
+    said = (message.content, [call["args"] for call in calls], getattr(message, "artifact", None))
+    return Words(row, tuple(dict.fromkeys(_strings([*said, message.additional_kwargs], 0))))
+
+
+def _strings(value: object, depth: int) -> Iterator[str]:
+    """The strings of a value of any shape; not names, ids and types."""
+    if isinstance(value, str):
+        if value:
+            yield value
+    elif depth > _DEEPEST:
+        return
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            if key not in _NO_WORDS:
+                yield from _strings(item, depth + 1)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _strings(item, depth + 1)

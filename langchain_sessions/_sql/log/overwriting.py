@@ -1,0 +1,145 @@
+"""Overwriting what was said, in SQL: events, what recall made of them, and copies in the thread's own rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import ColumnElement, and_, delete, literal_column, select, update
+
+from langchain_sessions._core.blanking import (
+    Overwriting,
+    ThreadBytes,
+    blank_record,
+    choose,
+    overwrite_thread,
+    replaced_seqs,
+    summaries_of,
+)
+from langchain_sessions._core.checkpoints import PackedWrites, ValueRow
+from langchain_sessions._core.ledger import tally_change, view_of
+from langchain_sessions._core.ranges import SeqSet
+from langchain_sessions._core.rows import EventRow, SessionKey, SessionRow, moved
+from langchain_sessions._sql.driver.runner import call_passed_in
+from langchain_sessions._sql.log.counting import ALL_AWAKE, add_counters
+from langchain_sessions._sql.log.lookup import (
+    event_columns,
+    insert_events,
+    load_marks,
+    load_unfinished,
+    remove_shelves,
+    require_session,
+    set_session,
+    update_rows,
+)
+from langchain_sessions._sql.log.standing import read_rows
+from langchain_sessions._sql.tables.blanking import blank, blank_rows
+from langchain_sessions._sql.tables.types import as_bytes
+from langchain_sessions._sql.threads.history import all_rows, chunks
+from langchain_sessions._sql.threads.reading import packed_writes
+from langchain_sessions._sql.threads.values import insert_values, rows_of_values
+from langchain_sessions.stores._blanking import Blanked, BlankPlan
+
+if TYPE_CHECKING:
+    from sqlalchemy import Table
+
+    from langchain_sessions._core.ledger import LogView
+    from langchain_sessions._sql.driver.transaction import Transaction
+
+
+def blank_events(tx: Transaction, key: SessionKey, plan: BlankPlan) -> Blanked:
+    """The contract's `blank_events`."""
+    session = require_session(tx, key, plan.now, lock=True)
+    view = view_of(session, load_unfinished(tx, session), ALL_AWAKE)
+    rows = _asked(tx, session, view, plan)
+    chosen = choose(session.id, rows, view, plan.asked, plan.seqs, superseded=plan.superseded)
+    marks = load_marks(tx, session)
+    made = summaries_of(chosen.all, marks)
+    if not chosen.left:
+        return Blanked(None, (), tuple(chosen.all), made)
+    record = blank_record(plan.record, session.last_seq + 1, chosen)
+    blanked = [call_passed_in(plan.row, row) for row in chosen.left]
+    _overwrite_events(tx, session.skey, blanked)
+    insert_events(tx, session.skey, [record])
+    ledger = view.ledger.with_blank(record.seq, chosen.seqs)
+    set_session(tx, session.skey, **moved(session, 1, plan.now), ledger=ledger.encode())
+    add_counters(tx, session, tally_change(chosen.left, view, blanked, view))
+    _forget_words(tx, session, chosen.seqs)
+    _overwrite_thread(tx, session.skey, Overwriting([call_passed_in(plan.words, row) for row in chosen.left]))
+    return Blanked(record, tuple(chosen.seqs), tuple(chosen.all), made)
+
+
+def _asked(tx: Transaction, session: SessionRow, view: LogView, plan: BlankPlan) -> list[EventRow]:
+    """The events among which a call chooses."""
+    e = tx.tables.events.c
+    if plan.ident is not None:
+        named = (e.skey == session.skey, e.ident == plan.ident, e.rev >= literal_column("0"))
+        return [EventRow(*row) for row in tx.once(select(*event_columns(tx.tables)).where(*named))]
+    return read_rows(tx, session, SeqSet.of(plan.seqs) if plan.seqs else replaced_seqs(view))
+
+
+def _zero(tx: Transaction, table: Table, which: ColumnElement[bool]) -> None:
+    """SQLite may leave copies of what it replaces; copies of zeroes tell nothing."""
+    if tx.flavour == "sqlite":
+        blank(tx, table, which)
+
+
+def _overwrite_events(tx: Transaction, skey: int, rows: list[EventRow]) -> None:
+    table = tx.tables.events
+    for some in chunks(rows):
+        _zero(tx, table, and_(table.c.skey == skey, table.c.seq.in_([row.seq for row in some])))
+    names = ("flags", "tokens", "delta", "text", "folded", "body", "extra")
+    for row in rows:
+        update_rows(tx, table, {"skey": skey, "seq": row.seq}, **{name: getattr(row, name) for name in names})
+
+
+def _forget_words(tx: Transaction, session: SessionRow, seqs: SeqSet) -> None:
+    """The index of the log, its copies on shelves, and the vectors of some events: what is left is built again."""
+    recall, skey = tx.tables.recall, session.skey
+    remove_shelves(tx, [skey])
+    for table in (recall.chunks, recall.terms):
+        if tx.flavour == "sqlite":
+            blank_rows(tx, table, [skey])
+        tx.change(delete(table).where(table.c.skey == skey))
+    logs = recall.logs.c
+    again: dict[str, Any] = {"indexed_to": 0, "fingerprint": "", "generation": logs.generation + 1}
+    tx.change(update(recall.logs).where(logs.skey == skey).values(again))
+    vectors = recall.vectors
+    for low, high in seqs.runs:
+        mine = and_(vectors.c.skey == skey, vectors.c.seq.between(low, high))
+        _zero(tx, vectors, mine)
+        tx.change(delete(vectors).where(mine))
+
+
+def _overwrite_thread(tx: Transaction, skey: int, overwriting: Overwriting) -> None:
+    """Words in values, and in messages that a task left until the next checkpoint."""
+    t = tx.tables.threads
+    found = ThreadBytes(
+        all_rows(tx, skey),
+        [packed_writes(row) for row in _all(tx, t.writes, PackedWrites._fields, skey)],
+        {n: as_bytes(body) for n, body in _all(tx, t.staged, ("n", "body"), skey) if body is not None},
+        {**rows_of_values(_all(tx, t.stored_values, ValueRow._fields, skey))},
+    )
+    change = overwrite_thread(found, overwriting)
+    for checkpoint in change.checkpoints:
+        _replace(tx, t.checkpoints, skey, ("ns", "cid"), checkpoint._asdict())
+    for write in change.writes:
+        _replace(tx, t.writes, skey, ("ns", "cid", "cut", "part"), write._asdict())
+    for n, body in change.staged.items():
+        _replace(tx, t.staged, skey, ("n",), {"n": n, "body": body})
+    values = t.stored_values
+    for some in chunks([name for name, data in change.values.items() if data is None]):
+        gone = and_(values.c.skey == skey, values.c.digest.in_(some))
+        _zero(tx, values, gone)
+        tx.change(delete(values).where(gone))
+    insert_values(tx, skey, [ValueRow(name, data) for name, data in change.values.items() if data is not None])
+
+
+def _all(tx: Transaction, table: Table, names: tuple[str, ...], skey: int) -> list[Any]:
+    return list(tx.once(select(*(table.c[name] for name in names)).where(table.c.skey == skey)))
+
+
+def _replace(tx: Transaction, table: Table, skey: int, key: tuple[str, ...], row: dict[str, Any]) -> None:
+    """Write a row over the one that has its key."""
+    same = {"skey": skey, **{name: row[name] for name in key}}
+    _zero(tx, table, and_(*(table.c[name] == value for name, value in same.items())))
+    update_rows(tx, table, same, **{name: value for name, value in row.items() if name not in key})
