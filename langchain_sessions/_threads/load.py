@@ -51,6 +51,16 @@ class CheckpointLoader:
             return self.cache.known(at.log.app, at.session_id)
         return Rebuilder(self._forms, details, reader).remember_trees(found[0])
 
+    def writes_of(self, at: ThreadConfig) -> Flow[list[tuple[str, Any]]]:
+        """What tasks wrote on the checkpoint that a config names, in the order in which a run applies it."""
+        reader = CacheReader(self.cache)
+        found, details, _ = yield from ask(self._store.find_checkpoints, at.query(cid=at.checkpoint_id), None, reader)
+        if not found:
+            return []
+        rebuilder = Rebuilder(self._forms, details, reader)
+        rebuilder.remember(found[0])
+        return [(channel, value) for _, channel, value in rebuilder.pending(found[0])]
+
     def pages(self, query: CheckpointQuery, limit: int | None) -> CheckpointPages:
         """Pages of checkpoints, newest first."""
         return CheckpointPages(self._store, self.cache, self._forms, query, limit)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+
 from langchain_sessions._chat.address import branch_of, channel_branch
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.checkpoints import (
@@ -27,6 +29,7 @@ from langchain_sessions._core.pieces import Tree
 from langchain_sessions._core.ranges import Run, SeqSet, decode_runs, encode_run_list, encode_runs, fold_runs
 from langchain_sessions._core.rows import EventRow, SessionRow, numbered
 from langchain_sessions._threads.cache import Recognised, ThreadCache, clone_message
+from langchain_sessions._threads.given import Said, given_to, snapshot_of
 from langchain_sessions._threads.record import (
     NOTHING,
     RUNS,
@@ -36,7 +39,7 @@ from langchain_sessions._threads.record import (
     dump_slot,
     encode_record,
 )
-from langchain_sessions._threads.split import MIN_TEXT, is_message_list, split
+from langchain_sessions._threads.split import MIN_TEXT, is_event, is_message_list, split
 from langchain_sessions.errors import StalePlanError
 from langchain_sessions.events import NewEvent
 from langchain_sessions.stores._threads import PutDecision
@@ -80,6 +83,8 @@ class _OpenSlot:
     data: Slot | None
     base: list[Run] = field(default_factory=list[Run])
     """Runs that go before `refs`."""
+    is_said: bool = False
+    """It is no value: what a delta channel holds."""
 
 
 @dataclass(slots=True)
@@ -124,22 +129,87 @@ class PlannedCheckpoint:
 
     # -- taking in -----------------------------------------------------------------------------------------
 
-    def take(self, values: Mapping[str, Any], new_versions: Mapping[str, Any]) -> None:
-        """Take in the values of the channels."""
+    def take(
+        self, values: Mapping[str, Any], new_versions: Mapping[str, Any], written: Sequence[tuple[str, Any]] | None
+    ) -> None:
+        """Take in the values of the channels.
+
+        Args:
+            values: The values.
+            new_versions: The channels that changed.
+            written: What the parent's tasks wrote, in order; None without delta channels.
+        """
         inherited = self._inherit(new_versions)
         new = {name: values[name] for name in self.record.channels if name in values and name not in inherited}
         known = {name: found for name, value in new.items() if (found := self._recognise(name, value)) is not None}
         lists = [*known, *(name for name, slot in inherited.items() if slot.kind == RUNS and not _is_internal(name))]
+        deltas = self._deltas(values, written)
+        lists += [name for name in deltas if name not in lists]
         main = "messages" if "messages" in lists else lists[0] if len(lists) == 1 else None
         # The conversation first: the log's order is the order of its list.
-        for channel in sorted(new, key=lambda name: name != main):
+        for channel in sorted({**new, **deltas}, key=lambda name: name != main):
             branch = branch_of(self.namespace)
             if channel != main:
                 branch = channel_branch(branch, channel)
-            if channel in known:
+            if channel in deltas:
+                self._take_said(channel, values.get(channel), deltas[channel], branch, is_main=channel == main)
+            elif channel in known:
                 self._take_list(channel, new[channel], known[channel], branch, is_main=channel == main)
             else:
                 self._take_value(channel, new[channel], branch)
+
+    def _deltas(self, values: Mapping[str, Any], written: Sequence[tuple[str, Any]] | None) -> dict[str, list[Any]]:
+        """What delta channels of messages were given: those that changed and have no value here, or a snapshot."""
+        parent, record = self.parent, self.record
+        was = None if parent is None else parent.delta
+        if written is None and was is None and _DeltaSnapshot not in map(type, values.values()):
+            return {}
+        found: dict[str, list[Any]] = {}
+        for name, version in zip(record.channels, record.versions, strict=True):
+            snapshot = snapshot_of(values.get(name))
+            if _is_internal(name) or (name in values and snapshot is None):
+                continue
+            is_changed = parent is None or parent.version_of(name) != version
+            items = given_to(name, written or ()) if is_changed else []
+            if items or snapshot or name == was:
+                found[name] = items
+        return found
+
+    def _take_said(self, channel: str, value: Any, items: list[Any], branch: str | None, *, is_main: bool) -> None:
+        """Take what a delta channel was given, and its snapshot."""
+        is_rooted = is_main and self.record.ns == ROOT
+        said = Said(self.thread, self._said_before(channel))
+        snapshot = snapshot_of(value)
+        places: dict[int, int | Incoming] = {}
+        for message in filter(is_event, items if snapshot is None else snapshot):
+            seq = self.thread.position(message) if self.thread is not None else None
+            if seq is None and id(message) not in places:
+                places[id(message)] = self._new(message, branch, is_rooted=is_rooted)
+            elif seq is not None:
+                places[id(message)] = seq
+        if snapshot is None:
+            said.take(items, places)
+        else:
+            said = Said(None, [])
+            said.more = [places[id(message)] for message in snapshot]
+            parts = split(value, lambda item: type(item) is not str)
+            data = self._dump(channel, value if parts is None else parts.skeleton, None if parts is None else b"")
+            if parts is None:
+                self.record.slots[channel] = data
+            else:
+                self.open_slots.append(_OpenSlot(channel, said.more, data))
+        if is_main:
+            self.record.delta = channel
+            self.open_slots.append(_OpenSlot(channel, said.more, None, said.base, is_said=True))
+
+    def _said_before(self, channel: str) -> list[Run]:
+        """The list that a delta channel held before."""
+        parent = self.parent
+        if parent is None:
+            return []
+        slot = parent.slots.get(channel, NOTHING)
+        refs = parent.delta_runs if parent.delta == channel else slot.refs
+        return decode_runs(refs) if refs else []
 
     def _inherit(self, new_versions: Mapping[str, Any]) -> dict[str, Slot]:
         """What the parent has of channels that did not change."""
@@ -294,12 +364,15 @@ class PlannedCheckpoint:
         for opened in self.open_slots:
             seqs = [item.seq if isinstance(item, Incoming) else item for item in opened.refs]
             refs = encode_run_list(_joined(opened.base, list(fold_runs(seqs))))
+            if opened.is_said:
+                self.record.delta_runs = refs
+                continue
             slot = Slot(RUNS, refs) if opened.data is None else opened.data._replace(refs=refs)
             self.record.slots[opened.channel] = slot
 
     def _newly_rooted(self) -> SeqSet:
         """Events that the root list holds for the first time, though the log has them: a subgraph's, a chain's."""
-        main = self.record.main
+        main = self.record.delta or self.record.main
         if self.record.ns != ROOT or main is None or self.thread is None:
             return SeqSet()
         rows = self.thread.rows

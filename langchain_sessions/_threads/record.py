@@ -165,10 +165,16 @@ class Record:
     shape: tuple[int, bytes]
     """The names in it, which others share, behind their digest."""
     slots: dict[str, Slot] = field(default_factory=dict[str, Slot])
+    delta: str | None = None
+    """The delta channel whose list is the conversation, though it is not stored here as a value."""
+    delta_runs: bytes = b""
+    """That list, as the log has it."""
 
     @property
     def main(self) -> str | None:
-        """The channel whose list is the conversation: `messages`, else the only one that is a list of messages."""
+        """The channel whose stored list is the conversation: `messages`, else the only list of messages."""
+        if self.delta is not None:
+            return None
         lists = [name for name, slot in self.slots.items() if slot.kind == RUNS and not name.startswith("__")]
         return "messages" if "messages" in lists else lists[0] if len(lists) == 1 else None
 
@@ -251,11 +257,11 @@ def encode_record(record: Record) -> tuple[CheckpointRow, list[ValueRow]]:
         _pack_slot(record.metadata, is_main=False),
         None if record.rest is None else _pack_slot(record.rest, is_main=False),
     ]
-    try:
-        data = ormsgpack.packb(body)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError("channel_versions", "hold something that is neither a number nor a string") from error
     runs = None if main is None else record.slots[main].refs or b""
+    if record.delta is not None:
+        body.append(record.channels.index(record.delta))
+        runs = record.delta_runs
+    data = _packed(body)
     row = CheckpointRow(
         record.ns,
         record.cid,
@@ -268,6 +274,13 @@ def encode_record(record: Record) -> tuple[CheckpointRow, list[ValueRow]]:
         data,
     )
     return row, values
+
+
+def _packed(body: list[Any]) -> bytes:
+    try:
+        return ormsgpack.packb(body)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError("channel_versions", "hold something that is neither a number nor a string") from error
 
 
 def _is_large(channel: str, slot: Slot) -> bool:
@@ -342,7 +355,7 @@ def decode_record(session_id: str, row: CheckpointRow, shape: bytes) -> Record:
     try:
         body = _body(row)
         channels, seen, updated = ormsgpack.unpackb(shape)
-        _, v, ts, versions, seen_versions, packed, metadata, rest = body
+        _, v, ts, versions, seen_versions, packed, metadata, rest, *delta = body
         left = iter(seen_versions)
         return Record(
             ns=row.ns,
@@ -361,6 +374,8 @@ def decode_record(session_id: str, row: CheckpointRow, shape: bytes) -> Record:
             slots={
                 name: _unpack_slot(slot, row.runs) for name, slot in zip(channels, packed, strict=True) if slot != EMPTY
             },
+            delta=channels[delta[0]] if delta else None,
+            delta_runs=row.runs or b"" if delta else b"",
         )
     except UNREADABLE as error:
         raise corrupt_checkpoint(session_id, row.cid) from error

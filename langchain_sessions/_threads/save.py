@@ -20,6 +20,7 @@ from langchain_sessions._core.ranges import encode_runs
 from langchain_sessions._core.rows import ROOTED
 from langchain_sessions._core.twins import finish
 from langchain_sessions._log.log import adapter_draft, after_append
+from langchain_sessions._threads.given import COUNTERS, in_order
 from langchain_sessions._threads.plan import START, PendingWrite, PlannedCheckpoint
 from langchain_sessions._threads.record import NOTHING, Cutter, dump_slot, lighten, record_of, with_slot
 from langchain_sessions._threads.split import split
@@ -88,6 +89,8 @@ class CheckpointWriter:
         self._encoder = encoder
         self._forms = forms
         self._pending: dict[tuple[str, str, str], Sequence[PendingWrite]] = {}
+        self._made: dict[tuple[str, str, str], None] = {}
+        """Checkpoints of delta channels put here that have no child yet: `_pending` has what their tasks wrote."""
 
     # -- checkpoints ---------------------------------------------------------------------------------------
 
@@ -108,7 +111,13 @@ class CheckpointWriter:
         while True:
             record = record_of(ns, checkpoint, parent, metadata, self._forms)
             planned = self._planned(at, record, thread)
-            planned.take(checkpoint["channel_values"], new_versions)
+            written = None
+            if COUNTERS in metadata and parent is not None:
+                written = in_order(planned.pending)
+                if (at.session_id, at.namespace, parent) not in self._made:
+                    # Some of it may have been written by a process that is gone.
+                    written = yield from self._loader.writes_of(at)
+            planned.take(checkpoint["channel_values"], new_versions, written)
             plan = self._plan(at, planned, strict=strict, is_fork=metadata.get("source") == "fork")
             after = partial(self._learn, at, planned, checkpoint["channel_values"].get(START))
             try:
@@ -181,7 +190,13 @@ class CheckpointWriter:
         if planned.parent is not None and planned.parent_slot is not None:
             planned.parent.slots[START] = planned.parent_slot
             thread.starts.pop((planned.parent.ns, planned.parent.cid), None)
-        self._pending.pop((at.session_id, at.namespace, record.parent or ""), None)
+        came_from = at.session_id, at.namespace, record.parent or ""
+        self._pending.pop(came_from, None)
+        self._made.pop(came_from, None)
+        if record.delta is not None:
+            self._made[at.session_id, at.namespace, record.cid] = None
+            while len(self._made) > _MAX_PENDING:
+                self._made.pop(next(iter(self._made)), None)
 
     # -- what tasks wrote ----------------------------------------------------------------------------------
 

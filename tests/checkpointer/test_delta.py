@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import importlib
+import random
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from langgraph.graph import START, StateGraph
+from langgraph.types import Overwrite
+from typing_extensions import TypedDict
 
 from langchain_sessions.checkpointer import SessionCheckpointSaver
+
+delta: Any = importlib.import_module("langgraph.channels.delta") if find_spec("langgraph.channels.delta") else None
+messages: Any = importlib.import_module("langgraph.graph.message")
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -106,3 +116,147 @@ def test_values_without_a_version_are_kept(saver: SessionCheckpointSaver) -> Non
     assert before is not None
     assert before.checkpoint["channel_values"] == {"bare": [1], "other": 2}
     assert before.checkpoint["channel_versions"] == {"other": 1}
+
+
+# -- messages ------------------------------------------------------------------------------------------------
+
+needs_delta_channels = pytest.mark.skipif(delta is None, reason="a later LangGraph")
+
+
+class Crash(Exception):  # noqa: N818 - what a machine does
+    """Stands for a process that ends."""
+
+
+class Talk:
+    """A graph whose messages lie in a delta channel, and what it was told to do."""
+
+    def __init__(self, service: SessionService, frequency: int = 5) -> None:
+        self.service = service
+        self.crashes = False
+        self.says: list[Any] = []
+        channel = delta.DeltaChannel(messages._messages_delta_reducer, snapshot_frequency=frequency)
+        State: Any = TypedDict("State", {"messages": Annotated[list[AnyMessage], channel]})  # noqa: N806 - a class
+        self.builder: Any = StateGraph(State)
+        for name in ("left", "right", "end"):
+            self.builder.add_node(name, getattr(self, name))
+        self.builder.add_edge(START, "left")
+        self.builder.add_edge(START, "right")
+        self.builder.add_edge(["left", "right"], "end")
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin with another saver, which knows nothing."""
+        self.graph: Any = self.builder.compile(checkpointer=SessionCheckpointSaver(self.service))
+
+    def left(self, state: Any) -> Any:
+        return {"messages": AIMessage(f"left of {len(state['messages'])}")}
+
+    def right(self, state: Any) -> Any:
+        if self.crashes:
+            raise Crash
+        return {"messages": [AIMessage(f"right of {len(state['messages'])}")]}
+
+    def end(self, state: Any) -> Any:
+        said, self.says = self.says, []
+        return {"messages": said or [AIMessage("the end")]}
+
+    def ask(self, text: str, config: Any = THREAD, **options: Any) -> None:
+        self.graph.invoke({"messages": [HumanMessage(text)]}, config, **options)
+
+    def messages(self) -> list[Any]:
+        """What stands in the state, once it was asserted that the log holds the same."""
+        found = self.graph.get_state(THREAD).values.get("messages", [])
+        assert [(each.id, each.text) for each in self.service.messages("t")] == [(m.id, m.text) for m in found]
+        assert self.service.verify("t") == []
+        return list(found)
+
+
+@needs_delta_channels
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_the_log_has_the_messages_of_a_delta_channel(service: SessionService, durability: str) -> None:
+    talk = Talk(service)
+    for number in range(4):
+        talk.ask(f"question {number}", durability=durability)
+        assert len(talk.messages()) == 4 * (number + 1)
+    assert len(service.events("t").items) == 16
+    found = [hit.event.message for hit in service.search("question 2", session_id="t")]
+    assert found[0] is not None
+    assert found[0].text == "question 2"
+    talk.renew()
+    talk.ask("and now?", durability=durability)
+    assert len(talk.messages()) == 20
+
+
+@needs_delta_channels
+def test_what_takes_messages_out_of_a_delta_channel_takes_them_out_of_the_context(service: SessionService) -> None:
+    talk = Talk(service, frequency=100)
+    talk.ask("first")
+    first = talk.messages()
+    talk.says = [RemoveMessage(id=first[1].id), HumanMessage("first, said better", id=first[0].id)]
+    talk.ask("second")
+    now = talk.messages()
+    assert [each.text for each in now][:2] == ["first, said better", first[2].text]
+    assert first[1].text in [each.message.text for each in service.events("t").items if each.message]
+    talk.graph.update_state(THREAD, {"messages": Overwrite([HumanMessage("this one")])}, as_node="end")
+    assert [each.text for each in talk.messages()] == ["this one"]
+
+
+@needs_delta_channels
+def test_a_step_of_a_delta_channel_that_another_process_began(service: SessionService) -> None:
+    """What a process wrote before it ended is in the log as the step that took it is."""
+    talk = Talk(service)
+    talk.ask("first")
+    talk.crashes = True
+    with pytest.raises(Crash):
+        talk.ask("second")
+    talk.renew()
+    talk.crashes = False
+    talk.graph.invoke(None, THREAD)
+    assert [each.text for each in talk.messages()][4:] == ["second", "left of 5", "right of 5", "the end"]
+
+
+@needs_delta_channels
+def test_a_delta_channel_in_the_past(service: SessionService) -> None:
+    talk = Talk(service, frequency=6)
+    for number in range(4):
+        talk.ask(f"question {number}")
+    for at in list(talk.graph.get_state_history(THREAD))[2:12:3]:
+        talk.ask("instead", at.config)
+        assert "instead" in [each.text for each in talk.messages()][-4:]
+        talk.graph.update_state(at.config, None, as_node="__copy__")
+        talk.messages()
+    service.rewind("t", to_seq=6)
+    assert len(talk.messages()) <= 6
+
+
+@needs_delta_channels
+def test_random_histories_of_a_delta_channel(service: SessionService, backend: str) -> None:
+    for seed in range(12 if backend in {"memory", "sqlite"} else 2):
+        service.delete("t")
+        chance = random.Random(seed)
+        talk = Talk(service, frequency=chance.choice([2, 7, 1000]))
+        for number in range(12):
+            _act(talk, chance, number)
+            talk.messages()
+
+
+def _act(talk: Talk, chance: random.Random, number: int) -> None:
+    """Something that a graph may do."""
+    talk.crashes, talk.says = chance.random() < 0.2, []
+    past = list(talk.graph.get_state_history(THREAD)) if number and chance.random() < 0.2 else []
+    state = chance.choice(past) if past else talk.graph.get_state(THREAD)
+    config, known = state.config if past else THREAD, state.values.get("messages", [])
+    if known and chance.random() < 0.5:
+        some = chance.choice(known)
+        talk.says = [chance.choice([RemoveMessage(id=some.id), HumanMessage(f"edit {number}", id=some.id)])]
+    durability = chance.choice(["sync", "async", "exit"])
+    try:
+        if known and chance.random() < 0.2:
+            talk.graph.update_state(config, {"messages": [HumanMessage(f"by hand {number}")]}, as_node="end")
+        else:
+            talk.ask(f"question {number}", config, durability=durability)
+    except Crash:
+        talk.crashes = False
+        if chance.random() < 0.7:
+            talk.renew()
+        talk.graph.invoke(None, THREAD)

@@ -82,6 +82,7 @@ def test_item_6_deepagents() -> None:
         state = ask(agent, "read")
         assert state["files"]["/a.txt"]["content"] == "hello"
         assert len(state["messages"]) == 8
+        assert [each.id for each in sessions.messages("t")] == [each.id for each in state["messages"]]
         assert len(agent.get_state(CONFIG).values["messages"]) == 8
         assert sessions.verify("t") == []
 
