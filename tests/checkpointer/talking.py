@@ -45,7 +45,6 @@ def talk_until_killed(url: str, prefix: str, label: str, durability: str, said: 
     """Ask without end; says each question's id once its turn is over."""
     service = make_service(url, table_prefix=prefix, synchronous="FULL")
     graph = talking(SessionCheckpointSaver(service))
-    said.send("ready")
     number = 0
     while True:
         ask(graph, f"{label}-{number}", durability=durability)

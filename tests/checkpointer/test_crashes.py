@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,10 +13,11 @@ from langchain_sessions.errors import StoreError
 from tests.checkpointer.talking import CONFIG, ask, talk_until_killed, talking
 from tests.faults.drills import FACES, Face, checked_out, engines_of, make_service, opened
 from tests.faults.injection import FAULTS, Injector
-from tests.faults.processes import CONTEXT
+from tests.faults.processes import killed
+from tests.faults.soaking import ROUNDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from langchain_sessions.service import SessionService
 
@@ -36,7 +35,9 @@ def test_a_killed_graph_goes_on_where_it_was(database_url: str, table_prefix: st
 @pytest.mark.soak
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 def test_many_killed_graphs(database_url: str, table_prefix: str, durability: str) -> None:
-    _kill(database_url, table_prefix, durability, rounds=40)
+    """A third of the graphs each; a thread for twenty-five, since all of it is looked at."""
+    for number in range(ROUNDS // 12 // 25 + 1):
+        _kill(database_url, f"{table_prefix}{number}_", durability, rounds=25)
 
 
 def _kill(url: str, prefix: str, durability: str, rounds: int) -> None:
@@ -45,35 +46,14 @@ def _kill(url: str, prefix: str, durability: str, rounds: int) -> None:
     with opened(make_service(url, table_prefix=prefix)) as (service,):
         service.create_schema()
         for number in range(rounds):
-            acknowledged += _killed(url, prefix, f"w{number}", durability, chance.uniform(0.02, 0.3))
+            acknowledged += killed(chance.uniform(0, 0.1), talk_until_killed, url, prefix, f"w{number}", durability)
             graph = talking(SessionCheckpointSaver(service))
-            if graph.get_state(CONFIG).created_at is None:
-                assert acknowledged == []
-            else:
-                # Where a task was done and its checkpoint was not, `next` is empty and the graph still goes on.
-                graph.invoke(None, CONFIG)
-                _assert_whole(service, graph, acknowledged)
+            # Where a task was done and its checkpoint was not, `next` is empty and the graph still goes on.
+            graph.invoke(None, CONFIG)
+            _assert_whole(service, graph, acknowledged)
             ask(graph, f"after-{number}")
             acknowledged.append(f"after-{number}")
             _assert_whole(service, graph, acknowledged)
-
-
-def _killed(url: str, prefix: str, label: str, durability: str, seconds: float) -> list[str]:
-    """The questions whose turns were over before the process was killed."""
-    listener, said = CONTEXT.Pipe(duplex=False)
-    process = CONTEXT.Process(target=talk_until_killed, args=(url, prefix, label, durability, said))
-    process.start()
-    said.close()
-    assert listener.recv() == "ready"
-    time.sleep(seconds)
-    process.kill()
-    process.join()
-    names: list[str] = []
-    with suppress(EOFError):
-        while True:
-            names.append(listener.recv())
-    listener.close()
-    return names
 
 
 def _assert_whole(service: SessionService, graph: Any, acknowledged: list[str]) -> None:
@@ -196,6 +176,44 @@ def test_a_call_that_fails_at_any_boundary_happened_or_did_not(drill: Range) -> 
             drill.assert_whole_or_nothing(at, boundary, fault, f"f{number}")
             assert drill.look(f"f{number}") == whole, (at, boundary, fault)
     assert number > len(drill.calls) - drill.first
+
+
+WHOLE_THREADS: dict[str, Callable[[Range, SessionCheckpointSaver, str], Any]] = {
+    "copy": lambda drill, saver, thread: drill.face(saver, "copy_thread", thread, f"{thread}-copy"),
+    "delete": lambda drill, saver, thread: drill.face(saver, "delete_thread", thread),
+    "delete for runs": lambda drill, saver, thread: drill.face(saver, "delete_for_runs", [f"run of {thread}"]),
+    "prune": lambda drill, saver, thread: drill.face(saver, "prune", [thread]),
+    "trim": lambda drill, saver, thread: drill.face(saver, "trim", [thread], keep=2),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE_THREADS)
+def test_what_changes_a_whole_thread_and_fails_at_any_boundary(drill: Range, name: str) -> None:
+    """It happened or it did not, and made once more it is done."""
+    change, saver = WHOLE_THREADS[name], SessionCheckpointSaver(drill.service)
+    seen = "{}-copy" if name == "copy" else "{}"
+    drill.play(saver, "count", drill.calls)
+    before = drill.look(seen.format("count"))
+    with drill.injector.counting():
+        change(drill, saver, "count")
+    after = drill.look(seen.format("count"))
+    for boundary in range(drill.injector.count):
+        thread, fault = f"f{boundary}", FAULTS[boundary % len(FAULTS)]
+        drill.play(saver, thread, drill.calls)
+        failed = False
+        with drill.injector.failing(boundary, fault):
+            try:
+                change(drill, saver, thread)
+            except StoreError:
+                failed = True
+        where = f"{fault} boundary {boundary}"
+        assert drill.injector.fired, where
+        assert checked_out(drill.service) == 0, where
+        now = drill.look(seen.format(thread))
+        assert now in ((before, after) if failed else (after,)), where
+        if now == before:
+            change(drill, saver, thread)
+            assert drill.look(seen.format(thread)) == after, where
 
 
 def _boundaries(drill: Range, at: int) -> list[tuple[int, str]]:

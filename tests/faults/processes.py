@@ -2,24 +2,50 @@
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
+import signal
+import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from langchain_core.messages import HumanMessage
+
+from langchain_sessions import Compaction, SessionMemoryAdvisor, TurnCount, TurnWindow
 from tests.faults.drills import archive_some, make_service, message
+from tests.surface.strict_rules import InsistingModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from multiprocessing.connection import Connection
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload([__name__, "tests.migrations.steps"])
+CONTEXT.set_forkserver_preload([__name__, "tests.migrations.steps", "tests.checkpointer.talking"])
+CHAT: Any = {"configurable": {"session_id": "s"}}
+
+
+def killed(seconds: float, target: Callable[..., None], *arguments: Any) -> list[str]:
+    """What a process said it had done before it was killed, `seconds` after it first said so."""
+    listener, said = CONTEXT.Pipe(duplex=False)
+    process = CONTEXT.Process(target=target, args=(*arguments, said))
+    process.start()
+    said.close()
+    done = [listener.recv()]
+    time.sleep(seconds)
+    process.kill()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL, "it failed before it was killed"
+    with suppress(EOFError):
+        while True:
+            done.append(listener.recv())
+    listener.close()
+    return done
 
 
 def append_until_killed(url: str, prefix: str, label: str, archive_every: int, said: Connection) -> None:
     """Append without end, archiving now and then; says each id once its append has returned."""
     service = make_service(url, table_prefix=prefix, synchronous="FULL")
     service.open("s")
-    said.send("ready")
     number = 0
     while True:
         name = f"{label}-{number}"
@@ -28,6 +54,32 @@ def append_until_killed(url: str, prefix: str, label: str, archive_every: int, s
         number += 1
         if archive_every and number % archive_every == 0:
             archive_some(service, "s")
+
+
+def chatting(service: Any, compacts_after: int = 0) -> Any:
+    """A model with memory; where asked to, it archives all but the newest turns now and then."""
+    compaction = Compaction(TurnCount(compacts_after), TurnWindow(max_turns=2)) if compacts_after else None
+    return SessionMemoryAdvisor(service, compaction=compaction).wrap(InsistingModel())
+
+
+def chat_until_killed(url: str, prefix: str, label: str, how: tuple[str, int], said: Connection) -> None:
+    """Ask without end, by a face, archiving after some turns; says each question's id once it was answered."""
+    face, compacts_after = how
+    service = make_service(url, table_prefix=prefix, synchronous="FULL")
+    chat = chatting(service, compacts_after)
+
+    async def ask_on() -> None:
+        number = 0
+        while True:
+            asked = [HumanMessage(f"question {label}-{number}", id=f"{label}-{number}")]
+            if face == "sync":
+                chat.invoke(asked, CHAT)
+            else:
+                await chat.ainvoke(asked, CHAT)
+            said.send(f"{label}-{number}")
+            number += 1
+
+    asyncio.run(ask_on())
 
 
 def append_some(url: str, prefix: str, label: str, count: int) -> None:

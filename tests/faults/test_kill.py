@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import random
-import time
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
+from langchain_core.messages import HumanMessage
 
-from tests.faults.drills import assert_whole, make_service, message, opened, texts
-from tests.faults.processes import CONTEXT, append_until_killed
+from tests.faults.drills import FACES, assert_whole, make_service, message, opened, texts
+from tests.faults.processes import CHAT, append_until_killed, chat_until_killed, chatting, killed
+from tests.faults.soaking import ROUNDS
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from langchain_sessions import SessionService
 
 on_databases = pytest.mark.backends("files", "sqlite", "postgres", "mariadb")
 
@@ -26,21 +26,32 @@ def test_a_killed_writer_loses_nothing_that_was_acknowledged(
     _kill_writers(database_url, table_prefix, archive_every, rounds=2)
 
 
+@on_databases
+@pytest.mark.parametrize("face", FACES)
+def test_a_killed_chat_loses_no_turn_that_was_answered(database_url: str, table_prefix: str, face: str) -> None:
+    _kill_chats(database_url, table_prefix, face, rounds=2)
+
+
 @pytest.mark.soak
 @on_databases
 @pytest.mark.parametrize("archive_every", [0, 7])
 def test_many_killed_writers(database_url: str, table_prefix: str, archive_every: int) -> None:
-    _kill_writers(database_url, table_prefix, archive_every, rounds=40)
+    """A database for twenty-five, since all of a log is looked at after each."""
+    for number in range(ROUNDS // 4 // 25):
+        _kill_writers(*_apart(database_url, table_prefix, number), archive_every, rounds=25)
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("archive_every", [0, 7])
-def test_a_thousand_killed_writers_of_files(scratch_directory: Path, archive_every: int) -> None:
-    """Five hundred each; a folder for fifty, since all of a log is looked at after each."""
-    for number in range(10):
-        folder = scratch_directory / f"killed_{archive_every}_{number}"
-        _kill_writers(folder.as_uri(), "", archive_every, rounds=50)
+@on_databases
+@pytest.mark.parametrize("face", FACES)
+def test_many_killed_chats(database_url: str, table_prefix: str, face: str) -> None:
+    for number in range(ROUNDS // 8 // 25 + 1):
+        _kill_chats(*_apart(database_url, table_prefix, number), face, rounds=25)
+
+
+def _apart(url: str, prefix: str, number: int) -> tuple[str, str]:
+    """Another place in the same database; files know no prefix."""
+    return (f"{url}_{number}", prefix) if url.startswith("file:") else (url, f"{prefix}{number}_")
 
 
 def _kill_writers(url: str, prefix: str, archive_every: int, rounds: int) -> None:
@@ -49,7 +60,8 @@ def _kill_writers(url: str, prefix: str, archive_every: int, rounds: int) -> Non
     with opened(make_service(url, table_prefix=prefix)) as (service,):
         service.create_schema()
         for number in range(rounds):
-            acknowledged += _killed_writer(url, prefix, f"w{number}", archive_every, chance.uniform(0.02, 0.3))
+            moment = chance.uniform(0, 0.1)
+            acknowledged += killed(moment, append_until_killed, url, prefix, f"w{number}", archive_every)
             ids = assert_whole(service, "s", acknowledged)
             assert len(ids) <= len(acknowledged) + number + 1, "at most one per writer was stored and not acknowledged"
             _assert_context(service.count("s").events, texts(service, "s"), ids)
@@ -57,22 +69,33 @@ def _kill_writers(url: str, prefix: str, archive_every: int, rounds: int) -> Non
             acknowledged.append(f"after-{number}")
 
 
-def _killed_writer(url: str, prefix: str, label: str, archive_every: int, seconds: float) -> list[str]:
-    """What a writer said before it was killed."""
-    listener, said = CONTEXT.Pipe(duplex=False)
-    process = CONTEXT.Process(target=append_until_killed, args=(url, prefix, label, archive_every, said))
-    process.start()
-    said.close()
-    assert listener.recv() == "ready"
-    time.sleep(seconds)
-    process.kill()
-    process.join()
-    names: list[str] = []
-    with suppress(EOFError):
-        while True:
-            names.append(listener.recv())
-    listener.close()
-    return names
+def _kill_chats(url: str, prefix: str, face: str, rounds: int) -> None:
+    """Chats that archive now and then, and some that do not."""
+    chance = random.Random()  # noqa: S311 - the moment of a kill is no secret
+    acknowledged: list[str] = []
+    with opened(make_service(url, table_prefix=prefix)) as (service,):
+        service.create_schema()
+        for number in range(rounds):
+            after = 6 * (number % 2)
+            moment = chance.uniform(0, 0.1)
+            acknowledged += killed(moment, chat_until_killed, url, prefix, f"w{number}", (face, after))
+            _assert_turns(service, acknowledged, unanswered=number + 1)
+            # The next turn is taken by a model that refuses a prompt which is not whole.
+            chatting(service, after).invoke([HumanMessage(f"question after-{number}", id=f"after-{number}")], CHAT)
+            acknowledged.append(f"after-{number}")
+            _assert_turns(service, acknowledged, unanswered=number + 1)
+
+
+def _assert_turns(service: SessionService, acknowledged: list[str], unanswered: int) -> None:
+    """What was answered is in the log, in order, each question before its answer; of each writer one more at most."""
+    assert_whole(service, "s", acknowledged)
+    said = [event.message for event in service.events("s").items if event.message is not None]
+    asked = [str(each.id) for each in said if each.type == "human"]
+    assert [name for name in asked if name in set(acknowledged)] == acknowledged
+    assert len(asked) <= len(acknowledged) + unanswered
+    for at, each in enumerate(said):
+        if each.id in acknowledged:
+            assert said[at + 1].type == "ai", each.id
 
 
 def _assert_context(live: int, context: list[str], ids: list[str]) -> None:
