@@ -106,7 +106,8 @@ def look(service: SessionService, session_id: str) -> Any:
         for event in service.events(session_id).items
     ]
     counters = service.count(session_id)
-    return session.title, session.version, rows, service.state(session_id), counters, texts(service, session_id)
+    about = session.title, sorted(session.metadata), session.ended_at is not None
+    return about, session.version, rows, service.state(session_id), counters, texts(service, session_id)
 
 
 def assert_whole(service: SessionService, session_id: str, acknowledged: Sequence[str] = ()) -> list[str]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from sqlalchemy import make_url
 
-from langchain_sessions import NewEvent, SessionService, StoreError
+from langchain_sessions import Compaction, NewEvent, SessionService, StoreError, TurnCount, TurnWindow
 from langchain_sessions._log.log import log_of
 from langchain_sessions.testing.archiving import archiving
 from tests.faults.drills import FACES, Face, assert_whole, checked_out, engines_of, look, make_service, message
@@ -29,6 +30,10 @@ class Operation:
     run: Callable[[Face, SessionService, str, str], Any]
     seen: str = "s"
     repeatable: bool = False
+    before: Callable[[SessionService, str, str], Any] = lambda service, s, other: None
+    """What has to be there."""
+    is_undone: bool = True
+    """It happens whole or not at all; a compaction leaves a record of itself even so."""
 
 
 def _append_fast(face: Face, service: SessionService, s: str, other: str) -> Any:
@@ -70,6 +75,42 @@ def _fork(face: Face, service: SessionService, s: str, other: str) -> Any:
     return face(service, "fork", s, at_seq=5, new_id=other)
 
 
+def _update(face: Face, service: SessionService, s: str, other: str) -> Any:
+    return face(service, "update", s, title="other", metadata={"a": 1})
+
+
+def _end(face: Face, service: SessionService, s: str, other: str) -> Any:
+    return face(service, "end", s)
+
+
+def _reopen(face: Face, service: SessionService, s: str, other: str) -> Any:
+    return face(service, "reopen", s)
+
+
+def _undo(face: Face, service: SessionService, s: str, other: str) -> Any:
+    return face(service, "undo_rewind", s)
+
+
+def _compact(face: Face, service: SessionService, s: str, other: str) -> Any:
+    return face(service, "compact", s, Compaction(TurnCount(1), TurnWindow(max_turns=1)), force=True)
+
+
+def _search(face: Face, service: SessionService, s: str, other: str) -> Any:
+    return [hit.event for hit in face(service, "search", "three", session_id=s)]
+
+
+def _reindex(face: Face, service: SessionService, s: str, other: str) -> Any:
+    return face(service, "reindex", s)
+
+
+def _delete_user(face: Face, service: SessionService, s: str, other: str) -> Any:
+    return face(service, "delete_user")
+
+
+def _purge(face: Face, service: SessionService, s: str, other: str) -> Any:
+    return face(service, "purge_expired")
+
+
 OPERATIONS = {
     "append fast": Operation(_append_fast, repeatable=True),
     "append fully": Operation(_append_fully, repeatable=True),
@@ -80,7 +121,19 @@ OPERATIONS = {
     "create": Operation(_create, seen="other"),
     "open": Operation(_open, seen="other", repeatable=True),
     "fork": Operation(_fork, seen="other"),
+    "update": Operation(_update, repeatable=True),
+    "end": Operation(_end, repeatable=True),
+    "reopen": Operation(_reopen, repeatable=True, before=lambda service, s, other: service.end(s)),
+    "undo a rewind": Operation(_undo, before=lambda service, s, other: service.rewind(s, to_seq=3)),
+    "compact": Operation(_compact, is_undone=False),
+    "search": Operation(_search, repeatable=True),
+    "reindex": Operation(_reindex, repeatable=True),
+    "delete a user": Operation(_delete_user, repeatable=True, before=lambda service, s, other: service.open("first")),
+    "purge": Operation(
+        _purge, "other", repeatable=True, before=lambda service, s, other: service.create(other, time_to_live=INSTANT)
+    ),
 }
+INSTANT = timedelta(microseconds=1)
 
 
 class Range:
@@ -150,6 +203,7 @@ def test_every_fault_at_every_boundary(drill: Range, name: str) -> None:
 def _fail_everywhere(drill: Range, name: str, *, kinds: int) -> None:
     operation = OPERATIONS[name]
     s, other = drill.fresh()
+    operation.before(drill.witness, s, other)
     with drill.injector.counting():
         operation.run(drill.face, drill.ada, s, other)
     boundaries = drill.injector.count
@@ -162,6 +216,7 @@ def _fail_everywhere(drill: Range, name: str, *, kinds: int) -> None:
 
 def _one_fault(drill: Range, operation: Operation, at: int, fault: str, after: Any) -> None:
     s, other = drill.fresh()
+    operation.before(drill.witness, s, other)
     seen = s if operation.seen == "s" else other
     before = _stripped(look(drill.witness, seen))
     where = f"{fault} boundary {at}"
@@ -176,14 +231,17 @@ def _one_fault(drill: Range, operation: Operation, at: int, fault: str, after: A
     assert drill.injector.fired, where
     drill.assert_free()
     now = _stripped(look(drill.witness, seen))
-    assert now in ((before, after) if failed else (after,)), where
+    if operation.is_undone:
+        assert now in ((before, after) if failed else (after,)), where
     if operation.repeatable:
         result = operation.run(drill.face, drill.ada, s, other)
         assert _stripped(look(drill.witness, seen)) == after, where
     if isinstance(result, list):
         stored = {event.seq: event.id for event in drill.witness.events(s).items}
         assert {event.seq: event.id for event in result}.items() <= stored.items(), where
-    if look(drill.witness, seen) is not None:
+    if (left := look(drill.witness, seen)) is not None:
+        if left[0][-1]:
+            drill.witness.reopen(seen)
         version = drill.witness.get(seen).version
         assert [event.seq for event in drill.face(drill.ada, "append", seen, message("next"))] == [version + 1], where
         assert_whole(drill.witness, seen)
