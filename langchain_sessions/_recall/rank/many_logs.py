@@ -343,16 +343,17 @@ class _LogsEndToEnd:
         hints = part.hints(index)
         before = (number, index - 1) if index else self.locate(self._starts[number] - 1)
         return Candidate(
-            passages=self._passages_of(part, number, index, chosen),
+            passages=self._passages_of(part, number, index, chosen, asks=bool(hints & QUESTION)),
             is_answer=before is not None and bool(self._parts[before[0]].hints(before[1]) & QUESTION),
             is_named=bool(self._named) and part.author(index) in self._named,
             is_meant=self._means_human and bool(hints & HUMAN),
             age=self._age(part.instant(index)) if self._period else None,
         )
 
-    def _passages_of(self, part: InvertedEvents, number: int, index: int, chosen: Chosen) -> list[Passage]:
+    def _passages_of(
+        self, part: InvertedEvents, number: int, index: int, chosen: Chosen, *, asks: bool
+    ) -> list[Passage]:
         """The passages of an event that hold a word; where its neighbours alone do, the first."""
-        asks = bool(part.hints(index) & QUESTION)
         firsts = part.firsts
         low, high = (index, index + 1) if firsts is None else (firsts[index], firsts[index + 1])
         if high == low + 1:

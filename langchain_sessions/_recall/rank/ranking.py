@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 COMPARED: Final = 50
 """How many events, the best by their words, are compared with a query in meaning. More of them gain nothing."""
@@ -150,13 +150,13 @@ def rank(
         statistics: The scope.
         weights: What counts how much.
     """
-    rarity = statistics.weights()
+    word_score = _word_scorer(statistics, weights)
     ranked: list[RankedEvent] = []
     for position, candidate in chosen:
         best = candidate.passages[0]
-        words = _word_score(best, rarity, statistics, weights)
+        words = word_score(best)
         for passage in candidate.passages[1:]:
-            score = _word_score(passage, rarity, statistics, weights)
+            score = word_score(passage)
             if score - weights.question * passage.is_question > words - weights.question * best.is_question:
                 best, words = passage, score
         parts = {"words": words, **_hints(words, best, candidate, weights)}
@@ -188,14 +188,20 @@ def rank_by_meaning(
     return again
 
 
-def _word_score(
-    passage: Passage, rarity: Sequence[float], statistics: TermStatistics, weights: RankingWeights
-) -> float:
+def _word_scorer(statistics: TermStatistics, weights: RankingWeights) -> Callable[[Passage], float]:
     """BM25 as a share of what a perfect passage would get, times 4, so that hints weigh the same for every query."""
-    length = passage.window / statistics.average_window
-    damping = weights.saturation * (1 - weights.length + weights.length * length)
-    gained = sum([rarity[group] * count / (count + damping) for group, count in passage.frequencies])
-    return 4 * (weights.saturation + 1) * gained / (sum(rarity) or 1.0)
+    rarity, average = statistics.weights(), statistics.average_window
+    saturation, length, shortest = weights.saturation, weights.length, 1 - weights.length
+    most, perfect = 4 * (saturation + 1), sum(rarity) or 1.0
+
+    def score(passage: Passage) -> float:
+        damping = saturation * (shortest + length * (passage.window / average))
+        gained = 0.0
+        for group, count in passage.frequencies:
+            gained += rarity[group] * count / (count + damping)
+        return most * gained / perfect
+
+    return score
 
 
 def _hints(words: float, passage: Passage, candidate: Candidate, weights: RankingWeights) -> dict[str, float]:
