@@ -249,16 +249,18 @@ def renewal_grain(ttl: int) -> int:
     return min(_HOUR, ttl // 4)
 
 
-def adapter_draft(log: Log, session_id: str) -> SessionDraft:
-    """How an adapter opens a session of this view.
+def adapter_draft(log: Log, session_id: str, *, anew: bool = True) -> SessionDraft:
+    """How an adapter opens a session of this view; `anew` tells whether it may have been deleted before.
 
     Raises:
         InvalidInputError: The id cannot be one.
     """
-    return new_draft(log, session_id, UNSET, log.adapter_time_to_live)
+    return new_draft(log, session_id, UNSET, log.adapter_time_to_live, anew=anew)
 
 
-def new_draft(log: Log, session_id: str, user_id: str | Unset | None, ttl: int | None) -> SessionDraft:
+def new_draft(
+    log: Log, session_id: str, user_id: str | Unset | None, ttl: int | None, *, anew: bool = True
+) -> SessionDraft:
     """A session as this view creates it, with a time to live in microseconds.
 
     Raises:
@@ -266,7 +268,7 @@ def new_draft(log: Log, session_id: str, user_id: str | Unset | None, ttl: int |
     """
     owner = _new_owner(log, user_id)
     now = log.now()
-    draft = SessionDraft(app=log.app, id=check_id(session_id, "session_id"), user_id=owner, now=now)
+    draft = SessionDraft(app=log.app, id=check_id(session_id, "session_id"), user_id=owner, now=now, anew=anew)
     if ttl is None:
         return draft
     if not log.slides:

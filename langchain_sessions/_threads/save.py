@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
@@ -151,7 +151,7 @@ class CheckpointWriter:
         planned.since = planned.known_since()
         return PutPlan(
             key=at.key,
-            draft=replace(adapter_draft(at.log, at.session_id), anew=is_fresh),
+            draft=adapter_draft(at.log, at.session_id, anew=is_fresh),
             ns=record.ns,
             ns_name=at.namespace,
             cid=record.cid,
@@ -264,7 +264,7 @@ class CheckpointWriter:
 
         return WritesPlan(
             key=at.key,
-            draft=replace(adapter_draft(at.log, at.session_id), anew=False),
+            draft=adapter_draft(at.log, at.session_id, anew=False),
             ns=ns,
             ns_name=at.namespace,
             cid=cid,
