@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from langchain_sessions._chat.overflow_languages import words_for
 from langchain_sessions._chat.provider_errors import Told, read_chain
 
 
@@ -70,6 +71,14 @@ WORDINGS = (
         "https://developers.sber.ru/docs/ru/gigachat/api/errors-description",
     ),
     Wording("llama.cpp", r"exceeds the available context size", _HUB + "ggml-org/llama.cpp/pull/15780"),
+    # The prompt is more than the server computes at once; a shorter one is answered.
+    Wording(
+        "llama.cpp",
+        r"input .{0,20}is too large to process.{0,4}(?:please )?increase the physical batch size",
+        _HUB + "ggml-org/llama.cpp/issues/11105",
+    ),
+    Wording("llama.cpp", r"prompt is too big compared to kv size", _HUB + "gpustack/gpustack/issues/1357"),
+    Wording("llama.cpp", r"prompt has \d+ tokens, but the configured context size is", _PI),
     Wording("llama.cpp", r"context size has been exceeded", _HUB + "ggml-org/llama.cpp/issues/19774"),
     Wording(
         "llama-cpp-python",
@@ -113,6 +122,7 @@ TOO_LONG_CODES = frozenset(
     {
         "context_length_exceeded",  # OpenAI, Azure, Groq
         "exceed_context_size_error",  # llama.cpp
+        "context_exceeded",  # ds4
         "request_too_large",  # Anthropic, by bytes
         "model_context_window_exceeded",  # Anthropic, z.ai
         "contextwindowexceedederror",  # litellm's proxy
@@ -148,12 +158,7 @@ _SOMETHING_ELSE = re.compile(
     r"|(?:tokens?|requests?) (?:per|/) ?(?:sec|min|hour|day|month)|\b(?:hourly|daily|weekly|monthly)\b"
     r"|content.?(?:filter|policy|management)|safety|api.?key|unauthori[sz]ed|does not exist|model.{0,40}not.?found"
     r"|(?:invalid|unknown|unsupported) model|(?:auth\w*|access|bearer|csrf|refresh|session|id|api) token"
-    r"|time[d ]?.?out\b|deadline|logprobs"
-    # The same of rates and quotas in the languages of the general shape.
-    r"|限流|频率|速率|额度|余额|配额|请求过于频繁|每(?:秒|分钟|小时|日|天|月)|今日|本月|レート制限|[分日]あたり|クォータ"
-    r"|요청 한도|분당|일일|하루|할당량|limite de débit|par (?:minute|jour)|ratenlimit|pro (?:minute|tag)|kontingent"
-    r"|por (?:minuto|día|dia)|cuota|cota\b|al (?:minuto|giorno)|лимит запросов|в (?:минуту|день)|квот|за хвилину"
-    r"|per minuut|dakikada|na minutę|za minutu|per menit|mỗi phút|per minut|في الدقيقة|प्रति मिनट"
+    rf"|time[d ]?.?out\b|deadline|logprobs|{words_for('rate')}"
 )
 # What is not the prompt, though such texts speak of tokens, requests and limits as well: money, tokens that stand for
 # somebody, other parameters, and bounds on how many there may be of something.
@@ -166,7 +171,6 @@ _NO_LENGTH = re.compile(
     r"|(?:at most|max(?:imum)?(?: of)?|limit(?: of| is)?|up to|no more than|exactly):? \d+ (?:image|video|audio|file"
     r"|page|document|attachment|pixel|stop\b|tool|function|call|request|block|item|element|propert|choice|candidate|second"
     r"|minute|hour|day|field|row|user|session|time)"
-    r"|当日|单日|當日|单天|当天|当月|本周|本日|月間|日次|限额|限額|预算|月間|오늘|월간|예산|图片数|画像数"
 )
 _OUTPUT = (
     r"(?:(?:output|completion|generated) tokens|max(?:imum)? (?:allowed )?(?:number of )?output"
@@ -204,32 +208,16 @@ _WINDOW_OF_SUM = re.compile(r"(?:exceed\w*|überschr\w*|超过|超過|超出|>)(
 
 # The general shape: a measure, a bound, and what the caller sent. Whole words, so that `budget_tokens` is none.
 _MEASURE = re.compile(
-    r"\btoken\w{0,3}\b|max_num_tokens|max_(?:seq|model|input)_len"
-    r"|\bcontext(?:o|e)?\b|context[_ -](?:length|window|size)"
-    r"|\b(?:prompt|input|sequence) (?:length|size)\b|\bjetons?\b|\bkon?tek[sk]t|контекст|токен"
-    r"|(?:输入|輸入|提示词?|提示詞?|消息|prompt|入力|プロンプト)(?:文|内容|の)?[总總]?(?:长度|長度|長さ?)"
-    r"|(?:입력|프롬프트) ?길이"
-    r"|上下文|令牌|コンテキスト|トークン|컨텍스트|토큰|超长|超長"
-    r"|رمز|رموز|توكن|سياق|टोकन|संदर्भ|ngữ cảnh|bağlam|โทเค็น|บริบท|טוקנ|אסימונ"
+    r"\btoken\w{0,3}\b|max_num_tokens|max_(?:seq|model|input)_len|\bn_ctx|\bkv size\b"
+    r"|\bcontext[_ -](?:length|window|size)|\bcontext\b"
+    rf"|\b(?:prompt|input|sequence|text) (?:length|size|bytes)\b|{words_for('measure')}"
 )
 _BOUND = re.compile(
     r"exceed|overflow|too (?:long|large|many|big)|(?:longer|larger|greater|more) than|over the limit|maximum|\blimit"
-    r"|only supports|less than|at most"
-    r"|überschr|übersteig|zu (?:lang|groß|viele)|dépass|trop (?:long|grand|de)|exced|superan?\b|supera |demasiad"
-    r"|muito long|ultrapass|tropp[oi] |превыш|перевищ|слишком|занадто"
-    r"|超过|超出|超過|超长|超長|超限|过长|過長|上限|超え|長すぎ|초과|너무 (?:길|많|깁)|te lang|overschr|çok uzun|aş.yor"
-    r"|za dług|przekr|příliš|překr|för lång|for lang"
-    r"|överskrid|overskrid|terlalu panjang|melebihi|quá dài|vượt quá|طويل|تجاوز|बहुत लंब|अधिकतम|सीमा से|ยาวเกิน|เกินขีด"
-    r"|ארוך מדי|חורג"
+    r"|only supports|less than|at most|does not fit|<=|(?<!-)[>≥] ?(?:n_ctx\b|\d)|\bbut (?:got |received )?\d{3}"
+    rf"|{words_for('bound')}"
 )
-_SENT = re.compile(
-    r"\bprompt|\binputs?\b|\bmessages?\b|\brequest|\bconversation|\bgirdi|\bistem"
-    r"|eingabe|anfrage|nachricht|entrée|requête|invite|entrada|solicitud|petición|mensaje|mensag|pedido|messaggi|richiest"
-    r"|запрос|запит|промпт|ввод|сообщен|输入|輸入|提示|消息|请求|請求|对话|對話|入力|プロンプト|メッセージ|リクエスト"
-    r"|입력|프롬프트|메시지|요청|invoer|verzoek|zapytani|wejści|vstup|dotaz|požadav|begäran|inmatning|forespørs"
-    r"|masukan|permintaan|đầu vào|yêu cầu|مدخل|إدخال|طلب|برومبت|مطالبة"
-    r"|प्रॉम्प्ट|इनपुट|अनुरोध|คำขอ|ข้อความ|อินพุต|פרומפט|קלט|בקש"
-)
+_SENT = re.compile(rf"\bprompt|\binputs?\b|\bmessages?\b|\brequest|\bconversation|\btotal text\b|{words_for('sent')}")
 # A context is the prompt's, whether or not the prompt is named.
 _OF_PROMPTS = re.compile(
     r"context[_ -](?:length|window|size)|kontext(?:länge|fenster)|上下文(?:长度|窗口|長度|視窗)"

@@ -462,6 +462,25 @@ OVERFLOWS = (
             "(8192)",
         ),
     ),
+    Answer(
+        "llama.cpp",
+        "more than it computes at once",
+        refuse(500, "input (5000 tokens) is too large to process. increase the physical batch size (512)"),
+    ),
+    Answer(
+        "llama.cpp",
+        "beside its settings",
+        refuse(400, "Prompt has 9,000 tokens, but the configured context size is 8,192 tokens"),
+    ),
+    Answer("llama.cpp", "more than its cache", refuse(500, "input prompt is too big compared to KV size")),
+    Answer(
+        "SiliconFlow",
+        "input",
+        Refuse(
+            400, {"code": 20015, "message": "number of input tokens (204703) has exceeded max_prompt_tokens (202752)"}
+        ),
+    ),
+    Answer("ds4", "prompt", refuse(400, "Prompt tokens (9000) exceeds context size (8192)", type="context_exceeded")),
     Answer("GigaChat", "prompt", Refuse(422, {"status": 422, "message": "Tokens limit exceeded"})),
     *(
         Answer("unknown", f"a sum, {number}", refuse(400, text))
@@ -507,6 +526,31 @@ OVERFLOWS = (
     Answer("unknown", "Hindi", refuse(400, "प्रॉम्प्ट बहुत लंबा है: 9000 टोकन, अधिकतम 8192")),
     Answer("unknown", "Vietnamese", refuse(400, "Đầu vào quá dài: 9000 token, vượt quá giới hạn 8192.")),
     Answer("unknown", "Indonesian", refuse(400, "Input terlalu panjang: 9000 token melebihi batas konteks 8192.")),
+    Answer("unknown", "Finnish", refuse(400, "Syöte on liian pitkä: 9000 tokenia ylittää mallin enimmäismäärän 8192.")),
+    Answer("unknown", "Greek", refuse(400, "Αυτή η προτροπή υπερβαίνει το μέγιστο μήκος περιβάλλοντος του μοντέλου.")),
+    Answer("unknown", "Hungarian", refuse(400, "A bemenet túl hosszú: 9000 token meghaladja a modell korlátját.")),
+    Answer("unknown", "Romanian", refuse(400, "Promptul depășește lungimea maximă a contextului (8192 de tokeni).")),
+    Answer("unknown", "Persian", refuse(400, "درخواست از حداکثر تعداد توکن مجاز بیشتر است.")),
+    Answer("unknown", "Urdu", refuse(400, "ان پٹ بہت لمبا ہے: ماڈل کی ٹوکن کی حد سے تجاوز کر گیا ہے")),
+    Answer("unknown", "Bengali", refuse(400, "ইনপুট খুব দীর্ঘ: মডেলের সর্বোচ্চ টোকেন সীমা (৮১৯২) ছাড়িয়ে গেছে।")),
+    Answer(
+        "unknown", "Swedish", refuse(400, "Inmatningen är för lång: 9000 token överskrider modellens kontextfönster.")
+    ),
+    Answer(
+        "unknown",
+        "Danish",
+        refuse(400, "Beskeden er for lang: modellens kontekstvindue på 8192 tokens er overskredet."),
+    ),
+    Answer("unknown", "Croatian", refuse(400, "Poruka je preduga: premašuje maksimalni broj tokena modela (8192).")),
+    Answer("unknown", "Slovak", refuse(400, "Vstup je príliš dlhý: prekračuje kontextové okno modelu (8192 tokenov).")),
+    Answer("unknown", "Bulgarian", refuse(400, "Заявката надвишава контекстния прозорец на модела.")),
+    Answer("unknown", "Lithuanian", refuse(400, "Įvestis per ilga: viršija modelio konteksto langą (8192 žetonų).")),
+    Answer("unknown", "Estonian", refuse(400, "Sisend on liiga pikk: ületab mudeli kontekstiakna (8192 tokenit).")),
+    Answer("unknown", "Catalan", refuse(400, "L'entrada és massa llarga: supera la finestra de context del model.")),
+    Answer(
+        "unknown", "window and what was given", refuse(400, "The context window is 8192 tokens but 9000 were given.")
+    ),
+    Answer("unknown", "characters of n_ctx", refuse(400, "prompt_tokens 9000 > n_ctx 8192")),
     Answer("unknown", "traditional Chinese", refuse(400, "提示詞過長 超出模型的上下文視窗")),
 )
 
@@ -796,7 +840,23 @@ OTHERS = (
     *(
         Answer("a gateway", about, refuse(400, text), is_overflow=False)
         for about, text in (
+            *(
+                (f"rates and quotas, {language}", text)
+                for language, text in (
+                    ("German", "Das Tageslimit von 10000 Tokens für Anfragen ist überschritten"),
+                    ("Finnish", "Liian monta pyyntöä: 10000 tokenin raja minuutissa ylittyi syötteen takia"),
+                    ("Greek", "Έχετε υπερβεί το ημερήσιο όριο των tokens στα αιτήματα."),
+                    ("Hungarian", "A napi token kvóta elfogyott, a kérés meghaladja a keretet."),
+                    ("Romanian", "Ați depășit limita de tokeni pe minut pentru cereri."),
+                    ("Persian", "سهمیه روزانه توکن شما تمام شده و درخواست از حد مجاز بیشتر است."),
+                    ("Swedish", "För många förfrågningar: tokens per minut överskrider gränsen för begäran"),
+                    ("Croatian", "Zahtjev premašuje dopušteni broj tokena u minuti"),
+                    ("Bulgarian", "Надвишен лимит на токени на минута за тази заявка"),
+                )
+            ),
+            ("a language", "The complete language list in your request: tokens are not supported for language xx"),
             ("images", "Total image tokens exceed limit: at most 10 images per prompt"),
+            ("a batch of texts", "The request has a batch size of 300 inputs, the maximum is 256"),
             ("size of a file", "The file size in your request exceeds the maximum of 512 MB, token"),
             ("today's tokens, Chinese", "请求 token 数超过当日限额"),
             ("today's tokens, Japanese", "リクエストのトークン数が本日の上限を超えました"),
