@@ -21,7 +21,7 @@ from langgraph.types import Command
 from langchain_sessions._chat.address import config_of_run
 from langchain_sessions._chat.call import Call
 from langchain_sessions._chat.news import sort_request
-from langchain_sessions._chat.replies import listening_below
+from langchain_sessions._chat.replies import ReplyRecorder, listening_below
 from langchain_sessions._chat.session_memory import SessionMemory
 from langchain_sessions._chat.store_run import fail_tool, keep_result
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
@@ -89,14 +89,15 @@ class SessionMemoryMiddleware(SessionMemory, AgentMiddleware[AgentState[Any], An
             configurable=cast("Mapping[str, Any]", config.get("configurable") or {}),
             state=request.state.get("messages", ()),
         )
+        recorder = ReplyRecorder()
         try:
-            with listening_below() as recorder:
+            with listening_below(recorder):
                 response = yield from _asked(call, request, step)
         except GraphBubbleUp:
             raise  # the graph waits for somebody; the run goes on later
         except BaseException as error:
             yield from call.fail(None, error)
-            explained = call.explanation(error)
+            explained = call.explanation(error, recorder)
             if explained is not None:
                 raise explained from error
             raise

@@ -25,6 +25,7 @@ from langchain_sessions._chat.outbound import acknowledgement
 from langchain_sessions._chat.prompt import FILTER_KEY, LoadedContext, load_context
 from langchain_sessions._chat.replies import ends_early, is_cut_by_window
 from langchain_sessions._chat.store_run import mark_run, store_messages, take_up_edits
+from langchain_sessions._core.codec.same import equal
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.rows import TURN_OF
 from langchain_sessions._core.view import call_ids
@@ -171,8 +172,8 @@ class Call:
         return context
 
     def _load(self, invocation_id: str | None, last_n: int | None) -> Flow[LoadedContext]:
-        wants_system = not self.request.system or self.options.store_system
-        return load_context(self.memory, self.address, invocation_id, last_n, wants_system=wants_system)
+        wanted = not self.request.system or self.options.store_system
+        return load_context(self.memory, self.address, invocation_id, last_n, wants_system=wanted)
 
     def _enough(self, carried: int = 0) -> int | None:
         """How many of the newest messages to load at first; None for all."""
@@ -195,11 +196,11 @@ class Call:
 
     def _new_system(self, context: LoadedContext) -> list[SystemMessage]:
         """The request's system message, if it is to be stored and says something new."""
-        merged = prompts.merge_system(self.request.system)
-        if merged is None or not self.options.store_system:
+        merged = prompts.merge_system(self.request.system) if self.options.store_system else None
+        if merged is None:
             return []
         stored = prompts.newest_system(context.events) or context.older_system
-        return [] if stored is not None and stored.content == merged.content else [merged]
+        return [] if stored is not None and equal(stored.content, merged.content) else [merged]
 
     def _adopt_runs(self, version: int) -> Flow[None]:
         """Take up the runs of questions that a checkpoint logged between the look at the log and the append."""
@@ -309,18 +310,18 @@ class Call:
             return False
         return (yield from shorten(self))
 
-    def explanation(self, error: BaseException) -> PromptTooLongError | None:
+    def explanation(self, error: BaseException, recorder: ReplyRecorder) -> PromptTooLongError | None:
         """What to raise for a prompt that could not be made to fit; None where the error is another."""
-        if not isinstance(error, Exception) or not self.memory.is_overflow(error):
-            return None
-        return PromptTooLongError(self.address.session_id, prompt_parts(self), known_window(self.model))
+        if isinstance(error, Exception) and self.memory.is_overflow(error):
+            parts = prompt_parts(self, recorder.asked_last)
+            return PromptTooLongError(self.address.session_id, parts, known_window(self.model))
+        return None
 
     # -- after the model -----------------------------------------------------------------------------------
 
     def learn(self, recorder: ReplyRecorder) -> None:
         """Take in what the provider reported of the prompt."""
-        if self.options.compaction is not None:
-            self.memory.budget.learn(self.model, self._conversation, self.shown, recorder)
+        self.memory.budget.learn(self.model, self._conversation, self.shown, recorder)
 
     def finish(self, said: Sequence[BaseMessage], *, consumed: Sequence[str] = (), ended: bool = False) -> Flow[None]:
         """Store what was answered. The run is done, unless it asks for tools.
@@ -375,8 +376,7 @@ class Call:
         if compaction is not None and compaction.where == "background":
             model = self.model
             if model.prompt_tokens is not None:
-                said = log_of(sessions).tokens.count_messages(kept).messages
-                model = replace(model, prompt_tokens=model.prompt_tokens + said)
+                model = replace(model, prompt_tokens=model.prompt_tokens + self.memory.budget.count_messages(kept))
             yield from compact_later(log_of(sessions), session_id, compaction, branch=branch, call=model)
 
     def interrupt(self, partial: AIMessage | None, *, steps: Sequence[BaseMessage] = ()) -> Flow[None]:
@@ -440,8 +440,8 @@ class Call:
 
     def _report(self, what: str, error: Exception) -> None:
         """Say in the log what the store did not take; no text of messages, no driver's words."""
-        name = type(error).__name__
-        _log.error("%s: session %r, run %r: %s", what, self.address.session_id, self.invocation_id, name)
+        told = (self.address.session_id, self.invocation_id, type(error).__name__)
+        _log.error("%s: session %r, run %r: %s", what, *told)
 
 
 def _awaits_results(said: Sequence[BaseMessage]) -> bool:

@@ -433,7 +433,7 @@ class WrappedCall:
 
     def explanation(self, error: BaseException) -> Exception | None:
         """What to raise in place of an error, where that is known; None for the error itself."""
-        return self._call.explanation(error)
+        return self._call.explanation(error, self.recorder)
 
     def break_off(self, error: BaseException) -> Flow[None]:
         """It ended early: because the reader left, or because something failed."""

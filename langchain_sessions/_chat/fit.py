@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from langchain_sessions._chat.session_memory import carries
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._log.log import log_of
 from langchain_sessions.compaction._fallback import LastResort
@@ -12,9 +13,14 @@ from langchain_sessions.compaction._plan import Compaction, CompactionResult, Ou
 from langchain_sessions.compaction._triggers import DEFAULT_CONTEXT_WINDOW, PromptSize, known_window
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.messages import BaseMessage
+
     from langchain_sessions._chat.call import Call
 
 _FRAME = 4
+_FEW, _SLIGHTLY = 50, 0.05
 _SHRINK = 0.7
 _MUTE = (Outcome.ARCHIVED, Outcome.SUMMARY_BLANK, Outcome.SUMMARY_FAILED)
 """What a run says whose summariser has nothing to say: it is not asked again for the call at hand."""
@@ -131,15 +137,24 @@ def _compact_scope(
     return result
 
 
-def prompt_parts(call: Call) -> dict[str, int]:
-    """What the prompt of a call was made of, and what each part counts for."""
-    counter, draft = log_of(call.address.sessions).tokens, call.drafted
-    parts = {"tools": call.memory.budget.count_tools(call.model.tools)}
+def prompt_parts(call: Call, sent: Sequence[BaseMessage]) -> dict[str, int]:
+    """What the prompt of a call was made of, and what each part counts for.
+
+    Args:
+        call: The call.
+        sent: What the model was asked at last, as far as it was heard: others may have added to it on the way.
+    """
+    budget, draft = call.memory.budget, call.drafted
+    parts = {"template": budget.count_messages(call.added)}
     if draft is not None:
-        parts["system prompt"] = counter.count_messages([draft.system] if draft.system else []).messages
+        parts["system prompt"] = budget.count_messages([draft.system] if draft.system else [])
         for event in draft.history:
             name = "root" if event.branch is None else f"branch {event.branch}"
             parts[name] = parts.get(name, 0) + event.tokens
     for name, said in (("few-shots", call.news.examples), ("running turn", call.news.tail)):
-        parts[name] = counter.count_messages(said).messages
+        parts[name] = budget.count_messages(said)
+    added = (budget.count_messages(sent) if carries(sent, call.shown) else 0) - sum(parts.values())
+    # Small differences come of how a prompt is made valid.
+    parts["added on the way"] = added if added > max(_FEW, _SLIGHTLY * sum(parts.values())) else 0
+    parts["tools"] = budget.count_tools(call.model.tools)
     return {name: tokens for name, tokens in parts.items() if tokens > _FRAME}

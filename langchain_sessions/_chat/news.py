@@ -19,6 +19,7 @@ from langchain_core.messages import (
 )
 from langchain_core.prompt_values import PromptValue
 
+from langchain_sessions._core.codec.same import equal
 from langchain_sessions._core.edge import MAX_ID
 from langchain_sessions._core.rows import TURN_OF
 from langchain_sessions._core.view import call_ids
@@ -216,7 +217,7 @@ def _says_something_else(
 ) -> bool:
     """Whether a question has the id of an earlier one, which was answered by itself: somebody counts anew."""
     event = known[at]
-    if not isinstance(body[at], HumanMessage) or message_of(event).content == body[at].content:
+    if not isinstance(body[at], HumanMessage) or equal(message_of(event).content, body[at].content):
         return False
     if likeness(message_of(event)) == likeness(body[at]):
         return False

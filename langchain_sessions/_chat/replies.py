@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from langchain_core.callbacks import (
     BaseCallbackHandler,
@@ -43,6 +43,14 @@ _listener: ContextVar[ReplyRecorder | None] = ContextVar("langchain_sessions_lis
 register_configure_hook(_listener, inheritable=True)
 
 
+class Heard(NamedTuple):
+    """A reply with its tokens as the provider counts them, the prompt that it answered, and what went out beside it."""
+
+    reply: AIMessage
+    sent: Sequence[BaseMessage]
+    params: Mapping[str, Any]
+
+
 class ReplyRecorder(BaseCallbackHandler):
     """Keeps the replies of the models below it; runs inline, so that it is up to date when the call returns."""
 
@@ -50,9 +58,10 @@ class ReplyRecorder(BaseCallbackHandler):
 
     def __init__(self) -> None:
         """Nothing was said yet."""
-        self.reported: list[tuple[AIMessage, Sequence[BaseMessage]]] = []
-        """Replies with their tokens as the provider counts them, and the prompts that they answered."""
-        self._asked: dict[UUID, Sequence[BaseMessage]] = {}
+        self.reported: list[Heard] = []
+        self.asked_last: Sequence[BaseMessage] = ()
+        """What a model was asked last, whether or not it answered."""
+        self._asked: dict[UUID, tuple[Sequence[BaseMessage], Mapping[str, Any]]] = {}
         self._whole: dict[UUID, AIMessage] = {}
         self._parts: dict[UUID, AIMessageChunk] = {}
         self._results: dict[str, ToolMessage] = {}
@@ -61,9 +70,10 @@ class ReplyRecorder(BaseCallbackHandler):
         self, serialized: dict[str, Any], messages: list[list[BaseMessage]], *, run_id: UUID, **kwargs: Any
     ) -> None:
         """Keep what the model is shown, unless a schema goes out with it that is not counted."""
+        self.asked_last = messages[0]
         sent: dict[str, Any] = kwargs.get("invocation_params") or {}
         if not sent.get("response_format"):
-            self._asked[run_id] = messages[0]
+            self._asked[run_id] = (messages[0], sent)
 
     def on_llm_new_token(
         self,
@@ -86,7 +96,7 @@ class ReplyRecorder(BaseCallbackHandler):
                 if isinstance(generation.message, AIMessage):
                     self._whole[run_id] = reply = _whole_message(generation.message)
                     if reply.usage_metadata is not None and run_id in self._asked:
-                        self.reported.append((reply, self._asked.pop(run_id)))
+                        self.reported.append(Heard(reply, *self._asked.pop(run_id)))
             else:
                 self._whole[run_id] = AIMessage(generation.text)
         self._parts.pop(run_id, None)
@@ -262,15 +272,14 @@ def is_cut_by_window(reply: AIMessage, window: int | None) -> bool:
 
 
 @contextmanager
-def listening_below() -> Iterator[ReplyRecorder]:
-    """A recorder that hears the models which are called meanwhile, and what they are really shown.
+def listening_below(recorder: ReplyRecorder) -> Iterator[None]:
+    """Let a recorder hear the models which are called meanwhile, and what they are really shown.
 
     Other middleware stands between ours and the model, and may change a prompt behind it.
     """
-    recorder = ReplyRecorder()
     _listener.set(recorder)
     try:
-        yield recorder
+        yield
     finally:
         _listener.set(None)
 

@@ -10,6 +10,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 
 from langchain_sessions._chat.news import asking_event, likeness
 from langchain_sessions._core.codec.messages import without_private
+from langchain_sessions._core.codec.same import equal
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import visible_scopes
 from langchain_sessions._core.view import call_ids
@@ -188,7 +189,7 @@ def _edit(address: Address, message: BaseMessage, author: str | None) -> Flow[bo
 
 
 def _says_the_same(ours: BaseMessage, theirs: BaseMessage) -> bool:
-    if ours.content == theirs.content and call_ids(ours) == call_ids(theirs) == []:
+    if equal(ours.content, theirs.content) and call_ids(ours) == call_ids(theirs) == []:
         return True
     return likeness(without_private(ours)) == likeness(theirs)
 

@@ -112,6 +112,11 @@ _IMAGE = _Media(is_image=True)
 _FILE = _Media(is_image=False)
 
 
+def holds_media(content: Iterable[str | dict[str, Any]]) -> bool:
+    """Whether some part of a content is priced by the piece and not by its text."""
+    return any(isinstance(part, _Media) for part in _content_parts(content, skip_calls=True))
+
+
 def _content_parts(content: Iterable[str | dict[str, Any]], *, skip_calls: bool) -> Iterator[str | _Media]:
     for block in content:
         if isinstance(block, str):

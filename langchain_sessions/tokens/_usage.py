@@ -27,6 +27,13 @@ _ENOUGH = 3
 _SMALLEST_GROWTH = 50
 _SMALLEST_PROMPT = 200
 _LOWEST, _HIGHEST = 0.25, 4.0
+_ADDITIONS = 3
+_PLAUSIBLE = {"words": (0.5, 5.0), "code": (0.4, 5.0), "wide": (0.25, 10.0)}
+"""What vocabularies may take for a token that we count, by kind of text, with room beyond those that were measured.
+
+What is reported outside was not for this prompt, or not for all of it: a server cut it, or charged for what was not in
+its cache.
+"""
 _CONVERSATIONS = 1_024
 _NEUTRAL = Calibration()
 
@@ -41,6 +48,7 @@ class PromptUsage:
         growths: Reported tokens by counted one of the last growths from one prompt to the next, the oldest first.
         calibration: What the model reported in all conversations of this kind of text.
         is_exact: Whether what we count is the count of the model's own vocabulary.
+        additions: What others added to our prompts on their way to the model, last.
     """
 
     counted: int = 0
@@ -48,14 +56,21 @@ class PromptUsage:
     growths: tuple[float, ...] = ()
     calibration: Calibration = _NEUTRAL
     is_exact: bool = False
+    additions: tuple[int, ...] = ()
+
+    @property
+    def added(self) -> int:
+        """What others will add to the next prompt, rather too much than too little."""
+        return max((0, *self.additions))
 
     def expect(self, tokens: int, *, is_exact: bool = False) -> int:
         """What a prompt that counts for `tokens` will be reported as, rather too much than too little.
 
         Args:
-            tokens: Our count of the prompt, made as those of the prompts before it.
+            tokens: Our count of the prompt, made as those of the prompts before it, without what others will add.
             is_exact: Whether that is the count of a vocabulary. It is believed until the provider says otherwise.
         """
+        tokens += self.added
         if not self.reported:
             return math.ceil(tokens * self.calibration.ratio * (1 + self._doubt(is_exact=is_exact or self.is_exact)))
         grown = tokens - self.counted
@@ -63,13 +78,14 @@ class PromptUsage:
             return self.reported + math.ceil(grown * self._growth)
         return math.ceil(tokens * (self.reported / self.counted) * (1 + _SHRUNK_DOUBT))
 
-    def after(self, counted: int, reported: int) -> PromptUsage:
-        """With one more report."""
+    def after(self, counted: int, reported: int, added: int = 0) -> PromptUsage:
+        """With one more report, on a prompt that counts for so many tokens with those that were added on its way."""
         growths = self.growths
         grown = counted - self.counted
         if self.reported and grown >= _SMALLEST_GROWTH:
             growths = (*growths, _bounded((reported - self.reported) / grown))[-_REMEMBERED:]
-        return replace(self, counted=counted, reported=reported, growths=growths)
+        additions = (*self.additions, added)[-_ADDITIONS:]
+        return replace(self, counted=counted, reported=reported, growths=growths, additions=additions)
 
     def _doubt(self, *, is_exact: bool) -> float:
         ratios = self.calibration.ratios
@@ -125,15 +141,18 @@ class UsageBook:
             known = self._conversations.get((model, conversation), NO_USAGE)
             return replace(known, calibration=calibration)
 
-    def report(self, model: str, kind: str, conversation: Hashable, *, counted: int, reported: int) -> None:
-        """Take in what a provider charged for a prompt that we counted."""
-        if counted <= 0 or reported <= 0:
+    def report(
+        self, model: str, kind: str, conversation: Hashable, *, counted: int, reported: int, added: int = 0
+    ) -> None:
+        """Take in what a provider charged for a prompt that we counted; what cannot be true of it is left out."""
+        lowest, highest = _PLAUSIBLE.get(kind, (0.0, math.inf))
+        if counted <= 0 or reported <= 0 or not lowest * counted <= reported <= highest * counted + _SMALLEST_PROMPT:
             return
         with self._lock:
             before = self._models.get((model, kind), NO_USAGE.calibration)
             self._models[model, kind] = before.observe(counted, reported)
             key = (model, conversation)
-            self._conversations[key] = self._conversations.get(key, NO_USAGE).after(counted, reported)
+            self._conversations[key] = self._conversations.get(key, NO_USAGE).after(counted, reported, added)
             self._conversations.move_to_end(key)
             if len(self._conversations) > _CONVERSATIONS:
                 self._conversations.popitem(last=False)

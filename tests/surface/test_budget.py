@@ -10,9 +10,10 @@ import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langchain_core.runnables import RunnablePassthrough
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
@@ -125,6 +126,40 @@ async def test_what_cannot_be_made_to_fit_names_its_parts(
     assert set(caught.value.parts) == {"system prompt", "running turn"}
     assert caught.value.parts["running turn"] > caught.value.parts["system prompt"] > 20
     assert WORDS not in str(caught.value)
+
+
+@pytest.mark.parametrize("compacts", [True, False])
+@pytest.mark.parametrize("adds", ["template", "chain", "middleware"])
+async def test_what_is_added_to_a_prompt_is_named_too(
+    face: Face, sessions: SessionService, ada: SessionService, thread: RunnableConfig, adds: str, *, compacts: bool
+) -> None:
+    model = Refusing(counter=sessions.tokens, window=500)
+    options: Any = {"compaction": strategy("few tokens") if compacts else None, "context_window": 500}
+    if adds == "middleware":
+        agent: Any = create_agent(model, middleware=[SessionMemoryMiddleware(sessions, **options), Instructing()])
+        value: Any = {"messages": "and now"}
+    else:
+        place: Any = "{place}" if adds == "chain" else WORDS * 15
+        template = ChatPromptTemplate([("system", place), MessagesPlaceholder("history"), ("human", "{question}")])
+        retrieving: Any = RunnablePassthrough.assign(place=lambda _: WORDS * 15)
+        memory = SessionMemoryAdvisor(sessions, **options)
+        agent = memory.wrap(retrieving | template | model, input_key="question", history_key="history")
+        value = {"question": "and now"}
+    with pytest.raises(PromptTooLongError) as caught:
+        await face.invoke(agent, value, thread)
+    named = "template" if adds == "template" else "added on the way"
+    assert 1_000 < caught.value.parts[named] < 1_500
+    assert sum(caught.value.parts.values()) == pytest.approx(model.refusals[-1], rel=0.05)
+
+
+class Instructing(AgentMiddleware[Any, Any, Any]):
+    """Has instructions of its own."""
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return handler(request.override(system_message=SystemMessage(WORDS * 15)))
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        return await handler(request.override(system_message=SystemMessage(WORDS * 15)))
 
 
 class Editing(AgentMiddleware[Any, Any, Any]):

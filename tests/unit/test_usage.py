@@ -43,6 +43,35 @@ def test_a_model_is_known_from_other_conversations() -> None:
     assert book.usage("m", "words", "s1").expect(1_000) == 1_300
 
 
+def test_what_others_add_is_expected_of_the_next_prompt_too() -> None:
+    usage = NO_USAGE.after(5_000, 5_000, added=4_000)
+    assert usage.expect(1_000) == 5_000
+    usage = usage.after(1_100, 1_100, added=0)
+    assert usage.added == 4_000  # now and then is reason enough
+    usage = usage.after(1_200, 1_200, added=-500).after(1_300, 1_300, added=-500)
+    assert usage.added == 0  # what others leave out may come back
+
+
+@pytest.mark.parametrize(
+    ("kind", "counted", "reported", "is_taken"),
+    [
+        ("words", 12_000, 4_096, False),  # a server that cut the prompt
+        ("words", 3_000, 4_000, True),
+        ("words", 1_000, 40_000, False),
+        ("wide", 1_000, 9_000, True),
+        ("code", 60, 350, True),  # what a provider adds itself weighs much in a short prompt
+        ("media", 400, 40_000, True),
+    ],
+)
+def test_what_cannot_be_true_of_a_prompt_is_not_learned(
+    kind: str, counted: int, reported: int, *, is_taken: bool
+) -> None:
+    book = UsageBook()
+    book.report("m", kind, "s", counted=counted, reported=reported)
+    usage = book.usage("m", kind, "s")
+    assert (usage.reported == reported, bool(usage.calibration.ratios)) == (is_taken, is_taken)
+
+
 def test_a_conversation_that_was_not_used_for_long_is_forgotten() -> None:
     book = UsageBook()
     for number in range(1_100):
