@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -18,6 +18,7 @@ from langchain_sessions._core.rows import Anyone
 from langchain_sessions._core.twins import finish
 from langchain_sessions._importing.conversations import HistoryImport
 from langchain_sessions._importing.opening import open_source
+from langchain_sessions._importing.prediction import FEW, MOST, SAMPLE, Grown, sampled_threads, scaled_messages
 from langchain_sessions._importing.threads import ThreadImport
 from langchain_sessions._importing.values import SourceError, ThreadSource
 from langchain_sessions._log.log import log_of
@@ -32,11 +33,11 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.serde.base import SerializerProtocol
     from sqlalchemy.engine import URL
 
-    from langchain_sessions._importing.values import HistorySource
+    from langchain_sessions._importing.values import HistorySource, Place
 
 OwnerOf = Callable[[str, Mapping[str, Any]], "str | None"]
 _LISTED = 1000
-_SAMPLE = 50
+_PAUSE = 1.0
 _Listed = TypeVar("_Listed")
 
 
@@ -60,16 +61,20 @@ class ImportProgress:
     """How far an import is.
 
     Attributes:
-        thread: The thread that was just finished.
+        thread: The thread that was just finished, or is being taken over.
         threads: How many are finished.
         total: How many there are.
         seconds_left: How long the rest will take at the speed so far.
+        checkpoints: How many were looked at.
+        checkpoints_total: How many there are; 0 of sources without.
     """
 
     thread: str
     threads: int
     total: int
     seconds_left: float
+    checkpoints: int = 0
+    checkpoints_total: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,18 +130,19 @@ def import_threads(
         user_from: Who owns each thread: a place such as `metadata.user_id` in the metadata of its newest checkpoint,
             or a function of the thread's id and this metadata. Where it finds nobody, `user` owns it, else nobody.
         serde: The source's serializer, where it encrypts.
-        progress: Called after each thread.
-        dry_run: Write nothing here. A sample of the threads, all of them if they are few, is taken over into a file
-            that is thrown away, and the report says what all of them would come to.
+        progress: Called after each thread, and every second within a long one.
+        dry_run: Write nothing here. A sample is taken over into a file that is thrown away, the newest checkpoints of
+            a few threads, all of them if they are few; the report says what the whole source would come to.
 
     Raises:
-        InvalidInputError: The source cannot be read, or is nothing that is known here.
+        InvalidInputError: The source cannot be read, is locked, is nothing that is known here, or is encrypted and
+            `serde` does not open it. Nothing was written.
         StoreError: The target failed. What was taken over until then is whole.
     """
     owner_of = _owner_of(sessions, user, user_from)
     with _opened(source) as found:
         if dry_run:
-            return _predicted(sessions, found, owner_of, serde, progress)
+            return _predicted(sessions, found, _Prediction(owner_of, serde, progress))
         before = _size(sessions)
         run = _Run(sessions, owner_of, progress)
         run.take(found, serde)
@@ -181,42 +187,60 @@ class _Run:
         self._problems: list[ImportProblem] = []
         self._problem_count = 0
         self._threads = self._unchanged = self._checkpoints = self._messages = 0
-        self._began = time.monotonic()
+        self._began = self._told = time.monotonic()
+        self._at, self._done, self._total, self._steps, self._steps_total = "", 0, 0, 0, 0
 
-    def take(self, source: ThreadSource | HistorySource, serde: SerializerProtocol | None, every: int = 1) -> None:
-        """Take over every thread of a source, or one of so many."""
+    def take(self, source: ThreadSource | HistorySource, serde: SerializerProtocol | None) -> None:
+        """Take over every thread of a source."""
         if isinstance(source, ThreadSource):
-            self._take_threads(source, serde, every)
+            self.take_threads(source, serde, dict.fromkeys(self._listed(source.threads())), source.count())
         else:
-            self._take_histories(source, every)
+            self.take_histories(source)
 
-    def _take_threads(self, source: ThreadSource, serde: SerializerProtocol | None, every: int) -> None:
-        work = ThreadImport(self._sessions, source, serde, self._note)
-        total = -(-_count_of(source) // every)
-        for done, thread_id in enumerate(islice(self._listed(source.threads()), 0, None, every), 1):
+    def take_threads(
+        self,
+        source: ThreadSource,
+        serde: SerializerProtocol | None,
+        chosen: Mapping[str, Sequence[Place] | None],
+        steps: int,
+    ) -> None:
+        """Take over some threads, of each the checkpoints that are named, or all; so many checkpoints in all.
+
+        Raises:
+            InvalidInputError: The source encrypts, and this is not its key.
+        """
+        work = ThreadImport(self._sessions, source, serde, self._note, self._step)
+        work.check_key()
+        self._total, self._steps_total = len(chosen), steps
+        for thread_id, places in chosen.items():
+            self._at = thread_id
             try:
-                self._take_thread(work, thread_id)
+                self._take_thread(work, thread_id, places)
             except SourceError as problem:
                 self._note(thread_id, "", str(problem))
             except SessionNotFoundError:
                 self._note(thread_id, "", "a session of that id is somebody else's")
             except InvalidInputError as problem:
                 self._note(thread_id, "", str(problem))
-            self._tell(thread_id, done, total)
+            self._done += 1
+            self._tell()
 
-    def _take_thread(self, work: ThreadImport, thread_id: str) -> None:
+    def _take_thread(self, work: ThreadImport, thread_id: str, places: Sequence[Place] | None) -> None:
         owner = self._owner_of(thread_id, work.metadata(thread_id))
         before = self._count(thread_id, owner)
-        taken = work.take(thread_id, owner)
+        taken = work.take(thread_id, owner, places)
         self._threads += 1
         self._unchanged += taken == 0
         self._checkpoints += taken
         self._messages += self._count(thread_id, owner) - before
 
-    def _take_histories(self, source: HistorySource, every: int) -> None:
+    def take_histories(self, source: HistorySource, every: int = 1, most: int | None = None) -> None:
+        """Take over one of so many conversations, of each at most so many messages."""
         work = HistoryImport(self._sessions)
-        total = -(-_count_of(source) // every)
-        for done, history in enumerate(islice(self._listed(source.histories()), 0, None, every), 1):
+        self._total = -(-_count_of(source) // every)
+        for whole in islice(self._listed(source.histories()), 0, None, every):
+            history = replace(whole, events=islice(whole.events, most))
+            self._at = history.id
             told = {"user_id": history.user_id, **history.metadata}
             owner = self._owner_of(history.id, told) or history.user_id
             try:
@@ -231,7 +255,8 @@ class _Run:
                 self._threads += 1
                 self._unchanged += added == 0
                 self._messages += added
-            self._tell(history.id, done, total)
+            self._done += 1
+            self._tell()
 
     def _count(self, thread_id: str, owner: str | None) -> int:
         """How many entries the log of a session has."""
@@ -251,10 +276,32 @@ class _Run:
         if len(self._problems) < _LISTED:
             self._problems.append(ImportProblem(thread=thread, checkpoint=checkpoint, problem=problem))
 
-    def _tell(self, thread: str, done: int, total: int) -> None:
-        if self._progress is not None:
-            left = (time.monotonic() - self._began) / done * max(total - done, 0)
-            self._progress(ImportProgress(thread=thread, threads=done, total=max(total, done), seconds_left=left))
+    def _step(self) -> None:
+        self._steps += 1
+        if self._progress is not None and time.monotonic() - self._told >= _PAUSE:
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._progress is None:
+            return
+        self._told = time.monotonic()
+        done, total = (self._steps, self._steps_total) if self._steps_total else (self._done, self._total)
+        left = (self._told - self._began) / max(done, 1) * max(total - done, 0)
+        self._progress(
+            ImportProgress(
+                thread=self._at,
+                threads=self._done,
+                total=max(self._total, self._done),
+                seconds_left=left,
+                checkpoints=self._steps,
+                checkpoints_total=max(self._steps_total, self._steps),
+            )
+        )
+
+    @property
+    def messages(self) -> int:
+        """How many messages were taken over."""
+        return self._messages
 
     def report(self, before: int | None, after: int | None) -> ImportReport:
         """What was done."""
@@ -279,15 +326,17 @@ def _count_of(source: ThreadSource | HistorySource) -> int:
     return found
 
 
-def _predicted(
-    sessions: SessionService,
-    source: ThreadSource | HistorySource,
-    owner_of: OwnerOf,
-    serde: SerializerProtocol | None,
-    progress: Callable[[ImportProgress], None] | None,
-) -> ImportReport:
-    """What an import would come to, from one into a file that is thrown away."""
-    every = max(1, -(-_count_of(source) // _SAMPLE))
+@dataclass(frozen=True, slots=True)
+class _Prediction:
+    """How a prediction reads its source."""
+
+    owner_of: OwnerOf
+    serde: SerializerProtocol | None
+    progress: Callable[[ImportProgress], None] | None
+
+
+def _predicted(sessions: SessionService, source: ThreadSource | HistorySource, how: _Prediction) -> ImportReport:
+    """What an import would come to, from one of a sample into a file that is thrown away."""
     log = log_of(sessions)
     with (
         TemporaryDirectory(prefix="langchain-sessions-") as directory,
@@ -301,12 +350,25 @@ def _predicted(
     ):
         sample.create_schema()
         empty = _size(sample) or 0
-        run = _Run(sample, owner_of, progress)
-        run.take(source, serde, every)
-        found = run.report(source.size(), max((_size(sample) or 0) - empty, 0) * every)
-    return replace(
-        found, threads=found.threads * every, checkpoints=found.checkpoints * every, messages=found.messages * every
-    )
+        run = _Run(sample, how.owner_of, how.progress)
+
+        def grown() -> Grown:
+            return Grown(max((_size(sample) or 0) - empty, 0), run.messages)
+
+        if isinstance(source, ThreadSource):
+            chosen = sampled_threads(source)
+            run.take_threads(source, how.serde, chosen.first, chosen.size)
+            first = grown()
+            run.take_threads(source, how.serde, chosen.rest, chosen.size)
+            found = chosen.scaled(first, grown())
+        else:
+            messages = source.count()
+            every = max(1, -(-_count_of(source) // SAMPLE)) if messages is None or messages > FEW else 1
+            run.take_histories(source, every, None if messages is None or messages <= FEW else MOST)
+            found = scaled_messages(grown(), messages, every)
+        report = run.report(source.size(), found.bytes)
+    threads = _count_of(source)
+    return replace(report, threads=threads, unchanged=0, checkpoints=found.checkpoints, messages=found.messages)
 
 
 def _size(sessions: SessionService) -> int | None:

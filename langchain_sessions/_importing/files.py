@@ -59,6 +59,10 @@ class FileHistories:
         else:
             yield from self._langchain()
 
+    def count(self) -> int | None:
+        """See `HistorySource`."""
+        return None
+
     def size(self) -> int | None:
         """See `HistorySource`."""
         return self._path.stat().st_size

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import column, exc, select, table
 
 from langchain_sessions._importing.messages import adk_message, agents_message, langchain_message, read_with
-from langchain_sessions._importing.savers import database_size
+from langchain_sessions._importing.savers import count_rows, database_size, unread
 from langchain_sessions._importing.values import History, SourceError
 from langchain_sessions.events import NewEvent
 
@@ -42,7 +42,7 @@ class _Database:
         try:
             return self._connection.execute(statement).all()
         except exc.SQLAlchemyError as error:
-            raise SourceError("the database cannot read it") from error
+            raise unread(error) from error
 
 
 class MessageTable(_Database):
@@ -62,6 +62,10 @@ class MessageTable(_Database):
         session = self._table.c.session_id
         for (found,) in self._rows(select(session).distinct().order_by(session)):
             yield History(str(found), None, {}, self._events(found))
+
+    def count(self) -> int | None:
+        """See `HistorySource`."""
+        return count_rows(self._connection, self._table)
 
     def _events(self, session: Any) -> Iterator[NewEvent]:
         keys = self._table.c
@@ -96,6 +100,10 @@ class AdkSessions(_Database):
         rows = self._rows(select(keys.app_name, keys.user_id, keys.id).order_by(keys.app_name, keys.user_id, keys.id))
         for app, user, session in rows:
             yield History(str(session), str(user), {"app_name": app, "user_id": user}, self._events(app, user, session))
+
+    def count(self) -> int | None:
+        """See `HistorySource`."""
+        return count_rows(self._connection, self._events_table)
 
     def _events(self, app: str, user: str, session: str) -> Iterator[NewEvent]:
         keys = self._events_table.c

@@ -9,9 +9,10 @@ from langgraph.checkpoint.memory import InMemorySaver
 from sqlalchemy import create_engine, exc, inspect
 from sqlalchemy.engine import URL, make_url
 
+from langchain_sessions._core.edge import require
 from langchain_sessions._importing.files import FileHistories
 from langchain_sessions._importing.histories import AdkSessions, agents_sessions, langchain_history, message_tables
-from langchain_sessions._importing.savers import MemoryThreads, PostgresThreads, SqliteThreads
+from langchain_sessions._importing.savers import MemoryThreads, PostgresThreads, SqliteThreads, is_locked
 from langchain_sessions.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -32,6 +33,16 @@ _KINDS: tuple[tuple[frozenset[str], Callable[[Connection, Mapping[str, set[str]]
     (frozenset({"agent_sessions", "agent_messages"}), agents_sessions),
     (frozenset({"sessions", "events", "app_states", "user_states"}), AdkSessions),
 )
+
+_KEY = frozenset({"thread_id", "checkpoint_ns", "checkpoint_id"})
+_NEEDED = {
+    "checkpoints": {*_KEY, "parent_checkpoint_id", "checkpoint", "metadata"},
+    "checkpoint_blobs": {"thread_id", "checkpoint_ns", "channel", "version", "type", "blob"},
+    "checkpoint_writes": {*_KEY, "task_id", "idx", "channel", "type", "blob"},
+    "writes": {*_KEY, "task_id", "idx", "channel", "type", "value"},
+}
+"""What is read of tables whose layout changed between releases of their libraries."""
+_OUR_VERSIONS = {"version", "applied_at"}
 
 
 def open_source(source: Any) -> Source:
@@ -93,15 +104,30 @@ def _database(url: URL) -> Source:
         columns = {
             name: {str(each["name"]) for each in looking.get_columns(name)} for name in looking.get_table_names()
         }
-    except exc.SQLAlchemyError:
+        return _of_tables(connection, columns)
+    except exc.SQLAlchemyError as error:
         connection.close()
         engine.dispose()
-        raise InvalidInputError("source", "the database cannot be read") from None
+        locked = "the database is in use: another process has locked it; try again"
+        raise InvalidInputError("source", locked if is_locked(error) else "the database cannot be read") from None
+    except InvalidInputError:
+        connection.close()
+        engine.dispose()
+        raise
+
+
+def _of_tables(connection: Connection, columns: Mapping[str, set[str]]) -> Source:
+    """The source that these tables are."""
     for tables, kind in _KINDS:
         if tables <= columns.keys():
+            for name in sorted(tables & _NEEDED.keys()):
+                missing = ", ".join(sorted(_NEEDED[name] - columns[name]))
+                unknown = f"the table {name} is of a release that is not known here: it has no column {missing}"
+                require(not missing, "source", unknown)
             return kind(connection, columns)
     if message_tables(columns):
         return langchain_history(connection, columns)
-    connection.close()
-    engine.dispose()
+    is_ours = any(found == _OUR_VERSIONS for name, found in columns.items() if name.endswith("schema_versions"))
+    ours = "this is a database of langchain-sessions itself: `export` writes a file that `import` reads"
+    require(not is_ours, "source", ours)
     raise InvalidInputError("source", "the database holds no conversations of a library that is known here")

@@ -53,6 +53,26 @@ def database_size(connection: Connection) -> int | None:
     return None
 
 
+def count_rows(connection: Connection, where: TableClause) -> int | None:
+    """How many rows a table has; None where that cannot be read."""
+    try:
+        return int(connection.execute(select(func.count()).select_from(where)).scalar_one())
+    except exc.SQLAlchemyError:
+        return None
+
+
+def unread(error: Exception) -> SourceError:
+    """Why a database does not give what it holds."""
+    if is_locked(error):
+        return SourceError("the database is in use: another process has locked it")
+    return SourceError("the database cannot read it")
+
+
+def is_locked(error: Exception) -> bool:
+    """Whether another process has a SQLite database for itself."""
+    return "is locked" in str(error)
+
+
 class _SqlThreads:
     """What the savers over a database have in common. One connection, which only reads."""
 
@@ -84,6 +104,10 @@ class _SqlThreads:
         found = self._rows(statement.order_by(keys.checkpoint_ns, keys.checkpoint_id))
         # The order of the ids is that of time, across namespaces; the database's collation may be another.
         return sorted((Place(ns, cid) for ns, cid in found), key=lambda place: (place.id, place.namespace))
+
+    def count(self) -> int:
+        """See `ThreadSource`."""
+        return count_rows(self._connection, _CHECKPOINTS) or 0
 
     def size(self) -> int | None:
         """See `ThreadSource`."""
@@ -119,7 +143,7 @@ class _SqlThreads:
         except (exc.SQLAlchemyError, UnicodeDecodeError) as error:
             if not isinstance(error, exc.DBAPIError) or not error.connection_invalidated:
                 self._connection.rollback()
-            raise SourceError("the database cannot read it") from error
+            raise unread(error) from error
 
 
 class SqliteThreads(_SqlThreads):
@@ -217,6 +241,10 @@ class MemoryThreads:
         ]
         writes.sort(key=lambda write: writes_sort_key(write.task_path, write.task_id, write.idx))
         return StoredCheckpoint(ns, cid, parent, body, metadata, values, writes)
+
+    def count(self) -> int:
+        """See `ThreadSource`."""
+        return sum(len(stored) for spaces in self._saver.storage.values() for stored in spaces.values())
 
     def size(self) -> int | None:
         """See `ThreadSource`."""

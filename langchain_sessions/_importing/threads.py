@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime, timezone
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+
+from langchain_sessions._core.edge import require
 from langchain_sessions._importing.past import at_past_times
 from langchain_sessions._importing.undecoded import NotDecodedError, importing_serde
 from langchain_sessions._importing.values import SourceError, StoredCheckpoint, StoredWrite
@@ -22,6 +27,7 @@ if TYPE_CHECKING:
 
 _SENDS = "__pregel_tasks"
 _PICKLED = "pickle"
+_TRIED = 4
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, LookupError, RecursionError, NotImplementedError)
 """What a serializer raises on damaged bytes, or on bytes of another key."""
 
@@ -35,12 +41,14 @@ class ThreadImport:
         source: ThreadSource,
         serde: SerializerProtocol | None,
         tell: Callable[[str, str, str], None],
+        step: Callable[[], None] = lambda: None,
     ) -> None:
-        """Say `tell(thread, checkpoint, problem)` for whatever cannot be taken over."""
+        """Say `tell(thread, checkpoint, problem)` for whatever cannot be taken over, `step()` after each checkpoint."""
         log = log_of(sessions)
         self._source = source
         self._reader = importing_serde(serde)
         self._tell = tell
+        self._step = step
         self._now = datetime.now(timezone.utc)
         self._sessions = at_past_times(sessions, lambda: self._now)
         self._writer = importing_serde(log.codec.serde)
@@ -57,14 +65,44 @@ class ThreadImport:
                 continue
         return {}
 
-    def take(self, thread_id: str, owner: str | None) -> int:
+    def check_key(self) -> None:
+        """Try the key of a source that encrypts, before anything is written.
+
+        Raises:
+            InvalidInputError: None of the values that were tried opens.
+        """
+        tried = 0
+        with suppress(SourceError):
+            for sealed in islice(self._sealed(), _TRIED):
+                tried += 1
+                with suppress(SourceError, NotDecodedError):
+                    self._deserialized(sealed)
+                    return
+        has_key = isinstance(self._reader, EncryptedSerializer)
+        why = "this is not its key" if has_key else "give its serializer, such as EncryptedSerializer"
+        require(not tried, "serde", f"the source is encrypted, and {why}")
+
+    def _sealed(self) -> Iterator[tuple[str, bytes]]:
+        """An encrypted value of each of the newest checkpoints of a few threads."""
+        for thread_id in islice(self._source.threads(), _TRIED):
+            for place in self._source.places(thread_id)[-_TRIED:]:
+                stored = self._source.checkpoint(thread_id, place)
+                values: list[Any] = [stored.body, *stored.values.values(), *((w.tag, w.data) for w in stored.writes)]
+                yield from [value for value in values if isinstance(value, tuple) and "+" in value[0]][:1]
+
+    def take(self, thread_id: str, owner: str | None, places: Sequence[Place] | None = None) -> int:
         """Take over what the session does not have yet of a thread; returns how many checkpoints that was.
+
+        Args:
+            thread_id: The thread.
+            owner: Whose it becomes.
+            places: Only these checkpoints.
 
         Raises:
             SourceError: The thread's checkpoints cannot be listed.
             SessionNotFoundError: There is such a session, and it is somebody else's.
         """
-        places = self._source.places(thread_id)
+        places = self._source.places(thread_id) if places is None else places
         # Each thread with a saver of its own: what it remembers of a thread goes with it.
         saver = SessionCheckpointSaver(self._sessions.as_user(owner), serde=self._writer, owner="ignore")
         present = {
@@ -80,6 +118,7 @@ class ThreadImport:
                 self._tell(thread_id, place.id, str(problem))
             else:
                 done += taken
+            self._step()
         return done
 
     def _take_one(self, saver: SessionCheckpointSaver, thread_id: str, place: Place, present: int | None) -> bool:

@@ -86,6 +86,10 @@ class ThreadSource(Protocol):
         """
         ...
 
+    def count(self) -> int:
+        """How many checkpoints it holds; 0 where that cannot be read."""
+        ...
+
     def size(self) -> int | None:
         """How many bytes it takes; None where nobody knows."""
         ...
@@ -116,6 +120,10 @@ class HistorySource(Protocol):
         Raises:
             SourceError: No more of them can be read.
         """
+        ...
+
+    def count(self) -> int | None:
+        """How many messages it holds; None where only reading all of them would tell."""
         ...
 
     def size(self) -> int | None:

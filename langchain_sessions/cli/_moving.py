@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from langchain_sessions.cli._numbers import in_units
-from langchain_sessions.cli._place import INCOMPLETE, Place, fail, service
+from langchain_sessions.cli._place import INCOMPLETE, Place, fail, say, service
+from langchain_sessions.cli._words import in_words
+from langchain_sessions.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+    from typing import IO
+
+    from langgraph.checkpoint.serde.base import SerializerProtocol
+
     from langchain_sessions.exporting import ExportForm
     from langchain_sessions.importing import ImportProgress, ImportReport
 
 app = typer.Typer()
 _SHOWN = 20
+_KEY_BYTES = frozenset({16, 24, 32})
 
 
 @app.command("import")
@@ -26,9 +37,12 @@ def import_source(
     source: Annotated[str, typer.Argument(help="A file, or the URL of a database of another library.")],
     *,
     user_from: Annotated[str | None, typer.Option(help="Whose a thread is, such as metadata.user_id.")] = None,
+    key_from: Annotated[
+        str | None, typer.Option(help="The variable with the AES key of a source that encrypts.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option(help="Write nothing; say what it would come to.")] = False,
 ) -> None:
-    """Take over the conversations of another library; `--user` owns those of which nothing else says whose they are.
+    """Take over what another library stored; `--user` owns the threads of which nothing else says whose they are.
 
     The tables are created where there are none. A second import adds what is missing.
     """
@@ -40,16 +54,21 @@ def import_source(
         context.obj = Place("sqlite://", where.user, where.namespace, where.prefix, where.form)
     elif where.file is not None and not where.file.is_file():
         typer.echo(f"creating {where.file}", err=True)
+    serde = None if key_from is None else _opening(key_from)
     with service(context, creates=True, as_operator=True) as sessions:
-        report = import_threads(
-            sessions,
-            source,
-            user=where.user,
-            user_from=user_from,
-            progress=_progress if sys.stderr.isatty() else None,
-            dry_run=dry_run,
-        )
-    _close(report, dry_run=dry_run)
+        try:
+            report = import_threads(
+                sessions,
+                source,
+                user=where.user,
+                user_from=user_from,
+                serde=serde,
+                progress=_progress if sys.stderr.isatty() else None,
+                dry_run=dry_run,
+            )
+        except StoreUnavailableError as error:
+            fail(f"{in_words(error)} What was imported until then is whole, and the same command goes on.")
+    _close(context, report, dry_run=dry_run)
 
 
 @app.command("export")
@@ -75,17 +94,46 @@ def export(
         except OSError as error:
             fail(f"the file cannot be written: {to} ({error.strerror})")
         else:
-            with target as file:
-                for line in export_sessions(sessions, session, form=wanted):
-                    file.write(line + "\n")
+            _write(target, export_sessions(sessions, session, form=wanted), to)
+
+
+def _write(target: AbstractContextManager[IO[str]], lines: Iterator[str], to: Path | None) -> None:
+    """Write all lines, or leave no file behind."""
+    try:
+        with target as file:
+            for line in lines:
+                file.write(line + "\n")
+            file.flush()
+    except BaseException as error:
+        if to is not None:
+            to.unlink(missing_ok=True)
+        if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+            fail(f"the export cannot be written: {to or 'standard output'} ({error.strerror})")
+        raise
+
+
+def _opening(variable: str) -> SerializerProtocol:
+    """The serializer that opens what was encrypted with a key."""
+    from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+
+    key = os.environ.get(variable)
+    if not key:
+        fail(f"--key-from: there is no variable {variable}")
+    if len(key.encode()) not in _KEY_BYTES:
+        fail("--key-from: an AES key has 16, 24 or 32 bytes")
+    try:
+        return EncryptedSerializer.from_pycryptodome_aes(key=key.encode())
+    except ImportError:
+        fail("--key-from needs another package: pip install pycryptodome")
 
 
 def _progress(told: ImportProgress) -> None:
+    steps = f", {told.checkpoints} of {told.checkpoints_total} checkpoints" if told.checkpoints_total else ""
     left = f"{told.seconds_left:.0f} s left"
-    typer.echo(f"\r{told.threads} of {told.total} threads, {left}\x1b[K", nl=False, err=True)
+    typer.echo(f"\r{told.threads} of {told.total} threads{steps}, {left}\x1b[K", nl=False, err=True)
 
 
-def _close(report: ImportReport, *, dry_run: bool) -> None:
+def _close(context: typer.Context, report: ImportReport, *, dry_run: bool) -> None:
     if sys.stderr.isatty():
         typer.echo("", err=True)
     for problem in report.problems[:_SHOWN]:
@@ -93,12 +141,11 @@ def _close(report: ImportReport, *, dry_run: bool) -> None:
         typer.echo(f"not imported: {ascii(where)[1:-1]}: {problem.problem}", err=True)
     if report.problem_count > _SHOWN:
         typer.echo(f"and {report.problem_count - _SHOWN} more", err=True)
-    sizes = (
-        f"{in_units(report.bytes_before)} before, {in_units(report.bytes_after)} {'predicted' if dry_run else 'after'}"
+    after = "predicted" if dry_run else "after"
+    sizes = f"{in_units(report.bytes_before)} before, {in_units(report.bytes_after)} {after}"
+    words = (
+        f"{'about ' if dry_run else ''}{report.threads} threads ({report.unchanged} unchanged), "
+        f"{report.checkpoints} checkpoints, {report.messages} messages; {sizes}"
     )
-    begin = "about " if dry_run else ""
-    typer.echo(
-        f"{begin}{report.threads} threads ({report.unchanged} unchanged), {report.checkpoints} checkpoints, "
-        f"{report.messages} messages; {sizes}"
-    )
+    say(context, words, is_prediction=dry_run, **asdict(report))
     raise typer.Exit(code=INCOMPLETE if report.problem_count else 0)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from typing import TYPE_CHECKING, Any
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 from typer.testing import CliRunner, Result
@@ -15,9 +19,7 @@ from typer.testing import CliRunner, Result
 from langchain_sessions import SessionService, __version__
 from langchain_sessions.cli._commands import app
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+COMMAND = (sys.executable, "-c", "from langchain_sessions.cli.entry import main; main()")
 FAMILY = "👩‍👩‍👧"
 
 
@@ -157,3 +159,96 @@ def test_looking_for_programs(url: str) -> None:
     assert "steps to take: none" in run("migrate", "--plan", "--url", url).output
     ends = run("tail", "s1", "-n", "1", "--url", url).output
     assert ("answer 3" in ends, "answer 2" in ends) == (True, False)
+
+
+def test_a_key_opens_a_source_and_a_wrong_one_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("Crypto")
+    path, url = tmp_path / "sealed.db", f"sqlite:///{tmp_path / 'new.db'}"
+    conn = sqlite3.connect(path, check_same_thread=False)
+    sealed = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
+    builder: Any = StateGraph(MessagesState)
+    answer = builder.add_node("a", lambda _: {"messages": [AIMessage("good day")]})
+    graph = answer.add_edge(START, "a").compile(checkpointer=SqliteSaver(conn, serde=sealed))
+    graph.invoke({"messages": [HumanMessage("hello")]}, {"configurable": {"thread_id": "t1"}})
+    conn.close()
+    for name, key in (("WRONG", "fedcba9876543210"), ("SHORT", "abc"), ("RIGHT", "0123456789abcdef")):
+        monkeypatch.setenv(name, key)
+    for options, why in (
+        ([], "--key-from: the source is encrypted, and give"),
+        (["--key-from", "WRONG"], "--key-from: the source is encrypted, and this is not its key"),
+        (["--key-from", "SHORT"], "16, 24 or 32 bytes"),
+        (["--key-from", "NOWHERE"], "there is no variable NOWHERE"),
+    ):
+        refused = run("import", str(path), "--url", url, *options)
+        assert (refused.exit_code, why in refused.stderr) == (1, True), refused.output
+        assert len(refused.stderr.replace(f"creating {tmp_path / 'new.db'}\n", "").splitlines()) == 1
+    done = run("import", str(path), "--url", url, "--key-from", "RIGHT", "--json")
+    assert (done.exit_code, json.loads(done.stdout)["messages"]) == (0, 2), done.output
+
+
+LIMITED = """
+import resource, sys
+from langchain_sessions.cli.entry import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (%d, %d))
+main()
+"""
+
+
+def full(limit: int, *words: str) -> subprocess.CompletedProcess[str]:
+    """The command where no file may grow beyond a limit, as on a disk that is full."""
+    return subprocess.run(  # noqa: S603 - our own command
+        [sys.executable, "-c", LIMITED % (limit, limit), *words], capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs limits of a process")
+def test_a_full_disk_is_one_line_and_nothing_half_done(url: str, tmp_path: Path) -> None:
+    with SessionService(url) as sessions:
+        sessions.append("s1", HumanMessage("long " * 20_000))
+    file = tmp_path / "all.jsonl"
+    refused = full(50_000, "export", "--url", url, "--to", str(file))
+    assert (refused.returncode, refused.stderr.count("\n"), file.exists()) == (1, 1, False), refused
+    assert "File too large" in refused.stderr
+    assert run("export", "--url", url, "--to", str(file)).exit_code == 0
+    other = f"sqlite:///{tmp_path / 'other.db'}"
+    assert run("init", "--url", other).exit_code == 0
+    refused = full(100_000, "import", str(file), "--url", other)
+    assert (refused.returncode, refused.stderr.count("\n")) == (1, 1), refused
+    assert "the same command goes on" in refused.stderr
+    assert run("doctor", "--url", other).exit_code == 0
+    assert "2 threads" in run("import", str(file), "--url", other).output
+    shown = [run("show", "s1", "--jsonl", "--url", each).output for each in (url, other)]
+    assert shown[0] == shown[1]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")
+def test_a_full_disk_behind_standard_output_is_one_line(url: str) -> None:
+    with Path("/dev/full").open("w") as disk:
+        done = subprocess.run(  # noqa: S603 - our own command
+            [*COMMAND, "export", "--url", url], stdout=disk, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert "standard output (No space left on device)" in done.stderr
+
+
+def test_a_target_in_use_is_one_line(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langchain_sessions._sql.driver.engines.BUSY_SECONDS", 0.2)
+    busy = sqlite3.connect(url.removeprefix("sqlite:///"))
+    busy.execute("BEGIN EXCLUSIVE")
+    source = theirs(tmp_path / "theirs.db")
+    for words in (["import", source], ["rewind", "s1", "--to", "2"], ["fork", "s1"]):
+        refused = run(*words, "--url", url)
+        assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1), (words, refused.output)
+        assert "locked by another process" in refused.stderr
+    busy.close()
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(url: str) -> None:
+    with subprocess.Popen(  # noqa: S603 - our own command
+        [*COMMAND, "export", "--url", url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as writing:
+        assert writing.stdout is not None
+        assert writing.stderr is not None
+        writing.stdout.readline()
+        writing.stdout.close()
+        assert "Traceback" not in writing.stderr.read()
