@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from langchain_sessions._chat.session_memory import SessionMemory
     from langchain_sessions._core.rows import ANYONE, Counters
     from langchain_sessions._core.view import Context
-    from langchain_sessions._log.values import BlankResult, RewindResult
+    from langchain_sessions._log.values import BlankResult, Removal, RewindResult
     from langchain_sessions._recall.rank.ranking import RankingWeights
     from langchain_sessions._recall.settings import SearchSettings
     from langchain_sessions._sql.store import SqlStore
@@ -117,7 +117,7 @@ _HOMES = {
     "_chat.session_memory": ("SessionMemory",),
     "_core.rows": ("ANYONE", "Counters"),
     "_core.view": ("Context",),
-    "_log.values": ("BlankResult", "RewindResult"),
+    "_log.values": ("BlankResult", "Removal", "RewindResult"),
     "_recall.rank.ranking": ("RankingWeights",),
     "_recall.settings": ("SearchSettings",),
     "_sql.store": ("SqlStore",),
@@ -242,6 +242,7 @@ __all__ = [
     "PartitionedStore",
     "PromptTooLongError",
     "RankingWeights",
+    "Removal",
     "ReplyNotStoredError",
     "RewindResult",
     "SchemaError",

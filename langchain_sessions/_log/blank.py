@@ -18,7 +18,7 @@ from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.kinds import CLASSES
 from langchain_sessions._log.values import BlankResult
 from langchain_sessions.errors import CorruptRowError, SealedEventError
-from langchain_sessions.stores._blanking import BlankPlan
+from langchain_sessions.stores._erasing import BlankPlan
 
 if TYPE_CHECKING:
     from langchain_sessions._core.encode import EventEncoder

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core.edge import told_methods
 from langchain_sessions._core.flow import adrive, drive
-from langchain_sessions._log import read, rewind
+from langchain_sessions._log import read, rewind, shared_state
 from langchain_sessions.compaction._background import compact_later, compact_now
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from langchain_core.messages import BaseMessage
 
@@ -167,6 +167,34 @@ class EventMethods:
     async def astate(self, session_id: str) -> dict[str, Any]:
         """Async `state`."""
         return await adrive(read.load_state(self._log, session_id))
+
+    def shared_state(self, *, user_id: str | None = None) -> dict[str, Any]:
+        """The `user:` keys of a user and the `app:` keys of the app, without a session.
+
+        Args:
+            user_id: Whose, on the operator's service, where None means `app:` keys alone; a bound view reads its own.
+        """
+        return drive(shared_state.load_shared(self._log, user_id))
+
+    async def ashared_state(self, *, user_id: str | None = None) -> dict[str, Any]:
+        """Async `shared_state`."""
+        return await adrive(shared_state.load_shared(self._log, user_id))
+
+    def update_shared_state(self, changes: Mapping[str, Any], *, user_id: str | None = None) -> dict[str, Any]:
+        """Set `user:` and `app:` keys without a session; None deletes one. The shared state after it.
+
+        Args:
+            changes: The keys, as `append(state_delta=…)` takes them. The last writer of a key wins.
+            user_id: Whose, on the operator's service; a bound view writes its own.
+
+        Raises:
+            InvalidInputError: A key is of a session, or a value cannot be stored exactly, or there is no user.
+        """
+        return drive(shared_state.change_shared(self._log, changes, user_id))
+
+    async def aupdate_shared_state(self, changes: Mapping[str, Any], *, user_id: str | None = None) -> dict[str, Any]:
+        """Async `update_shared_state`."""
+        return await adrive(shared_state.change_shared(self._log, changes, user_id))
 
     def rewind(
         self,

@@ -19,7 +19,7 @@ from langchain_sessions._core.rows import Anyone
 from langchain_sessions._core.state import APP, USER, dump_delta
 from langchain_sessions._log.copies import forget_session, forget_user
 from langchain_sessions._log.log import new_draft, renewal_grain
-from langchain_sessions._log.values import UNSET, Unset
+from langchain_sessions._log.values import UNSET, Removal, Unset
 from langchain_sessions.errors import CorruptRowError, SessionNotFoundError
 from langchain_sessions.page import Page
 from langchain_sessions.stores._values import SessionDraft, SessionQuery
@@ -143,7 +143,7 @@ def delete_session(log: Log, session_id: str) -> Flow[bool]:
     return (yield from ask(log.store.delete_session, log.key(session_id), now, until))
 
 
-def delete_user(log: Log, user_id: str | None = None) -> Flow[int]:
+def delete_user(log: Log, user_id: str | None = None) -> Flow[Removal]:
     """`SessionService.delete_user`."""
     bound = None if isinstance(log.owner, Anyone) else log.owner
     wanted = check_id(bound if user_id is None else user_id, "user_id")
@@ -151,7 +151,9 @@ def delete_user(log: Log, user_id: str | None = None) -> Flow[int]:
     yield from forget_user(log, wanted)
     now = log.now()
     until = now + TOMBSTONE // timedelta(microseconds=1)
-    return (yield from ask(log.store.delete_user, log.app, wanted, now, until))
+    gone = yield from ask(log.store.delete_user, log.app, wanted, now, until)
+    kept = log.store.remainders
+    return Removal(gone.sessions, events=gone.events, state_keys=gone.state_keys, remainders=kept)
 
 
 def purge_expired(log: Log, *, batch: int = 100, progress: Callable[[int], None] | None = None) -> Flow[int]:

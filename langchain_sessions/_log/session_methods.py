@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from langchain_sessions._log.log import Log
+    from langchain_sessions._log.values import Removal
     from langchain_sessions.page import Page
     from langchain_sessions.session import Session
 
@@ -202,17 +203,18 @@ class SessionMethods:
         """Async `delete`."""
         return await adrive(lifecycle.delete_session(self._log, session_id))
 
-    def delete_user(self, user_id: str | None = None) -> int:
-        """Remove all sessions of a user and the user's `user:` state; how many sessions there were.
+    def delete_user(self, user_id: str | None = None) -> Removal:
+        """Remove all sessions of a user and the user's `user:` state; how many sessions there were, and what else.
 
-        What a `LongTermMemory` of this service keeps of them goes first, as for `delete`.
+        What a `LongTermMemory` of this service keeps of them goes first, as for `delete`. The result also names what
+        the database itself goes on keeping, such as dead rows, statistics and logs, and the statements that clear it.
 
         Args:
             user_id: Whose, on the operator's service; a bound view removes its own.
         """
         return drive(lifecycle.delete_user(self._log, user_id))
 
-    async def adelete_user(self, user_id: str | None = None) -> int:
+    async def adelete_user(self, user_id: str | None = None) -> Removal:
         """Async `delete_user`."""
         return await adrive(lifecycle.delete_user(self._log, user_id))
 

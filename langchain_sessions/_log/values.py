@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from langchain_sessions.stores._erasing import Remainder
 
 DEFAULT_TIME_TO_LIVE = timedelta(days=60)
 
@@ -47,3 +53,31 @@ class BlankResult:
     seq: int | None
     seqs: tuple[int, ...]
     summaries: tuple[int, ...]
+
+
+class Removal(int):
+    """How many sessions of a user were removed: a number, which says what else went and what is still kept elsewhere.
+
+    Attributes:
+        events: How many entries their logs had.
+        state_keys: How many keys of the user's state there were.
+        remainders: What the database or file system itself goes on keeping, with what clears it.
+    """
+
+    events: int
+    state_keys: int
+    remainders: tuple[Remainder, ...]
+
+    def __new__(cls, sessions: int, *, events: int, state_keys: int, remainders: tuple[Remainder, ...]) -> Self:
+        """So many sessions."""
+        made = super().__new__(cls, sessions)
+        made.events, made.state_keys, made.remainders = events, state_keys, remainders
+        return made
+
+    def __getnewargs_ex__(self) -> tuple[tuple[int], dict[str, Any]]:
+        """How a copy is made."""
+        return (int(self),), {name: getattr(self, name) for name in ("events", "state_keys", "remainders")}
+
+    def __repr__(self) -> str:
+        """The sentence that one would say."""
+        return f"<Removal of {int(self)} sessions, {self.events} events, {self.state_keys} keys of state>"

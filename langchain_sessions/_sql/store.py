@@ -31,6 +31,7 @@ from langchain_sessions._sql.threads import reading as thread_reading
 from langchain_sessions._sql.threads.writing import commit_threads
 from langchain_sessions.errors import SessionExistsError, StoreUnavailableError
 from langchain_sessions.stores._base import SessionStore
+from langchain_sessions.stores._erasing import UserRemoved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions._core.rows import EventRow, Owner, SessionKey, SessionRow
     from langchain_sessions._sql.driver.transaction import Transaction
-    from langchain_sessions.stores._blanking import Blanked, BlankPlan
+    from langchain_sessions.stores._erasing import Blanked, BlankPlan, Remainder
     from langchain_sessions.stores._values import ArchivePlan, SessionDraft
 
 P = ParamSpec("P")
@@ -124,6 +125,13 @@ class SqlStore(SessionStore):
         """Async `close`."""
         await self._runner.aclose()
 
+    @property
+    def remainders(self) -> tuple[Remainder, ...]:
+        """What the database goes on keeping of what was removed, and what clears it."""
+        from langchain_sessions._sql.tables.remainders import remainders_of
+
+        return remainders_of("mariadb" if self._engines.is_mariadb else self.flavour, self.tables)
+
     # -- sessions ------------------------------------------------------------------------------------------
 
     @both_faces
@@ -168,15 +176,15 @@ class SqlStore(SessionStore):
         return gone
 
     @both_faces
-    def delete_user(self, app: str, user_id: str, now: int, tombstone_until: int) -> Flow[int]:
+    def delete_user(self, app: str, user_id: str, now: int, tombstone_until: int) -> Flow[UserRemoved]:
         del now
-        total = 0
+        total = UserRemoved(0, 0, 0)
         while True:
             batch = yield from ask(
                 self.run, Mode.WRITE, sessions.delete_user_sessions, app, user_id, _BATCH, tombstone_until
             )
-            total += batch
-            if batch < _BATCH:
+            total = UserRemoved(*map(sum, zip(total, batch, strict=True)))
+            if batch.sessions < _BATCH:
                 break
         yield from self._forget_log()
         return total
@@ -239,6 +247,10 @@ class SqlStore(SessionStore):
     def find_invocation(self) -> None: ...
     @runs(Mode.READ, shared_state.load_state)
     def load_state(self) -> None: ...
+    @runs(Mode.READ, shared_state.load_shared)
+    def load_shared(self) -> None: ...
+    @runs(Mode.APPEND, shared_state.change_shared)
+    def change_shared(self) -> None: ...
     @runs(Mode.WRITE, maintenance.verify_session)
     def verify_session(self) -> None: ...
 

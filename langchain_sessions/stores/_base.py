@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from langchain_sessions._core.rows import Counters, EventRow, InvocationRow, Owner, SessionKey, SessionRow
-    from langchain_sessions.stores._blanking import Blanked, BlankPlan
+    from langchain_sessions.stores._erasing import Blanked, BlankPlan, Remainder, UserRemoved
     from langchain_sessions.stores._values import (
         AppendBatch,
         Appended,
@@ -140,8 +140,8 @@ class LogStore(Store):
         """Async `delete_session`."""
 
     @abstractmethod
-    def delete_user(self, /, app: str, user_id: str, now: int, tombstone_until: int) -> int:
-        """Remove all sessions of a user and the user's state; how many sessions. Crosses sessions.
+    def delete_user(self, /, app: str, user_id: str, now: int, tombstone_until: int) -> UserRemoved:
+        """Remove all sessions of a user and the user's state; how much there was. Crosses sessions.
 
         Each session goes as a whole; a call that was cut short is repeated and removes the rest. Sessions created
         meanwhile may stay.
@@ -364,6 +364,28 @@ class LogStore(Store):
         """Async `load_state`."""
 
     @abstractmethod
+    def load_shared(self, /, app: str, user_id: str | None) -> StateRows:
+        """The shared state of an app and, where one is named, of a user, without a session. Crosses sessions."""
+
+    @threaded(load_shared)
+    def aload_shared(self) -> None:
+        """Async `load_shared`."""
+
+    @abstractmethod
+    def change_shared(self, /, app: str, user_id: str | None, delta: str, now: int) -> StateRows:
+        """Write the `user:` and `app:` keys of a delta; the state after it. Crosses sessions.
+
+        Of two writers of one key the last wins, whether it wrote from a session or without one.
+
+        Raises:
+            InvalidInputError: It has `user:` keys, and no user is named.
+        """
+
+    @threaded(change_shared)
+    def achange_shared(self) -> None:
+        """Async `change_shared`."""
+
+    @abstractmethod
     def verify_session(self, /, key: SessionKey, now: int) -> list[str]:
         """Rebuild every derived value of a session from its log; a line for each that differs.
 
@@ -378,3 +400,8 @@ class LogStore(Store):
 
 class SessionStore(LogStore, ThreadStore, IndexStore, VectorStore):
     """The whole contract. See the module for the rules that hold for every method."""
+
+    @property
+    def remainders(self) -> tuple[Remainder, ...]:
+        """What goes on to be kept of what was removed, by the engine itself, and what clears it."""
+        return ()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from langchain_sessions._core.rows import Owner
+    from langchain_sessions.stores._erasing import Remainder
 
 
 __all__ = ["ANYONE", "Head", "Listed", "Partition", "PartitionEngine", "Range", "Row"]
@@ -95,6 +96,8 @@ class PartitionEngine(ABC):
     """Whether a method may wait for a disk or a server. Where none does, the async half runs on the loop."""
     is_async: ClassVar[bool] = False
     """Whether the async half is the engine's own. Where it is not, a worker thread runs a whole call of the store."""
+    remains: ClassVar[tuple[Remainder, ...]] = ()
+    """What the engine goes on keeping of what was removed, and what clears it; see `delete_user`."""
 
     @abstractmethod
     def create_schema(self, /) -> None:
@@ -154,11 +157,20 @@ class PartitionEngine(ABC):
 
     @abstractmethod
     def remove_rows(self, /, partition: Partition, below: str) -> None:
-        """Remove the rows whose keys are smaller. Nobody reads them any more; it may be repeated."""
+        """Remove the rows whose keys are smaller. Nobody reads them any more; it may be repeated.
+
+        With a blank key it removes none, and gives up what the engine still keeps of rows that were replaced, where it
+        can do so at once: nobody may read any more what stood there.
+        """
 
     @threaded(remove_rows)
     def aremove_rows(self) -> None:
         """Async `remove_rows`."""
+
+    @property
+    def remainders(self) -> tuple[Remainder, ...]:
+        """What the engine goes on keeping of what was removed, and what clears it, as far as it must be asked."""
+        return self.remains
 
     @abstractmethod
     def list_heads(self, /, app: str, owner: Owner, after: tuple[int, int] | None, limit: int) -> list[Listed]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import sqlite3
 from datetime import datetime, timedelta, timezone
@@ -11,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
+from sqlalchemy import create_engine
 
 from langchain_sessions import (
     ANY_BRANCH,
     Compaction,
     EventFilter,
     EventKind,
+    InMemoryStore,
     SessionCheckpointSaver,
     SessionMemoryAdvisor,
     SessionService,
@@ -159,6 +162,36 @@ def test_item_11j_a_url_that_cannot_be_used_says_what_was_meant(url: str, named:
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.backends("memory", "files", "sqlite", "postgres", "mariadb")
+def test_item_11k_what_is_removed_of_a_user_is_told_and_what_the_engine_keeps(
+    backend: str, database_url: str, table_prefix: str
+) -> None:
+    database: Any = InMemoryStore() if backend == "memory" else database_url
+    with SessionService(database, table_prefix=table_prefix, create_schema=True) as sessions:
+        ada = sessions.as_user("ada")
+        ada.create("s1", state={"user:lang": "de", "app:theme": "dark"})
+        ada.append("s1", [HumanMessage("hello"), AIMessage("hi")])
+        gone = ada.delete_user()
+        assert (gone, gone.events, gone.state_keys) == (1, 2, 1)
+        assert copy.copy(gone).remainders == gone.remainders
+        statements = [statement for remainder in gone.remainders for statement in remainder.clear]
+        assert bool(gone.remainders) == (backend != "memory")
+        if backend == "sqlite":
+            assert "VACUUM" in statements
+        if backend in ("postgres", "mariadb"):
+            assert any(f"{table_prefix}events" in statement for statement in statements)
+            _run_all(database_url, [each for each in statements if table_prefix in each])
+
+
+def _run_all(url: str, statements: list[str]) -> None:
+    """They are statements that this server takes."""
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        for statement in statements:
+            connection.exec_driver_sql(statement).close()
+    engine.dispose()
+
+
 def test_item_11l_sessions_scroll_both_ways() -> None:
     with SessionService("sqlite://") as sessions:
         for number in range(7):
@@ -168,6 +201,15 @@ def test_item_11l_sessions_scroll_both_ways() -> None:
         back = sessions.list_sessions(limit=3, cursor=second.previous_cursor)
     assert [each.id for each in back] == [each.id for each in first]
     assert not {each.id for each in first} & {each.id for each in second}
+
+
+def test_item_11p_state_of_a_user_and_an_app_needs_no_session() -> None:
+    """On every store and both faces: `StateSuite.test_shared_state_needs_no_session`."""
+    with SessionService("sqlite://") as sessions:
+        ada = sessions.as_user("ada")
+        ada.update_shared_state({"user:lang": "de", "app:theme": "dark"})
+        assert ada.shared_state() == {"user:lang": "de", "app:theme": "dark"}
+        assert sessions.as_user("grace").shared_state() == {"app:theme": "dark"}
 
 
 def test_item_11q_a_thread_id_that_is_too_long_is_refused_before_a_node_runs() -> None:

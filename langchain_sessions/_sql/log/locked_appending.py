@@ -60,7 +60,7 @@ def append_locked(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Appen
     if placed.fresh:
         insert_events(tx, session.skey, placed.fresh)
         _move_session(tx, session, batch, placed.fresh, deltas, ledger.encode())
-        change_shared_state(tx, session, deltas)
+        change_shared_state(tx, session.app, session.user_id, deltas)
     last = session.last_seq + len(placed.fresh)
     after = session._replace(last_seq=last, ledger=ledger.encode())
     stood = view_of(session, unfinished, ALL_AWAKE)

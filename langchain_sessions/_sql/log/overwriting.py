@@ -37,7 +37,7 @@ from langchain_sessions._sql.tables.types import as_bytes
 from langchain_sessions._sql.threads.history import all_rows, chunks
 from langchain_sessions._sql.threads.reading import packed_writes
 from langchain_sessions._sql.threads.values import insert_values, rows_of_values
-from langchain_sessions.stores._blanking import Blanked, BlankPlan
+from langchain_sessions.stores._erasing import Blanked, BlankPlan
 
 if TYPE_CHECKING:
     from sqlalchemy import Table

@@ -44,6 +44,7 @@ from langchain_sessions._sql.log.shared_state import change_shared_state
 from langchain_sessions._sql.log.standing import read_rows, replay
 from langchain_sessions._sql.threads.history import copy_thread
 from langchain_sessions.errors import EventNotFoundError, SessionExistsError, SessionNotFoundError
+from langchain_sessions.stores._erasing import UserRemoved
 from langchain_sessions.stores._values import SessionDraft, SessionQuery, SessionSlice
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def _add(tx: Transaction, draft: SessionDraft) -> SessionRow:
         skey = found[0]
     row = row._replace(skey=skey)
     if draft.shared_delta is not None:
-        change_shared_state(tx, row, [draft.shared_delta])
+        change_shared_state(tx, row.app, row.user_id, [draft.shared_delta])
     delete_rows(tx, tx.tables.tombstones, digest=digest_of(draft.app, draft.id))
     return row
 
@@ -267,18 +268,21 @@ def _bury(tx: Transaction, app: str, session_id: str, until: int) -> None:
     insert_row(tx, tx.tables.tombstones, digest=digest, until=until)
 
 
-def delete_user_sessions(tx: Transaction, app: str, user_id: str, limit: int, tombstone_until: int) -> int:
-    """Remove some sessions of a user, and with the last of them the user's state; how many were removed."""
+def delete_user_sessions(tx: Transaction, app: str, user_id: str, limit: int, tombstone_until: int) -> UserRemoved:
+    """Remove some sessions of a user, and with the last of them the user's state; how much was removed."""
     s, u = tx.tables.sessions.c, tx.tables.user_state
-    mine = select(s.skey, s.id).where(s.app == app, s.user_id == user_id).order_by(s.skey).limit(limit)
+    mine = select(s.skey, s.id, s.last_seq).where(s.app == app, s.user_id == user_id).order_by(s.skey).limit(limit)
     rows = tx.once(mine.with_for_update() if tx.flavour != "sqlite" else mine)
     if rows:
         remove_rows(tx, [row[0] for row in rows])
-        for _, session_id in rows:
+        for _, session_id, _ in rows:
             _bury(tx, app, session_id, tombstone_until)
+    keys = 0
     if len(rows) < limit:
+        keys = len(find_rows(tx, [u.c.name], app=app, user_id=user_id))
         delete_rows(tx, u, app=app, user_id=user_id)
-    return len(rows)
+    # What a damaged row says of its log may be no number.
+    return UserRemoved(len(rows), sum(seq for _, _, seq in rows if type(seq) is int), keys)
 
 
 def purge_expired(tx: Transaction, app: str, owner: Owner, now: int, limit: int) -> int:

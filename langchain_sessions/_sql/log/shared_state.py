@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     from sqlalchemy.sql.dml import Insert
 
-    from langchain_sessions._core.rows import SessionKey, SessionRow
+    from langchain_sessions._core.rows import SessionKey
 
 
-def change_shared_state(tx: Transaction, session: SessionRow, deltas: Iterable[str | None]) -> None:
+def change_shared_state(tx: Transaction, app_name: str, user_id: str | None, deltas: Iterable[str | None]) -> None:
     """Apply the `user:` and `app:` keys of some deltas, in key order so that two writers cannot dead-lock."""
     user: dict[str, str | None] = {}
     app: dict[str, str | None] = {}
@@ -28,10 +28,10 @@ def change_shared_state(tx: Transaction, session: SessionRow, deltas: Iterable[s
         user.update(split.user)
         app.update(split.app)
     if user:
-        require_owner(session.user_id, deltas)
-        _change(tx, tx.tables.user_state, {"app": session.app, "user_id": str(session.user_id)}, user)
+        require_owner(user_id, deltas)
+        _change(tx, tx.tables.user_state, {"app": app_name, "user_id": str(user_id)}, user)
     if app:
-        _change(tx, tx.tables.app_state, {"app": session.app}, app)
+        _change(tx, tx.tables.app_state, {"app": app_name}, app)
 
 
 def _change(tx: Transaction, table: Table, owner: Mapping[str, str], changes: Mapping[str, str | None]) -> None:
@@ -53,11 +53,23 @@ def _change(tx: Transaction, table: Table, owner: Mapping[str, str], changes: Ma
 def load_state(tx: Transaction, key: SessionKey, now: int) -> StateRows:
     """The contract's `load_state`."""
     session = require_session(tx, key, now)
+    return load_shared(tx, session.app, session.user_id)._replace(session=session.state)
+
+
+def load_shared(tx: Transaction, app: str, user_id: str | None) -> StateRows:
+    """The contract's `load_shared`."""
     user_state, app_state = tx.tables.user_state, tx.tables.app_state
-    user: dict[str, str] = {}
-    if session.user_id is not None:
-        user = _read(tx, user_state, app=session.app, user_id=session.user_id)
-    return StateRows(session.state, user, _read(tx, app_state, app=session.app))
+    user = {} if user_id is None else _read(tx, user_state, app=app, user_id=user_id)
+    return StateRows("{}", user, _read(tx, app_state, app=app))
+
+
+def change_shared(tx: Transaction, app: str, user_id: str | None, delta: str, now: int) -> StateRows:
+    """The contract's `change_shared`."""
+    del now  # the lock of a row says who was last
+    require_owner(user_id, [delta])
+    change_shared_state(tx, app, user_id, [delta])
+    tx.flush()
+    return load_shared(tx, app, user_id)
 
 
 def _read(tx: Transaction, table: Table, **owner: str) -> dict[str, str]:

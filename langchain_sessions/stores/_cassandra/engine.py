@@ -18,6 +18,7 @@ from langchain_sessions._core.edge import require
 from langchain_sessions._core.flow import Flow, ask, drive, faces
 from langchain_sessions.stores._cassandra.link import Link
 from langchain_sessions.stores._cassandra.statements import VERSION, schema
+from langchain_sessions.stores._erasing import Remainder, of_cassandra
 from langchain_sessions.stores._wide import lists, pieces, shelves
 from langchain_sessions.stores._wide.work import NAME, NAMES, Do, Known
 from langchain_sessions.stores.engine import Head, Listed, Partition, PartitionEngine, Range, Row
@@ -67,6 +68,10 @@ class CassandraEngine(PartitionEngine):
         except errors.SchemaMissingError:
             for statement in schema(self._link.session().keyspace, self._prefix):
                 self._link.execute(statement)
+
+    @property
+    def remainders(self) -> tuple[Remainder, ...]:
+        return of_cassandra(self._link.session().keyspace)
 
     def close(self) -> None:
         """Close the session, unless it was given."""

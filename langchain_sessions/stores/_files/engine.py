@@ -23,6 +23,7 @@ from filelock import FileLock
 from langchain_sessions._core.edge import require
 from langchain_sessions._core.rows import Anyone
 from langchain_sessions.errors import CorruptRowError, SchemaMissingError, SchemaVersionError
+from langchain_sessions.stores._erasing import OF_FILES
 from langchain_sessions.stores._files import folder as f
 from langchain_sessions.stores._files.disk import make_folder, told, write_whole
 from langchain_sessions.stores._partitioned.keys import digest
@@ -35,8 +36,7 @@ if TYPE_CHECKING:
     from langchain_sessions._core.rows import Owner
 
 _FORMAT = 1
-_STRIPES, _MOST_READS = 256, 20
-_LOCK_SECONDS, _NAP = 60, 0.002
+_STRIPES, _MOST_READS, _LOCK_SECONDS, _NAP = 256, 20, 60, 0.002
 _OURS = {"format.json", "format.json.new", "locks"}
 
 
@@ -48,6 +48,8 @@ class FilesEngine(PartitionEngine):
         table_prefix: Keeps what it names apart from all else in the folder.
         create_schema: Make the folder where there is none; by default it is made.
     """
+
+    remains = OF_FILES
 
     def __init__(self, url: str, *, table_prefix: str = "", create_schema: bool | None = None) -> None:
         """See the class. Nothing is opened before first use."""
@@ -156,9 +158,8 @@ class FilesEngine(PartitionEngine):
     def remove_rows(self, partition: Partition, below: str) -> None:
         folder = self._folder(partition)
         with told(), self._lock(folder):
-            state = f.load_state(folder)
-            if state is not None:
-                is_clean = not f.read_rows(folder, state, [Range("", below, 1)])[0]
+            if (state := f.load_state(folder)) is not None:
+                is_clean = below and not f.read_rows(folder, state, [Range("", below, 1)])[0]
                 f.replace_head(folder, state if is_clean else f.rewritten(folder, state, below), None)
 
     # -- lists ---------------------------------------------------------------------------------------------

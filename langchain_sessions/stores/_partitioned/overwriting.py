@@ -15,12 +15,21 @@ from langchain_sessions._core.blanking import (
     replaced_seqs,
     summaries_of,
 )
+from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import tally_change
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import moved
-from langchain_sessions.stores._blanking import Blanked, BlankPlan
+from langchain_sessions.stores._erasing import Blanked, BlankPlan
 from langchain_sessions.stores._partitioned import keys
-from langchain_sessions.stores._partitioned.access import Change, Partitions, Rows, event_rows, named, positions
+from langchain_sessions.stores._partitioned.access import (
+    Change,
+    Partitions,
+    Rows,
+    event_rows,
+    name_of,
+    named,
+    positions,
+)
 from langchain_sessions.stores._partitioned.forms import IndexHead, dump_event
 from langchain_sessions.stores._partitioned.index import traits_key, vector_key
 from langchain_sessions.stores._partitioned.standing import read_marks
@@ -33,7 +42,6 @@ from langchain_sessions.stores._partitioned.threads import (
 )
 
 if TYPE_CHECKING:
-    from langchain_sessions._core.flow import Flow
     from langchain_sessions._core.ledger import LogView
     from langchain_sessions._core.rows import EventRow, SessionKey
     from langchain_sessions.stores._partitioned.forms import SessionHead
@@ -45,6 +53,9 @@ _AWAKE = 0
 def blank_events(at: Partitions, key: SessionKey, plan: BlankPlan) -> Flow[Blanked]:
     """The contract's `blank_events`."""
     done: Blanked = yield from at.change(key, plan.now, partial(_blank, at, plan))
+    if done.rows:
+        # Also where nothing was left to overwrite: the last call may have been cut short here.
+        yield from ask(at.engine.remove_rows, name_of(key), "")
     return done
 
 

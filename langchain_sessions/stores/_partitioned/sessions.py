@@ -17,6 +17,7 @@ from langchain_sessions._core.rows import (
 )
 from langchain_sessions._core.state import require_owner
 from langchain_sessions.errors import SessionExistsError, SessionNotFoundError
+from langchain_sessions.stores._erasing import UserRemoved
 from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._partitioned.access import (
     Change,
@@ -209,16 +210,16 @@ def _bury(at: Partitions, partition: Partition, found: SessionHead, until: int) 
     return True
 
 
-def delete_user(at: Partitions, app: str, user_id: str, now: int, tombstone_until: int) -> Flow[int]:
+def delete_user(at: Partitions, app: str, user_id: str, now: int, tombstone_until: int) -> Flow[UserRemoved]:
     """The contract's `delete_user`."""
     del now
-    total = 0
+    total = events = 0
     for head in (yield from all_heads(at, app, user_id)):
         # Whether it is expired makes no difference here, so the time is one at which nothing is.
         key = SessionKey(app, head.session.id, user_id)
-        total += yield from delete_session(at, key, -1, tombstone_until)
-    yield from forget_user(at, app, user_id)
-    return total
+        if (yield from delete_session(at, key, -1, tombstone_until)):
+            total, events = total + 1, events + head.session.last_seq
+    return UserRemoved(total, events, (yield from forget_user(at, app, user_id)))
 
 
 def purge_expired(at: Partitions, app: str, owner: Owner, now: int, limit: int) -> Flow[int]:

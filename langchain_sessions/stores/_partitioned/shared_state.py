@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.state import split_delta
+from langchain_sessions._core.state import require_owner, split_delta
 from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._partitioned.access import Change, Partitions
 from langchain_sessions.stores._partitioned.forms import dump_json
@@ -21,7 +21,7 @@ from langchain_sessions.stores.engine import Head, Partition, Range
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from langchain_sessions._core.rows import SessionKey, SessionRow
+    from langchain_sessions._core.rows import SessionKey
     from langchain_sessions.stores._partitioned.forms import SessionHead
 
 
@@ -39,7 +39,7 @@ def write_owed(at: Partitions, key: SessionKey, now: int) -> Flow[None]:
     if head is None or not head.owed:
         return
     for delta, written_at in head.owed:
-        yield from write_shared(at, head.session, delta, written_at)
+        yield from _write_shared(at, head.session.app, head.session.user_id, delta, written_at)
     written = set(head.owed)
 
     def decide(found: SessionHead) -> Flow[Change]:
@@ -58,15 +58,15 @@ def is_shared(delta: str | None) -> bool:
     return bool(split.user or split.app)
 
 
-def write_shared(at: Partitions, session: SessionRow, delta: str | None, now: int) -> Flow[None]:
+def _write_shared(at: Partitions, app: str, user_id: str | None, delta: str | None, now: int) -> Flow[None]:
     """Write the shared values of a delta: the last writer wins."""
     split = split_delta(delta)
-    if split.user and session.user_id is not None:
-        user = _of_user(session.app, session.user_id)
+    if split.user and user_id is not None:
+        user = _of_user(app, user_id)
         yield from at.in_turn(user, _write(at, user, split.user, now))
     if split.app:
-        app = _of_app(session.app)
-        yield from at.in_turn(app, _write(at, app, split.app, now))
+        everybody = _of_app(app)
+        yield from at.in_turn(everybody, _write(at, everybody, split.app, now))
 
 
 def _write(at: Partitions, partition: Partition, changes: Mapping[str, str | None], now: int) -> Flow[None]:
@@ -88,10 +88,23 @@ def _write(at: Partitions, partition: Partition, changes: Mapping[str, str | Non
 def load_state(at: Partitions, key: SessionKey, now: int) -> Flow[StateRows]:
     """The contract's `load_state`."""
     session = (yield from at.require(key, now)).session
+    shared = yield from load_shared(at, session.app, session.user_id)
+    return shared._replace(session=session.state)
+
+
+def load_shared(at: Partitions, app: str, user_id: str | None) -> Flow[StateRows]:
+    """The contract's `load_shared`."""
     user: dict[str, str] = {}
-    if session.user_id is not None:
-        user = yield from _read(at, _of_user(session.app, session.user_id))
-    return StateRows(session.state, user, (yield from _read(at, _of_app(session.app))))
+    if user_id is not None:
+        user = yield from _read(at, _of_user(app, user_id))
+    return StateRows("{}", user, (yield from _read(at, _of_app(app))))
+
+
+def change_shared(at: Partitions, app: str, user_id: str | None, delta: str, now: int) -> Flow[StateRows]:
+    """The contract's `change_shared`."""
+    require_owner(user_id, [delta])
+    yield from _write_shared(at, app, user_id, delta, now)
+    return (yield from load_shared(at, app, user_id))
 
 
 def _read(at: Partitions, partition: Partition) -> Flow[dict[str, str]]:
@@ -103,13 +116,14 @@ def _read(at: Partitions, partition: Partition) -> Flow[dict[str, str]]:
     return {name: value for name, value, _ in (json.loads(row.value) for row in found) if value is not None}
 
 
-def forget_user(at: Partitions, app: str, user_id: str) -> Flow[None]:
-    """Remove what is remembered of a user."""
+def forget_user(at: Partitions, app: str, user_id: str) -> Flow[int]:
+    """Remove what is remembered of a user; how many keys."""
     partition = _of_user(app, user_id)
     lost = 0
     while True:
         head = (yield from ask(at.engine.read_heads, [partition]))[0]
+        known = yield from _read(at, partition)
         if head is None or (yield from at.repeat(partition, head.version, None, {})):
-            return
+            return len(known)
         lost += 1
         yield from at.race(lost, "Shared state")

@@ -26,6 +26,7 @@ from langchain_sessions.stores._partitioned.access import Partitions
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from langchain_sessions.stores._erasing import Remainder
     from langchain_sessions.stores.engine import PartitionEngine
 
 P = ParamSpec("P")
@@ -85,6 +86,11 @@ class PartitionedStore(SessionStore):
         """Async `close`."""
         await self.engine.aclose()
 
+    @property
+    def remainders(self) -> tuple[Remainder, ...]:
+        """What the engine goes on keeping."""
+        return self.engine.remainders
+
     @_runs(sessions.create_session)
     def create_session(self) -> None: ...
     @_runs(sessions.open_session)
@@ -132,6 +138,10 @@ class PartitionedStore(SessionStore):
     def verify_session(self) -> None: ...
     @_runs(shared_state.load_state)
     def load_state(self) -> None: ...
+    @_runs(shared_state.load_shared)
+    def load_shared(self) -> None: ...
+    @_runs(shared_state.change_shared)
+    def change_shared(self) -> None: ...
 
     @_runs(threads.commit_threads)
     def commit_threads(self) -> None: ...

@@ -252,8 +252,10 @@ class DeletionSuite(StoreSuite):
         for n in range(2, 5):
             ada.create(f"s{n}")
             ada.append(f"s{n}", numbered(2), state_delta={"user:a": n, "app:b": n})
-        assert sessions.delete_user("ada") == 4
-        assert sessions.delete_user("ada") == 0
+        gone = sessions.delete_user("ada")
+        assert (gone, gone.events, gone.state_keys) == (4, 6, 1)
+        again = sessions.delete_user("ada")
+        assert (again, again.events, again.state_keys) == (0, 0, 0)
         assert [session.id for session in sessions.list_sessions()] == ["g1"]
         assert ada.open("s1").version == 0
         assert ada.state("s1") == {"app:b": 4}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -68,6 +68,42 @@ class StateSuite(StoreSuite):
         assert ada.delete_user() == 1
         ada.create("s1")
         assert ada.state("s1") == {"app:c": 3}
+
+    def test_shared_state_needs_no_session(
+        self, ada: SessionService, grace: SessionService, sessions: SessionService
+    ) -> None:
+        """Issue 17, item 11p."""
+        assert grace.shared_state() == {}
+        after = grace.update_shared_state({"user:lang": "en", "app:theme": "dark", "temp:x": 1})
+        assert after == {"user:lang": "en", "app:theme": "dark"}
+        assert ada.state("s1") == {"app:theme": "dark"}
+        ada.append("s1", [], state_delta={"user:lang": "de", "app:theme": None, "own": 1})
+        assert ada.shared_state() == {"user:lang": "de"}
+        assert grace.shared_state() == sessions.shared_state(user_id="grace") == {"user:lang": "en"}
+        assert sessions.update_shared_state({"app:n": 1}) == {"app:n": 1}
+        assert sessions.update_shared_state({"user:lang": None}, user_id="grace") == {"app:n": 1}
+        grace.create("g1")
+        assert grace.state("g1") == {"app:n": 1}
+        assert ada.verify("s1") == []
+
+    def test_shared_state_is_refused_like_any_other(self, ada: SessionService, sessions: SessionService) -> None:
+        nobody = sessions.as_user(None)
+        assert nobody.shared_state() == {}
+        assert nobody.update_shared_state({"app:a": 1}) == {"app:a": 1}
+        refused: list[tuple[SessionService, dict[str, Any], str | None]] = [
+            (ada, {"own": 1}, None),
+            (ada, {"user:a": float("nan")}, None),
+            (ada, {"user:a": 1}, "grace"),
+            (nobody, {"user:a": 1}, None),
+            (sessions, {"user:a": 1, "app:b": 2}, None),
+            (sessions, {"user:a": 1}, " "),
+        ]
+        for service, changes, user in refused:
+            with pytest.raises(InvalidInputError):
+                service.update_shared_state(changes, user_id=user)
+        with pytest.raises(InvalidInputError):
+            ada.shared_state(user_id="grace")
+        assert sessions.shared_state(user_id="ada") == {"app:a": 1}
 
     def test_user_keys_need_a_user(self, sessions: SessionService) -> None:
         nobody = sessions.as_user(None)

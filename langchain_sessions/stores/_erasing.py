@@ -1,4 +1,4 @@
-"""What `blank_events` is passed and returns."""
+"""What is passed and returned where something is erased: a text, or all that there is of a user."""
 
 from __future__ import annotations
 
@@ -54,3 +54,43 @@ class Blanked(NamedTuple):
     seqs: tuple[int, ...] = ()
     rows: tuple[EventRow, ...] = ()
     summaries: tuple[int, ...] = ()
+
+
+class UserRemoved(NamedTuple):
+    """How much there was of a user: sessions, the entries of their logs, and keys of the user's state."""
+
+    sessions: int
+    events: int
+    state_keys: int
+
+
+class Remainder(NamedTuple):
+    """What an engine itself goes on keeping of what was removed.
+
+    Attributes:
+        what: What it is, and until when it stays by itself.
+        clear: Statements or commands that clear it; none where only time or somebody else does.
+    """
+
+    what: str
+    clear: tuple[str, ...] = ()
+
+
+BACKUPS = Remainder("backups, replicas and snapshots of the disk, as long as somebody keeps them")
+OF_FILES = (
+    Remainder("blocks of files that were removed or written anew, until the disk uses them again", ("fstrim -av",)),
+    BACKUPS,
+)
+
+
+def of_cassandra(keyspace: str) -> tuple[Remainder, ...]:
+    """What Cassandra keeps: the commands are for each of its nodes."""
+    anew = ("flush", "garbagecollect", "compact")
+    rows = "removed rows in SSTables, until a compaction after gc_grace_seconds"
+    return (
+        Remainder(rows, tuple(f"nodetool {each} {keyspace}" for each in anew)),
+        Remainder("hints for nodes that were away", ("nodetool truncatehints",)),
+        Remainder("snapshots", (f"nodetool clearsnapshot --all -- {keyspace}",)),
+        Remainder("commit logs, until they are used again"),
+        BACKUPS,
+    )
