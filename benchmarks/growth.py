@@ -2,7 +2,7 @@
 
 The chat of `checkpointer_graphs`, turn by turn: the bytes that the database takes, per message, and the bytes that
 SQLite's process hands to the kernel, per turn. Both are exact and need no quiet machine. Written to `docs/figures/` as
-JSON, and as plots where matplotlib is there.
+JSON, and drawn by `figures`.
 
     python -m tests.servers run -- python -m benchmarks.growth
 """
@@ -13,9 +13,10 @@ import argparse
 import json
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.checkpointer_graphs import OFFICIAL, OURS, Contender, graph_over, play, size, sqlite_url
+from benchmarks.figures import FIGURES, draw
 from benchmarks.measure import show
 from tests.servers import databases
 from tests.servers.environment import server_url
@@ -23,11 +24,9 @@ from tests.servers.environment import server_url
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FIGURES = Path(__file__).parents[1] / "docs" / "figures"
 LENGTHS = (1, 2, 5, 10, 20, 50, 100, 150, 300, 600)
 THEIRS = 150
 """How far a saver is followed that stores the whole list again at every step."""
-COLOURS = {"ours": "#1f6feb", "theirs": "#d1242f"}
 
 
 class Point(NamedTuple):
@@ -74,34 +73,6 @@ def measure(longest: int) -> dict[str, list[Point]]:
     return found
 
 
-def plot(found: dict[str, list[Point]], path: Path) -> None:
-    """Cost against length, both on logarithmic axes."""
-    import matplotlib as mpl  # noqa: PLC0415 - not everybody who measures draws
-
-    mpl.use("Agg")
-    mpl.rcParams["svg.hashsalt"] = "langchain_sessions"
-    from matplotlib import pyplot as plt  # noqa: PLC0415
-
-    drawn: Any = plt.subplots(1, 2, figsize=(11, 4.2), constrained_layout=True)
-    figure, (stored, written) = drawn
-    for name, points in found.items():
-        whose = "ours" if name.startswith("ours") else "theirs"
-        how = {"color": COLOURS[whose], "marker": "o", "markersize": 4}
-        how["linestyle"] = "-" if name.endswith("SQLite") else "--"
-        turns = [point.turns for point in points]
-        stored.loglog(turns, [point.bytes_per_message for point in points], label=name, **how)
-        if name.endswith("SQLite"):
-            written.loglog(turns, [point.written_per_turn / 1024 for point in points], label=name, **how)
-    stored.set(title="Stored per message of 400 characters", xlabel="turns of the thread", ylabel="bytes")
-    written.set(title="Written to the disk per turn", xlabel="turns of the thread", ylabel="KiB")
-    stored.set_ylim(bottom=300)  # room for what the lines are, below them
-    written.set_ylim(bottom=25)
-    for axes in (stored, written):
-        axes.grid(which="both", alpha=0.25)
-        axes.legend(loc="lower left", ncols=2)
-    figure.savefig(path, metadata={"Date": None})
-
-
 def table(found: dict[str, list[Point]]) -> list[tuple[str, ...]]:
     """Bytes per message, a row for each saver."""
     rows: list[tuple[str, ...]] = [("bytes per message at so many turns", *map(str, LENGTHS))]
@@ -122,10 +93,8 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     document = {name: [point._asdict() for point in points] for name, points in found.items()}
     (given.out / "growth.json").write_text(json.dumps(document, indent=1) + "\n")
-    try:
-        plot(found, given.out / "growth.svg")
-    except ImportError:
-        print("no plot: pip install matplotlib")
+    if given.out == FIGURES:
+        draw()
 
 
 if __name__ == "__main__":

@@ -1,19 +1,19 @@
 """How long prompts get as a conversation grows, with and without compaction: ``python -m benchmarks.prompt_growth``.
 
 Every prompt of a conversation with a scripted model, counted by the estimate; no clock is involved. Written to
-`docs/figures/` as JSON, and as a plot where matplotlib is there.
+`docs/figures/` as JSON, and drawn by `figures`.
 """
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableLambda
 
+from benchmarks.figures import FIGURES, draw
 from benchmarks.measure import show
 from langchain_sessions import (
     Compaction,
@@ -28,7 +28,6 @@ from langchain_sessions import (
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
-FIGURES = Path(__file__).parents[1] / "docs" / "figures"
 TURNS = 200
 LIMIT = 4_000
 CONFIG: RunnableConfig = {"configurable": {"session_id": "s1", "user_id": "ada"}}
@@ -67,29 +66,7 @@ def main() -> None:
     show(rows)
     FIGURES.mkdir(parents=True, exist_ok=True)
     (FIGURES / "prompts.json").write_text(json.dumps({"everything": whole, compacted: short}) + "\n")
-    try:
-        plot(whole, short, compacted)
-    except ImportError:
-        print("no plot: pip install matplotlib")
-
-
-def plot(whole: list[int], short: list[int], compacted: str) -> None:
-    """Tokens against turns."""
-    import matplotlib as mpl  # noqa: PLC0415 - not everybody who measures draws
-
-    mpl.use("Agg")
-    mpl.rcParams["svg.hashsalt"] = "langchain_sessions"
-    from matplotlib import pyplot as plt  # noqa: PLC0415
-
-    drawn: Any = plt.subplots(figsize=(8, 3.4), constrained_layout=True)
-    figure, axes = drawn
-    turns = range(1, len(whole) + 1)
-    axes.plot(turns, whole, color="#d1242f", label="everything that was said")
-    axes.plot(turns, short, color="#1f6feb", label=compacted)
-    axes.set(title="Tokens of each prompt", xlabel="turns of the conversation", ylabel="tokens")
-    axes.grid(alpha=0.25)
-    axes.legend()
-    figure.savefig(FIGURES / "prompts.svg", metadata={"Date": None})
+    draw()
 
 
 if __name__ == "__main__":

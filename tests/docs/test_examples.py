@@ -5,13 +5,15 @@ from __future__ import annotations
 import gc
 import re
 from collections import Counter
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-EXAMPLE = re.compile(r"^( *)```python\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+from tests.docs.blocks import BLOCKS, Block
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 FILE = re.compile(r"[\w-]+\.(?:db|jsonl)\b")
 NEEDS = {
     "langchain-sessions[agents]": ("from langchain.", "SessionMemoryMiddleware"),
@@ -21,40 +23,13 @@ NEEDS = {
 """What an example says that it needs, and the words that show that it does."""
 
 
-class Example(NamedTuple):
-    """A block of code, where it stands and what is said in its section before it."""
-
-    page: Path
-    line: int
-    code: str
-    before: str
-
-    @property
-    def name(self) -> str:
-        return f"{self.page.relative_to(ROOT)}:{self.line}"
-
-
-def examples() -> list[Example]:
-    """All of them, page by page."""
-    found = []
-    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
-        text = page.read_text()
-        for block in EXAMPLE.finditer(text):
-            indent = block[1]
-            code = "".join(line.removeprefix(indent) for line in block[2].splitlines(keepends=True))
-            before = text[: block.start()]
-            section = before[max(before.rfind("\n## "), before.rfind("\n# "), 0) :]
-            found.append(Example(page, before.count("\n") + 2, code, section))
-    return found
-
-
-EXAMPLES = examples()
+EXAMPLES = [block for block in BLOCKS if block.kind == "example"]
 
 
 # Examples leave it to the end of their process to close things; Python 3.13 tells on the connections.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_an_example_runs_alone_and_twice(example: Example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_example_runs_alone_and_twice(example: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     # Blank lines in front: a traceback names the page and its line.
     code = compile("\n" * (example.line - 1) + example.code, str(example.page), "exec")
@@ -66,7 +41,7 @@ def test_an_example_runs_alone_and_twice(example: Example, tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_an_example_says_what_it_needs(example: Example) -> None:
+def test_an_example_says_what_it_needs(example: Block) -> None:
     needed = {need for need, signs in NEEDS.items() if any(sign in example.code for sign in signs)}
     assert {need for need in needed if need not in example.before + example.code} == set()
 

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import langchain_sessions
+from benchmarks import figures
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -29,6 +30,14 @@ def test_every_page_is_in_the_navigation() -> None:
 def test_every_link_of_the_readme_leads_somewhere() -> None:
     targets = re.findall(r"\]\(([^)#:]+)[^)]*\)", (ROOT / "README.md").read_text())
     assert [target for target in targets if not (ROOT / target).exists()] == []
+
+
+def test_pictures_are_there_and_are_what_is_drawn_from_the_figures() -> None:
+    for page in (ROOT / "README.md", *DOCS.rglob("*.md")):
+        shown = re.findall(r'\bsrc(?:set)?="([^"]+)"', page.read_text())
+        assert [name for name in shown if not (page.parent / name).exists()] == [], page
+    for name, picture in figures.all_of_them().items():
+        assert (figures.FIGURES / name).read_text() == picture, f"python -m benchmarks.figures draws {name} anew"
 
 
 def test_what_a_page_includes_is_there() -> None:

@@ -14,7 +14,8 @@ import venv
 import zipfile
 from pathlib import Path
 
-from tests.docs.test_examples import NEEDS, ROOT, Example, examples
+from tests.docs.blocks import ROOT, Block
+from tests.docs.test_examples import EXAMPLES, NEEDS
 
 _IN_SDIST = (
     "README.md",
@@ -47,7 +48,7 @@ def check_examples(wheel: Path, folder: Path) -> None:
     """The README's examples, from an installed wheel."""
     python = folder / "environment" / ("Scripts" if os.name == "nt" else "bin") / "python"
     venv.create(folder / "environment", with_pip=True)
-    shown = [example for example in examples() if example.page == ROOT / "README.md"]
+    shown = [example for example in EXAMPLES if example.page == ROOT / "README.md"]
     for extra, wanted in (("", [each for each in shown if not _needs(each)]), ("[agents]", shown)):
         _run(str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", f"{wheel}{extra}")
         assert wanted, "an example of the README has to run without extras"
@@ -56,7 +57,7 @@ def check_examples(wheel: Path, folder: Path) -> None:
             print(f"{example.name} runs from the wheel{extra}")  # noqa: T201 - a command
 
 
-def _needs(example: Example) -> bool:
+def _needs(example: Block) -> bool:
     return any(sign in example.code for signs in NEEDS.values() for sign in signs)
 
 

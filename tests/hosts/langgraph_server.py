@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "langgraph-server.md"
-_FILE = re.compile(r"^```py\n# (\w+\.py)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _JSON = re.compile(r"^```json\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # What the page leaves to the reader: a model. Here it is a strict one on this machine.
 _MODEL = """

@@ -1,0 +1,146 @@
+"""No block of the docs is left out: it runs, or says on the page why it does not. Examples are in `test_examples`."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import START, MessagesState, StateGraph
+from packaging.requirements import Requirement
+
+from langchain_sessions import SessionService
+from tests.docs.blocks import BLOCKS, PAGES, ROOT, Block
+from tests.hosts.langgraph_server import PAGE, write_app
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+PACKAGE = "langchain-sessions"
+# What is declared, not what some environment was once made of.
+DECLARED = (ROOT / "pyproject.toml").read_text().split("[project.optional-dependencies]")[1].split("\n[")[0]
+EXTRAS = set(re.findall(r"^([\w-]+) = \[", DECLARED, re.MULTILINE))
+PASSPORT = (HumanMessage("Where is my passport?", id="q1"), AIMessage("In the blue drawer.", id="a1"))
+INCLUDED = {'--8<-- "examples/fastapi_app.py"\n': "tests/docs/test_fastapi.py"}
+
+
+def of_kind(*kinds: str) -> list[Block]:
+    return [block for block in BLOCKS if block.kind in kinds]
+
+
+def test_every_block_is_of_a_kind_that_somebody_runs() -> None:
+    assert [block.name for block in BLOCKS if block.kind.startswith("unknown")] == []
+    # What the pattern did not see is not forgotten, either.
+    fences = sum(len(re.findall(r"^ *```", page.read_text(), re.MULTILINE)) for page in PAGES)
+    assert fences == 2 * len(BLOCKS)
+
+
+@pytest.mark.parametrize("block", of_kind("not run"), ids=lambda block: block.name)
+def test_what_does_not_run_is_written_right(block: Block) -> None:
+    if block.info == "python":
+        ast.parse(block.code)
+    assert len(block.code.splitlines()) <= 8, "a long example deserves to run"
+
+
+@pytest.mark.parametrize("block", of_kind("picture"), ids=lambda block: block.name)
+def test_a_picture_hides_no_code(block: Block) -> None:
+    assert "$ " not in block.code
+    with pytest.raises(SyntaxError):
+        ast.parse(block.code)
+
+
+@pytest.mark.parametrize("block", of_kind("data"), ids=lambda block: block.name)
+def test_data_can_be_read(block: Block) -> None:
+    assert json.loads(block.code)
+
+
+@pytest.mark.parametrize("block", of_kind("include"), ids=lambda block: block.name)
+def test_an_included_file_has_a_test(block: Block) -> None:
+    assert (ROOT / INCLUDED[block.code]).exists()
+
+
+def test_the_files_of_a_page_are_those_that_its_test_writes(tmp_path: Path) -> None:
+    shown = of_kind("file")
+    assert {block.page for block in shown} == {PAGE}
+    write_app(tmp_path, with_auth=True)
+    for block in shown:
+        name = block.code.partition("\n")[0].removeprefix("# ")
+        assert (tmp_path / name).read_text() == block.code.partition("\n")[2], block.name
+
+
+# -- the terminal ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the pages speak of: a database, a folder, and a database of LangGraph's own saver."""
+    path = tmp_path_factory.mktemp("terminal")
+    for url in (f"sqlite:///{path / 'chat.db'}", (path / "chat").as_uri()):
+        with SessionService(url) as sessions:
+            ada = sessions.as_user("ada")
+            ada.open("s1")
+            ada.append("s1", PASSPORT)
+    builder: Any = StateGraph(MessagesState)
+    builder.add_node("say", lambda _state: {"messages": [("ai", "Hello!")]})
+    builder.add_edge(START, "say")
+    config = {"configurable": {"thread_id": "t1"}, "metadata": {"user_id": "ada"}}
+    with SqliteSaver.from_conn_string(str(path / "old.db")) as saver:
+        builder.compile(checkpointer=saver).invoke({"messages": "Hi"}, config)
+    return path
+
+
+def run(command: str, folder: Path) -> None:
+    """In a shell, with the environment of these tests; it ends well and says something."""
+    bin_folder = os.path.dirname(sys.executable)  # noqa: PTH120 - a link would lead out of the environment
+    environment = {**os.environ, "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(  # noqa: S602 - our own documentation
+        command, shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+def installs(command: str, _: Path) -> None:
+    """Nothing is installed: what it names is declared, and a job of CI installs the wheel with it."""
+    for word in command.split("#", maxsplit=1)[0].replace("'", "").split()[2:]:
+        if word.startswith("-"):
+            continue
+        wanted = Requirement(word)
+        if wanted.name == PACKAGE:
+            assert wanted.extras <= EXTRAS
+        else:
+            assert wanted.name in {*re.findall(r'"([\w-]+)', DECLARED), "uvicorn"}
+
+
+def makes(command: str, _: Path) -> None:
+    """`make` knows how, and would; the tests are not run by themselves."""
+    run(f"make -n {command.split('#', maxsplit=1)[0].split()[1]}", ROOT)
+
+
+RUNNERS: dict[str, Callable[[str, Path], None]] = {
+    "grep": run,
+    "jq": run,
+    "langchain-sessions": run,
+    "make": makes,
+    "pip": installs,
+}
+
+
+@pytest.mark.parametrize("block", of_kind("commands"), ids=lambda block: block.name)
+def test_what_is_typed_works_twice(block: Block, folder: Path) -> None:
+    assert block.commands
+    programs = {command: command.split()[0] for command in block.commands}
+    if missing := {name for name in programs.values() if name in {"grep", "jq"} and shutil.which(name) is None}:
+        pytest.skip(f"not on this machine: {', '.join(missing)}")
+    for _ in range(2):
+        for command, program in programs.items():
+            RUNNERS[program](command, folder)
