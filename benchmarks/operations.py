@@ -15,6 +15,7 @@ import os
 import sqlite3
 import sys
 import time
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -174,7 +175,7 @@ OPERATIONS = {
 }
 
 
-GATED = ("append", "floor", "turn", "messages", "advisor")
+GATED = ("append", "floor", "turn", "messages", "advisor", "search")
 """What gates look at. A graph writes from threads of its own, so that its counts differ from run to run."""
 SERVED = ("append", "messages")
 """What they look at on a server, too."""
@@ -252,7 +253,24 @@ def counts(name: str, url: str, library: Path) -> dict[str, float]:
         act(end)
     finally:
         sys.setprofile(None)
-    return {what: count for what, count in {**found, "functions": functions}.items() if count}
+    held = _held(lambda: act(end + 1), lambda: act(end + 2))
+    return {what: count for what, count in {**found, "functions": functions, "bytes held": held}.items() if count}
+
+
+def _held(before: Callable[[], object], call: Callable[[], object]) -> int:
+    """The most bytes of Python that a call has at any time, beyond what there was before it."""
+    gc.collect()
+    gc.disable()  # a collection would give back what other calls left
+    tracemalloc.start()
+    try:
+        before()  # what is made once, such as the memory of a free list, is made here
+        start, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        call()
+        return tracemalloc.get_traced_memory()[1] - start
+    finally:
+        tracemalloc.stop()
+        gc.enable()
 
 
 def start(url: str, marks: Marks) -> dict[str, float]:

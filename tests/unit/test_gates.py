@@ -30,12 +30,12 @@ def test_what_grew_is_recorded_with_a_decision_only(
     monkeypatch.setattr(gates, "RECORDED", folder / "gates.json")
     monkeypatch.setattr(gates, "DECISIONS", folder)
     (folder / "0001-why.md").write_text("append: statements may be four, since")
-    gates.record({"append: statements": 4.0}, 1)
-    gates.record({"append: statements": 3.0}, None)
+    gates.record({"append: statements": 4.0}, 1, "c0ffee")
+    gates.record({"append: statements": 3.0}, None, "c0ffee")
     assert json.loads((folder / "gates.json").read_text())["gates"] == {
         "append: statements": {"value": 3.0, "decision": 1}
     }
     with pytest.raises(SystemExit, match="append: statements"):
-        gates.record({"append: statements": 4.0}, None)
+        gates.record({"append: statements": 4.0}, None, "c0ffee")
     with pytest.raises(SystemExit, match="append: fsyncs"):
-        gates.record({"append: fsyncs": 1.0}, 1)
+        gates.record({"append: fsyncs": 1.0}, 1, "c0ffee")
