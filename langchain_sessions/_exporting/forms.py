@@ -13,6 +13,8 @@ from langchain_sessions.filters import EventFilter
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from langchain_core.messages import BaseMessage
+
     from langchain_sessions.events import SessionEvent
     from langchain_sessions.service import SessionService
     from langchain_sessions.session import Session
@@ -41,7 +43,7 @@ def jsonl_lines(sessions: SessionService, session: Session) -> Iterator[str]:
 
 def openai_lines(sessions: SessionService, session: Session) -> Iterator[str]:
     """OpenAI's chat format: one line with what a model would be shown."""
-    messages = convert_to_openai_messages(list(sessions.messages(session.id)))
+    messages = [_openai(message) for message in sessions.messages(session.id)]
     yield _json({"session_id": session.id, "messages": messages})
 
 
@@ -49,7 +51,7 @@ def langsmith_lines(sessions: SessionService, session: Session) -> Iterator[str]
     """Examples as LangSmith's datasets take them: for each answer what led to it, and the answer."""
     before: list[Mapping[str, Any]] = []
     for message in sessions.messages(session.id):
-        written: Any = convert_to_openai_messages(message)
+        written = _openai(message)
         if message.type == "ai":
             named = {"session_id": session.id, "thread_id": session.id}
             yield _json({"inputs": {"messages": before}, "outputs": {"messages": [written]}, "metadata": named})
@@ -75,6 +77,15 @@ def markdown_lines(sessions: SessionService, session: Session) -> Iterator[str]:
         for call in getattr(event.message, "tool_calls", ()):
             yield f"- `{call['name']}({_json(call['args'])})`"
             yield ""
+
+
+def _openai(message: BaseMessage) -> Any:
+    """A message in OpenAI's chat format; its text alone, where LangChain does not know its parts."""
+    try:
+        return convert_to_openai_messages(message)
+    except (ValueError, TypeError, KeyError):
+        roles = {"human": "user", "ai": "assistant", "system": "system"}
+        return {"role": roles.get(message.type, "user"), "content": str(message.text)}
 
 
 def _json(value: Any) -> str:

@@ -92,7 +92,11 @@ class AdkSessions(_Database):
         names = ("id", "app_name", "user_id", "session_id", "invocation_id", "timestamp")
         more = ("event_data",) if self._is_new else ("content", "author", "branch")
         self._events_table = table("events", *(column(name) for name in (*names, *more)))
-        self._sessions = table("sessions", *(column(name) for name in ("app_name", "user_id", "id")))
+        self._sessions = table("sessions", *(column(name) for name in ("app_name", "user_id", "id", "state")))
+        self._shared = {
+            "app:": table("app_states", *(column(name) for name in ("app_name", "state"))),
+            "user:": table("user_states", *(column(name) for name in ("app_name", "user_id", "state"))),
+        }
 
     def histories(self) -> Iterator[History]:
         """See `HistorySource`."""
@@ -108,8 +112,29 @@ class AdkSessions(_Database):
     def _events(self, app: str, user: str, session: str) -> Iterator[NewEvent]:
         keys = self._events_table.c
         mine = select(self._events_table).where(keys.app_name == app, keys.user_id == user, keys.session_id == session)
+        told: dict[str, Any] = {}
+        last: NewEvent | None = None
         for row in self._rows(mine.order_by(keys.timestamp, keys.id)):
-            yield from self._event(row._mapping)  # noqa: SLF001 - SQLAlchemy's public name for it
+            for last in self._event(row._mapping):  # noqa: SLF001 - SQLAlchemy's public name for it
+                told.update(last.state_delta or {})
+                yield last
+        # A state that a session was created with is in no event of it.
+        rest = {key: value for key, value in self._state(app, user, session).items() if told.get(key) != value}
+        if rest:
+            at, name = (None, "") if last is None else (last.timestamp, last.id)
+            yield NewEvent(state_delta=rest, id=f"state/{name}", timestamp=at)
+
+    def _state(self, app: str, user: str, session: str) -> dict[str, Any]:
+        """The state as it is: the session's, its user's and its application's."""
+        keys = self._sessions.c
+        own = select(keys.state).where(keys.app_name == app, keys.user_id == user, keys.id == session)
+        found = {key: value for (state,) in self._rows(own) for key, value in _json(state).items()}
+        for prefix, shared in self._shared.items():
+            mine = select(shared.c.state).where(shared.c.app_name == app)
+            mine = mine.where(shared.c.user_id == user) if "user_id" in shared.c else mine
+            for (state,) in self._rows(mine):
+                found.update((f"{prefix}{key}", value) for key, value in _json(state).items())
+        return found
 
     def _event(self, row: Mapping[str, Any]) -> Iterator[NewEvent]:
         data = _json(row["event_data"]) if self._is_new else {**row, "content": _json(row["content"])}

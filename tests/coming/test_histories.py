@@ -260,6 +260,8 @@ def test_what_adk_stores(sessions: SessionService, tmp_path: Path) -> None:
         names = "id, app_name, user_id, session_id, invocation_id, timestamp, event_data"
         connection.execute(text(f"CREATE TABLE events ({names})"))
         connection.execute(text("INSERT INTO sessions VALUES ('app', 'ada', 'chat', '{}')"))
+        connection.execute(text('UPDATE sessions SET state = \'{"at": 3, "room": "blue"}\''))
+        connection.execute(text("INSERT INTO user_states VALUES ('app', 'ada', '{\"lang\": \"de\"}')"))
         for at, (author, said) in enumerate(parts):
             role = "user" if author == "user" else "model"
             data = {"author": author, "content": {"role": role, "parts": said}, "actions": {"state_delta": {"at": at}}}
@@ -274,8 +276,68 @@ def test_what_adk_stores(sessions: SessionService, tmp_path: Path) -> None:
         AIMessage("It is sunny."),
     ]
     same(sessions.as_user("ada"), "chat", expected)
-    assert sessions.state("chat") == {"at": 3}
-    assert {event.author for event in sessions.events("chat")} == {"user", "helper"}
+    assert sessions.state("chat") == {"at": 3, "room": "blue", "user:lang": "de"}
+    assert {event.author for event in sessions.events("chat") if event.message} == {"user", "helper"}
+
+
+async def test_adk_sessions(sessions: SessionService, tmp_path: Path) -> None:
+    adk = pytest.importorskip("google.adk.sessions")
+    pytest.importorskip("aiosqlite")
+    events, types = pytest.importorskip("google.adk.events"), pytest.importorskip("google.genai.types")
+    service = adk.DatabaseSessionService(f"sqlite+aiosqlite:///{tmp_path / 'adk.db'}")
+    chat = await service.create_session(
+        app_name="app", user_id="ada", session_id="chat", state={"room": "blue", "user:lang": "de"}
+    )
+    look = types.FunctionCall(id="call-1", name="look", args={"at": "sea"})
+    seen = types.FunctionResponse(id="call-1", name="look", response={"sky": "sunny"})
+    said = [
+        ("user", "user", types.Part(text="What is the weather?")),
+        ("helper", "model", types.Part(function_call=look)),
+        ("helper", "user", types.Part(function_response=seen)),
+        ("helper", "model", types.Part(text="It is sunny.")),
+    ]
+    for at, (author, role, part) in enumerate(said):
+        content = types.Content(role=role, parts=[part])
+        actions = events.EventActions(state_delta={"at": at})
+        event = events.Event(author=author, invocation_id="i", content=content, actions=actions)
+        await service.append_event(chat, event)
+    await service.close()
+    twice(sessions, tmp_path / "adk.db")
+    expected = [
+        HumanMessage("What is the weather?"),
+        AIMessage("", tool_calls=[CALL]),
+        ToolMessage('{"sky": "sunny"}', tool_call_id="call-1"),
+        AIMessage("It is sunny."),
+    ]
+    same(sessions.as_user("ada"), "chat", expected)
+    assert sessions.state("chat") == {"at": 3, "room": "blue", "user:lang": "de"}
+
+
+async def test_agents_sessions_over_sqlalchemy(sessions: SessionService, tmp_path: Path) -> None:
+    agents = pytest.importorskip("agents.extensions.memory.sqlalchemy_session")
+    pytest.importorskip("aiosqlite")
+    url = f"sqlite+aiosqlite:///{tmp_path / 'agents.db'}"
+    session = agents.SQLAlchemySession.from_url("chat", url=url, create_tables=True)
+    await session.add_items(AGENTS_ITEMS)
+    await session.engine.dispose()
+    twice(sessions, tmp_path / "agents.db", user="ada")
+    same(sessions, "chat", AGENTS_SAID)
+
+
+def test_parts_that_no_format_knows_are_exported_as_text(
+    sessions: SessionService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def older(_: Any) -> Any:
+        raise ValueError
+
+    sessions.create("s1")
+    sessions.append("s1", [HumanMessage("hello"), AIMessage([{"type": "odd"}, {"type": "text", "text": "good day"}])])
+    monkeypatch.setattr("langchain_sessions._exporting.forms.convert_to_openai_messages", older)
+    [line] = export_sessions(sessions, "s1", form="openai")
+    assert json.loads(line)["messages"] == [
+        {"role": "user", "content": "hello"},
+        {"role": "assistant", "content": "good day"},
+    ]
 
 
 @pytest.mark.backends("postgres")
