@@ -22,7 +22,7 @@ from langchain_sessions._importing.prediction import FEW, MOST, SAMPLE, Grown, s
 from langchain_sessions._importing.threads import ThreadImport
 from langchain_sessions._importing.values import SourceError, ThreadSource
 from langchain_sessions._log.log import log_of
-from langchain_sessions._sql.driver.modes import Mode
+from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions._sql.store import SqlStore
 from langchain_sessions._sql.tables.size import database_bytes
 from langchain_sessions.errors import EventConflictError, InvalidInputError, SessionNotFoundError
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.serde.base import SerializerProtocol
     from sqlalchemy.engine import URL
 
-    from langchain_sessions._importing.values import HistorySource, Place
+    from langchain_sessions._importing.values import CheckpointName, HistorySource
 
 OwnerOf = Callable[[str, Mapping[str, Any]], "str | None"]
 _LISTED = 1000
@@ -201,7 +201,7 @@ class _Run:
         self,
         source: ThreadSource,
         serde: SerializerProtocol | None,
-        chosen: Mapping[str, Sequence[Place] | None],
+        chosen: Mapping[str, Sequence[CheckpointName] | None],
         steps: int,
     ) -> None:
         """Take over some threads, of each the checkpoints that are named, or all; so many checkpoints in all.
@@ -225,7 +225,7 @@ class _Run:
             self._done += 1
             self._tell()
 
-    def _take_thread(self, work: ThreadImport, thread_id: str, places: Sequence[Place] | None) -> None:
+    def _take_thread(self, work: ThreadImport, thread_id: str, places: Sequence[CheckpointName] | None) -> None:
         owner = self._owner_of(thread_id, work.metadata(thread_id))
         before = self._count(thread_id, owner)
         taken = work.take(thread_id, owner, places)
@@ -374,7 +374,7 @@ def _predicted(sessions: SessionService, source: ThreadSource | HistorySource, h
 def _size(sessions: SessionService) -> int | None:
     """How many bytes the database of a service takes; None where it does not tell."""
     store = log_of(sessions).store
-    return store.run(Mode.READ, database_bytes) if isinstance(store, SqlStore) else None
+    return store.run(TransactionKind.READ, database_bytes) if isinstance(store, SqlStore) else None
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.events import EventKind, SessionEvent, Standing
 from langchain_sessions.filters import EventFilter
 from langchain_sessions.selectors import not_empty
-from langchain_sessions.stores._values import LogScope
+from langchain_sessions.stores._values import SearchedLogs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -136,7 +136,7 @@ def _rows_at(address: Address, seqs: tuple[int, ...]) -> Flow[list[EventRow]]:
         return []
     log = log_of(address.sessions)
     now = log.now()
-    scope = LogScope(
+    scope = SearchedLogs(
         app=log.app, owner=log.owner, session_id=address.session_id, now=now, idle_before=log.idle_before(now)
     )
     found: list[LogSlice] = yield from ask(log.store.load_events, scope, {address.session_id: SeqSet.of(seqs)})

@@ -18,7 +18,7 @@ from langchain_sessions.events import Standing
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from langchain_sessions._core.ranges import Run
+    from langchain_sessions._core.ranges import SeqRange
     from langchain_sessions._core.rows import Counters, EventRow, SessionRow
     from langchain_sessions.stores._values import ArchivePlan
 
@@ -48,7 +48,7 @@ class Prepared:
     range: tuple[SeqSet, frozenset[str], int, bool]
     grounds: tuple[Any, ...]
     cover: Cover
-    covers: tuple[Run, ...]
+    covers: tuple[SeqRange, ...]
     counted: Mapping[str | None, Counters]
 
     def stands(self, session: SessionRow, view: LogView) -> bool:
@@ -91,7 +91,7 @@ def prepare_archive(
         first, upto, top = min(first, old.first), max(upto, old.upto), max(top, old.top)
         carried = old.summaries
     cover = Cover(plan.scope, 0, first, upto, top, _left_out(plan, near, view, upto), carried, plan.record.at)
-    covers = (plan.covered | SeqSet(tuple((low, high) for low, high in old_covers))).runs
+    covers = (plan.covered | SeqSet(tuple((low, high) for low, high in old_covers))).ranges
     # What counts does not depend on where the rows are put.
     trial = _numbered(plan, cover, covers, {}, view.last_seq)
     after = LogView(counting.ledger.with_cover(trial.cover), counting.head, counting.invocations, view.last_seq)
@@ -121,7 +121,7 @@ def _grounds(
 
 
 def _numbered(
-    plan: ArchivePlan, cover: Cover, covers: Sequence[Run], counted: Mapping[str | None, Counters], last_seq: int
+    plan: ArchivePlan, cover: Cover, covers: Sequence[SeqRange], counted: Mapping[str | None, Counters], last_seq: int
 ) -> Archived:
     at = last_seq + 1
     new = tuple(range(at + 1, at + 1 + len(plan.summaries)))

@@ -92,7 +92,7 @@ def choose(
 
 def blank_record(record: EventRow, seq: int, chosen: Chosen) -> EventRow:
     """The record of what was overwritten, in its place."""
-    runs = chosen.seqs.runs
+    runs = chosen.seqs.ranges
     return record._replace(seq=seq, extra=with_extra(with_extra(None, "covers", runs), "mark", runs))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import ormsgpack
 
 from langchain_sessions._core.ledger import Ledger, tally_change
-from langchain_sessions._core.ranges import SeqSet, decode_runs, encode_run_list
+from langchain_sessions._core.ranges import SeqSet, decode_ranges, encode_range_list
 from langchain_sessions._core.rows import ROOTED
 from langchain_sessions.errors import CorruptRowError
 
@@ -154,7 +154,7 @@ def seq_set(runs: bytes | None) -> SeqSet:
     """The positions of an ordered list, as a set."""
     if not runs:
         return NO_EVENTS
-    decoded = decode_runs(runs)
+    decoded = decode_ranges(runs)
     return SeqSet(tuple(decoded)) if len(decoded) == 1 else SeqSet(tuple(sorted(decoded))) | NO_EVENTS
 
 
@@ -220,7 +220,7 @@ def mentioned_in(writes: Iterable[WriteRow]) -> bytes | None:
     seqs = SeqSet()
     for write in writes:
         seqs = seqs | seq_set(write.refs)
-    return encode_run_list(list(seqs.runs)) if seqs else None
+    return encode_range_list(list(seqs.ranges)) if seqs else None
 
 
 def digests_in(writes: Iterable[WriteRow]) -> list[bytes]:

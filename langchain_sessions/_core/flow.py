@@ -59,7 +59,7 @@ def ask(method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Flow[T]:
 
 
 def drive(flow: Flow[T]) -> T:
-    """Run a workflow synchronously."""
+    """SeqRange a workflow synchronously."""
     try:
         request = next(flow)
         while True:
@@ -78,7 +78,7 @@ def drive(flow: Flow[T]) -> T:
 
 
 async def adrive(flow: Flow[T]) -> T:
-    """Run a workflow asynchronously."""
+    """SeqRange a workflow asynchronously."""
     try:
         request = next(flow)
         while True:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.edge import UNREADABLE
-from langchain_sessions._core.ranges import NO_SEQS, Run, SeqSet, decode_runs
+from langchain_sessions._core.ranges import NO_SEQS, SeqRange, SeqSet, decode_ranges
 from langchain_sessions._core.rows import Counters, EventRow, Mark, tally
 from langchain_sessions.errors import CorruptRowError, EventNotFoundError
 from langchain_sessions.events import Standing
@@ -115,7 +115,7 @@ class Ledger:
         ledger = cls(hidden, edits, covers)
         for mark in ordered:
             if mark.kind == "blank":
-                ledger = ledger.with_blank(mark.seq, SeqSet(_runs(json.loads(mark.data))))
+                ledger = ledger.with_blank(mark.seq, SeqSet(_ranges(json.loads(mark.data))))
         return ledger
 
     @property
@@ -140,12 +140,12 @@ class Ledger:
         if not (self.hidden or self.edits or self.covers or self.blanked):
             return None
         document: dict[str, object] = {
-            "h": self.hidden.runs,
+            "h": self.hidden.ranges,
             "e": [(edit.seq, edit.replaces, edit.position, edit.rooted) for edit in self.edits],
             "c": [encode_cover(cover) for cover in self.covers.values()],
         }
         if self.blanked:
-            document["b"] = [self.blanked.runs, self.blanked_at]
+            document["b"] = [self.blanked.ranges, self.blanked_at]
         return json.dumps(document, separators=(",", ":"))
 
     @classmethod
@@ -157,10 +157,10 @@ class Ledger:
         covers = [decode_cover(item) for item in document["c"]]
         blanked, blanked_at = document.get("b", ((), 0))
         return cls(
-            SeqSet(_runs(document["h"])),
+            SeqSet(_ranges(document["h"])),
             tuple(Edit(*item) for item in document["e"]),
             {cover.scope: cover for cover in covers},
-            SeqSet(_runs(blanked)),
+            SeqSet(_ranges(blanked)),
             blanked_at,
         )
 
@@ -183,7 +183,7 @@ def ledger_of(session: SessionRow) -> Ledger:
 
 def hidden_at(rewinds: Iterable[tuple[int, int]], last_seq: int) -> SeqSet:
     """What is hidden as of `last_seq`, given all rewinds as (position of the record, position gone back to)."""
-    hidden: list[Run] = []
+    hidden: list[SeqRange] = []
     at = last_seq
     for seq, target in sorted(rewinds, reverse=True):
         if seq > at:
@@ -196,17 +196,17 @@ def hidden_at(rewinds: Iterable[tuple[int, int]], last_seq: int) -> SeqSet:
 
 def encode_cover(cover: Cover) -> list[object]:
     """A cover as a JSON list."""
-    holes = cover.holes.runs
+    holes = cover.holes.ranges
     return [cover.scope, cover.record, cover.first, cover.upto, cover.top, holes, cover.summaries, cover.at]
 
 
 def decode_cover(item: list[object]) -> Cover:
     """Read what `encode_cover` wrote."""
     scope, record, first, upto, top, holes, summaries, at = item
-    return Cover(scope, record, first, upto, top, SeqSet(_runs(holes)), tuple(summaries), at)  # type: ignore[arg-type]
+    return Cover(scope, record, first, upto, top, SeqSet(_ranges(holes)), tuple(summaries), at)  # type: ignore[arg-type]
 
 
-def _runs(pairs: object) -> tuple[Run, ...]:
+def _ranges(pairs: object) -> tuple[SeqRange, ...]:
     return tuple((low, high) for low, high in pairs)  # type: ignore[attr-defined]
 
 
@@ -222,7 +222,7 @@ class LogView:
     """
 
     ledger: Ledger = EMPTY_LEDGER
-    head: tuple[Run, ...] | None = None
+    head: tuple[SeqRange, ...] | None = None
     invocations: Mapping[str, Standing] = field(default_factory=dict[str, Standing])
     last_seq: int = 0
     _lookup: tuple[SeqSet, dict[int, Edit], SeqSet] = field(init=False, repr=False, compare=False)
@@ -390,7 +390,7 @@ def open_invocations(rows: Iterable[InvocationRow], idle_before: int) -> dict[st
 def view_of(session: SessionRow, unfinished: Iterable[InvocationRow], idle_before: int) -> LogView:
     """Where the events of a session stand, given its invocations that are not done."""
     standings = open_invocations(unfinished, idle_before)
-    head = None if session.head_runs is None else tuple(decode_runs(session.head_runs))
+    head = None if session.head_runs is None else tuple(decode_ranges(session.head_runs))
     return LogView(Ledger.decode(session.ledger), head, standings, session.last_seq)
 
 

@@ -1,7 +1,7 @@
 """Runs of log positions: how views name many events in a few bytes.
 
 Two shapes share the notation `1-4,7`: a *set* of positions (`SeqSet`: what is hidden, what is covered) and an
-ordered *list* of positions (`encode_runs`, `decode_runs`: a message list of a checkpoint, in its own order).
+ordered *list* of positions (`encode_ranges`, `decode_ranges`: a message list of a checkpoint, in its own order).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-Run = tuple[int, int]
+SeqRange = tuple[int, int]
 
 _TEXT_LIMIT = 64
 """Longer texts are packed: zigzag deltas of the run bounds, deflated."""
@@ -25,7 +25,7 @@ _PACKED = b"\x01"
 class SeqSet:
     """An immutable set of positions, held as sorted disjoint inclusive runs."""
 
-    runs: tuple[Run, ...] = ()
+    ranges: tuple[SeqRange, ...] = ()
 
     @classmethod
     def of(cls, seqs: Iterable[int]) -> SeqSet:
@@ -33,7 +33,7 @@ class SeqSet:
         ordered = sorted(set(seqs))
         if ordered and ordered[-1] - ordered[0] < len(ordered):
             return cls(((ordered[0], ordered[-1]),))
-        return cls(tuple(fold_runs(ordered)))
+        return cls(tuple(fold_ranges(ordered)))
 
     @classmethod
     def between(cls, first: int, last: int) -> SeqSet:
@@ -42,36 +42,36 @@ class SeqSet:
 
     def __contains__(self, seq: object) -> bool:
         """Whether the position is in the set, in logarithmic time."""
-        if not isinstance(seq, int) or not self.runs:
+        if not isinstance(seq, int) or not self.ranges:
             return False
-        at = bisect_right(self.runs, (seq, _INFINITE)) - 1
-        return at >= 0 and seq <= self.runs[at][1]
+        at = bisect_right(self.ranges, (seq, _INFINITE)) - 1
+        return at >= 0 and seq <= self.ranges[at][1]
 
     def __iter__(self) -> Iterator[int]:
         """Every position, ascending."""
-        for first, last in self.runs:
+        for first, last in self.ranges:
             yield from range(first, last + 1)
 
     def __len__(self) -> int:
         """How many positions there are."""
-        return sum(last - first + 1 for first, last in self.runs)
+        return sum(last - first + 1 for first, last in self.ranges)
 
     def __bool__(self) -> bool:
         """Whether there is any."""
-        return bool(self.runs)
+        return bool(self.ranges)
 
     def __or__(self, other: SeqSet) -> SeqSet:
         """The union."""
-        if not self.runs or not other.runs:
-            return self if self.runs else other
-        return SeqSet(tuple(_merge(sorted((*self.runs, *other.runs)))))
+        if not self.ranges or not other.ranges:
+            return self if self.ranges else other
+        return SeqSet(tuple(_merge(sorted((*self.ranges, *other.ranges)))))
 
     def __and__(self, other: SeqSet) -> SeqSet:
         """The intersection."""
-        if not self.runs or not other.runs:
+        if not self.ranges or not other.ranges:
             return NO_SEQS
-        found: list[Run] = []
-        mine, theirs = list(self.runs), list(other.runs)
+        found: list[SeqRange] = []
+        mine, theirs = list(self.ranges), list(other.ranges)
         i = j = 0
         while i < len(mine) and j < len(theirs):
             first, last = max(mine[i][0], theirs[j][0]), min(mine[i][1], theirs[j][1])
@@ -85,15 +85,15 @@ class SeqSet:
 
     def __sub__(self, other: SeqSet) -> SeqSet:
         """What is here and not there."""
-        if not self.runs or not other.runs:
+        if not self.ranges or not other.ranges:
             return self
-        return self & SeqSet.complement(other, self.runs[0][0], self.runs[-1][1])
+        return self & SeqSet.complement(other, self.ranges[0][0], self.ranges[-1][1])
 
     def complement(self, first: int, last: int) -> SeqSet:
         """The positions between `first` and `last` that are not in the set."""
-        gaps: list[Run] = []
+        gaps: list[SeqRange] = []
         at = first
-        for low, high in self.runs:
+        for low, high in self.ranges:
             if high < first or low > last:
                 continue
             if at < low:
@@ -109,7 +109,7 @@ NO_SEQS = SeqSet()
 """No position."""
 
 
-def fold_runs(seqs: Iterable[int]) -> Iterator[Run]:
+def fold_ranges(seqs: Iterable[int]) -> Iterator[SeqRange]:
     """Fold positions into maximal ascending runs, keeping their order."""
     first = last = None
     for seq in seqs:
@@ -123,8 +123,8 @@ def fold_runs(seqs: Iterable[int]) -> Iterator[Run]:
         yield (first, last)
 
 
-def _merge(ordered: Iterable[Run]) -> Iterator[Run]:
-    current: Run | None = None
+def _merge(ordered: Iterable[SeqRange]) -> Iterator[SeqRange]:
+    current: SeqRange | None = None
     for first, last in ordered:
         if current is not None and first <= current[1] + 1:
             current = (current[0], max(current[1], last))
@@ -136,19 +136,19 @@ def _merge(ordered: Iterable[Run]) -> Iterator[Run]:
         yield current
 
 
-def encode_runs(seqs: Iterable[int]) -> bytes:
+def encode_ranges(seqs: Iterable[int]) -> bytes:
     """An ordered list of positions as bytes: readable text while short, packed when long."""
-    return encode_run_list(list(fold_runs(seqs)))
+    return encode_range_list(list(fold_ranges(seqs)))
 
 
-def encode_run_list(runs: list[Run]) -> bytes:
-    """`encode_runs` for positions that are folded into runs already."""
+def encode_range_list(runs: list[SeqRange]) -> bytes:
+    """`encode_ranges` for positions that are folded into runs already."""
     text = ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs).encode()
     return text if len(text) <= _TEXT_LIMIT else _PACKED + zlib.compress(_deltas(runs), 6)
 
 
-def decode_runs(data: bytes) -> list[Run]:
-    """The runs of `encode_runs`, in order.
+def decode_ranges(data: bytes) -> list[SeqRange]:
+    """The runs of `encode_ranges`, in order.
 
     Raises:
         ValueError: The bytes are not such a list.
@@ -160,19 +160,19 @@ def decode_runs(data: bytes) -> list[Run]:
             raise ValueError(str(error)) from error
     if not data:
         return []
-    runs: list[Run] = []
+    runs: list[SeqRange] = []
     for part in data.decode("ascii").split(","):
         first, _, last = part.partition("-")
         runs.append((int(first), int(last or first)))
     return runs
 
 
-def expand_runs(runs: Iterable[Run]) -> list[int]:
+def expand_ranges(runs: Iterable[SeqRange]) -> list[int]:
     """Every position of the runs, in their order."""
     return [seq for first, last in runs for seq in range(first, last + 1)]
 
 
-def _deltas(runs: list[Run]) -> bytes:
+def _deltas(runs: list[SeqRange]) -> bytes:
     packed = bytearray()
     at = 0
     for first, last in runs:
@@ -190,7 +190,7 @@ def _varint(into: bytearray, number: int) -> None:
     into.append(number)
 
 
-def _undelta(packed: bytes) -> Iterator[Run]:
+def _undelta(packed: bytes) -> Iterator[SeqRange]:
     numbers: list[int] = []
     number = shift = 0
     for byte in packed:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from langchain_sessions._importing.values import Place, ThreadSource
+    from langchain_sessions._importing.values import CheckpointName, ThreadSource
 
 FEW = 400
 """So many checkpoints, or messages, are no sample: they are all taken."""
@@ -57,8 +57,8 @@ class SampledThreads:
 
     all: int
     threads: int
-    first: Mapping[str, Sequence[Place] | None]
-    rest: Mapping[str, Sequence[Place] | None]
+    first: Mapping[str, Sequence[CheckpointName] | None]
+    rest: Mapping[str, Sequence[CheckpointName] | None]
     lengths: Mapping[str, int] = field(default_factory=dict[str, int])
 
     @property
@@ -103,11 +103,11 @@ def sampled_threads(source: ThreadSource) -> SampledThreads:
     if count <= FEW:
         return SampledThreads(count, len(names), dict.fromkeys(names), {})
     every = -(-len(names) // SAMPLE)
-    first: dict[str, Sequence[Place] | None] = {}
-    rest: dict[str, Sequence[Place] | None] = {}
+    first: dict[str, Sequence[CheckpointName] | None] = {}
+    rest: dict[str, Sequence[CheckpointName] | None] = {}
     lengths: dict[str, int] = {}
     for name in names[::every]:
-        places = source.places(name)
+        places = source.checkpoints(name)
         # From one of the thread's own on: a subgraph's does not hold what was said before.
         window = places[-_WINDOW:]
         begin = next((at for at, place in enumerate(window) if not place.namespace), 0)

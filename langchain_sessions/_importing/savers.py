@@ -9,7 +9,7 @@ from langgraph.checkpoint.base import writes_sort_key
 from sqlalchemy import String, column, exc, func, select, table
 from sqlalchemy.dialects import postgresql
 
-from langchain_sessions._importing.values import Place, SourceError, StoredCheckpoint, StoredWrite
+from langchain_sessions._importing.values import CheckpointName, SourceError, StoredCheckpoint, StoredWrite
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -97,13 +97,13 @@ class _SqlThreads:
             after = str(found[0][0])
             yield after
 
-    def places(self, thread_id: str) -> Sequence[Place]:
+    def checkpoints(self, thread_id: str) -> Sequence[CheckpointName]:
         """See `ThreadSource`."""
         keys = _CHECKPOINTS.c
         statement = select(keys.checkpoint_ns, keys.checkpoint_id).where(keys.thread_id == thread_id)
         found = self._rows(statement.order_by(keys.checkpoint_ns, keys.checkpoint_id))
         # The order of the ids is that of time, across namespaces; the database's collation may be another.
-        return sorted((Place(ns, cid) for ns, cid in found), key=lambda place: (place.id, place.namespace))
+        return sorted((CheckpointName(ns, cid) for ns, cid in found), key=lambda named: (named.id, named.namespace))
 
     def count(self) -> int:
         """See `ThreadSource`."""
@@ -151,9 +151,9 @@ class SqliteThreads(_SqlThreads):
 
     _writes = _LITE_WRITES
 
-    def checkpoint(self, thread_id: str, place: Place) -> StoredCheckpoint:
+    def checkpoint(self, thread_id: str, named: CheckpointName) -> StoredCheckpoint:
         """See `ThreadSource`."""
-        ns, cid = place.namespace, place.id
+        ns, cid = named.namespace, named.id
         keys = _CHECKPOINTS.c
         columns = (keys.parent_checkpoint_id, keys.type, keys.checkpoint, keys.metadata)
         parent, tag, body, metadata = self._one(_at(select(*columns), _CHECKPOINTS, thread_id, ns, cid))
@@ -169,9 +169,9 @@ class PostgresThreads(_SqlThreads):
 
     _writes = _POSTGRES_WRITES
 
-    def checkpoint(self, thread_id: str, place: Place) -> StoredCheckpoint:
+    def checkpoint(self, thread_id: str, named: CheckpointName) -> StoredCheckpoint:
         """See `ThreadSource`."""
-        ns, cid = place.namespace, place.id
+        ns, cid = named.namespace, named.id
         keys = _JSON_CHECKPOINTS.c
         columns = (keys.parent_checkpoint_id, keys.checkpoint, keys.metadata)
         parent, body, metadata = self._one(_at(select(*columns), _JSON_CHECKPOINTS, thread_id, ns, cid))
@@ -222,15 +222,15 @@ class MemoryThreads:
         """See `ThreadSource`."""
         yield from sorted(thread_id for thread_id, spaces in self._saver.storage.items() if any(spaces.values()))
 
-    def places(self, thread_id: str) -> Sequence[Place]:
+    def checkpoints(self, thread_id: str) -> Sequence[CheckpointName]:
         """See `ThreadSource`."""
         spaces = self._saver.storage[thread_id]
-        found = [Place(ns, cid) for ns, stored in spaces.items() for cid in stored]
-        return sorted(found, key=lambda place: (place.id, place.namespace))
+        found = [CheckpointName(ns, cid) for ns, stored in spaces.items() for cid in stored]
+        return sorted(found, key=lambda named: (named.id, named.namespace))
 
-    def checkpoint(self, thread_id: str, place: Place) -> StoredCheckpoint:
+    def checkpoint(self, thread_id: str, named: CheckpointName) -> StoredCheckpoint:
         """See `ThreadSource`."""
-        ns, cid = place.namespace, place.id
+        ns, cid = named.namespace, named.id
         body, metadata, parent = self._saver.storage[thread_id][ns][cid]
         versions = self._saver.serde.loads_typed(body)["channel_versions"]
         found = {channel: self._saver.blobs.get((thread_id, ns, channel, at)) for channel, at in versions.items()}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
-    from langchain_sessions._importing.values import Place, ThreadSource
+    from langchain_sessions._importing.values import CheckpointName, ThreadSource
     from langchain_sessions.service import SessionService
 
 _SENDS = "__pregel_tasks"
@@ -55,11 +55,11 @@ class ThreadImport:
 
     def metadata(self, thread_id: str) -> Mapping[str, Any]:
         """The metadata of a thread's newest checkpoint that can be read; empty where none can."""
-        for place in reversed(self._source.places(thread_id)):
-            if place.namespace:
+        for named in reversed(self._source.checkpoints(thread_id)):
+            if named.namespace:
                 continue
             try:
-                stored = self._source.checkpoint(thread_id, place).metadata
+                stored = self._source.checkpoint(thread_id, named).metadata
                 return self._deserialized(stored) if isinstance(stored, tuple) else stored
             except (SourceError, NotDecodedError):
                 continue
@@ -85,12 +85,12 @@ class ThreadImport:
     def _sealed(self) -> Iterator[tuple[str, bytes]]:
         """An encrypted value of each of the newest checkpoints of a few threads."""
         for thread_id in islice(self._source.threads(), _TRIED):
-            for place in self._source.places(thread_id)[-_TRIED:]:
-                stored = self._source.checkpoint(thread_id, place)
+            for named in self._source.checkpoints(thread_id)[-_TRIED:]:
+                stored = self._source.checkpoint(thread_id, named)
                 values: list[Any] = [stored.body, *stored.values.values(), *((w.tag, w.data) for w in stored.writes)]
                 yield from [value for value in values if isinstance(value, tuple) and "+" in value[0]][:1]
 
-    def take(self, thread_id: str, owner: str | None, places: Sequence[Place] | None = None) -> int:
+    def take(self, thread_id: str, owner: str | None, places: Sequence[CheckpointName] | None = None) -> int:
         """Take over what the session does not have yet of a thread; returns how many checkpoints that was.
 
         Args:
@@ -102,7 +102,7 @@ class ThreadImport:
             SourceError: The thread's checkpoints cannot be listed.
             SessionNotFoundError: There is such a session, and it is somebody else's.
         """
-        places = self._source.places(thread_id) if places is None else places
+        places = self._source.checkpoints(thread_id) if places is None else places
         # Each thread with a saver of its own: what it remembers of a thread goes with it.
         saver = SessionCheckpointSaver(self._sessions.as_user(owner), serde=self._writer, owner="ignore")
         present = {
@@ -111,21 +111,23 @@ class ThreadImport:
             if (config := found.config.get("configurable"))
         }
         done = 0
-        for place in places:
+        for named in places:
             try:
-                taken = self._take_one(saver, thread_id, place, present.get((place.namespace, place.id)))
+                taken = self._take_one(saver, thread_id, named, present.get((named.namespace, named.id)))
             except (SourceError, NotDecodedError, InvalidInputError) as problem:
-                self._tell(thread_id, place.id, str(problem))
+                self._tell(thread_id, named.id, str(problem))
             else:
                 done += taken
             self._step()
         return done
 
-    def _take_one(self, saver: SessionCheckpointSaver, thread_id: str, place: Place, present: int | None) -> bool:
-        stored = self._source.checkpoint(thread_id, place)
+    def _take_one(
+        self, saver: SessionCheckpointSaver, thread_id: str, named: CheckpointName, present: int | None
+    ) -> bool:
+        stored = self._source.checkpoint(thread_id, named)
         if present is not None and present >= len(stored.writes):
             return False
-        config: Any = {"configurable": {"thread_id": thread_id, "checkpoint_ns": place.namespace}}
+        config: Any = {"configurable": {"thread_id": thread_id, "checkpoint_ns": named.namespace}}
         if present is None:
             checkpoint = self._checkpoint(thread_id, stored)
             metadata: Any = (
@@ -135,9 +137,9 @@ class ThreadImport:
             parent = {"checkpoint_id": stored.parent} if stored.parent else {}
             at: Any = {"configurable": {**config["configurable"], **parent}}
             saver.put(at, checkpoint, metadata, checkpoint["channel_versions"])
-        config["configurable"]["checkpoint_id"] = place.id
+        config["configurable"]["checkpoint_id"] = named.id
         for group in _tasks(stored.writes):
-            values = list(self._written(thread_id, place, group))
+            values = list(self._written(thread_id, named, group))
             if values:
                 saver.put_writes(config, values, group[0].task_id, group[0].task_path)
         return present is None
@@ -157,12 +159,14 @@ class ThreadImport:
             values[_SENDS] = [self._deserialized(send) for send in sends]
         return {**body, "channel_values": values}
 
-    def _written(self, thread_id: str, place: Place, writes: Sequence[StoredWrite]) -> Iterator[tuple[str, Any]]:
+    def _written(
+        self, thread_id: str, named: CheckpointName, writes: Sequence[StoredWrite]
+    ) -> Iterator[tuple[str, Any]]:
         for write in writes:
             try:
                 yield write.channel, self._deserialized((write.tag, write.data))
             except (SourceError, NotDecodedError) as problem:
-                self._tell(thread_id, place.id, f"what was written to {write.channel!r}: {problem}")
+                self._tell(thread_id, named.id, f"what was written to {write.channel!r}: {problem}")
 
     def _deserialized(self, value: tuple[str, bytes]) -> Any:
         tag = value[0]

@@ -47,7 +47,7 @@ class StoredCheckpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CheckpointName:
     """Where a checkpoint is in its thread."""
 
     namespace: str
@@ -70,7 +70,7 @@ class ThreadSource(Protocol):
         """
         ...
 
-    def places(self, thread_id: str) -> Sequence[Place]:
+    def checkpoints(self, thread_id: str) -> Sequence[CheckpointName]:
         """The checkpoints of a thread, oldest first.
 
         Raises:
@@ -78,7 +78,7 @@ class ThreadSource(Protocol):
         """
         ...
 
-    def checkpoint(self, thread_id: str, place: Place) -> StoredCheckpoint:
+    def checkpoint(self, thread_id: str, named: CheckpointName) -> StoredCheckpoint:
         """One of them.
 
         Raises:

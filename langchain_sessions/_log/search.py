@@ -8,7 +8,7 @@ from langchain_sessions._core.edge import UNREADABLE, check_id, require
 from langchain_sessions._core.rows import Anyone, SessionKey
 from langchain_sessions._log.indexing import embed_later, embedder_of, indexer_of
 from langchain_sessions.errors import CorruptRowError, SessionsError
-from langchain_sessions.stores._values import LogScope
+from langchain_sessions.stores._values import SearchedLogs
 
 if TYPE_CHECKING:
     import re
@@ -45,9 +45,12 @@ def search_logs(
     require(not whole_app or (everyone and session_id is None), "whole_app", "only the operator's service may")
     key = SessionKey(log.app, "" if session_id is None else check_id(session_id, "session_id"), log.owner)
     now = log.now()
+    searched = SearchedLogs(
+        app=key.app, owner=key.owner, session_id=session_id, now=now, idle_before=log.idle_before(now)
+    )
     request = SearchRequest(
         text=query,
-        scope=LogScope(app=key.app, owner=key.owner, session_id=session_id, now=now, idle_before=log.idle_before(now)),
+        searched=searched,
         where=EventFilter() if where is None else log.seen(where) if where.standings else where,
         mode=mode,
         order=order,
@@ -65,14 +68,14 @@ def search_logs(
             found = yield from searcher.search(request)
         except UNREADABLE as error:
             # A shelf is a copy: one that cannot be read is made anew.
-            if isinstance(error, SessionsError) or not (yield from searcher.drop_shelves(request.scope)):
+            if isinstance(error, SessionsError) or not (yield from searcher.drop_shelves(request.searched)):
                 raise
             found = yield from searcher.search(request)
     except SessionsError:
         raise
     except UNREADABLE as error:
         # It tripped over an index that is not what was written, or over a mistake of its own: the index is asked.
-        if not (yield from indexer_of(log).is_damaged(request.scope)):
+        if not (yield from indexer_of(log).is_damaged(request.searched)):
             raise
         problem = "What the search needs cannot be read. verify() says of which session."
         raise CorruptRowError(problem) from error

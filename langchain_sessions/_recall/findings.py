@@ -15,14 +15,14 @@ from langchain_sessions._recall.index.postings import Segment
 from langchain_sessions._recall.index.shelves import GAP, LONGEST_LOG, ShelfEvents, ShelfTraits
 from langchain_sessions._recall.rank.admission import TAKEN_BACK
 from langchain_sessions.filters import AnyBranch
-from langchain_sessions.stores._values import IndexedLog, IndexQuery, shelf_place
+from langchain_sessions.stores._values import IndexedLog, IndexQuery, shelf_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from langchain_sessions._core.codec.messages import MessageCodec
     from langchain_sessions._core.rows import EventRow
-    from langchain_sessions._recall.index.traits_cache import Place, TraitsCache
+    from langchain_sessions._recall.index.traits_cache import ChunkKey, TraitsCache
     from langchain_sessions._recall.rank.admission import Admission
     from langchain_sessions._recall.rank.ranking import RankedEvent
     from langchain_sessions._recall.request import SearchRequest
@@ -96,7 +96,7 @@ class KnownTraits(Generic[T]):
         self._cache = cache
         self.held = cache.held()
 
-    def of(self, place: Place, packed: bytes) -> T:
+    def of(self, place: ChunkKey, packed: bytes) -> T:
         """What is at a place."""
         known = self.held.get(place)
         if known is None:
@@ -124,7 +124,7 @@ class Traits:
 
     def parts_of(self, read: IndexRead) -> list[ShelfEvents]:
         """The shelves that were read, without what is to be searched elsewhere."""
-        found = [(each.number, self.shelves.of(shelf_place(each.number), each.traits)) for each in read.shelves]
+        found = [(each.number, self.shelves.of(shelf_key(each.number), each.traits)) for each in read.shelves]
         stale = self._shelf_cache.stale(found)
         apart = {number: stale[number] | read.apart if number in stale else read.apart for number, _ in found}
         return [ShelfEvents(shelf, read.shelf_buckets.get(number, {}), apart[number]) for number, shelf in found]
@@ -260,7 +260,7 @@ def index_query(request: SearchRequest, query: Query, engine: RecallEngine) -> I
     short = [start for start in begun if bucket_of(start + "zz") != bucket_of(start)]
     whole += [start for start in begun if start not in short]
     return IndexQuery(
-        scope=request.scope,
+        searched=request.searched,
         fingerprint=engine.fingerprint,
         buckets=tuple(sorted({bucket_of(term) for term in whole})),
         beginnings=tuple(sorted(set(short))),
@@ -274,7 +274,7 @@ def _may_be_shelved(request: SearchRequest, engine: RecallEngine) -> bool:
     """Whether shelves can answer: they leave out what was taken back, and do not tell branches of logs apart."""
     where = request.where
     return (
-        request.scope.session_id is None
+        request.searched.session_id is None
         and engine.settings.weights.reach <= GAP
         and isinstance(where.branch, AnyBranch)
         and not where.standings & TAKEN_BACK

@@ -58,7 +58,7 @@ class HitViewer:
             around = range(max(1, hit.seq - reach), min(hit.view.last_seq, hit.seq + reach) + 1)
             places.setdefault(hit.session.id, set()).update(around)
         asked = {session_id: SeqSet.of(seqs) for session_id, seqs in places.items()}
-        logs = {log.session.skey: log for log in (yield from ask(self._store.load_events, request.scope, asked))}
+        logs = {log.session.skey: log for log in (yield from ask(self._store.load_events, request.searched, asked))}
         items: list[SearchHit] = []
         for hit in chosen:
             log = logs.get(hit.session.skey)
@@ -135,7 +135,7 @@ class HitViewer:
     ) -> Flow[tuple[SessionEvent, ...]]:
         """The first of the events that a summary stands for, as far as the viewer may see them."""
         seqs = list(chain.from_iterable(range(low, high + 1) for low, high in event.covers))[:_COVERED]
-        found = yield from ask(self._store.load_events, request.scope, {log.session.id: SeqSet.of(seqs)})
+        found = yield from ask(self._store.load_events, request.searched, {log.session.id: SeqSet.of(seqs)})
         return tuple(
             self._encoder.event(log.session.id, row, each.rows.view)
             for each in found

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Iterable
 
-    from langchain_sessions.stores._values import LogScope
+    from langchain_sessions.stores._values import SearchedLogs
 
 MOST_HITS: Final = 1000
 MOST_NEIGHBOURS: Final = 50
 
 Order = Literal["relevance", "time"]
-Mode = Literal["ranked", "literal"]
+SearchMode = Literal["ranked", "literal"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,7 +30,7 @@ class SearchRequest:
 
     Attributes:
         text: The query, or a compiled expression.
-        scope: Which logs.
+        searched: Which logs.
         where: Which events.
         mode: Whether the text is a query or a literal substring.
         order: The best first, or the oldest first.
@@ -42,9 +42,9 @@ class SearchRequest:
     """
 
     text: str | re.Pattern[str]
-    scope: LogScope
+    searched: SearchedLogs
     where: EventFilter
-    mode: Mode = "ranked"
+    mode: SearchMode = "ranked"
     order: Order = "relevance"
     limit: int = 10
     page: int = 0

@@ -15,7 +15,7 @@ from langchain_sessions._recall.request import SearchRequest, remember, shown_be
 from langchain_sessions._recall.text.grammar import (
     HINT,
     Query,
-    QueryMode,
+    QueryKind,
     literal_query,
     parse_query,
     pattern_query,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from langchain_sessions._recall.index.indexing import Indexer
     from langchain_sessions._recall.meaning.nearness import MeaningReader
     from langchain_sessions.stores._base import SessionStore
-    from langchain_sessions.stores._values import LogScope
+    from langchain_sessions.stores._values import SearchedLogs
 
 
 class Searcher:
@@ -62,7 +62,7 @@ class Searcher:
         """Answer a request.
 
         Raises:
-            SessionNotFoundError: The scope names one session and there is none.
+            SessionNotFoundError: The search names one session and there is none.
             SealedEventError: A log was written with an encrypting codec that this service does not have.
         """
         query = self._understood(request)
@@ -70,18 +70,18 @@ class Searcher:
         if isinstance(request.text, str) and request.mode == "ranked":
             hint = what_is_wrong(request.text) or hint
         if hint is not None:
-            yield from ask(self._store.scan_logs, request.scope, EventQuery(kinds=MESSAGE_CODES, before_seq=1))
+            yield from ask(self._store.scan_logs, request.searched, EventQuery(kinds=MESSAGE_CODES, before_seq=1))
             return SearchPage(items=(), total=0, hint=hint)
-        admission = Admission(request.where, self._encoder, request.scope.idle_before)
-        if query.mode is QueryMode.RANKED:
+        admission = Admission(request.where, self._encoder, request.searched.idle_before)
+        if query.mode is QueryKind.RANKED:
             return (yield from self._by_rank(request, query, admission))
         found = yield from self._in_time_order.find(request, query)
         items = yield from self._viewer.show(request, admission, query, found.findings)
         return SearchPage(items=items, total=found.total, next_cursor=found.next_cursor)
 
-    def drop_shelves(self, scope: LogScope) -> Flow[bool]:
+    def drop_shelves(self, searched: SearchedLogs) -> Flow[bool]:
         """Delete the shelves of an owner; whether there were any."""
-        return (yield from self._shelver.drop(scope))
+        return (yield from self._shelver.drop(searched))
 
     def _understood(self, request: SearchRequest) -> Query:
         if not isinstance(request.text, str):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from langchain_sessions._core.flow import Flow, ask, both_faces, faces, stands_for
 from langchain_sessions._sql.driver.engines import TYPE_ASYNC_ENGINE, Engines, engines_for
 from langchain_sessions._sql.driver.failures import UniqueViolationError
-from langchain_sessions._sql.driver.modes import Mode
 from langchain_sessions._sql.driver.runner import ARun, Run, Runner
+from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions._sql.index import reading as recall_reading
 from langchain_sessions._sql.index import scanning as recall_scanning
 from langchain_sessions._sql.index import shelves, vectors
@@ -53,17 +53,17 @@ _BATCH = 100
 
 
 def runs(
-    mode: Mode, operation: Callable[Concatenate[Transaction, P], T]
+    kind: TransactionKind, operation: Callable[Concatenate[Transaction, P], T]
 ) -> Callable[[Callable[[SqlStore], None]], Callable[Concatenate[SqlStore, P], T]]:
     """Declares both methods of an operation that needs nothing but its transaction."""
 
     @wraps(operation)
     def method(self: SqlStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self.run(mode, operation, *args, **kwargs)
+        return self.run(kind, operation, *args, **kwargs)
 
     @wraps(operation)
     async def twin(self: SqlStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self.arun(mode, operation, *args, **kwargs)
+        return await self.arun(kind, operation, *args, **kwargs)
 
     return stands_for(method, twin)
 
@@ -102,7 +102,7 @@ class SqlStore(SessionStore):
 
     def look(self, question: Callable[[Transaction], T]) -> T:
         """Ask a database something, whatever its schema is."""
-        return self._runner.run_on_any(Mode.READ, question)
+        return self._runner.run_on_any(TransactionKind.READ, question)
 
     @property
     def driver(self) -> str:
@@ -138,7 +138,7 @@ class SqlStore(SessionStore):
     def create_session(self, draft: SessionDraft) -> Flow[SessionRow]:
         for _ in range(_MAX_RACES):
             try:
-                return (yield from ask(self.run, Mode.WRITE, sessions.create_session, draft))
+                return (yield from ask(self.run, TransactionKind.WRITE, sessions.create_session, draft))
             except UniqueViolationError:
                 # Somebody else created it in between, or is about to take it back.
                 continue
@@ -146,31 +146,31 @@ class SqlStore(SessionStore):
 
     @both_faces
     def open_session(self, draft: SessionDraft) -> Flow[SessionRow]:
-        found = yield from ask(self.run, Mode.READ, sessions.find_open_session, draft)
+        found = yield from ask(self.run, TransactionKind.READ, sessions.find_open_session, draft)
         if found is not None:
             return found
         for _ in range(_MAX_RACES):
             try:
-                return (yield from ask(self.run, Mode.APPEND, sessions.open_session, draft))
+                return (yield from ask(self.run, TransactionKind.APPEND, sessions.open_session, draft))
             except UniqueViolationError:
                 continue
         problem = f"Session {draft.id!r} could not be opened: other writers keep creating and deleting it."
         raise StoreUnavailableError(problem)
 
-    @runs(Mode.READ, locate)
+    @runs(TransactionKind.READ, locate)
     def find_session(self) -> None: ...
-    @runs(Mode.READ, sessions.list_sessions)
+    @runs(TransactionKind.READ, sessions.list_sessions)
     def list_sessions(self) -> None: ...
-    @runs(Mode.WRITE, sessions.update_session)
+    @runs(TransactionKind.WRITE, sessions.update_session)
     def update_session(self) -> None: ...
-    @runs(Mode.WRITE, sessions.end_session)
+    @runs(TransactionKind.WRITE, sessions.end_session)
     def end_session(self) -> None: ...
-    @runs(Mode.WRITE, sessions.append_record)
+    @runs(TransactionKind.WRITE, sessions.append_record)
     def append_record(self) -> None: ...
 
     @both_faces
     def delete_session(self, key: SessionKey, now: int, tombstone_until: int) -> Flow[bool]:
-        gone = yield from ask(self.run, Mode.WRITE, sessions.delete_session, key, now, tombstone_until)
+        gone = yield from ask(self.run, TransactionKind.WRITE, sessions.delete_session, key, now, tombstone_until)
         if gone:
             yield from self._forget_log()
         return gone
@@ -181,7 +181,7 @@ class SqlStore(SessionStore):
         total = UserRemoved(0, 0, 0)
         while True:
             batch = yield from ask(
-                self.run, Mode.WRITE, sessions.delete_user_sessions, app, user_id, _BATCH, tombstone_until
+                self.run, TransactionKind.WRITE, sessions.delete_user_sessions, app, user_id, _BATCH, tombstone_until
             )
             total = UserRemoved(*map(sum, zip(total, batch, strict=True)))
             if batch.sessions < _BATCH:
@@ -191,7 +191,7 @@ class SqlStore(SessionStore):
 
     @both_faces
     def purge_expired(self, app: str, owner: Owner, now: int, limit: int) -> Flow[int]:
-        gone = yield from ask(self.run, Mode.WRITE, sessions.purge_expired, app, owner, now, limit)
+        gone = yield from ask(self.run, TransactionKind.WRITE, sessions.purge_expired, app, owner, now, limit)
         if gone:
             yield from self._forget_log()
         return gone
@@ -199,12 +199,12 @@ class SqlStore(SessionStore):
     def _forget_log(self) -> Flow[None]:
         """SQLite: what was deleted leaves the write-ahead log too, as far as no reader still needs it."""
         if self.flavour == "sqlite" and not self._engines.in_memory:
-            yield from ask(self.run, Mode.READ, _truncate_log)
+            yield from ask(self.run, TransactionKind.READ, _truncate_log)
 
     @both_faces
     def fork_session(self, key: SessionKey, draft: SessionDraft, at_seq: int | None) -> Flow[SessionRow]:
         try:
-            return (yield from ask(self.run, Mode.WRITE, sessions.fork_session, key, draft, at_seq))
+            return (yield from ask(self.run, TransactionKind.WRITE, sessions.fork_session, key, draft, at_seq))
         except UniqueViolationError as error:
             raise SessionExistsError(draft.id) from error
 
@@ -212,46 +212,46 @@ class SqlStore(SessionStore):
 
     @stands_for(*faces(appending.append_events))
     def append_events(self) -> None: ...
-    @runs(Mode.READ, reading.find_events)
+    @runs(TransactionKind.READ, reading.find_events)
     def find_events(self) -> None: ...
-    @runs(Mode.READ, reading.load_context)
+    @runs(TransactionKind.READ, reading.load_context)
     def load_context(self) -> None: ...
-    @runs(Mode.WRITE, standing.rewind_events)
+    @runs(TransactionKind.WRITE, standing.rewind_events)
     def rewind_events(self) -> None: ...
 
     @both_faces
     def archive_events(self, key: SessionKey, plan: ArchivePlan) -> Flow[tuple[EventRow, ...] | None]:
         for _ in range(_MAX_STALE):
-            prepared = yield from ask(self.run, Mode.READ, standing.prepare_archiving, key, plan)
+            prepared = yield from ask(self.run, TransactionKind.READ, standing.prepare_archiving, key, plan)
             if prepared is None:
                 return None
-            rows = yield from ask(self.run, Mode.WRITE, standing.commit_archiving, key, prepared)
+            rows = yield from ask(self.run, TransactionKind.WRITE, standing.commit_archiving, key, prepared)
             if rows is not None:
                 return rows
-        return (yield from ask(self.run, Mode.WRITE, standing.archive_events, key, plan))
+        return (yield from ask(self.run, TransactionKind.WRITE, standing.archive_events, key, plan))
 
     @both_faces
     def blank_events(self, key: SessionKey, plan: BlankPlan) -> Flow[Blanked]:
-        done = yield from ask(self.run, Mode.WRITE, overwriting.blank_events, key, plan)
+        done = yield from ask(self.run, TransactionKind.WRITE, overwriting.blank_events, key, plan)
         if done.record is not None:
             yield from self._forget_log()
         return done
 
-    @runs(Mode.READ, counting.count_live)
+    @runs(TransactionKind.READ, counting.count_live)
     def count_live(self) -> None: ...
-    @runs(Mode.READ, counting.measure_scope)
+    @runs(TransactionKind.READ, counting.measure_scope)
     def measure_scope(self) -> None: ...
-    @runs(Mode.WRITE, counting.lease_scope)
+    @runs(TransactionKind.WRITE, counting.lease_scope)
     def lease_scope(self) -> None: ...
-    @runs(Mode.READ, counting.find_invocation)
+    @runs(TransactionKind.READ, counting.find_invocation)
     def find_invocation(self) -> None: ...
-    @runs(Mode.READ, shared_state.load_state)
+    @runs(TransactionKind.READ, shared_state.load_state)
     def load_state(self) -> None: ...
-    @runs(Mode.READ, shared_state.load_shared)
+    @runs(TransactionKind.READ, shared_state.load_shared)
     def load_shared(self) -> None: ...
-    @runs(Mode.APPEND, shared_state.change_shared)
+    @runs(TransactionKind.APPEND, shared_state.change_shared)
     def change_shared(self) -> None: ...
-    @runs(Mode.WRITE, maintenance.verify_session)
+    @runs(TransactionKind.WRITE, maintenance.verify_session)
     def verify_session(self) -> None: ...
 
     # -- threads -------------------------------------------------------------------------------------------
@@ -259,38 +259,38 @@ class SqlStore(SessionStore):
     @stands_for(*faces(commit_threads))
     def commit_threads(self) -> None: ...
 
-    @runs(Mode.READ, thread_reading.find_checkpoints)
+    @runs(TransactionKind.READ, thread_reading.find_checkpoints)
     def find_checkpoints(self) -> None: ...
-    @runs(Mode.READ, thread_reading.load_lineage)
+    @runs(TransactionKind.READ, thread_reading.load_lineage)
     def load_lineage(self) -> None: ...
-    @runs(Mode.READ, history.list_root_checkpoints)
+    @runs(TransactionKind.READ, history.list_root_checkpoints)
     def list_root_checkpoints(self) -> None: ...
-    @runs(Mode.READ, history.find_runs)
+    @runs(TransactionKind.READ, history.find_runs)
     def find_runs(self) -> None: ...
-    @runs(Mode.WRITE, history.prune_checkpoints)
+    @runs(TransactionKind.WRITE, history.prune_checkpoints)
     def prune_checkpoints(self) -> None: ...
 
     # -- recall --------------------------------------------------------------------------------------------
 
-    @runs(Mode.READ, recall_reading.load_index)
+    @runs(TransactionKind.READ, recall_reading.load_index)
     def load_index(self) -> None: ...
-    @runs(Mode.READ, recall_writing.find_index)
+    @runs(TransactionKind.READ, recall_writing.find_index)
     def find_index(self) -> None: ...
-    @runs(Mode.READ, recall_writing.load_chunks)
+    @runs(TransactionKind.READ, recall_writing.load_chunks)
     def load_chunks(self) -> None: ...
-    @runs(Mode.WRITE, recall_writing.write_index)
+    @runs(TransactionKind.WRITE, recall_writing.write_index)
     def write_index(self) -> None: ...
-    @runs(Mode.WRITE, shelves.write_shelf)
+    @runs(TransactionKind.WRITE, shelves.write_shelf)
     def write_shelf(self) -> None: ...
-    @runs(Mode.READ, recall_scanning.scan_logs)
+    @runs(TransactionKind.READ, recall_scanning.scan_logs)
     def scan_logs(self) -> None: ...
-    @runs(Mode.READ, recall_scanning.load_events)
+    @runs(TransactionKind.READ, recall_scanning.load_events)
     def load_events(self) -> None: ...
-    @runs(Mode.READ, vectors.list_vectors)
+    @runs(TransactionKind.READ, vectors.list_vectors)
     def list_vectors(self) -> None: ...
-    @runs(Mode.READ, vectors.find_vectors)
+    @runs(TransactionKind.READ, vectors.find_vectors)
     def find_vectors(self) -> None: ...
-    @runs(Mode.READ, vectors.load_vectors)
+    @runs(TransactionKind.READ, vectors.load_vectors)
     def load_vectors(self) -> None: ...
-    @runs(Mode.WRITE, vectors.write_vectors)
+    @runs(TransactionKind.WRITE, vectors.write_vectors)
     def write_vectors(self) -> None: ...

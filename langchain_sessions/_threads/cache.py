@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from langchain_sessions._core.checkpoints import blanked_at
 from langchain_sessions._core.codec.messages import assembled
 from langchain_sessions._core.codec.same import equal
-from langchain_sessions._core.ranges import NO_SEQS, Run, SeqSet, expand_runs, fold_runs
+from langchain_sessions._core.ranges import NO_SEQS, SeqRange, SeqSet, expand_ranges, fold_ranges
 from langchain_sessions._core.rows import NO_MESSAGE_ID, EventRow, SessionRow
 from langchain_sessions._threads.split import KNOWN, is_message_list
 
@@ -93,7 +93,7 @@ def _mold_of(message: BaseMessage) -> _Mold:
 class Recognised(NamedTuple):
     """Where the messages of a list are stored: the runs that it shares with the list before it, then each by itself."""
 
-    shared: list[Run]
+    shared: list[SeqRange]
     others: list[int | None]
     """None for a message that is not stored."""
 
@@ -101,7 +101,7 @@ class Recognised(NamedTuple):
 class _View(NamedTuple):
     """The messages of a list with their fields and the snapshots of these, side by side."""
 
-    runs: list[Run]
+    runs: list[SeqRange]
     objects: list[BaseMessage]
     fields: list[dict[str, Any]]
     snapshots: list[dict[str, Any]]
@@ -218,7 +218,7 @@ class ThreadCache:
         self._extras[seq] = extra
         self._objects[seq] = assembled(mold.cls, fields, {"content"}, extra)
 
-    def _view(self, runs: list[Run]) -> _View:
+    def _view(self, runs: list[SeqRange]) -> _View:
         """The messages of a list; mostly it is the last one that was looked at, or goes on from there."""
         last = self._last
         if last is not None and last.runs == runs:
@@ -238,14 +238,14 @@ class ThreadCache:
             if first == first_now and end <= end_now:
                 objects, fields, snapshots = last.objects.copy(), last.fields.copy(), last.snapshots.copy()
                 left = [(end + 1, end_now), *runs[at + 1 :]]
-        seqs = expand_runs(left)
+        seqs = expand_ranges(left)
         objects += map(self._objects.__getitem__, seqs)
         fields += map(_fields, objects[len(fields) :])
         snapshots += map(self._snapshots.__getitem__, seqs)
         self._last = view = _View(runs, objects, fields, snapshots)
         return view
 
-    def serve(self, runs: list[Run]) -> list[BaseMessage]:
+    def serve(self, runs: list[SeqRange]) -> list[BaseMessage]:
         """The messages of a list, as they were stored."""
         view = self._view(runs)
         is_first, self._is_fresh = self._is_fresh, False
@@ -254,16 +254,16 @@ class ThreadCache:
         self._last = None
         return [
             message if self._holds(seq, message) else self._build(self.rows[seq])
-            for seq, message in zip(expand_runs(runs), view.objects, strict=True)
+            for seq, message in zip(expand_ranges(runs), view.objects, strict=True)
         ]
 
-    def share(self, runs: list[Run], checked: SeqSet) -> list[BaseMessage]:
+    def share(self, runs: list[SeqRange], checked: SeqSet) -> list[BaseMessage]:
         """`serve`, without a look at those that were checked a moment ago and reached nobody since."""
         left = SeqSet(tuple(sorted(runs))) | NO_SEQS if runs else NO_SEQS
         left = left - checked
         if left:
-            self.serve(list(left.runs))
-        return [*map(self._objects.__getitem__, expand_runs(runs))]
+            self.serve(list(left.ranges))
+        return [*map(self._objects.__getitem__, expand_ranges(runs))]
 
     def _begins(self, messages: list[BaseMessage], view: _View) -> bool:
         """Whether a list begins with the messages of a view, as they were stored."""
@@ -283,7 +283,7 @@ class ThreadCache:
                 and not any(map(_extras, made))
             )
         messages = messages[:size]
-        extras = [self._extra_snapshots.get(seq, _EMPTY) for seq in expand_runs(view.runs)]
+        extras = [self._extra_snapshots.get(seq, _EMPTY) for seq in expand_ranges(view.runs)]
         return _alike(messages, objects, snapshots) and equal(
             [extra or _EMPTY for extra in map(_extras, messages)], extras
         )
@@ -295,7 +295,7 @@ class ThreadCache:
             and equal(message.__pydantic_extra__ or _EMPTY, self._extra_snapshots.get(seq, _EMPTY))
         )
 
-    def recognise(self, messages: list[Any], before: list[Run]) -> Recognised | None:
+    def recognise(self, messages: list[Any], before: list[SeqRange]) -> Recognised | None:
         """Where the messages of a list are stored, given the positions of the list that it came from.
 
         Unchanged beginnings are recognised at once; behind them each message is looked up by its id, and one
@@ -307,9 +307,9 @@ class ThreadCache:
         view = self._view(before)
         shared, count, left = before, len(view.objects), list[int]()
         if not self._begins(messages, view):
-            seqs = expand_runs(before)
+            seqs = expand_ranges(before)
             count = self._same_beginning(messages, seqs)
-            shared = list(fold_runs(seqs[:count]))
+            shared = list(fold_ranges(seqs[:count]))
             left = [seq for seq in seqs[count:] if self.rows[seq].flags & NO_MESSAGE_ID]
         others = messages[count:]
         if not is_message_list(others):
@@ -432,7 +432,7 @@ class CacheReader:
         """Those of some events that are not known."""
         return self._thread(session).lacks(seqs)
 
-    def serve(self, thread: ThreadCache, runs: list[Run]) -> list[BaseMessage]:
+    def serve(self, thread: ThreadCache, runs: list[SeqRange]) -> list[BaseMessage]:
         """The messages of a list. What one reader is told at once is checked once."""
         checked = self._checked.get(thread.skey, NO_SEQS)
         self._checked[thread.skey] = checked | SeqSet(tuple(sorted(runs)))

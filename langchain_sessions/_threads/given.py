@@ -16,7 +16,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Overwrite
 
 from langchain_sessions._core.checkpoints import merge_writes
-from langchain_sessions._core.ranges import Run, expand_runs
+from langchain_sessions._core.ranges import SeqRange, expand_ranges
 from langchain_sessions._core.rows import NO_MESSAGE_ID
 from langchain_sessions._threads.split import is_event, is_message_list
 
@@ -66,7 +66,7 @@ class Said:
         more: Positions, and messages that have none yet.
     """
 
-    def __init__(self, thread: ThreadCache | None, base: list[Run]) -> None:
+    def __init__(self, thread: ThreadCache | None, base: list[SeqRange]) -> None:
         """Go on from a list."""
         self.base = base
         self.more: list[Any] = []
@@ -97,7 +97,7 @@ class Said:
         """Where in `more` a message stands, which then holds as much of the list as it takes to say so."""
         thread = self._thread
         if self.base and thread is not None and (thread.is_rewound or thread.newest(message_id) is not None):
-            self.base, self.more = [], [*expand_runs(self.base), *self.more]
+            self.base, self.more = [], [*expand_ranges(self.base), *self.more]
         return next((at for at, each in enumerate(self.more) if self._name_of(each) == message_id), None)
 
     def _name_of(self, item: Any) -> str | None:

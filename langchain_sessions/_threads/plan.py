@@ -26,7 +26,14 @@ from langchain_sessions._core.checkpoints import (
 from langchain_sessions._core.codec.same import same_message
 from langchain_sessions._core.ledger import Edit
 from langchain_sessions._core.pieces import Tree
-from langchain_sessions._core.ranges import Run, SeqSet, decode_runs, encode_run_list, encode_runs, fold_runs
+from langchain_sessions._core.ranges import (
+    SeqRange,
+    SeqSet,
+    decode_ranges,
+    encode_range_list,
+    encode_ranges,
+    fold_ranges,
+)
 from langchain_sessions._core.rows import EventRow, SessionRow, numbered
 from langchain_sessions._threads.cache import Recognised, ThreadCache, clone_message
 from langchain_sessions._threads.given import Said, given_to, snapshot_of
@@ -81,7 +88,7 @@ class _OpenSlot:
     channel: str
     refs: list[int | Incoming]
     data: Slot | None
-    base: list[Run] = field(default_factory=list[Run])
+    base: list[SeqRange] = field(default_factory=list[SeqRange])
     """Runs that go before `refs`."""
     is_said: bool = False
     """It is no value: what a delta channel holds."""
@@ -202,14 +209,14 @@ class PlannedCheckpoint:
             self.record.delta = channel
             self.open_slots.append(_OpenSlot(channel, said.more, None, said.base, is_said=True))
 
-    def _said_before(self, channel: str) -> list[Run]:
+    def _said_before(self, channel: str) -> list[SeqRange]:
         """The list that a delta channel held before."""
         parent = self.parent
         if parent is None:
             return []
         slot = parent.slots.get(channel, NOTHING)
         refs = parent.delta_runs if parent.delta == channel else slot.refs
-        return decode_runs(refs) if refs else []
+        return decode_ranges(refs) if refs else []
 
     def _inherit(self, new_versions: Mapping[str, Any]) -> dict[str, Slot]:
         """What the parent has of channels that did not change."""
@@ -283,11 +290,11 @@ class PlannedCheckpoint:
             return None
         if self.thread is None:
             return Recognised([], [None] * len(value)) if is_message_list(value) else None
-        runs: list[Run] = []
+        runs: list[SeqRange] = []
         if self.parent is not None:
             slot = self.parent.slots.get(channel)
             if slot is not None and slot.kind == RUNS and slot.refs:
-                runs = decode_runs(slot.refs)
+                runs = decode_ranges(slot.refs)
         return self.thread.recognise(value, runs)
 
     def _new(self, message: BaseMessage, branch: str | None, *, is_rooted: bool) -> Incoming:
@@ -363,7 +370,7 @@ class PlannedCheckpoint:
     def _fill_slots(self) -> None:
         for opened in self.open_slots:
             seqs = [item.seq if isinstance(item, Incoming) else item for item in opened.refs]
-            refs = encode_run_list(_joined(opened.base, list(fold_runs(seqs))))
+            refs = encode_range_list(_joined(opened.base, list(fold_ranges(seqs))))
             if opened.is_said:
                 self.record.delta_runs = refs
                 continue
@@ -427,13 +434,13 @@ class PlannedCheckpoint:
         parts = split(value, wanted)
         if parts is None:
             return None
-        refs = encode_runs(texts[item] if type(item) is str else resolved[id(item)] for item in parts.references)
+        refs = encode_ranges(texts[item] if type(item) is str else resolved[id(item)] for item in parts.references)
         if parts.is_list:
             return Slot(RUNS, refs)
         return dump_slot(parts.skeleton, self.cutter.forms, "messages", refs)
 
 
-def _joined(first: list[Run], second: list[Run]) -> list[Run]:
+def _joined(first: list[SeqRange], second: list[SeqRange]) -> list[SeqRange]:
     """Two lists of runs as one."""
     if first and second and first[-1][1] + 1 == second[0][0]:
         return [*first[:-1], (first[-1][0], second[0][1]), *second[1:]]

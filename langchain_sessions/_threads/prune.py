@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions._log.log import Log
     from langchain_sessions._threads.cache import MessageCache
-    from langchain_sessions.stores._threads import CheckpointPlace, Keep, ThreadRows, ThreadStore
+    from langchain_sessions.stores._threads import CheckpointKey, Keep, ThreadRows, ThreadStore
 
 _COUNTERS = "counters_since_delta_snapshot"
 
@@ -36,7 +36,7 @@ class CheckpointPruner:
         """Remove those of some runs, but for those from which a delta channel of a later one is rebuilt."""
         wanted = {str(run) for run in _many(run_ids, "run_ids")}
 
-        def keep(view: ThreadRows) -> Collection[CheckpointPlace]:
+        def keep(view: ThreadRows) -> Collection[CheckpointKey]:
             return self._with_ancestors(view, {(row.ns, row.cid) for row in view.rows if row.run_id not in wanted})
 
         if wanted:
@@ -72,8 +72,8 @@ class CheckpointPruner:
     def _latest(self, keep: int, cutoff: str | None) -> Keep:
         """Chooses the newest of each namespace, and what is younger than a time."""
 
-        def kept_of(view: ThreadRows) -> Collection[CheckpointPlace]:
-            kept: set[CheckpointPlace] = set()
+        def kept_of(view: ThreadRows) -> Collection[CheckpointKey]:
+            kept: set[CheckpointKey] = set()
             left: dict[int, int] = {}
             for row in sorted(view.in_sight, key=lambda row: row.cid, reverse=True):
                 left[row.ns] = left.get(row.ns, keep) - 1
@@ -84,10 +84,10 @@ class CheckpointPruner:
 
         return kept_of
 
-    def _finished_calls(self, view: ThreadRows, kept: Collection[CheckpointPlace]) -> set[CheckpointPlace]:
+    def _finished_calls(self, view: ThreadRows, kept: Collection[CheckpointKey]) -> set[CheckpointKey]:
         """Those within a subgraph's call whose root checkpoint is there and goes: each call has its own namespace."""
         roots = {row.cid for row in view.rows if row.ns == ROOT}
-        finished: set[CheckpointPlace] = set()
+        finished: set[CheckpointKey] = set()
         for row in view.rows:
             place = (row.ns, row.cid)
             if place in kept and ":" in view.namespaces.get(row.ns, "").rsplit("|", 1)[-1]:
@@ -96,7 +96,7 @@ class CheckpointPruner:
                     finished.add(place)
         return finished
 
-    def _with_ancestors(self, view: ThreadRows, kept: set[CheckpointPlace]) -> Collection[CheckpointPlace]:
+    def _with_ancestors(self, view: ThreadRows, kept: set[CheckpointKey]) -> Collection[CheckpointKey]:
         """Some checkpoints and those from which their delta channels are rebuilt."""
         by_place = {(row.ns, row.cid): row for row in view.rows}
         needed = set(kept)
@@ -117,7 +117,7 @@ def _record(view: ThreadRows, row: CheckpointRow) -> Record:
     return decode_record(view.session_id, row, view.shapes.get(row.shape, b""))
 
 
-def _nothing(view: ThreadRows) -> Collection[CheckpointPlace]:
+def _nothing(view: ThreadRows) -> Collection[CheckpointKey]:
     del view
     return ()
 

@@ -14,7 +14,7 @@ from langchain_sessions._chat.address import config_of
 from langchain_sessions._core.checkpoints import CUT, corrupt_channel, corrupt_checkpoint, rewound
 from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.pieces import Seal, Tree, assemble
-from langchain_sessions._core.ranges import decode_runs, expand_runs
+from langchain_sessions._core.ranges import decode_ranges, expand_ranges
 from langchain_sessions._threads.record import (
     EMPTY,
     NULL,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
 
-    from langchain_sessions._core.ranges import Run
+    from langchain_sessions._core.ranges import SeqRange
     from langchain_sessions._threads.cache import CacheReader, ThreadCache
     from langchain_sessions._threads.forms import ValueForms
     from langchain_sessions.stores._threads import CheckpointDetails, FoundCheckpoint
@@ -114,7 +114,7 @@ class Rebuilder:
             return None
         thread = self._reader.threads[found.session.skey]
         try:
-            runs = decode_runs(slot.refs) if slot.refs else []
+            runs = decode_ranges(slot.refs) if slot.refs else []
         except UNREADABLE as error:
             raise _corrupt(found) from error
         if slot.kind == RUNS:
@@ -122,7 +122,7 @@ class Rebuilder:
         loaded = self._deserialized(found, slot.kind, self._data(found, thread, channel, slot))
         if not slot.kind & SPLIT:
             return loaded
-        seqs = expand_runs(runs)
+        seqs = expand_ranges(runs)
         messages = self._messages(found, thread, runs)
         try:
             return join(loaded, messages, lambda at: thread.rows[seqs[at]].text or "")
@@ -165,7 +165,7 @@ class Rebuilder:
             thread.seal = Seal.opened(cipher, sealed_key)
         return thread.seal
 
-    def _messages(self, found: FoundCheckpoint, thread: ThreadCache, runs: list[Run]) -> list[BaseMessage]:
+    def _messages(self, found: FoundCheckpoint, thread: ThreadCache, runs: list[SeqRange]) -> list[BaseMessage]:
         try:
             return self._reader.serve(thread, runs)
         except LookupError as error:  # positions that the log does not have

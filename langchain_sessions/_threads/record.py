@@ -19,7 +19,7 @@ from langchain_sessions._core.checkpoints import (
 )
 from langchain_sessions._core.edge import UNREADABLE, check_id, from_micros, to_micros
 from langchain_sessions._core.pieces import LIMIT, NAME, Seal, Tree, cut, value_digest
-from langchain_sessions._core.ranges import SeqSet, encode_runs
+from langchain_sessions._core.ranges import SeqSet, encode_ranges
 from langchain_sessions._threads.forms import RefusedValueError, UnstorableError
 from langchain_sessions._threads.split import may_be_private, without_private_calls
 from langchain_sessions.errors import InvalidInputError
@@ -269,7 +269,7 @@ def encode_record(record: Record) -> tuple[CheckpointRow, list[ValueRow]]:
         record.run_id,
         record.shape[0],
         runs,
-        encode_runs(others) if others else None,
+        encode_ranges(others) if others else None,
         b"".join(outside) or None,
         data,
     )

@@ -16,7 +16,7 @@ from langchain_sessions._chat.address import config_of, namespace_digest
 from langchain_sessions._core.checkpoints import ROOT, ValueRow, WriteRow, rewound
 from langchain_sessions._core.edge import check_id
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.ranges import encode_runs
+from langchain_sessions._core.ranges import encode_ranges
 from langchain_sessions._core.rows import ROOTED
 from langchain_sessions._core.twins import finish
 from langchain_sessions._log.log import adapter_draft, after_append
@@ -243,7 +243,7 @@ class CheckpointWriter:
             return seq is not None
 
         parts = split(value, wanted)
-        refs = None if parts is None else encode_runs(resolved[id(item)] for item in parts.references)
+        refs = None if parts is None else encode_ranges(resolved[id(item)] for item in parts.references)
         skeleton = value if parts is None else parts.skeleton
         row = row._replace(idx=WRITES_IDX_MAP.get(row.channel, row.idx))
         if left_in:

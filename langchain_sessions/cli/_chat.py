@@ -11,7 +11,7 @@ from uuid import uuid4
 import typer
 
 from langchain_sessions.cli._models import open_model, trouble_of
-from langchain_sessions.cli._place import fail, service
+from langchain_sessions.cli._target import fail, service
 from langchain_sessions.cli._words import in_words
 from langchain_sessions.errors import SessionEndedError, SessionNotFoundError, SessionsError
 

@@ -17,7 +17,7 @@ from langchain_sessions.cli import _chat as chatting
 from langchain_sessions.cli import _health as health
 from langchain_sessions.cli import _moving as moving
 from langchain_sessions.cli import _upkeep as upkeep
-from langchain_sessions.cli._place import AnywhereGroup, Place, answer, service
+from langchain_sessions.cli._target import AnywhereGroup, Target, answer, service
 from langchain_sessions.filters import EventFilter
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def _version(asked: bool) -> None:  # noqa: FBT001 - what an option gives
 
 
 @app.callback()
-def place(
+def target(
     context: typer.Context,
     *,
     url: Annotated[str, typer.Option(help="The database, as SQLAlchemy writes it.")] = "sqlite:///chat.db",
@@ -63,7 +63,7 @@ def place(
     _: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Say it, and end.")] = False,
 ) -> None:
     """Say once where the log is."""
-    context.obj = Place(url, user, namespace, prefix, "json" if as_json else "jsonl" if as_lines else "")
+    context.obj = Target(url, user, namespace, prefix, "json" if as_json else "jsonl" if as_lines else "")
 
 
 @app.command("list")

@@ -13,7 +13,7 @@ from langchain_sessions._sql.store import SqlStore
 from langchain_sessions._sql.tables import schema as sql_schema
 from langchain_sessions._sql.tables.migrations import found_version
 from langchain_sessions.cli._numbers import all_sessions
-from langchain_sessions.cli._place import FAILED, answer, fail, say, service, told
+from langchain_sessions.cli._target import FAILED, answer, fail, say, service, told
 from langchain_sessions.cli._words import in_words
 from langchain_sessions.errors import SchemaMissingError, SchemaVersionError, SessionsError
 

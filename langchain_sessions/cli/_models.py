@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from langchain_sessions.cli._place import fail
+from langchain_sessions.cli._target import fail
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

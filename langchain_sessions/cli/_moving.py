@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from langchain_sessions.cli._numbers import in_units
-from langchain_sessions.cli._place import INCOMPLETE, Place, fail, say, service
+from langchain_sessions.cli._target import INCOMPLETE, Target, fail, say, service
 from langchain_sessions.cli._words import in_words
 from langchain_sessions.errors import StoreUnavailableError
 
@@ -48,10 +48,10 @@ def import_source(
     """
     from langchain_sessions.importing import import_threads
 
-    where: Place = context.obj
+    where: Target = context.obj
     if dry_run and where.file is not None and not where.file.is_file():
         # A prediction needs no database of its own, and leaves none behind.
-        context.obj = Place("sqlite://", where.user, where.namespace, where.prefix, where.form)
+        context.obj = Target("sqlite://", where.user, where.namespace, where.prefix, where.form)
     elif where.file is not None and not where.file.is_file():
         typer.echo(f"creating {where.file}", err=True)
     serde = None if key_from is None else _opening(key_from)

@@ -134,7 +134,7 @@ def in_units(number: int | None) -> str:
     return f"{number} bytes" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
 
 
-def stored_bytes(sessions: SessionService, place: Path | None) -> int | None:
+def stored_bytes(sessions: SessionService, target: Path | None) -> int | None:
     """What a database takes, or a folder of files; None where it does not tell."""
     from langchain_sessions._log.log import log_of
     from langchain_sessions._sql.store import SqlStore
@@ -143,6 +143,6 @@ def stored_bytes(sessions: SessionService, place: Path | None) -> int | None:
     store = log_of(sessions).store
     if isinstance(store, SqlStore):
         return store.look(database_bytes)
-    if place is None:
+    if target is None:
         return None
-    return sum(each.stat().st_size for each in place.rglob("*") if each.is_file())
+    return sum(each.stat().st_size for each in target.rglob("*") if each.is_file())

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from langchain_sessions.cli._place import FAILED, say, service
+from langchain_sessions.cli._target import FAILED, say, service
 
 app = typer.Typer()
 SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]

@@ -107,8 +107,8 @@ def load_pending(log: Log, session_id: str, live: LiveScope) -> Flow[tuple[Sessi
     query = EventQuery(
         kinds=MESSAGE_CODES,
         standings=frozenset({Standing.ARCHIVED}),
-        after_seq=seqs.runs[0][0] - 1,
-        before_seq=seqs.runs[-1][1] + 1,
+        after_seq=seqs.ranges[0][0] - 1,
+        before_seq=seqs.ranges[-1][1] + 1,
         predicate=lambda row: row.seq in seqs,
     )
     found = yield from ask(log.store.find_events, key, query, now)
@@ -129,11 +129,11 @@ def that_fit(pending: tuple[SessionEvent, ...], live: LiveScope, plan: Compactio
     return len(pending)
 
 
-def runs_of(*parts: tuple[SessionEvent, ...]) -> list[list[int]] | None:
+def ranges_of(*parts: tuple[SessionEvent, ...]) -> list[list[int]] | None:
     """The positions of events as a record names them; None for none."""
-    return as_runs(SeqSet.of(event.seq for part in parts for event in part) if any(parts) else NO_SEQS)
+    return as_ranges(SeqSet.of(event.seq for part in parts for event in part) if any(parts) else NO_SEQS)
 
 
-def as_runs(seqs: SeqSet) -> list[list[int]] | None:
+def as_ranges(seqs: SeqSet) -> list[list[int]] | None:
     """Positions as a record names them; None for none."""
-    return [[first, last] for first, last in seqs.runs] or None
+    return [[first, last] for first, last in seqs.ranges] or None

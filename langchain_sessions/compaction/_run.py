@@ -22,10 +22,10 @@ from langchain_sessions._log.log import read_rows
 from langchain_sessions.compaction._fallback import (
     PENDING,
     LastResort,
-    as_runs,
+    as_ranges,
     load_pending,
     pending_seqs,
-    runs_of,
+    ranges_of,
     that_fit,
     would_not_fit,
 )
@@ -159,11 +159,13 @@ class _Run:
         """Archive as the strategy wants it, without a summary; what earlier runs left for one stays noted."""
         pending = yield from pending_seqs(self.log, self.session_id, live)
         if not isinstance(self.compaction.how, LastResort):
-            return (yield from self._commit(live, plan, None, pending=as_runs(pending)))
+            return (yield from self._commit(live, plan, None, pending=as_ranges(pending)))
         pending |= SeqSet.of(event.seq for event in plan.archive)
         reason = "what the strategy keeps would not have fitted"
         return (
-            yield from self._commit(live, plan, None, outcome=Outcome.ARCHIVED, pending=as_runs(pending), reason=reason)
+            yield from self._commit(
+                live, plan, None, outcome=Outcome.ARCHIVED, pending=as_ranges(pending), reason=reason
+            )
         )
 
     def _is_due(self, request: CompactionRequest) -> bool:
@@ -255,7 +257,7 @@ class _Run:
             if after > live.tokens + limits.max_growth:
                 problem = f"the context would grow from {live.tokens} to {after} tokens"
                 return (yield from self._refused(Outcome.NOT_WORTH_IT, problem, calls=summary.calls))
-            done = yield from self._commit(live, plan, summary, pending=runs_of(pending[shown:]))
+            done = yield from self._commit(live, plan, summary, pending=ranges_of(pending[shown:]))
             if done is not None:
                 return done
             fresh = yield from self._load((yield from self._measure()))
@@ -270,7 +272,7 @@ class _Run:
         """Archive without the summary that could not be had, where the prompt would not fit otherwise."""
         if not self.automatic or not (self.force or would_not_fit(self.compaction.when, live.request)):
             return None
-        pending = runs_of((yield from load_pending(self.log, self.session_id, live)), tuple(plan.archive))
+        pending = ranges_of((yield from load_pending(self.log, self.session_id, live)), tuple(plan.archive))
         done = yield from self._commit(
             live, plan, None, outcome=Outcome.ARCHIVED, pending=pending, reason=reason, calls=calls
         )

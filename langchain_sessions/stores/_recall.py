@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from langchain_sessions.stores._values import (
         EventQuery,
         IndexChange,
-        IndexPlace,
+        IndexProgress,
         IndexQuery,
         IndexRead,
         LogScan,
-        LogScope,
         LogSlice,
+        SearchedLogs,
         ShelfChange,
         StoredChunk,
         VectorChange,
-        VectorPlace,
+        VectorProgress,
     )
 
 
@@ -39,10 +39,10 @@ class IndexStore(Store):
     def load_index(self, /, query: IndexQuery) -> IndexRead:
         """What a search needs of the index, and the events after it; or whose index has to catch up first.
 
-        Each log as of one moment. Crosses sessions where the scope holds several.
+        Each log as of one moment. Crosses sessions where several are searched.
 
         Raises:
-            SessionNotFoundError: The scope names one session and there is none.
+            SessionNotFoundError: The search names one session and there is none.
         """
 
     @threaded(load_index)
@@ -50,7 +50,7 @@ class IndexStore(Store):
         """Async `load_index`."""
 
     @abstractmethod
-    def find_index(self, /, key: SessionKey, fingerprint: str, now: int) -> IndexPlace:
+    def find_index(self, /, key: SessionKey, fingerprint: str, now: int) -> IndexProgress:
         """How far the index of a log goes. Without an index: to its end.
 
         Raises:
@@ -63,9 +63,9 @@ class IndexStore(Store):
 
     @abstractmethod
     def load_chunks(
-        self, /, key: SessionKey, place: IndexPlace, numbers: Sequence[int], now: int
+        self, /, key: SessionKey, progress: IndexProgress, numbers: Sequence[int], now: int
     ) -> list[tuple[StoredChunk, dict[str, bytes]]] | None:
-        """Whole chunks of an index with their buckets; None where the index is no longer as `place` says."""
+        """Whole chunks of an index with their buckets; None where the index is no longer as `progress` says."""
 
     @threaded(load_chunks)
     def aload_chunks(self) -> None:
@@ -80,7 +80,7 @@ class IndexStore(Store):
         """Async `write_index`."""
 
     def write_shelf(self, /, change: ShelfChange) -> bool:
-        """Put a shelf in the place of others; False, and nothing is changed, where one of them or a log is gone.
+        """Put a shelf in the progress of others; False, and nothing is changed, where one of them or a log is gone.
 
         A search over all sessions of an owner would read thousands of small indexes; a store may keep an owner's copy
         of them, shelf by shelf. Whoever deletes a log deletes every shelf that holds it, in the same transaction, so
@@ -95,19 +95,19 @@ class IndexStore(Store):
         """Async `write_shelf`."""
 
     @abstractmethod
-    def scan_logs(self, /, scope: LogScope, query: EventQuery, after: tuple[int, int] = (0, 0)) -> LogScan:
-        """Rows that meet a query in the next stretch of the logs of a scope, in the order of their keys.
+    def scan_logs(self, /, searched: SearchedLogs, query: EventQuery, after: tuple[int, int] = (0, 0)) -> LogScan:
+        """Rows that meet a query in the next stretch of the searched logs, in the order of their keys.
 
         A scan goes through a bounded number of events per call. Logs without a row are left out where there are
         several. Crosses sessions.
 
         Args:
-            scope: Which logs.
+            searched: Which logs.
             query: Criteria; without a window.
             after: What the call before returned.
 
         Raises:
-            SessionNotFoundError: The scope names one session and there is none.
+            SessionNotFoundError: The search names one session and there is none.
         """
 
     @threaded(scan_logs)
@@ -115,8 +115,8 @@ class IndexStore(Store):
         """Async `scan_logs`."""
 
     @abstractmethod
-    def load_events(self, /, scope: LogScope, places: Mapping[str, SeqSet]) -> list[LogSlice]:
-        """Rows at some positions of some sessions of a scope; what is gone is left out. Crosses sessions."""
+    def load_events(self, /, searched: SearchedLogs, places: Mapping[str, SeqSet]) -> list[LogSlice]:
+        """Rows at some positions of some searched sessions; what is gone is left out. Crosses sessions."""
 
     @threaded(load_events)
     def aload_events(self) -> None:
@@ -130,15 +130,15 @@ class VectorStore(Store):
     """
 
     @abstractmethod
-    def list_vectors(self, /, scope: LogScope) -> list[VectorPlace]:
-        """How far the vectors of every log of a scope go, in the order of their keys. Crosses sessions."""
+    def list_vectors(self, /, searched: SearchedLogs) -> list[VectorProgress]:
+        """How far the vectors of every searched log go, in the order of their keys. Crosses sessions."""
 
     @threaded(list_vectors)
     def alist_vectors(self) -> None:
         """Async `list_vectors`."""
 
     @abstractmethod
-    def find_vectors(self, /, key: SessionKey, now: int) -> VectorPlace:
+    def find_vectors(self, /, key: SessionKey, now: int) -> VectorProgress:
         """How far the vectors of a log go.
 
         Raises:
@@ -150,8 +150,10 @@ class VectorStore(Store):
         """Async `find_vectors`."""
 
     @abstractmethod
-    def load_vectors(self, /, scope: LogScope, places: Mapping[VectorPlace, SeqSet]) -> dict[tuple[int, int], bytes]:
-        """Vectors at some positions of some logs of a scope, by session key and position. Crosses sessions.
+    def load_vectors(
+        self, /, searched: SearchedLogs, places: Mapping[VectorProgress, SeqSet]
+    ) -> dict[tuple[int, int], bytes]:
+        """Vectors at some positions of some searched logs, by session key and position. Crosses sessions.
 
         What is not there, or belongs to another set by now, is left out.
         """

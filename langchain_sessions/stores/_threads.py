@@ -237,7 +237,7 @@ class CheckpointReader(Protocol):
 StoredIn = Callable[[FoundCheckpoint, bytes], Collection[str]]
 """Given a checkpoint and the names of its shape: the channels whose whole value it holds."""
 
-CheckpointPlace = tuple[int, str]
+CheckpointKey = tuple[int, str]
 """A checkpoint within its session: namespace and id."""
 
 
@@ -260,7 +260,7 @@ class ThreadRows:
     namespaces: Mapping[int, str]
 
 
-Keep = Callable[[ThreadRows], Collection[CheckpointPlace]]
+Keep = Callable[[ThreadRows], Collection[CheckpointKey]]
 """Which checkpoints to keep."""
 
 

@@ -197,7 +197,7 @@ class ScopeMeasure(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LogScope:
+class SearchedLogs:
     """Which logs are searched: one session, or all sessions of an owner within an app.
 
     Attributes:
@@ -225,20 +225,20 @@ class IndexQuery:
     """What to read of the index.
 
     Attributes:
-        scope: Of which logs.
+        searched: Of which logs.
         fingerprint: Only what was built like this counts.
         buckets: Buckets of terms.
         beginnings: Also buckets that begin so.
         most_scanned: How many events may be left to scan; above that nothing is read but what lags behind.
         held: Traits that the caller has: key of the session, number of the chunk, generation that wrote it; of a shelf
-            `shelf_place`.
+            `shelf_key`.
         most_apart: With shelves: how many logs that a shelf would take may be read one by one; None for without.
         longest_shelved: Longer logs are no shelf's.
-        only: Of the logs of the scope these, by the keys of their sessions, and no shelves but `whole_shelves`.
+        only: Of these logs only those, by the keys of their sessions, and no shelves but `whole_shelves`.
         whole_shelves: With `only`: shelves of which all is read.
     """
 
-    scope: LogScope
+    searched: SearchedLogs
     fingerprint: str
     buckets: tuple[str, ...]
     beginnings: tuple[str, ...] = ()
@@ -346,12 +346,12 @@ class ShelfChange:
     replaced: tuple[int, ...] = ()
 
 
-def shelf_place(number: int) -> tuple[int, int, int]:
+def shelf_key(number: int) -> tuple[int, int, int]:
     """How the traits of a shelf are called among those of chunks; no session has the key 0."""
     return 0, number, 0
 
 
-class IndexPlace(NamedTuple):
+class IndexProgress(NamedTuple):
     """How far the index of a log goes.
 
     Attributes:
@@ -374,7 +374,7 @@ class IndexChange:
     """One step forward of an index, valid as long as nobody else made one.
 
     Attributes:
-        place: What it was planned from.
+        progress: What it was planned from.
         fingerprint: How it was built.
         indexed_to: The newest position in the index afterwards.
         replaced: Chunks that the new one takes the place of; it gets the number of the first.
@@ -382,7 +382,7 @@ class IndexChange:
         buckets: Its terms by bucket.
     """
 
-    place: IndexPlace
+    progress: IndexProgress
     fingerprint: str
     indexed_to: int
     replaced: tuple[int, ...] = ()
@@ -404,7 +404,7 @@ class LogScan(NamedTuple):
     after: tuple[int, int] | None
 
 
-class VectorPlace(NamedTuple):
+class VectorProgress(NamedTuple):
     """How far the vectors of a log go.
 
     Attributes:
@@ -429,14 +429,14 @@ class VectorChange:
     """One step forward of the vectors of a log, valid as long as nobody else made one.
 
     Attributes:
-        place: What it was planned from.
+        progress: What it was planned from.
         fingerprint: What made the vectors.
         embedded_to: How far they go afterwards.
         vectors: By position.
         anew: They begin another set: those that are there go.
     """
 
-    place: VectorPlace
+    progress: VectorProgress
     fingerprint: str
     embedded_to: int
     vectors: Mapping[int, bytes]
@@ -445,4 +445,4 @@ class VectorChange:
     @property
     def generation(self) -> int:
         """The set that the vectors belong to."""
-        return self.place.generation + self.anew
+        return self.progress.generation + self.anew

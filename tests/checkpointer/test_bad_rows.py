@@ -11,7 +11,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from sqlalchemy import update
 
 from langchain_sessions._log.log import log_of
-from langchain_sessions._sql.driver.modes import Mode
+from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.errors import CorruptRowError, InvalidInputError
 
@@ -38,7 +38,7 @@ def spoil(service: SessionService, name: str, **values: Any) -> None:
     """Overwrite a column of all rows of a table of threads."""
     store: Any = log_of(service).store
     table = getattr(store.tables.threads, name)
-    store.run(Mode.WRITE, lambda tx: tx.change(update(table).values(**values)))
+    store.run(TransactionKind.WRITE, lambda tx: tx.change(update(table).values(**values)))
 
 
 @pytest.mark.parametrize(("table", "column"), [("shapes", "body"), ("writes", "body"), ("checkpoints", "runs")])

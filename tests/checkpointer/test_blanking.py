@@ -27,7 +27,7 @@ from langchain_sessions import (
     SessionService,
 )
 from langchain_sessions._log.log import log_of
-from langchain_sessions._sql.driver.modes import Mode
+from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions.errors import StoreError
 from tests.recall.embedders import Words
 
@@ -91,7 +91,7 @@ def stored(service: SessionService) -> bytes:
                 found += [value.encode() if isinstance(value, str) else bytes(value or b"") for value in row]
         return found
 
-    return b"\n".join(store.run(Mode.READ, read))
+    return b"\n".join(store.run(TransactionKind.READ, read))
 
 
 def traces(service: SessionService) -> list[str]:

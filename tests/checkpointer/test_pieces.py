@@ -19,7 +19,7 @@ from sqlalchemy import delete, select, update
 
 from langchain_sessions._core.pieces import NODE
 from langchain_sessions._log.log import log_of
-from langchain_sessions._sql.driver.modes import Mode
+from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.errors import CorruptRowError
 
@@ -61,7 +61,7 @@ def stored(service: SessionService) -> dict[bytes, bytes]:
     """The rows of all values, whatever the session."""
     store: Any = log_of(service).store
     v = store.tables.threads.stored_values.c
-    rows = store.run(Mode.READ, lambda tx: tx.once(select(v.digest, v.data)))
+    rows = store.run(TransactionKind.READ, lambda tx: tx.once(select(v.digest, v.data)))
     return {bytes(digest): bytes(data) for digest, data in rows}
 
 
@@ -231,7 +231,7 @@ def test_a_bad_piece_is_told_where_it_is_needed(service: SessionService, how: st
     )
     statement: Any = update(table).values(data=b"\2" if how == "node" else b"\0nothing")
     statement = (delete(table) if how == "missing" else statement).where(table.c.digest == bad)
-    log_of(service).store.run(Mode.WRITE, lambda tx: tx.change(statement))  # type: ignore[attr-defined]
+    log_of(service).store.run(TransactionKind.WRITE, lambda tx: tx.change(statement))  # type: ignore[attr-defined]
     for each in (saver, SessionCheckpointSaver(service)):
         assert values_of(each, first)["small"] == "s"
         with pytest.raises(CorruptRowError, match=r"'large'.*'t'"):

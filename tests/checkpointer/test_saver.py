@@ -21,7 +21,7 @@ from typing_extensions import TypedDict
 
 from langchain_sessions._chat.address import branch_of, next_version
 from langchain_sessions._log.log import log_of
-from langchain_sessions._sql.driver.modes import Mode
+from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions.checkpointer import SessionCheckpointSaver, checkpointer_factory
 from langchain_sessions.errors import (
     CorruptRowError,
@@ -147,7 +147,7 @@ def test_a_row_that_cannot_be_read_leaves_the_others(service: SessionService) ->
     table = store.tables.threads.checkpoints
     bad = update(table).where(table.c.cid == last["configurable"]["checkpoint_id"])
     for body in (b"\x98\x07", b"\xff\x00garbage"):
-        store.run(Mode.WRITE, lambda tx, body=body: tx.change(bad.values(body=body)))
+        store.run(TransactionKind.WRITE, lambda tx, body=body: tx.change(bad.values(body=body)))
         for saver in (graph.checkpointer, SessionCheckpointSaver(service)):
             with pytest.raises(CorruptRowError, match="'t'"):
                 saver.get_tuple(CONFIG)
@@ -158,7 +158,9 @@ def test_a_row_that_cannot_be_read_leaves_the_others(service: SessionService) ->
 def test_a_missing_event_is_named(service: SessionService) -> None:
     talk(graph_over(SessionCheckpointSaver(service)), "one")
     store: Any = log_of(service).store
-    store.run(Mode.WRITE, lambda tx: tx.change(delete(store.tables.events).where(store.tables.events.c.seq == 1)))
+    store.run(
+        TransactionKind.WRITE, lambda tx: tx.change(delete(store.tables.events).where(store.tables.events.c.seq == 1))
+    )
     with pytest.raises(CorruptRowError, match="'t'"):
         SessionCheckpointSaver(service).get_tuple(CONFIG)
 
@@ -329,7 +331,7 @@ def test_large_values_are_stored_once(service: SessionService) -> None:
     talk(graph, "two", "three")
     store: Any = log_of(service).store
     values = store.tables.threads.stored_values
-    assert store.run(Mode.READ, lambda tx: len(tx.once(values.select()))) == 1
+    assert store.run(TransactionKind.READ, lambda tx: len(tx.once(values.select()))) == 1
     fresh = builder.compile(checkpointer=SessionCheckpointSaver(service))
     assert fresh.get_state(CONFIG).values["blob"] == "b" * 5000
 

@@ -7,7 +7,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from langchain_sessions._log.log import log_of
-from langchain_sessions._sql.driver.modes import Mode
+from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions._sql.store import SqlStore
 from langchain_sessions._sql.tables import migrations
 from langchain_sessions._sql.tables.schema import SCHEMA_VERSION
@@ -62,7 +62,7 @@ def upgrade(service: SessionService) -> None:
     store = log_of(service).store
     assert isinstance(store, SqlStore)
     flavour = {"mysql": "mariadb"}.get(store._runner.flavour, store._runner.flavour)
-    while store._runner.run_on_any(Mode.WRITE, migrations.migrate, flavour, NEWEST, STEPS):
+    while store._runner.run_on_any(TransactionKind.WRITE, migrations.migrate, flavour, NEWEST, STEPS):
         pass
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import make_url, text
 
 from langchain_sessions import SessionService
 from langchain_sessions._log.log import log_of
-from langchain_sessions._sql.driver.modes import Mode
+from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions._sql.tables import migrations
 from langchain_sessions._sql.tables.schema import SCHEMA_VERSION
 from langchain_sessions.errors import SchemaError, SchemaMissingError, SchemaVersionError
@@ -140,7 +140,7 @@ def test_an_older_database_is_upgraded_only_where_that_was_asked_for(place: tupl
     with opened(make_service(url, table_prefix=prefix)) as (service,):
         runner = log_of(service).store._runner  # type: ignore[attr-defined]
         with pytest.raises(SchemaError, match=rf"version {SCHEMA_VERSION}.*{NEWEST}.*create_schema"):
-            runner.run_on_any(Mode.READ, migrations.check_version, NEWEST)
+            runner.run_on_any(TransactionKind.READ, migrations.check_version, NEWEST)
 
 
 def test_tables_are_not_created_unless_asked_for(fresh_database: Callable[[], str]) -> None:

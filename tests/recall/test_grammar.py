@@ -12,8 +12,8 @@ from langchain_sessions._recall.text.grammar import (
     MOST_CLAUSES,
     MOST_GROUPS,
     ClauseKind,
+    QueryKind,
     QueryMatcher,
-    QueryMode,
     literal_query,
     parse_query,
     pattern_query,
@@ -85,7 +85,7 @@ def test_lower_case_and_inner_hyphens_are_no_operators() -> None:
 @pytest.mark.parametrize("text", ["%", "_", "\\", "*", "'", "--", "::", "%_%", "?!", "😀", "();", "-", "* *"])
 def test_a_query_without_words_is_literal(text: str) -> None:
     query = parse_query(text, MAKER)
-    assert query.mode is QueryMode.LITERAL
+    assert query.mode is QueryKind.LITERAL
     assert QueryMatcher(query, MAKER).accepts(f"before {text} after")
     assert not QueryMatcher(query, MAKER).accepts("nothing of the kind")
 
@@ -93,7 +93,7 @@ def test_a_query_without_words_is_literal(text: str) -> None:
 @pytest.mark.parametrize("text", ["", " ", "\n\t", '"', '""', "( )"])
 def test_nothing_asked_is_blank_or_literal(text: str) -> None:
     query = parse_query(text, MAKER)
-    assert query.mode is QueryMode.LITERAL
+    assert query.mode is QueryKind.LITERAL
     assert query.is_blank == (not text.strip())
 
 
@@ -124,7 +124,7 @@ def test_literal_mode_takes_every_character_as_it_is(literal: str, text: str, ex
 
 def test_a_pattern_comes_compiled_from_code() -> None:
     query = pattern_query(re.compile(r"order-\d{3}"))
-    assert query.mode is QueryMode.PATTERN
+    assert query.mode is QueryKind.PATTERN
     assert QueryMatcher(query, MAKER).accepts("your order-123 is here")
     assert find_spans("your order-123", query, MAKER) == ((5, 14),)
 
@@ -139,7 +139,7 @@ def test_prefixes_reach_shorter_stems() -> None:
 def test_long_queries_are_bounded() -> None:
     assert len(parse_query("kettle " * 100_000, MAKER).ranked) <= MOST_CLAUSES
     assert len(parse_query("".join(map(chr, range(0x4E00, 0x5E00))), MAKER).groups) == MOST_GROUPS
-    assert parse_query('"' * 100_000, MAKER).mode is QueryMode.LITERAL
+    assert parse_query('"' * 100_000, MAKER).mode is QueryKind.LITERAL
 
 
 @settings(max_examples=10_000, deadline=None)

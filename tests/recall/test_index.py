@@ -18,7 +18,7 @@ from langchain_sessions._log.log import log_of
 from langchain_sessions._recall.index.buckets import Bucket, bucket_of, pack_buckets, pack_occurrences, unpack_postings
 from langchain_sessions._recall.index.chunks import LARGEST_CHUNK, ChunkSize, OpenChunk, PackedEvents, chunks_to_merge
 from langchain_sessions._recall.index.traits import ChunkTraits, EventTraits
-from langchain_sessions._sql.driver.modes import Mode
+from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -166,7 +166,7 @@ def test_nothing_of_a_deleted_session_stays_in_any_table(ada: SessionService) ->
     store: Any = log_of(ada).store
     tables = store.tables.of_session
     assert ada.delete("s1")
-    left = store.run(Mode.READ, lambda tx: [len(tx.once(table.select())) for table in tables])
+    left = store.run(TransactionKind.READ, lambda tx: [len(tx.once(table.select())) for table in tables])
     assert left == [0] * len(tables)
 
 

@@ -34,7 +34,7 @@ from langchain_sessions._recall.meaning.embedder import LONGEST_TEXT, Embedder
 from langchain_sessions._recall.meaning.embedding import EMBED_BATCH
 from langchain_sessions._recall.meaning.vectors import QueryVector, VectorFormat, signature_of
 from langchain_sessions.errors import EmbeddingError
-from langchain_sessions.stores._values import LogScope
+from langchain_sessions.stores._values import SearchedLogs
 from tests.recall.embedders import AsyncWords, Words, cosine, vector_of
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def vectors_of(service: SessionService, session_id: str = "s1") -> dict[int, byt
     """What is stored for a session."""
     store = log_of(service).store
     now = log_of(service).now()
-    scope = LogScope(app=service.app, owner=service.owner, session_id=session_id, now=now)
+    scope = SearchedLogs(app=service.app, owner=service.owner, session_id=session_id, now=now)
     (place,) = store.list_vectors(scope)
     return {
         seq: data for (_, seq), data in store.load_vectors(scope, {place: SeqSet.between(1, place.last_seq)}).items()
@@ -580,7 +580,7 @@ def test_vectors_go_with_their_session(make: Maker) -> None:
     fill(service, ["another cat"], "s2").embed_pending()
     view.delete("s1")
     store = log_of(service).store
-    scope = LogScope(app=service.app, owner=service.owner, session_id=None, now=log_of(service).now())
+    scope = SearchedLogs(app=service.app, owner=service.owner, session_id=None, now=log_of(service).now())
     assert [place.session_id for place in store.list_vectors(scope)] == ["s2"]
     fill(service, ["a new cat"])
     assert vectors_of(service.as_user("ada")) == {}
@@ -707,25 +707,29 @@ def test_verify_asks_an_embedder_for_no_more_than_a_few_texts(make: Maker) -> No
 
 @pytest.mark.backends("sqlite", "postgres", "mariadb")
 def test_verify_sees_vectors_that_differ_from_the_texts(make: Maker) -> None:
-    from langchain_sessions._sql.driver.modes import Mode  # noqa: PLC0415
+    from langchain_sessions._sql.driver.transaction_kinds import TransactionKind  # noqa: PLC0415
 
     view = filled(make, Words())
     store: Any = log_of(view).store
     vectors = store.tables.recall.vectors
     other = VectorFormat(MessageCodec()).pack(vector_of("something else entirely"))
-    store.run(Mode.WRITE, lambda tx: tx.change(vectors.delete().where(vectors.c.seq == 2)))
-    store.run(Mode.WRITE, lambda tx: tx.change(vectors.update().where(vectors.c.seq == 3).values(data=other)))
+    store.run(TransactionKind.WRITE, lambda tx: tx.change(vectors.delete().where(vectors.c.seq == 2)))
+    store.run(
+        TransactionKind.WRITE, lambda tx: tx.change(vectors.update().where(vectors.c.seq == 3).values(data=other))
+    )
     assert view.verify("s1") == ["event 2 has no vector", "the vector of event 3 is not that of its text"]
-    store.run(Mode.WRITE, lambda tx: tx.change(vectors.update().where(vectors.c.seq == 3).values(seq=900)))
+    store.run(TransactionKind.WRITE, lambda tx: tx.change(vectors.update().where(vectors.c.seq == 3).values(seq=900)))
     assert "1 vectors belong to nothing that is embedded" in view.verify("s1")
 
 
 @pytest.mark.backends("sqlite", "postgres", "mariadb")
 def test_verify_sees_vectors_of_an_older_set(make: Maker) -> None:
-    from langchain_sessions._sql.driver.modes import Mode  # noqa: PLC0415
+    from langchain_sessions._sql.driver.transaction_kinds import TransactionKind  # noqa: PLC0415
 
     view = filled(make, Words())
     store: Any = log_of(view).store
     vectors = store.tables.recall.vectors
-    store.run(Mode.WRITE, lambda tx: tx.change(vectors.update().where(vectors.c.seq == 1).values(generation=7)))
+    store.run(
+        TransactionKind.WRITE, lambda tx: tx.change(vectors.update().where(vectors.c.seq == 1).values(generation=7))
+    )
     assert view.verify("s1")[0] == "1 vectors belong to nothing that is embedded"

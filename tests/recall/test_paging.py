@@ -21,7 +21,7 @@ from langchain_sessions import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from langchain_sessions._recall.request import Mode
+    from langchain_sessions._recall.request import SearchMode
 
 WORDS = ["kettle", "red", "blue", "pan", "drawer", "passport", "lisbon", "train", "shelter", "rain"]
 BRANCHES = (None, None, "orch", "orch.writer", "orchestra")
@@ -144,7 +144,7 @@ def test_pages_of_the_tool_hold_nothing_twice(few: SessionService) -> None:
 
 
 @pytest.mark.parametrize("mode", ["ranked", "literal"])
-def test_reasoning_is_found_wherever_a_provider_puts_it(ada: SessionService, mode: Mode) -> None:
+def test_reasoning_is_found_wherever_a_provider_puts_it(ada: SessionService, mode: SearchMode) -> None:
     hidden = AIMessage("Done.", additional_kwargs={"reasoning_content": "the lighthouse keeper"})
     block = AIMessage([{"type": "reasoning", "reasoning": "a lighthouse at night"}, {"type": "text", "text": "Yes."}])
     ada.append("s1", [hidden, block])

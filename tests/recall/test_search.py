@@ -361,9 +361,9 @@ def test_verify_sees_an_index_that_differs(ada: SessionService) -> None:
     ada.reindex()
     store: Any = log_of(ada).store
     tables = store.tables.recall
-    from langchain_sessions._sql.driver.modes import Mode  # noqa: PLC0415
+    from langchain_sessions._sql.driver.transaction_kinds import TransactionKind  # noqa: PLC0415
 
-    store.run(Mode.WRITE, lambda tx: tx.change(tables.terms.delete().where(tables.terms.c.bucket == "we")))
+    store.run(TransactionKind.WRITE, lambda tx: tx.change(tables.terms.delete().where(tables.terms.c.bucket == "we")))
     assert any("index" in line for line in ada.verify("s1"))
 
 

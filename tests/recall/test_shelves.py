@@ -13,8 +13,8 @@ from langchain_sessions import EventFilter, InMemoryStore, NewEvent, SearchSetti
 from langchain_sessions._log.log import log_of
 from langchain_sessions._recall.index.shelves import GAP, OpenShelf, ShelfTraits, ShelvedLog, stale_copies
 from langchain_sessions._recall.index.traits import ChunkTraits, EventTraits
-from langchain_sessions._sql.driver.modes import Mode
 from langchain_sessions._sql.driver.transaction import Transaction
+from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions._sql.store import SqlStore
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def shelved(service: SessionService) -> list[tuple[int, ...]]:
         logs = tx.tables.recall.shelf_logs
         return tx.once(logs.select())
 
-    return store._runner.run(Mode.READ, found)
+    return store._runner.run(TransactionKind.READ, found)
 
 
 @pytest.fixture
@@ -205,7 +205,7 @@ def test_a_shelf_that_cannot_be_read_is_made_anew(service: SessionService) -> No
         terms = tx.tables.recall.shelf_terms
         tx.change(terms.update().values(data=b"x"))
 
-    store._runner.run(Mode.WRITE, harm)
+    store._runner.run(TransactionKind.WRITE, harm)
     log = log_of(service)
     assert log.search is not None
     log.search.engine._caches.clear()

@@ -26,7 +26,7 @@ from langchain_sessions.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from langchain_sessions.stores._values import EventQuery, IndexChange, IndexPlace, SessionQuery, StoredChunk
+from langchain_sessions.stores._values import EventQuery, IndexChange, IndexProgress, SessionQuery, StoredChunk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from langchain_sessions._recall.engine import RecallEngine
     from langchain_sessions._recall.index.postings import Entry
     from langchain_sessions.stores._base import SessionStore
-    from langchain_sessions.stores._values import LogScope
+    from langchain_sessions.stores._values import SearchedLogs
 
 _log = logging.getLogger(__name__)
 BATCH: Final = 512
@@ -79,20 +79,20 @@ class Indexer:
         if self.codec.encrypts:
             return 0
         while lost < _LOST:
-            place = yield from ask(self.store.find_index, key, self.engine.fingerprint, self.now())
-            if place.indexed_to >= place.last_seq:
+            progress = yield from ask(self.store.find_index, key, self.engine.fingerprint, self.now())
+            if progress.indexed_to >= progress.last_seq:
                 break
             # Far behind, nobody gains by small steps, and whole chunks are never merged again.
-            size = LARGEST_CHUNK if place.last_seq - place.indexed_to >= LARGEST_CHUNK else BATCH
+            size = LARGEST_CHUNK if progress.last_seq - progress.indexed_to >= LARGEST_CHUNK else BATCH
             size = min(size, fewest)
-            query = EventQuery(kinds=MESSAGE_CODES, after_seq=place.indexed_to, limit=size)
+            query = EventQuery(kinds=MESSAGE_CODES, after_seq=progress.indexed_to, limit=size)
             found = yield from ask(self.store.find_events, key, query, self.now())
             entries = self._entries(key.id, found.rows)
             whole = len(entries) == len(found.rows) < size
             # Where events are so long that a step takes few of them, the next one reads no more than it may take.
             fewest = 2 * len(entries) if len(entries) < len(found.rows) else fewest
             upto = found.view.last_seq if whole else entries[-1][0].seq
-            change = yield from self._plan(key, place, entries, upto)
+            change = yield from self._plan(key, progress, entries, upto)
             if change is not None and (yield from ask(self.store.write_index, key, change, self.now())):
                 added += len(entries)
             else:
@@ -112,17 +112,17 @@ class Indexer:
         return found
 
     def _plan(
-        self, key: SessionKey, place: IndexPlace, entries: Sequence[tuple[EventRow, Entry]], upto: int
+        self, key: SessionKey, progress: IndexProgress, entries: Sequence[tuple[EventRow, Entry]], upto: int
     ) -> Flow[IndexChange | None]:
         """The next step: the entries in a new chunk, with small ones before it. None where somebody was faster."""
         if not entries:
-            return IndexChange(place=place, fingerprint=self.engine.fingerprint, indexed_to=upto)
+            return IndexChange(progress=progress, fingerprint=self.engine.fingerprint, indexed_to=upto)
         terms = sum(sum(entry.lengths) for _, entry in entries)
-        merged = chunks_to_merge([ChunkSize(*chunk) for chunk in place.chunks], len(entries), terms)
+        merged = chunks_to_merge([ChunkSize(*chunk) for chunk in progress.chunks], len(entries), terms)
         numbers = [chunk.number for chunk in merged]
         chunk = OpenChunk()
         if numbers:
-            loaded = yield from ask(self.store.load_chunks, key, place, numbers, self.now())
+            loaded = yield from ask(self.store.load_chunks, key, progress, numbers, self.now())
             if loaded is None:
                 return None
             for stored, buckets in loaded:
@@ -131,7 +131,7 @@ class Indexer:
                 numbers, chunk = [], OpenChunk()
         for row, entry in entries:
             chunk.add(self.engine.traits(row, entry), entry.passages)
-        return _change(self.engine.fingerprint, place, chunk, upto, tuple(numbers))
+        return _change(self.engine.fingerprint, progress, chunk, upto, tuple(numbers))
 
     def catch_up_quietly(self, key: SessionKey) -> Flow[None]:
         """`catch_up` beside something that has succeeded: what fails here is done by the next search."""
@@ -150,18 +150,18 @@ class Indexer:
             StoreUnavailableError: The index kept changing.
         """
         for _ in range(_LOST):
-            place = yield from ask(self.store.find_index, key, self.engine.fingerprint, self.now())
-            found = yield from self._differences(key, place)
+            progress = yield from ask(self.store.find_index, key, self.engine.fingerprint, self.now())
+            found = yield from self._differences(key, progress)
             if found is not None:
                 return found
         problem = "The index kept changing while it was compared; try again."
         raise StoreUnavailableError(problem)
 
-    def is_damaged(self, scope: LogScope) -> Flow[bool]:
-        """Whether the index of some log of a scope is not what its log says; of many sessions the newest are asked."""
-        query = SessionQuery(app=scope.app, owner=scope.owner, now=scope.now, limit=_ASKED)
-        page = () if scope.session_id is not None else (yield from ask(self.store.list_sessions, query)).rows
-        keys = [scope.key] if scope.session_id is not None else [SessionKey(s.app, s.id, s.user_id) for s in page]
+    def is_damaged(self, searched: SearchedLogs) -> Flow[bool]:
+        """Whether the index of a searched log is not what its log says; of many sessions the newest are asked."""
+        query = SessionQuery(app=searched.app, owner=searched.owner, now=searched.now, limit=_ASKED)
+        page = () if searched.session_id is not None else (yield from ask(self.store.list_sessions, query)).rows
+        keys = [searched.key] if searched.session_id is not None else [SessionKey(s.app, s.id, s.user_id) for s in page]
         for key in keys:
             if (yield from self._is_damaged(key)):
                 return True
@@ -175,11 +175,11 @@ class Indexer:
         except SessionNotFoundError:  # deleted in between
             return False
 
-    def _differences(self, key: SessionKey, place: IndexPlace) -> Flow[list[str] | None]:
+    def _differences(self, key: SessionKey, progress: IndexProgress) -> Flow[list[str] | None]:
         found: list[str] = []
         after = 0
-        for number, *_ in place.chunks:
-            loaded = yield from ask(self.store.load_chunks, key, place, [number], self.now())
+        for number, *_ in progress.chunks:
+            loaded = yield from ask(self.store.load_chunks, key, progress, [number], self.now())
             if loaded is None:
                 return None
             for stored, buckets in loaded:
@@ -197,8 +197,8 @@ class Indexer:
                     raise CorruptRowError(problem) from error
                 if contents != expected:
                     found.append(f"chunk {number} of the index differs from the log")
-        query = EventQuery(kinds=MESSAGE_CODES, after_seq=after, before_seq=place.indexed_to + 1, limit=1)
-        if place.chunks and (yield from ask(self.store.find_events, key, query, self.now())).rows:
+        query = EventQuery(kinds=MESSAGE_CODES, after_seq=after, before_seq=progress.indexed_to + 1, limit=1)
+        if progress.chunks and (yield from ask(self.store.find_events, key, query, self.now())).rows:
             found.append("the index leaves out events that it claims to hold")
         return found
 
@@ -226,15 +226,17 @@ def _contents(stored: StoredChunk, buckets: Mapping[str, bytes]) -> _Contents:
     return part.traits.pack(), terms
 
 
-def _change(fingerprint: str, place: IndexPlace, chunk: OpenChunk, upto: int, replaced: tuple[int, ...]) -> IndexChange:
+def _change(
+    fingerprint: str, progress: IndexProgress, chunk: OpenChunk, upto: int, replaced: tuple[int, ...]
+) -> IndexChange:
     traits = ChunkTraits.of(chunk.traits)
     events = len(chunk.traits)
-    number = replaced[0] if replaced else max((number for number, *_ in place.chunks), default=0) + 1
+    number = replaced[0] if replaced else max((number for number, *_ in progress.chunks), default=0) + 1
     return IndexChange(
-        place=place,
+        progress=progress,
         fingerprint=fingerprint,
         indexed_to=upto,
         replaced=replaced,
-        chunk=StoredChunk(number, chunk.traits[-1].seq, events, chunk.terms, place.generation + 1, traits.pack()),
+        chunk=StoredChunk(number, chunk.traits[-1].seq, events, chunk.terms, progress.generation + 1, traits.pack()),
         buckets=pack_buckets(chunk.postings, chunk.passages),
     )

@@ -1,4 +1,4 @@
-"""Inverted events in memory: what a small scope, the tail of a session and the memory store are searched in.
+"""Inverted events in memory: what a few logs, the tail of a session and the memory store are searched in.
 
 It is also the form into which a database index decodes its rows, so that every backend ranks through `search_segments`.
 """

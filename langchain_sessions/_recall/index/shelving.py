@@ -32,11 +32,11 @@ from langchain_sessions.filters import EventFilter
 from langchain_sessions.stores._values import (
     IndexQuery,
     IndexRead,
-    LogScope,
+    SearchedLogs,
     SessionQuery,
     ShelfChange,
     StoredShelf,
-    shelf_place,
+    shelf_key,
 )
 
 if TYPE_CHECKING:
@@ -76,30 +76,30 @@ class Shelver:
         """Whether all shelves were built as this engine builds them."""
         return all(shelf.fingerprint == self._engine.fingerprint for shelf in read.shelves)
 
-    def shelve(self, scope: LogScope, read: IndexRead, traits: KnownTraits[ShelfTraits]) -> Flow[int]:
+    def shelve(self, searched: SearchedLogs, read: IndexRead, traits: KnownTraits[ShelfTraits]) -> Flow[int]:
         """Put on shelves what is on none; how many logs were. Shelves of another make go.
 
         Small shelves, and those of which the most is outdated, are put together with the new one, so a log is copied a
         few times in its life while the number of shelves stays near events / `MOST_SLOTS`.
         """
-        owner = scope.owner if isinstance(scope.owner, str) else None
+        owner = searched.owner if isinstance(searched.owner, str) else None
         foreign = tuple(shelf.number for shelf in read.shelves if shelf.fingerprint != self._engine.fingerprint)
         if foreign:
-            dropped = ShelfChange(app=scope.app, owner=owner, replaced=foreign)
+            dropped = ShelfChange(app=searched.app, owner=owner, replaced=foreign)
             return int((yield from ask(self._store.write_shelf, dropped)))
-        known = {shelf.number: traits.of(shelf_place(shelf.number), shelf.traits) for shelf in read.shelves}
+        known = {shelf.number: traits.of(shelf_key(shelf.number), shelf.traits) for shelf in read.shelves}
         gone = {log.skey for log in read.unshelved}
         waiting = sorted(read.unshelved, key=lambda log: log.skey)
         moved = 0
         while waiting:
             shelf = OpenShelf()
-            waiting = yield from self._fill(scope, shelf, waiting)
+            waiting = yield from self._fill(searched, shelf, waiting)
             if not shelf.logs:
                 break
             replaced = _to_take(known, gone, shelf)
             for number in replaced:
-                yield from self._take(scope, shelf, number, known, gone)
-            change = self._change(scope.app, owner, shelf, replaced)
+                yield from self._take(searched, shelf, number, known, gone)
+            change = self._change(searched.app, owner, shelf, replaced)
             if change.shelf is None or not (yield from ask(self._store.write_shelf, change)):
                 break
             moved += len(shelf.logs)
@@ -123,8 +123,8 @@ class Shelver:
             for session in page.rows:
                 whose = session.user_id
                 if whose not in shelved:
-                    scope = LogScope(app=app, owner=whose, session_id=None, now=now())
-                    shelved[whose] = yield from self._shelve_all(scope)
+                    searched = SearchedLogs(app=app, owner=whose, session_id=None, now=now())
+                    shelved[whose] = yield from self._shelve_all(searched)
                 added = shelved[whose].get(session.skey)
                 try:
                     if added is None:
@@ -138,23 +138,23 @@ class Shelver:
             if after is None:
                 return total
 
-    def drop(self, scope: LogScope) -> Flow[bool]:
+    def drop(self, searched: SearchedLogs) -> Flow[bool]:
         """Delete the shelves of an owner; whether there were any."""
-        if scope.session_id is not None:
+        if searched.session_id is not None:
             return False
-        query = replace(self._query(scope, ()), only=None, beginnings=(), most_apart=_EVERYTHING)
+        query = replace(self._query(searched, ()), only=None, beginnings=(), most_apart=_EVERYTHING)
         read = yield from ask(self._store.load_index, query)
         if not read.shelves:
             return False
-        owner = scope.owner if isinstance(scope.owner, str) else None
-        gone = ShelfChange(app=scope.app, owner=owner, replaced=tuple(shelf.number for shelf in read.shelves))
+        owner = searched.owner if isinstance(searched.owner, str) else None
+        gone = ShelfChange(app=searched.app, owner=owner, replaced=tuple(shelf.number for shelf in read.shelves))
         return (yield from ask(self._store.write_shelf, gone))
 
-    def _shelve_all(self, scope: LogScope) -> Flow[Mapping[int, int]]:
+    def _shelve_all(self, searched: SearchedLogs) -> Flow[Mapping[int, int]]:
         """Put on shelves what a search would; by the key of each session how many events that added."""
         traits = Traits(self._engine, self._store)
         query = IndexQuery(
-            scope=scope,
+            searched=searched,
             fingerprint=self._engine.fingerprint,
             buckets=(),
             held=traits,
@@ -163,11 +163,11 @@ class Shelver:
         )
         read = yield from ask(self._store.load_index, query)
         if not self.is_current(read):
-            yield from self.shelve(scope, read, traits.shelves)
+            yield from self.shelve(searched, read, traits.shelves)
             read = yield from ask(self._store.load_index, query)
-        on_shelves = (traits.shelves.of(shelf_place(shelf.number), shelf.traits) for shelf in read.shelves)
+        on_shelves = (traits.shelves.of(shelf_key(shelf.number), shelf.traits) for shelf in read.shelves)
         found = {log.skey: 0 for shelf in on_shelves for log in shelf.logs}
-        if read.unshelved and (yield from self.shelve(scope, read, traits.shelves)):
+        if read.unshelved and (yield from self.shelve(searched, read, traits.shelves)):
             found.update((log.skey, log.last_seq - log.indexed_to) for log in read.unshelved)
         return found
 
@@ -182,9 +182,9 @@ class Shelver:
             replaced=tuple(replaced),
         )
 
-    def _query(self, scope: LogScope, logs: Iterable[int], shelves: Iterable[int] = ()) -> IndexQuery:
+    def _query(self, searched: SearchedLogs, logs: Iterable[int], shelves: Iterable[int] = ()) -> IndexQuery:
         return IndexQuery(
-            scope=scope,
+            searched=searched,
             fingerprint=self._engine.fingerprint,
             buckets=(),
             beginnings=("",),
@@ -193,7 +193,7 @@ class Shelver:
             whole_shelves=tuple(shelves),
         )
 
-    def _fill(self, scope: LogScope, shelf: OpenShelf, waiting: list[UnshelvedLog]) -> Flow[list[UnshelvedLog]]:
+    def _fill(self, searched: SearchedLogs, shelf: OpenShelf, waiting: list[UnshelvedLog]) -> Flow[list[UnshelvedLog]]:
         """Add logs until the shelf is full; what is left. One that is gone meanwhile, or too long, is left out."""
         while waiting and not _is_full(shelf):
             some, waiting = _first(waiting)
@@ -203,7 +203,7 @@ class Shelver:
                         yield from self._indexer.catch_up(log.key)
                     except SessionNotFoundError:  # deleted in between
                         continue
-            query = self._query(scope, (log.skey for log in some))
+            query = self._query(searched, (log.skey for log in some))
             read = yield from ask(self._store.load_index, query)
             if read.behind:  # indexes of another kind
                 for key in read.behind:
@@ -255,10 +255,15 @@ class Shelver:
         return True
 
     def _take(
-        self, scope: LogScope, shelf: OpenShelf, number: int, known: Mapping[int, ShelfTraits], gone: Collection[int]
+        self,
+        searched: SearchedLogs,
+        shelf: OpenShelf,
+        number: int,
+        known: Mapping[int, ShelfTraits],
+        gone: Collection[int],
     ) -> Flow[None]:
         """Add the logs of a stored shelf that nothing newer is known of."""
-        read = yield from ask(self._store.load_index, self._query(scope, (), (number,)))
+        read = yield from ask(self._store.load_index, self._query(searched, (), (number,)))
         buckets = {name: data for name, data in read.shelf_buckets.get(number, {}).items() if name}
         traits = known[number]
         stale = stale_copies(list(known.items())).get(number, frozenset())

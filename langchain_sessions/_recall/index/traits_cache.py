@@ -16,7 +16,7 @@ MOST_BYTES: Final = 16 * 2**20
 
 _MOST_SETS: Final = 256
 
-Place = tuple[int, int, int]
+ChunkKey = tuple[int, int, int]
 """Key of a session, number of a chunk, generation of the index that wrote it."""
 
 
@@ -24,9 +24,9 @@ T = TypeVar("T")
 
 
 class TraitsCache(Generic[T]):
-    """Traits by place, those that were asked for last; safe to share between threads.
+    """Traits by key, those that were asked for last; safe to share between threads.
 
-    A place never gets other traits: keys of sessions are not used again, and a chunk that is written anew has another
+    A key never gets other traits: keys of sessions are not used again, and a chunk that is written anew has another
     generation. So whoever wrote last, here or in another process, what is found here is right.
 
     Args:
@@ -38,31 +38,31 @@ class TraitsCache(Generic[T]):
         self._unpack = unpack
         self._most = most_bytes
         self._lock = threading.Lock()
-        self._known: OrderedDict[Place, tuple[T, int]] = OrderedDict()
+        self._known: OrderedDict[ChunkKey, tuple[T, int]] = OrderedDict()
         self._bytes = 0
 
-    def held(self) -> Mapping[Place, T]:
+    def held(self) -> Mapping[ChunkKey, T]:
         """All that is kept, as of now."""
         with self._lock:
-            return {place: traits for place, (traits, _) in self._known.items()}
+            return {key: traits for key, (traits, _) in self._known.items()}
 
-    def put(self, place: Place, packed: bytes) -> T:
+    def put(self, key: ChunkKey, packed: bytes) -> T:
         """Unpack traits and keep them."""
         traits = self._unpack(packed)
         with self._lock:
-            if place not in self._known:
+            if key not in self._known:
                 self._bytes += len(packed)
-            self._known[place] = (traits, len(packed))
+            self._known[key] = (traits, len(packed))
             while self._bytes > self._most and len(self._known) > 1:
                 _, (_, size) = self._known.popitem(last=False)
                 self._bytes -= size
         return traits
 
-    def touch(self, place: Place) -> None:
+    def touch(self, key: ChunkKey) -> None:
         """Keep what was used longer than what was not."""
         with self._lock:
-            if place in self._known:
-                self._known.move_to_end(place)
+            if key in self._known:
+                self._known.move_to_end(key)
 
 
 class ShelfCache(TraitsCache[ShelfTraits]):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from langchain_sessions._core.rows import EventRow, Owner
     from langchain_sessions._recall.meaning.embedder import Embedder
     from langchain_sessions.stores._base import SessionStore
-    from langchain_sessions.stores._values import VectorPlace
+    from langchain_sessions.stores._values import VectorProgress
 
 EMBED_BATCH: Final = 32
 """Events per transaction, and most texts per question to an embedder."""
@@ -82,12 +82,14 @@ class VectorBuilder:
         fingerprint = self._format.fingerprint((yield from ask(self._embedder.signature)))
         added = lost = 0
         while lost < _LOST and not stops():
-            place = yield from ask(self._store.find_vectors, key, self._now())
-            anew = place.embedded_to == 0 or not self._format.same(fingerprint, place.fingerprint)
-            after = 0 if anew else place.embedded_to
-            if after >= place.last_seq or not (yield from self._reserve(key, holder)):
+            progress = yield from ask(self._store.find_vectors, key, self._now())
+            anew = progress.embedded_to == 0 or not self._format.same(fingerprint, progress.fingerprint)
+            after = 0 if anew else progress.embedded_to
+            if after >= progress.last_seq or not (yield from self._reserve(key, holder)):
                 break
-            change = yield from self._plan(key, place, after, fingerprint if anew else place.fingerprint, anew=anew)
+            change = yield from self._plan(
+                key, progress, after, fingerprint if anew else progress.fingerprint, anew=anew
+            )
             if (yield from ask(self._store.write_vectors, key, change, self._now())):
                 added += len(change.vectors)
                 lost = 0
@@ -108,13 +110,13 @@ class VectorBuilder:
             yield from ask(self._store.lease_scope, key, _LEASE, holder, now, now)
 
     def _plan(
-        self, key: SessionKey, place: VectorPlace, after: int, fingerprint: str, *, anew: bool
+        self, key: SessionKey, progress: VectorProgress, after: int, fingerprint: str, *, anew: bool
     ) -> Flow[VectorChange]:
         query = EventQuery(kinds=MESSAGE_CODES, after_seq=after, limit=EMBED_BATCH)
         found = yield from ask(self._store.find_events, key, query, self._now())
         upto = found.rows[-1].seq if len(found.rows) == EMBED_BATCH else found.view.last_seq
         vectors = yield from self._vectors(key.id, found.rows)
-        return VectorChange(place=place, fingerprint=fingerprint, embedded_to=upto, vectors=vectors, anew=anew)
+        return VectorChange(progress=progress, fingerprint=fingerprint, embedded_to=upto, vectors=vectors, anew=anew)
 
     def _vectors(self, session_id: str, rows: Sequence[EventRow]) -> Flow[dict[int, bytes]]:
         texts = {row.seq: embedded_text(row, self._codec.decode(session_id, row)) for row in rows}

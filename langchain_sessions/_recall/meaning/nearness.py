@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from langchain_sessions._recall.meaning.vectors import QueryVector
     from langchain_sessions._recall.text.grammar import Query
     from langchain_sessions.stores._base import SessionStore
-    from langchain_sessions.stores._values import LogScope, VectorPlace
+    from langchain_sessions.stores._values import SearchedLogs, VectorProgress
 
 P = TypeVar("P")
 
@@ -38,15 +38,15 @@ class Meaning:
     """What a query means, and which logs have vectors to compare.
 
     Attributes:
-        scope: The logs that are searched.
+        searched: The logs that are searched.
         vector: The query's.
         places: By session key: logs whose vectors the embedder made.
         behind: Logs in which something is not embedded yet.
     """
 
-    scope: LogScope
+    searched: SearchedLogs
     vector: QueryVector
-    places: dict[int, VectorPlace] = field(default_factory=dict[int, "VectorPlace"])
+    places: dict[int, VectorProgress] = field(default_factory=dict[int, "VectorProgress"])
     behind: list[SessionKey] = field(default_factory=list[SessionKey])
 
     @property
@@ -69,7 +69,7 @@ class MeaningReader:
         self._embedder = embedder
         self._format = VectorFormat(codec)
 
-    def of(self, query: Query, scope: LogScope) -> Flow[Meaning | None]:
+    def of(self, query: Query, searched: SearchedLogs) -> Flow[Meaning | None]:
         """What a query means; None where the embedder does not tell."""
         vector = yield from ask(self._embedder.query, asked_text(query))
         if vector is None:
@@ -78,13 +78,13 @@ class MeaningReader:
             fingerprint = self._format.fingerprint((yield from ask(self._embedder.signature)))
         except EmbeddingError:
             return None
-        meaning = Meaning(scope, vector)
-        for place in (yield from ask(self._store.list_vectors, scope)):
+        meaning = Meaning(searched, vector)
+        for place in (yield from ask(self._store.list_vectors, searched)):
             is_same = place.embedded_to > 0 and self._format.same(fingerprint, place.fingerprint)
             if is_same:
                 meaning.places[place.skey] = place
             if place.last_seq > (place.embedded_to if is_same else 0):
-                meaning.behind.append(scope.key._replace(id=place.session_id))
+                meaning.behind.append(searched.key._replace(id=place.session_id))
         return meaning
 
     def cosines(self, meaning: Meaning, wanted: Iterable[tuple[int, int]]) -> Flow[dict[tuple[int, int], float]]:
@@ -98,7 +98,7 @@ class MeaningReader:
         asked = {meaning.places[skey]: SeqSet.of(each) for skey, each in seqs.items()}
         names = {place.skey: place.session_id for place in asked}
         found: dict[tuple[int, int], float] = {}
-        for (skey, seq), stored in (yield from ask(self._store.load_vectors, meaning.scope, asked)).items():
+        for (skey, seq), stored in (yield from ask(self._store.load_vectors, meaning.searched, asked)).items():
             cosine = meaning.vector.cosine(self._format.unpack(names[skey], seq, stored))
             if cosine is not None:
                 found[skey, seq] = cosine

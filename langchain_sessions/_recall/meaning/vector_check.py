@@ -10,14 +10,14 @@ from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._recall.meaning.embedding import embed_texts, embedded_text
 from langchain_sessions._recall.meaning.vectors import QueryVector, VectorFormat
 from langchain_sessions.errors import EmbeddingError
-from langchain_sessions.stores._values import EventQuery, LogScope
+from langchain_sessions.stores._values import EventQuery, SearchedLogs
 
 if TYPE_CHECKING:
     from langchain_sessions._core.codec.messages import MessageCodec
     from langchain_sessions._core.rows import SessionKey
     from langchain_sessions._recall.meaning.embedder import Embedder
     from langchain_sessions.stores._base import SessionStore
-    from langchain_sessions.stores._values import VectorPlace
+    from langchain_sessions.stores._values import VectorProgress
 
 _BATCH: Final = 512
 _ASKED: Final = 16
@@ -52,34 +52,34 @@ class VectorChecker:
             SessionNotFoundError: There is none for this key.
             SealedEventError: The log holds what the codec cannot read.
         """
-        place = yield from ask(self._store.find_vectors, key, self._now)
-        texts, stored = yield from self._read(key, place)
+        progress = yield from ask(self._store.find_vectors, key, self._now)
+        texts, stored = yield from self._read(key, progress)
         found = [f"the vector of event {seq} belongs to no text" for seq in sorted(stored.keys() - texts.keys())]
         try:
             signature = yield from ask(self._embedder.signature)
-            if place.embedded_to and self._format.same(self._format.fingerprint(signature), place.fingerprint):
+            if progress.embedded_to and self._format.same(self._format.fingerprint(signature), progress.fingerprint):
                 found += yield from self._compared(texts, stored)
         except EmbeddingError:
             return found
         # Somebody embedded all of it anew meanwhile: what was read belongs to no one set.
         again = yield from ask(self._store.find_vectors, key, self._now)
-        return found if again.generation == place.generation else []
+        return found if again.generation == progress.generation else []
 
-    def _read(self, key: SessionKey, place: VectorPlace) -> Flow[tuple[dict[int, str], dict[int, bytes]]]:
+    def _read(self, key: SessionKey, progress: VectorProgress) -> Flow[tuple[dict[int, str], dict[int, bytes]]]:
         """The texts that are said to be embedded, and the vectors up to there."""
         texts: dict[int, str] = {}
         stored: dict[int, bytes] = {}
-        scope = LogScope(app=key.app, owner=key.owner, session_id=key.id, now=self._now)
+        searched = SearchedLogs(app=key.app, owner=key.owner, session_id=key.id, now=self._now)
         after = 0
-        while after < place.embedded_to:
-            query = EventQuery(kinds=MESSAGE_CODES, after_seq=after, before_seq=place.embedded_to + 1, limit=_BATCH)
+        while after < progress.embedded_to:
+            query = EventQuery(kinds=MESSAGE_CODES, after_seq=after, before_seq=progress.embedded_to + 1, limit=_BATCH)
             rows = (yield from ask(self._store.find_events, key, query, self._now)).rows
-            upto = rows[-1].seq if len(rows) == _BATCH else place.embedded_to
+            upto = rows[-1].seq if len(rows) == _BATCH else progress.embedded_to
             for row in rows:
                 text = embedded_text(row, self._codec.decode(key.id, row))
                 if text.strip():
                     texts[row.seq] = text
-            loaded = yield from ask(self._store.load_vectors, scope, {place: SeqSet.between(after + 1, upto)})
+            loaded = yield from ask(self._store.load_vectors, searched, {progress: SeqSet.between(after + 1, upto)})
             stored.update((seq, self._format.unpack(key.id, seq, data)) for (_, seq), data in loaded.items())
             after = upto
         return texts, stored

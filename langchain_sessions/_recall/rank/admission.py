@@ -104,7 +104,7 @@ class Admission:
         traits = part.traits
         first, seqs = traits.first_seq, traits.seqs
         if Standing.REWOUND in self._gone:
-            for low, high in view.ledger.hidden.runs:
+            for low, high in view.ledger.hidden.ranges:
                 part.hidden.update(range(bisect_left(seqs, low - first), bisect_right(seqs, high - first)))
         if Standing.SUPERSEDED in self._gone:
             for edit in view.ledger.edits:

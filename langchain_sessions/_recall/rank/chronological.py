@@ -13,7 +13,7 @@ from langchain_sessions._core.edge import require
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._recall.findings import Finding
 from langchain_sessions._recall.rank.admission import Admission
-from langchain_sessions._recall.text.grammar import Query, QueryMode
+from langchain_sessions._recall.text.grammar import Query, QueryKind
 from langchain_sessions.errors import InvalidInputError, SealedEventError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class TimeOrderedSearch:
         asked = self._asked(request, query)
         if asked.pattern is None and not self._encoder.codec.encrypts:
             yield from self._require_readable(request, query)
-        wanted = Admission(asked, self._encoder, request.scope.idle_before).query
+        wanted = Admission(asked, self._encoder, request.searched.idle_before).query
         shown = None if request.cursor is None else _place(request.cursor)
         needed = (request.page + 1) * request.limit + 1
         best: list[_Place] = []
@@ -70,11 +70,11 @@ class TimeOrderedSearch:
         total = 0
         after: tuple[int, int] | None = (0, 0)
         while after is not None:
-            slices, after = yield from ask(self._store.scan_logs, request.scope, wanted, after)
+            slices, after = yield from ask(self._store.scan_logs, request.searched, wanted, after)
             places: list[_Place] = []
             for log in slices:
                 owners[log.session.skey] = (log.session, log.rows.view)
-                in_time = request.scope.session_id is None
+                in_time = request.searched.session_id is None
                 # Within one log its order decides, between logs the clock.
                 places += [(row.at if in_time else 0, log.session.skey, row.seq) for row in log.rows.rows]
             total += len(places)
@@ -99,7 +99,7 @@ class TimeOrderedSearch:
     def _asked(request: SearchRequest, query: Query) -> EventFilter:
         """The filter with what the query asks: a text beside its keywords, or an expression."""
         where = request.where
-        if query.mode is QueryMode.PATTERN:
+        if query.mode is QueryKind.PATTERN:
             require(
                 where.pattern is None, "where", "the query is an expression already; leave out the filter's pattern"
             )

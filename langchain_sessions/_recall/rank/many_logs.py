@@ -66,15 +66,15 @@ class Shortlist:
 
     def __init__(
         self,
-        scope: _LogsEndToEnd,
+        joined: _LogsEndToEnd,
         query: Query,
         weights: RankingWeights,
         statistics: TermStatistics,
         choice: Choice,
     ) -> None:
-        self.places = {position: place for position in choice.events if (place := scope.locate(position))}
+        self.places = {position: place for position in choice.events if (place := joined.locate(position))}
         self.is_cut = choice.is_cut
-        self._scope = scope
+        self._joined = joined
         self._query = query
         self._weights = weights
         self._statistics = statistics
@@ -83,7 +83,7 @@ class Shortlist:
     def ranked(self) -> list[Found]:
         """Rank them by their words, the best first."""
         described = (
-            (position, self._scope.describe(*self.places[position], self._chosen[position]))
+            (position, self._joined.describe(*self.places[position], self._chosen[position]))
             for position in sorted(self._chosen)
         )
         return self._found(rank(described, self._statistics, self._weights))
@@ -96,15 +96,15 @@ class Shortlist:
         chosen = frozenset(self.places.values())
         left = (
             place
-            for place in self._scope.newest()
-            if place not in chosen and not self._scope.is_hidden(*place) and (admits is None or admits(*place))
+            for place in self._joined.newest()
+            if place not in chosen and not self._joined.is_hidden(*place) and (admits is None or admits(*place))
         )
         return list(islice(left, limit))
 
     def add(self, places: Iterable[tuple[int, int]]) -> None:
         """Rank these too, though none of their words was asked for."""
         for place in places:
-            position = self._scope.position(*place)
+            position = self._joined.position(*place)
             self.places[position] = place
             self._chosen[position] = Chosen([], 0.0)
 
@@ -113,7 +113,7 @@ class Shortlist:
         return {
             place
             for each in found[:COMPARED]
-            for place, _ in self._scope.around(each.ranked.position, each.segment, each.index)
+            for place, _ in self._joined.around(each.ranked.position, each.segment, each.index)
         }
 
     def by_meaning(self, found: Sequence[Found], cosine: Callable[[int, int], float | None]) -> list[Found]:
@@ -127,7 +127,7 @@ class Shortlist:
         mean = sum(known.values()) / max(1, len(known))
         nearness: dict[int, float] = {}
         for each in found[:COMPARED]:
-            around = self._scope.around(each.ranked.position, each.segment, each.index)
+            around = self._joined.around(each.ranked.position, each.segment, each.index)
             near = [share * (known[place] - mean) for place, share in around if place in known]
             if near:
                 nearness[each.ranked.position] = sum(near)
@@ -157,19 +157,19 @@ def shortlist_logs(
     asked = _Asked(
         named if len(named) == 1 else frozenset(), not named and means_the_human(query.text), date_range(query.text)
     )
-    scope = _LogsEndToEnd(logs, weights, asked)
-    postings = [scope.postings(group) for group in groups]
+    joined = _LogsEndToEnd(logs, weights, asked)
+    postings = [joined.postings(group) for group in groups]
     if named and not any(unit.frequency for unit in postings):
         # Nothing but the name was ever said: then it is a word as any other.
         groups = list(query.groups)
-        postings = [scope.postings(group) for group in groups]
+        postings = [joined.postings(group) for group in groups]
     if any(unit.frequency for unit in postings):
         pairs = zip(groups, postings, strict=True)
-        postings = [unit if unit.frequency else scope.postings(scope.related(group)) for group, unit in pairs]
-    scope.units = postings
-    statistics = scope.statistics([unit.frequency for unit in postings])
-    choice = shortlist(postings, scope.layout(admits), statistics, weights, limit=candidates)
-    return Shortlist(scope, query, weights, statistics, choice)
+        postings = [unit if unit.frequency else joined.postings(joined.related(group)) for group, unit in pairs]
+    joined.units = postings
+    statistics = joined.statistics([unit.frequency for unit in postings])
+    choice = shortlist(postings, joined.layout(admits), statistics, weights, limit=candidates)
+    return Shortlist(joined, query, weights, statistics, choice)
 
 
 def search_logs(

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from langchain_sessions._recall.request import SearchRequest
     from langchain_sessions._recall.text.terms import TermMaker
     from langchain_sessions.stores._base import SessionStore
-    from langchain_sessions.stores._values import LogScope
+    from langchain_sessions.stores._values import SearchedLogs
 
 _ROUNDS: Final = 4
 _EVERYTHING: Final = 2**62
@@ -101,12 +101,12 @@ class RankedSearch:
         logs = ReadLogs(read, admission, self._engine, self._codec, traits)
         candidates = self._engine.settings.candidates
         matcher = QueryMatcher(query, self._engine.maker)
-        meaning, semantic = yield from self._meant(request.scope, query)
+        meaning, semantic = yield from self._meant(request.searched, query)
         ranks = _Ranks(request, logs)
         while True:
             hits, bounded = yield from self._best(logs, query, candidates, meaning)
             # Neighbours alone make no hit where nothing at all was hit.
-            ranks.add(hits, (yield from self._checked(request.scope, admission, matcher, ranks.new(hits))))
+            ranks.add(hits, (yield from self._checked(request.searched, admission, matcher, ranks.new(hits))))
             if ranks.is_enough or not bounded or candidates > logs.events:
                 break
             candidates *= 4
@@ -114,7 +114,7 @@ class RankedSearch:
         relaxed = False
         if not kept and (softer := _without_phrases(query)) is not None:
             # A title in a question is seldom said word for word; the other words still are.
-            kept = yield from self._checked(request.scope, admission, QueryMatcher(softer, self._engine.maker), hits)
+            kept = yield from self._checked(request.searched, admission, QueryMatcher(softer, self._engine.maker), hits)
             kept = _in_order(kept, request, logs)
             relaxed = bool(kept)
         kept = yield from self._reranked(request, kept)
@@ -128,7 +128,7 @@ class RankedSearch:
         if judge is None or request.order == "time" or not isinstance(request.text, str) or not kept:
             return kept
         best = kept[:RERANKED]
-        yield from self._fill(request.scope, [hit for hit in best if hit.row is None])
+        yield from self._fill(request.searched, [hit for hit in best if hit.row is None])
         best = [hit for hit in best if hit.row is not None]
         order = yield from ask(judge.order, request.text, [self._passage(hit) for hit in best])
         if order is None:
@@ -144,10 +144,10 @@ class RankedSearch:
         start, end = passages[hit.passage] if hit.passage and hit.passage < len(passages) else passages[0]
         return f"{speaker}: {text[start:end]}" if speaker else text[start:end]
 
-    def _meant(self, scope: LogScope, query: Query) -> Flow[tuple[Meaning | None, Semantic | None]]:
+    def _meant(self, searched: SearchedLogs, query: Query) -> Flow[tuple[Meaning | None, Semantic | None]]:
         if self._reader is None or not asked_text(query).strip():
             return None, None
-        meaning = yield from self._reader.of(query, scope)
+        meaning = yield from self._reader.of(query, searched)
         return meaning, "unavailable" if meaning is None else meaning.semantic
 
     def _best(
@@ -185,7 +185,7 @@ class RankedSearch:
     def read(self, request: SearchRequest, query: Query, traits: Traits | None = None) -> Flow[IndexRead]:
         """What the index holds for the query; logs that are too far behind it catch up first."""
         if self._codec.encrypts:
-            return (yield from self._read_sealed(request.scope))
+            return (yield from self._read_sealed(request.searched))
         traits = traits or Traits(self._engine, self._store)
         wanted = replace(index_query(request, query, self._engine), held=traits)
         read = IndexRead([], [])
@@ -199,7 +199,7 @@ class RankedSearch:
             if last or (not behind and is_shelved):
                 break
             try:
-                moved = 0 if is_shelved else (yield from self._shelver.shelve(request.scope, read, traits.shelves))
+                moved = 0 if is_shelved else (yield from self._shelver.shelve(request.searched, read, traits.shelves))
                 for key in behind:
                     moved += yield from self._indexer.catch_up(key)
             except StoreError:
@@ -210,20 +210,20 @@ class RankedSearch:
                 break  # the store keeps no index
         return read
 
-    def _read_sealed(self, scope: LogScope) -> Flow[IndexRead]:
+    def _read_sealed(self, searched: SearchedLogs) -> Flow[IndexRead]:
         """What no index holds: all messages of the logs."""
         logs: dict[int, IndexedLog] = {}
-        query = EventQuery(kinds=MESSAGE_CODES, idle_before=scope.idle_before)
+        query = EventQuery(kinds=MESSAGE_CODES, idle_before=searched.idle_before)
         after: tuple[int, int] | None = (0, 0)
         while after is not None:
-            slices, after = yield from ask(self._store.scan_logs, scope, query, after)
+            slices, after = yield from ask(self._store.scan_logs, searched, query, after)
             for log in slices:
                 known = logs.setdefault(log.session.skey, IndexedLog(log.session, log.rows.view, (), {}, []))
                 known.tail.extend(log.rows.rows)
         return IndexRead(list(logs.values()), [])
 
     def _checked(
-        self, scope: LogScope, admission: Admission, matcher: QueryMatcher, hits: list[Finding]
+        self, searched: SearchedLogs, admission: Admission, matcher: QueryMatcher, hits: list[Finding]
     ) -> Flow[list[Finding]]:
         """The hits that the log confirms; the log is asked where the index cannot tell."""
         by_message = matcher.needs_text or admission.needs_message
@@ -231,7 +231,7 @@ class RankedSearch:
             hit for hit in hits if hit.row is None and (by_message or hit.is_unsure or admission.needs_row(hit.view))
         ]
         if unsure:
-            yield from self._fill(scope, unsure)
+            yield from self._fill(searched, unsure)
         asked = set(map(id, unsure))
         kept: list[Finding] = []
         for hit in hits:
@@ -247,7 +247,7 @@ class RankedSearch:
             kept.append(hit)
         return kept
 
-    def _fill(self, scope: LogScope, hits: Iterable[Finding]) -> Flow[None]:
+    def _fill(self, searched: SearchedLogs, hits: Iterable[Finding]) -> Flow[None]:
         """Read the rows of hits."""
         places: dict[str, list[int]] = {}
         waiting: dict[tuple[int, int], Finding] = {}
@@ -255,7 +255,7 @@ class RankedSearch:
             places.setdefault(hit.session.id, []).append(hit.seq)
             waiting[hit.place] = hit
         asked = {session_id: SeqSet.of(seqs) for session_id, seqs in places.items()}
-        for log in (yield from ask(self._store.load_events, scope, asked)):
+        for log in (yield from ask(self._store.load_events, searched, asked)):
             for row in log.rows.rows:
                 if (log.session.skey, row.seq) in waiting:
                     hit = waiting[log.session.skey, row.seq]
@@ -331,7 +331,7 @@ class _Ranks:
 
 def _in_order(hits: list[Finding], request: SearchRequest, logs: ReadLogs) -> list[Finding]:
     if request.recency:
-        now = request.scope.now / 1_000_000 or time.time()
+        now = request.searched.now / 1_000_000 or time.time()
         for hit in hits:
             gain = request.recency * 0.5 ** (max(0.0, now - logs.instant(hit)) / _HALF_LIFE)
             hit.parts = {**hit.parts, "recency": gain}

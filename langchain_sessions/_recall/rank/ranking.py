@@ -70,7 +70,7 @@ class RankingWeights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TermStatistics:
-    """What BM25 needs to know about the searched scope.
+    """What BM25 needs to know about the searched logs.
 
     Attributes:
         events: How many events it holds.
@@ -147,7 +147,7 @@ def rank(
 
     Args:
         chosen: Position and description of each.
-        statistics: The scope.
+        statistics: Of the searched logs.
         weights: What counts how much.
     """
     word_score = _word_scorer(statistics, weights)

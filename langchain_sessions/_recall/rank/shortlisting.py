@@ -104,7 +104,7 @@ def shortlist(
     Args:
         postings: Where each unit of the query occurs.
         layout: How the parts lie.
-        statistics: The scope.
+        statistics: Of the searched logs.
         weights: What counts how much.
         limit: How many events to choose.
     """

@@ -48,7 +48,7 @@ _PIECE: Final = re.compile(
 )
 
 
-class QueryMode(Enum):
+class QueryKind(Enum):
     """How the text of a query is meant."""
 
     RANKED = "ranked"
@@ -97,7 +97,7 @@ class Query:
     """
 
     text: str
-    mode: QueryMode = QueryMode.RANKED
+    mode: QueryKind = QueryKind.RANKED
     ranked: tuple[Clause, ...] = ()
     required: tuple[tuple[Clause, ...], ...] = ()
     excluded: tuple[Clause, ...] = ()
@@ -107,7 +107,7 @@ class Query:
     @property
     def is_blank(self) -> bool:
         """Whether nothing was asked: every event matches, in time order."""
-        return self.mode is QueryMode.LITERAL and not self.literal
+        return self.mode is QueryKind.LITERAL and not self.literal
 
     @property
     def groups(self) -> tuple[tuple[str, ...], ...]:
@@ -133,7 +133,7 @@ def literal_key(text: str) -> str:
 
 def literal_query(text: str) -> Query:
     """Ask for a substring: case ignored, every other character as it is, surrounding blanks too."""
-    return Query(text=text, mode=QueryMode.LITERAL, literal=literal_key(text))
+    return Query(text=text, mode=QueryKind.LITERAL, literal=literal_key(text))
 
 
 def pattern_query(pattern: re.Pattern[str]) -> Query:
@@ -141,7 +141,7 @@ def pattern_query(pattern: re.Pattern[str]) -> Query:
 
     Only application code may offer this: an expression from a user or a model can take hours to answer.
     """
-    return Query(text=pattern.pattern, mode=QueryMode.PATTERN, pattern=pattern)
+    return Query(text=pattern.pattern, mode=QueryKind.PATTERN, pattern=pattern)
 
 
 @dataclass(slots=True)
@@ -255,14 +255,14 @@ class QueryMatcher:
     def needs_text(self) -> bool:
         """Whether an index alone cannot decide: something is required, excluded or literal."""
         query = self._query
-        return query.mode is not QueryMode.RANKED or bool(query.required or query.excluded)
+        return query.mode is not QueryKind.RANKED or bool(query.required or query.excluded)
 
     def accepts(self, text: str) -> bool:
         """Whether an event of this text satisfies everything that is required and nothing that is excluded."""
         query = self._query
         if query.pattern is not None:
             return query.pattern.search(text) is not None
-        if query.mode is QueryMode.LITERAL:
+        if query.mode is QueryKind.LITERAL:
             return query.literal in literal_key(text)
         if not query.required and not query.excluded:
             return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
-from langchain_sessions._recall.text.grammar import ClauseKind, QueryMode
+from langchain_sessions._recall.text.grammar import ClauseKind, QueryKind
 from langchain_sessions._recall.text.languages import BASE_FORMS
 from langchain_sessions._recall.text.terms import TOKEN, is_dense, normalize, split_words
 
@@ -34,7 +34,7 @@ def find_spans(text: str, query: Query, maker: TermMaker, *, limit: int = 100) -
     """
     if query.pattern is not None:
         spans: Iterable[Span] = (match.span() for match in query.pattern.finditer(text))
-    elif query.mode is QueryMode.LITERAL:
+    elif query.mode is QueryKind.LITERAL:
         spans = _literal_spans(text, query.literal)
     else:
         spans = _word_spans(text, query, maker)

@@ -15,7 +15,7 @@ from sqlalchemy import Integer, LargeBinary, String
 
 from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.ledger import Ledger
-from langchain_sessions._core.ranges import decode_runs
+from langchain_sessions._core.ranges import decode_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -83,13 +83,13 @@ _DECODERS: dict[str, Callable[[Any], object]] = {
     "data": _mark,
     "delta": _document,
     "extra": _document,
-    "head_runs": decode_runs,
+    "head_runs": decode_ranges,
     "initial_state": _document,
     "ledger": Ledger.decode,
     "metadata": _document,
-    "others": decode_runs,
-    "refs": decode_runs,
-    "runs": decode_runs,
+    "others": decode_ranges,
+    "refs": decode_ranges,
+    "runs": decode_ranges,
     "state": _document,
     "value": json.loads,
     "writes": ormsgpack.unpackb,

@@ -20,9 +20,9 @@ from langchain_sessions._sql.driver import forks
 from langchain_sessions._sql.driver.damage import is_damaged
 from langchain_sessions._sql.driver.failures import DeadConnectionError, Failures, LostRaceError, PassedInError, fitting
 from langchain_sessions._sql.driver.loops import LoopEngines, disposed
-from langchain_sessions._sql.driver.modes import Mode
 from langchain_sessions._sql.driver.pipelining import can_pipeline, send, send_adapted
 from langchain_sessions._sql.driver.transaction import Send, StatementCache, Transaction, Writer, ends_for
+from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions._sql.tables import migrations
 from langchain_sessions.errors import SessionsError, StoreUnavailableError, SyncNotAvailableError
 
@@ -50,7 +50,7 @@ _MAX_DEAD = 3
 class Run(Protocol):
     """`Runner.run` of some runner."""
 
-    def __call__(self, mode: Mode, operation: Operation[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def __call__(self, kind: TransactionKind, operation: Operation[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run it."""
         ...
 
@@ -59,7 +59,7 @@ class ARun(Protocol):
     """`Runner.arun` of some runner."""
 
     def __call__(
-        self, mode: Mode, operation: Operation[P, T], /, *args: P.args, **kwargs: P.kwargs
+        self, kind: TransactionKind, operation: Operation[P, T], /, *args: P.args, **kwargs: P.kwargs
     ) -> Coroutine[Any, Any, T]:
         """Run it."""
         ...
@@ -90,7 +90,7 @@ class Runner:
 
     # -- synchronous ---------------------------------------------------------------------------------------
 
-    def run(self, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def run(self, kind: TransactionKind, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run an operation in a transaction of its own, on a schema that is known to fit.
 
         Raises:
@@ -102,12 +102,12 @@ class Runner:
         if not self.is_checked:
             self._prepare_schema()
         try:
-            return self.run_on_any(mode, operation, *args, **kwargs)
+            return self.run_on_any(kind, operation, *args, **kwargs)
         except PassedInError as passed_in:
             error = passed_in.error
         raise error
 
-    def run_on_any(self, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def run_on_any(self, kind: TransactionKind, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """`run`, whatever the schema."""
         if self.engines.sync is None:
             raise SyncNotAvailableError
@@ -116,32 +116,32 @@ class Runner:
             return operation(transaction, *args, **kwargs)
 
         if self._only_thread is not None:
-            return self._only_thread.submit(self._run_here, mode, work).result()
-        return self._run_here(mode, work)
+            return self._only_thread.submit(self._run_here, kind, work).result()
+        return self._run_here(kind, work)
 
-    def _run_here(self, mode: Mode, work: Work[T]) -> T:
+    def _run_here(self, kind: TransactionKind, work: Work[T]) -> T:
         attempt = 0
         while True:
             attempt += 1
             if os.getpid() != self._pid:
                 self._guard_fork()
             try:
-                if self._turn is None or (mode is Mode.READ and not self.engines.in_memory):
-                    return self._on_pooled(mode, work)
+                if self._turn is None or (kind is TransactionKind.READ and not self.engines.in_memory):
+                    return self._on_pooled(kind, work)
                 with self._turn:
-                    return self._as_writer(mode, work)
+                    return self._as_writer(kind, work)
             except (LostRaceError, DeadConnectionError) as error:
                 time.sleep(self._pause(error, attempt))
                 work = fitting(work, error)
 
-    def _on_pooled(self, mode: Mode, work: Work[T]) -> T:
+    def _on_pooled(self, kind: TransactionKind, work: Work[T]) -> T:
         """Run an operation on a connection of the pool."""
         assert self.engines.sync is not None
         pool = self.engines.sync.pool
         pooled = self._checkout()
         try:
             driver: Any = pooled.dbapi_connection
-            return self._in_transaction(driver, pooled.invalidate, send, mode, work)
+            return self._in_transaction(driver, pooled.invalidate, send, kind, work)
         except DeadConnectionError:
             # What idles beside a dead connection most likely died with it. Of many that notice, one clears the pool.
             if self.engines.sync.pool is pool:
@@ -152,15 +152,15 @@ class Runner:
             if self.engines.sync.pool is not pool:
                 pool.dispose()  # somebody cleared it meanwhile; nobody else would close what came back later
 
-    def _as_writer(self, mode: Mode, work: Work[T]) -> T:
+    def _as_writer(self, kind: TransactionKind, work: Work[T]) -> T:
         """SQLite: run an operation on the connection that is kept for writing, which spares the pool's round."""
         if self.engines.in_memory or not self.engines.owned:
-            return self._on_pooled(mode, work)
+            return self._on_pooled(kind, work)
         if self._writer.connection is None:
             pooled = self._checkout()
             self._writer.connection = pooled.dbapi_connection
             pooled.detach()
-        return self._in_transaction(self._writer.connection, self._drop_writer, send, mode, work)
+        return self._in_transaction(self._writer.connection, self._drop_writer, send, kind, work)
 
     def _drop_writer(self) -> None:
         connection = self._writer.release()
@@ -176,40 +176,42 @@ class Runner:
 
     # -- asynchronous --------------------------------------------------------------------------------------
 
-    async def arun(self, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def arun(self, kind: TransactionKind, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Async `run`."""
         if not self.is_checked:
             await self._aprepare_schema()
         try:
-            return await self.arun_on_any(mode, operation, *args, **kwargs)
+            return await self.arun_on_any(kind, operation, *args, **kwargs)
         except PassedInError as passed_in:
             error = passed_in.error
         raise error
 
-    async def arun_on_any(self, mode: Mode, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def arun_on_any(
+        self, kind: TransactionKind, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
         """Async `run_on_any`. A cancelled caller never leaves half an operation."""
         if self.engines.async_ is None:
             # One hop for the whole transaction.
             loop = asyncio.get_running_loop()
             return await finish(
-                loop.run_in_executor(self._threads, lambda: self.run_on_any(mode, operation, *args, **kwargs))
+                loop.run_in_executor(self._threads, lambda: self.run_on_any(kind, operation, *args, **kwargs))
             )
 
         def work(transaction: Transaction) -> T:
             return operation(transaction, *args, **kwargs)
 
-        return await finish(self._aretrying(mode, work))
+        return await finish(self._aretrying(kind, work))
 
-    async def _aretrying(self, mode: Mode, work: Work[T]) -> T:
+    async def _aretrying(self, kind: TransactionKind, work: Work[T]) -> T:
         for attempt in range(1, _MAX_TRIES + 1):
             try:
-                return await self._aattempt(mode, work)
+                return await self._aattempt(kind, work)
             except (LostRaceError, DeadConnectionError) as error:
                 await asyncio.sleep(self._pause(error, attempt))
                 work = fitting(work, error)
         raise AssertionError  # pragma: no cover - the last attempt raises
 
-    async def _aattempt(self, mode: Mode, work: Work[T]) -> T:
+    async def _aattempt(self, kind: TransactionKind, work: Work[T]) -> T:
         self._guard_fork()
         engine = await self._loops.current()
         pool = engine.sync_engine.pool
@@ -220,7 +222,7 @@ class Runner:
 
         def on_driver(connection: Any) -> T:
             driver = connection.connection.dbapi_connection
-            return self._in_transaction(driver, connection.invalidate, send_adapted, mode, work)
+            return self._in_transaction(driver, connection.invalidate, send_adapted, kind, work)
 
         result: T
         try:
@@ -244,9 +246,9 @@ class Runner:
     def _create_schema(self) -> Flow[None]:
         """Create or upgrade the tables."""
         # The dialect learns on its first connection whether a mysql URL leads to MariaDB.
-        yield from ask(self.run_on_any, Mode.READ, _nothing)
+        yield from ask(self.run_on_any, TransactionKind.READ, _nothing)
         flavour = "mariadb" if self.engines.is_mariadb else str(self.engines.dialect.name)
-        while (yield from ask(self.run_on_any, Mode.WRITE, migrations.migrate, flavour)):
+        while (yield from ask(self.run_on_any, TransactionKind.WRITE, migrations.migrate, flavour)):
             pass
         self.is_checked = True
 
@@ -255,7 +257,7 @@ class Runner:
         if self._creates:
             yield from self._create_schema()
             return
-        yield from ask(self.run_on_any, Mode.READ, migrations.check_version)
+        yield from ask(self.run_on_any, TransactionKind.READ, migrations.check_version)
         self.is_checked = True
 
     _prepare_schema, _aprepare_schema = faces(_prepare)
@@ -263,7 +265,9 @@ class Runner:
 
     # -- both ----------------------------------------------------------------------------------------------
 
-    def _in_transaction(self, driver: Any, discard: Callable[[], None], send: Send, mode: Mode, work: Work[T]) -> T:
+    def _in_transaction(
+        self, driver: Any, discard: Callable[[], None], send: Send, kind: TransactionKind, work: Work[T]
+    ) -> T:
         """Run some work between BEGIN and COMMIT on a driver connection, or roll everything back.
 
         A connection that cannot even roll back is discarded, whatever went wrong.
@@ -275,10 +279,10 @@ class Runner:
         try:
             was = ends.borrow(driver)
             transaction = Transaction(driver, self.cache, send if self._pipelines else None)
-            ends.begin(transaction, mode)
+            ends.begin(transaction, kind)
             result = work(transaction)
             committing = True
-            ends.commit(driver, transaction, mode)
+            ends.commit(driver, transaction, kind)
         except BaseException as error:
             alive = False
             try:
@@ -301,7 +305,7 @@ class Runner:
                 translated.sent_bytes = sent_bytes
             if alive and isinstance(translated, DeadConnectionError):
                 discard()
-            if committing and mode is Mode.WRITE and isinstance(translated, DeadConnectionError):
+            if committing and kind is TransactionKind.WRITE and isinstance(translated, DeadConnectionError):
                 problem = "The database went away while it committed: read before you repeat the call."
                 raise StoreUnavailableError(problem) from error
             raise translated from error

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from sqlalchemy import BindParameter, Dialect, bindparam
 
-from langchain_sessions._sql.driver.modes import Mode
+from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 
 if TYPE_CHECKING:
     from sqlalchemy.sql.elements import ClauseElement
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from langchain_sessions._sql.tables.schema import Tables
 
 
-LONG = (Mode.WRITE, Mode.APPEND, Mode.RELAXED)
+LONG = (TransactionKind.WRITE, TransactionKind.APPEND, TransactionKind.RELAXED)
 """Modes whose statements share a transaction that is begun and committed in so many words."""
 
 
@@ -306,19 +306,19 @@ class Ends(ABC):
         self._owned = owned
 
     def borrow(self, driver: Any) -> Any:
-        """Bring a connection into the mode that operations need; what to restore where it is the caller's."""
+        """Bring a connection into the kind that operations need; what to restore where it is the caller's."""
         del driver
 
     @abstractmethod
-    def begin(self, transaction: Transaction, mode: Mode) -> None:
-        """Begin, where the mode needs that to be said."""
+    def begin(self, transaction: Transaction, kind: TransactionKind) -> None:
+        """Begin, where the kind needs that to be said."""
 
     @abstractmethod
-    def commit(self, driver: Any, transaction: Transaction, mode: Mode) -> None:
+    def commit(self, driver: Any, transaction: Transaction, kind: TransactionKind) -> None:
         """Send what waits, and commit."""
 
     def give_back(self, driver: Any, was: Any) -> bool:
-        """Restore the mode of a caller's connection; whether the connection is still good."""
+        """Restore the kind of a caller's connection; whether the connection is still good."""
         del driver, was
         return True
 
@@ -358,19 +358,19 @@ class SqliteEnds(Ends):
         if not self._owned:
             driver.execute("PRAGMA secure_delete = ON")
 
-    def begin(self, transaction: Transaction, mode: Mode) -> None:
+    def begin(self, transaction: Transaction, kind: TransactionKind) -> None:
         """Begin, unless it only reads."""
-        if mode is not Mode.READ:
-            if mode is Mode.RELAXED or self._writer.was_flushing:
-                self._set_flushing(transaction, mode)
+        if kind is not TransactionKind.READ:
+            if kind is TransactionKind.RELAXED or self._writer.was_flushing:
+                self._set_flushing(transaction, kind)
             transaction.script("BEGIN IMMEDIATE")
 
-    def _set_flushing(self, transaction: Transaction, mode: Mode) -> None:
+    def _set_flushing(self, transaction: Transaction, kind: TransactionKind) -> None:
         """Whether the writing connection waits for the disk. Each transaction says so before it begins."""
         writer = self._writer
         if writer.connection is None or not transaction.uses(writer.connection):
             return  # a connection of the pool, which always waits
-        if mode is not Mode.RELAXED:
+        if kind is not TransactionKind.RELAXED:
             transaction.script(f"PRAGMA synchronous = {writer.was_flushing:d}")
             writer.was_flushing = 0
         elif not writer.was_flushing:
@@ -379,10 +379,10 @@ class SqliteEnds(Ends):
                 transaction.script(f"PRAGMA synchronous = {_NORMAL}")
                 writer.was_flushing = level
 
-    def commit(self, driver: Any, transaction: Transaction, mode: Mode) -> None:
+    def commit(self, driver: Any, transaction: Transaction, kind: TransactionKind) -> None:
         """Commit, unless it only read."""
         del driver
-        if mode is not Mode.READ:
+        if kind is not TransactionKind.READ:
             transaction.script("COMMIT")
 
 
@@ -396,15 +396,15 @@ class PostgresEnds(Ends):
             driver.autocommit = True
         return was
 
-    def begin(self, transaction: Transaction, mode: Mode) -> None:
+    def begin(self, transaction: Transaction, kind: TransactionKind) -> None:
         """Begin where there may be several statements."""
-        if mode in LONG:
-            transaction.begin("SET LOCAL synchronous_commit TO off" if mode is Mode.RELAXED else "")
+        if kind in LONG:
+            transaction.begin("SET LOCAL synchronous_commit TO off" if kind is TransactionKind.RELAXED else "")
 
-    def commit(self, driver: Any, transaction: Transaction, mode: Mode) -> None:
+    def commit(self, driver: Any, transaction: Transaction, kind: TransactionKind) -> None:
         """Commit what was begun."""
         del driver
-        if mode in LONG:
+        if kind in LONG:
             transaction.commit()
         else:
             transaction.flush()
@@ -422,14 +422,14 @@ class PostgresEnds(Ends):
 class MysqlEnds(Ends):
     """MySQL and MariaDB: the driver begins by itself, and reads are ended too."""
 
-    def begin(self, transaction: Transaction, mode: Mode) -> None:
+    def begin(self, transaction: Transaction, kind: TransactionKind) -> None:
         """A caller's engine may commit by itself after each statement."""
-        if not self._owned and mode is not Mode.READ:
+        if not self._owned and kind is not TransactionKind.READ:
             transaction.script("BEGIN")
 
-    def commit(self, driver: Any, transaction: Transaction, mode: Mode) -> None:
+    def commit(self, driver: Any, transaction: Transaction, kind: TransactionKind) -> None:
         """Commit by the driver."""
-        del transaction, mode
+        del transaction, kind
         driver.commit()
 
 

@@ -14,17 +14,17 @@ from sqlalchemy import Select, and_, func, literal_column, or_, select
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.rows import EventRow, SessionKey, SessionRow
 from langchain_sessions._sql.driver.transaction import Later, Row, Transaction, param
-from langchain_sessions._sql.index.scopes import (
+from langchain_sessions._sql.index.searched_logs import (
     ALL,
     MOST_NAMED,
-    LogPlace,
+    LogProgress,
     Some,
-    find_places,
+    ask_progress,
     find_unfinished,
-    places_of,
-    scope_criteria,
-    scope_shape,
-    scope_values,
+    progress_in,
+    searched_criteria,
+    searched_shape,
+    searched_values,
     views_of,
 )
 from langchain_sessions._sql.index.shelves import (
@@ -47,7 +47,7 @@ from langchain_sessions.stores._values import (
     IndexedLog,
     IndexQuery,
     IndexRead,
-    LogScope,
+    SearchedLogs,
     StoredChunk,
     UnshelvedLog,
 )
@@ -71,19 +71,19 @@ def load_index(tx: Transaction, query: IndexQuery) -> IndexRead:
 
 def _read_once(tx: Transaction, query: IndexQuery) -> IndexRead | None:
     """The index as of one generation; None where it changed on the way."""
-    if query.most_apart is not None and query.only is None and can_shelve(query.scope):
+    if query.most_apart is not None and query.only is None and can_shelve(query.searched):
         return _read_shelved(tx, query, query.most_apart)
     if query.only is not None and query.whole_shelves:
         return IndexRead([], [], [], load_shelves(tx, query.whole_shelves))
     some = Some(query.only) if query.only is not None else ALL
-    places = find_places(tx, query.scope, some)
-    if not tx.pipelines and (behind := _behind(places_of(places.rows), query)):
+    places = ask_progress(tx, query.searched, some)
+    if not tx.pipelines and (behind := _behind(progress_in(places.rows), query)):
         return IndexRead([], behind)
     asked = _Asked(tx, query, some, places)
     tx.flush()
-    found = places_of(places.rows)
-    if query.scope.session_id is not None and not found:
-        raise SessionNotFoundError(query.scope.session_id)
+    found = progress_in(places.rows)
+    if query.searched.session_id is not None and not found:
+        raise SessionNotFoundError(query.searched.session_id)
     if behind := _behind(found, query):
         return IndexRead([], behind)
     logs = asked.logs(found)
@@ -92,17 +92,17 @@ def _read_once(tx: Transaction, query: IndexQuery) -> IndexRead | None:
 
 def _read_shelved(tx: Transaction, query: IndexQuery, most_apart: int) -> IndexRead | None:
     """The shelves of an owner, and the logs that are on none of them; None where these changed on the way."""
-    scope = query.scope
-    shelves = find_shelves(tx, scope)
-    left = find_left(tx, scope)
+    searched = query.searched
+    shelves = find_shelves(tx, searched)
+    left = find_left(tx, searched)
     buckets = find_shelf_buckets(tx, query)
     some = Some(unshelved=True)
     asked = _Asked(tx, query, some, left) if tx.pipelines else None
-    again = find_shelves(tx, scope) if tx.pipelines else None
+    again = find_shelves(tx, searched) if tx.pipelines else None
     tx.flush()
-    places = places_of(left.rows)
+    places = progress_in(left.rows)
     apart = frozenset(session.skey for session, *_ in places)
-    places = [place for place in places if not is_expired(place[0], scope.now)]
+    places = [place for place in places if not is_expired(place[0], searched.now)]
     small = [place for place in places if place[0].last_seq <= query.longest_shelved]
     large = [place for place in places if place[0].last_seq > query.longest_shelved]
     if len(small) <= most_apart:
@@ -121,20 +121,20 @@ def _read_shelved(tx: Transaction, query: IndexQuery, most_apart: int) -> IndexR
     logs = asked.logs(places) if asked is not None and places else []
     found = shelves_of(tx, shelves.rows, query)
     if again is None:
-        again = find_shelves(tx, scope)
+        again = find_shelves(tx, searched)
         tx.flush()
     if logs is None or found is None or again.rows != shelves.rows:
         return None
     return IndexRead(logs, [], found, buckets_by(buckets.rows), apart)
 
 
-def _unshelved(place: LogPlace, query: IndexQuery) -> UnshelvedLog:
+def _unshelved(place: LogProgress, query: IndexQuery) -> UnshelvedLog:
     session, *_ = place
     key = SessionKey(session.app, session.id, session.user_id)
     return UnshelvedLog(key, session.skey, session.last_seq, _indexed_to(place, query))
 
 
-def _indexed_to(place: LogPlace, query: IndexQuery) -> int:
+def _indexed_to(place: LogProgress, query: IndexQuery) -> int:
     return place[1] if place[2] == query.fingerprint else 0
 
 
@@ -145,12 +145,12 @@ class _Asked:
         self._tx = tx
         self._query = query
         self._some = some
-        known = [] if tx.pipelines else places_of(places.rows)
+        known = [] if tx.pipelines else progress_in(places.rows)
         # Where each statement is a round trip or work in this process, only those that may find something.
         indexed = tx.pipelines or any(_indexed_to(place, query) for place in known)
         lags = tx.pipelines or any(place[0].last_seq > _indexed_to(place, query) for place in known)
         nothing = Later()
-        self._unfinished = find_unfinished(tx, query.scope, some)
+        self._unfinished = find_unfinished(tx, query.searched, some)
         self._chunks = _chunks(tx, query, some) if indexed else nothing
         wanted = indexed and (query.buckets or query.beginnings)
         self._buckets = _buckets(tx, query, some) if wanted else nothing
@@ -159,9 +159,9 @@ class _Asked:
         self._generations = self._ask() if self._is_checked else nothing
 
     def _ask(self) -> Later:
-        return _generations(self._tx, self._query.scope, self._some)
+        return _generations(self._tx, self._query.searched, self._some)
 
-    def _moved(self, places: Sequence[LogPlace]) -> bool:
+    def _moved(self, places: Sequence[LogProgress]) -> bool:
         """Whether an index is of another generation than when its log was read.
 
         Also where there was no index yet: one that came in between has taken events out of the tail.
@@ -170,12 +170,12 @@ class _Asked:
         keys = {session.skey for session, *_ in places}
         return {(skey, generation) for skey, generation in self._generations.rows if skey in keys} != seen
 
-    def logs(self, places: Sequence[LogPlace]) -> list[IndexedLog] | None:
+    def logs(self, places: Sequence[LogProgress]) -> list[IndexedLog] | None:
         """The logs, once all was sent; None where an index moved on the way."""
         if self._is_checked and self._moved(places):
             return None
         known = {place[0].skey: _indexed_to(place, self._query) for place in places}
-        views = views_of(self._query.scope, [session for session, *_ in places], self._unfinished.rows)
+        views = views_of(self._query.searched, [session for session, *_ in places], self._unfinished.rows)
         listed = sorted(row for row in self._chunks.rows if known.get(row[0]))
         held = self._query.held
         missing = [(skey, number) for skey, number, *_, written in listed if (skey, number, written) not in held]
@@ -202,13 +202,13 @@ class _Asked:
         ]
 
 
-def _lags(places: Sequence[LogPlace], query: IndexQuery) -> list[tuple[int, LogPlace]]:
+def _lags(places: Sequence[LogProgress], query: IndexQuery) -> list[tuple[int, LogProgress]]:
     """How far the index of each log is behind it, the furthest first."""
     lags = [(place[0].last_seq - _indexed_to(place, query), place) for place in places]
     return sorted(lags, key=lambda pair: -pair[0])
 
 
-def _behind(places: Sequence[LogPlace], query: IndexQuery) -> list[SessionKey]:
+def _behind(places: Sequence[LogProgress], query: IndexQuery) -> list[SessionKey]:
     """Whose index has to catch up before a search, the furthest behind first."""
     lags = _lags(places, query)
     left = sum(lag for lag, _ in lags)
@@ -223,29 +223,31 @@ def _behind(places: Sequence[LogPlace], query: IndexQuery) -> list[SessionKey]:
     return [SessionKey(session.app, session.id, session.user_id) for session in found]
 
 
-def _generations(tx: Transaction, scope: LogScope, some: Some) -> Later:
+def _generations(tx: Transaction, searched: SearchedLogs, some: Some) -> Later:
     s, logs = tx.tables.sessions, tx.tables.recall.logs
 
     def build() -> Select[Any]:
         joined = s.join(logs, logs.c.skey == s.c.skey)
         columns = [logs.c.skey, logs.c.generation]
-        return select(*columns).select_from(joined).where(*scope_criteria(tx, scope, some))
+        return select(*columns).select_from(joined).where(*searched_criteria(tx, searched, some))
 
-    statement = tx.prepare(("recall generations", *scope_shape(scope, some)), build)
-    return tx.later(statement, scope_values(scope, some))
+    statement = tx.prepare(("recall generations", *searched_shape(searched, some)), build)
+    return tx.later(statement, searched_values(searched, some))
 
 
 def _chunks(tx: Transaction, query: IndexQuery, some: Some) -> Later:
     """The chunks of every session, without their traits."""
     s, chunks = tx.tables.sessions, tx.tables.recall.chunks
-    scope = query.scope
+    searched = query.searched
 
     def build() -> Select[Any]:
         columns = [chunks.c[name] for name in ("skey", "chunk", "last_seq", "events", "terms", "written")]
         joined = s.join(chunks, chunks.c.skey == s.c.skey)
-        return select(*columns).select_from(joined).where(*scope_criteria(tx, scope, some))
+        return select(*columns).select_from(joined).where(*searched_criteria(tx, searched, some))
 
-    return tx.later(tx.prepare(("recall chunks", *scope_shape(scope, some)), build), scope_values(scope, some))
+    return tx.later(
+        tx.prepare(("recall chunks", *searched_shape(searched, some)), build), searched_values(searched, some)
+    )
 
 
 def _with_traits(rows: Sequence[Row], traits: Mapping[tuple[int, int], bytes]) -> dict[int, list[StoredChunk]]:
@@ -286,11 +288,11 @@ def _buckets(tx: Transaction, query: IndexQuery, some: Some) -> Later:
         mine = and_(terms.c.skey == chunks.c.skey + literal_column("0"), terms.c.chunk == chunks.c.chunk)
         joined = s.join(chunks, chunks.c.skey == s.c.skey).join(terms, mine)
         columns = [terms.c.skey, terms.c.chunk, terms.c.bucket, terms.c.data]
-        criteria = scope_criteria(tx, query.scope, some)
+        criteria = searched_criteria(tx, query.searched, some)
         return select(*columns).select_from(joined).where(*criteria, bucket_criterion(terms, query))
 
-    shape = ("recall buckets", *scope_shape(query.scope, some), *bucket_shape(query))
-    return tx.later(tx.prepare(shape, build), {**scope_values(query.scope, some), **bucket_values(query)})
+    shape = ("recall buckets", *searched_shape(query.searched, some), *bucket_shape(query))
+    return tx.later(tx.prepare(shape, build), {**searched_values(query.searched, some), **bucket_values(query)})
 
 
 def _by_chunk(rows: Sequence[Row]) -> dict[int, dict[int, dict[str, bytes]]]:
@@ -307,7 +309,7 @@ def _tails(tx: Transaction, query: IndexQuery, some: Some) -> Later:
     No more than may be scanned and one: where there is more, nobody reads it.
     """
     s, logs, e = tx.tables.sessions, tx.tables.recall.logs, tx.tables.events
-    scope = query.scope
+    searched = query.searched
 
     def build() -> Select[Any]:
         after = func.coalesce(logs.c.indexed_to, 0)
@@ -315,10 +317,10 @@ def _tails(tx: Transaction, query: IndexQuery, some: Some) -> Later:
         return (
             select(e.c.skey, *event_columns(tx.tables))
             .select_from(joined)
-            .where(*scope_criteria(tx, scope, some), e.c.kind < r.FIRST_RECORD)
+            .where(*searched_criteria(tx, searched, some), e.c.kind < r.FIRST_RECORD)
             .order_by(e.c.skey, e.c.seq)
             .limit(param("k_most"))
         )
 
-    values = {**scope_values(scope, some), "k_most": query.most_scanned + 1}
-    return tx.later(tx.prepare(("recall tails", *scope_shape(scope, some)), build), values)
+    values = {**searched_values(searched, some), "k_most": query.most_scanned + 1}
+    return tx.later(tx.prepare(("recall tails", *searched_shape(searched, some)), build), values)

@@ -13,17 +13,17 @@ from langchain_sessions._core.matching import matches
 from langchain_sessions._core.rows import EventRow, InvocationRow, SessionKey, owner_shape
 from langchain_sessions._core.stretch import Stretch, next_stretch
 from langchain_sessions._sql.driver.transaction import Later, Prepared, Transaction, param
-from langchain_sessions._sql.index.scopes import (
+from langchain_sessions._sql.index.searched_logs import (
     find_logs,
     load_views,
-    scope_criteria,
-    scope_shape,
-    scope_values,
+    searched_criteria,
+    searched_shape,
+    searched_values,
 )
 from langchain_sessions._sql.log.criteria import criteria_of
 from langchain_sessions._sql.log.lookup import event_columns, key_criteria, key_values, locating, session_row
 from langchain_sessions.errors import SessionNotFoundError
-from langchain_sessions.stores._values import EventQuery, EventSlice, LogScan, LogScope, LogSlice
+from langchain_sessions.stores._values import EventQuery, EventSlice, LogScan, LogSlice, SearchedLogs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 _SINGLES = 64
 
 
-def load_events(tx: Transaction, scope: LogScope, places: Mapping[str, SeqSet]) -> list[LogSlice]:
+def load_events(tx: Transaction, searched: SearchedLogs, places: Mapping[str, SeqSet]) -> list[LogSlice]:
     """The contract's `load_events`. All of it is asked for before the first answer is needed."""
     waiting: list[tuple[Later, Later, list[Later]]] = []
-    shape = owner_shape(scope.owner)
+    shape = owner_shape(searched.owner)
     for session_id, seqs in places.items():
-        values = key_values(SessionKey(scope.app, session_id, scope.owner), scope.now)
+        values = key_values(SessionKey(searched.app, session_id, searched.owner), searched.now)
         session = tx.later(tx.prepare(("recall session", shape), lambda: locating(tx, shape, lock=False)), values)
         if not tx.pipelines and not session.rows:
             continue
         unfinished = tx.later(_unfinished(tx, shape), values)
-        starts = range(0, len(seqs.runs), _SINGLES)
+        starts = range(0, len(seqs.ranges), _SINGLES)
         waiting.append((session, unfinished, [_asked(tx, shape, seqs, start, values) for start in starts]))
     tx.flush()
     found: list[LogSlice] = []
@@ -52,7 +52,7 @@ def load_events(tx: Transaction, scope: LogScope, places: Mapping[str, SeqSet]) 
             continue
         owner = session_row(located.row)
         rows = sorted(EventRow(*row) for each in asked for row in each.rows)
-        view = view_of(owner, [InvocationRow(*row) for row in unfinished.rows], scope.idle_before)
+        view = view_of(owner, [InvocationRow(*row) for row in unfinished.rows], searched.idle_before)
         found.append(LogSlice(owner, EventSlice(rows, view)))
     return found
 
@@ -75,7 +75,7 @@ def _unfinished(tx: Transaction, shape: str) -> Prepared:
 def _asked(tx: Transaction, shape: str, seqs: SeqSet, start: int, key: Mapping[str, Any]) -> Later:
     """The rows of some of the ranges."""
     e = tx.tables.events.c
-    some = seqs.runs[start : start + _SINGLES]
+    some = seqs.ranges[start : start + _SINGLES]
     size = 1 << max(0, len(some) - 1).bit_length()
     some = (*some, *[(0, -1)] * (size - len(some)))
     values = {**key, **{f"q_{at}_{side}": run[side] for at, run in enumerate(some) for side in (0, 1)}}
@@ -89,32 +89,32 @@ def _asked(tx: Transaction, shape: str, seqs: SeqSet, start: int, key: Mapping[s
     return tx.later(tx.prepare(("recall events", shape, size), build), values)
 
 
-def scan_logs(tx: Transaction, scope: LogScope, query: EventQuery, after: tuple[int, int] = (0, 0)) -> LogScan:
+def scan_logs(tx: Transaction, searched: SearchedLogs, query: EventQuery, after: tuple[int, int] = (0, 0)) -> LogScan:
     """The contract's `scan_logs`: one indexed statement over the events of all sessions of a stretch."""
-    sessions = [place[0] for place in find_logs(tx, scope)]
-    if scope.session_id is not None and not sessions:
-        raise SessionNotFoundError(scope.session_id)
+    sessions = [place[0] for place in find_logs(tx, searched)]
+    if searched.session_id is not None and not sessions:
+        raise SessionNotFoundError(searched.session_id)
     stretch = next_stretch(sessions, after)
     if stretch is None:
         return LogScan([], None)
-    views = load_views(tx, scope, stretch.sessions)
+    views = load_views(tx, searched, stretch.sessions)
     # Only where events stand differs from log to log; the rest is the same clause for all of them.
     newest = LogView(last_seq=max(session.last_seq for session in stretch.sessions))
     found: dict[int, list[EventRow]] = defaultdict(list)
-    for skey, *row in _rows(tx, scope, replace(query, standings=frozenset()), newest, stretch):
+    for skey, *row in _rows(tx, searched, replace(query, standings=frozenset()), newest, stretch):
         event = EventRow(*row)
         if skey in views and event.seq <= views[skey].last_seq and matches(event, query, views[skey]):
             found[skey].append(event)
     slices = [
         LogSlice(session, EventSlice(found.get(session.skey, []), views[session.skey]))
         for session in stretch.sessions
-        if session.skey in found or scope.session_id is not None
+        if session.skey in found or searched.session_id is not None
     ]
     return LogScan(slices, stretch.after)
 
 
 def _rows(
-    tx: Transaction, scope: LogScope, query: EventQuery, newest: LogView, stretch: Stretch
+    tx: Transaction, searched: SearchedLogs, query: EventQuery, newest: LogView, stretch: Stretch
 ) -> list[tuple[Any, ...]]:
     s, e = tx.tables.sessions, tx.tables.events
     criteria = criteria_of(query, newest, tx.tables, tx.flavour)
@@ -129,13 +129,13 @@ def _rows(
         return (
             select(e.c.skey, *event_columns(tx.tables))
             .select_from(joined)
-            .where(*scope_criteria(tx, scope), *part, *(criterion.build() for criterion in criteria))
+            .where(*searched_criteria(tx, searched), *part, *(criterion.build() for criterion in criteria))
         )
 
-    values = scope_values(scope)
+    values = searched_values(searched)
     for criterion in criteria:
         values.update(criterion.values)
     first, last = stretch.sessions[0].skey, stretch.sessions[-1].skey
     values.update(s_first=first, s_last=last, s_low=stretch.low, s_high=stretch.high)
-    shape = ("recall scan", *scope_shape(scope), *(criterion.shape for criterion in criteria))
+    shape = ("recall scan", *searched_shape(searched), *(criterion.shape for criterion in criteria))
     return sorted(tx.rows(tx.prepare(shape, build), values), key=lambda row: row[:2])

@@ -13,10 +13,10 @@ from sqlalchemy import ColumnElement, Select, Table, and_, insert, or_, select
 from langchain_sessions._core.checkpoints import blanked_at
 from langchain_sessions._core.rows import owner_shape
 from langchain_sessions._sql.driver.transaction import Later, Row, Transaction, param
-from langchain_sessions._sql.index.scopes import is_shelved
+from langchain_sessions._sql.index.searched_logs import is_shelved
 from langchain_sessions._sql.log.lookup import drop_shelves, key_values, owner_criterion, session_columns, session_row
 from langchain_sessions._sql.tables.recall import TRAITS
-from langchain_sessions.stores._values import LogScope, ShelfChange, StoredShelf, shelf_place
+from langchain_sessions.stores._values import SearchedLogs, ShelfChange, StoredShelf, shelf_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,9 +28,9 @@ _AT_ONCE = 500
 _BEGINNING_END = "\U0010ffff"
 
 
-def can_shelve(scope: LogScope) -> bool:
-    """Whether the scope is one that shelves are kept for: all sessions of one owner."""
-    return scope.session_id is None and owner_shape(scope.owner) != "any"
+def can_shelve(searched: SearchedLogs) -> bool:
+    """Whether these are logs that shelves are kept for: all sessions of one owner."""
+    return searched.session_id is None and owner_shape(searched.owner) != "any"
 
 
 def is_expired(session: SessionRow, now: int) -> bool:
@@ -38,31 +38,31 @@ def is_expired(session: SessionRow, now: int) -> bool:
     return session.expires_at is not None and session.expires_at <= now
 
 
-def find_shelves(tx: Transaction, scope: LogScope) -> Later:
+def find_shelves(tx: Transaction, searched: SearchedLogs) -> Later:
     """The shelves of an owner."""
     shelves = tx.tables.recall.shelves.c
 
     def build() -> Select[Any]:
         columns = [shelves.shelf, shelves.fingerprint, shelves.slots]
-        return select(*columns).where(*_mine(tx, scope)).order_by(shelves.shelf)
+        return select(*columns).where(*_mine(tx, searched)).order_by(shelves.shelf)
 
-    return tx.later(tx.prepare(("shelves", owner_shape(scope.owner)), build), key_values(scope.key, scope.now))
+    return tx.later(tx.prepare(("shelves", owner_shape(searched.owner)), build), key_values(searched.key, searched.now))
 
 
-def _mine(tx: Transaction, scope: LogScope) -> list[ColumnElement[bool]]:
+def _mine(tx: Transaction, searched: SearchedLogs) -> list[ColumnElement[bool]]:
     shelves = tx.tables.recall.shelves.c
-    whose = shelves.user_id.is_(None) if owner_shape(scope.owner) == "none" else shelves.user_id == param("k_owner")
+    whose = shelves.user_id.is_(None) if owner_shape(searched.owner) == "none" else shelves.user_id == param("k_owner")
     return [shelves.app == param("k_app"), whose]
 
 
-def find_left(tx: Transaction, scope: LogScope) -> Later:
-    """The sessions that no shelf holds as they are now, and those that expired, as `find_places` has them."""
+def find_left(tx: Transaction, searched: SearchedLogs) -> Later:
+    """The sessions that no shelf holds as they are now, and those that expired, as `ask_progress` has them."""
     s, logs = tx.tables.sessions, tx.tables.recall.logs
 
     def build() -> Select[Any]:
         state = [logs.c.indexed_to, logs.c.fingerprint, logs.c.generation]
         gone = and_(s.c.expires_at.is_not(None), s.c.expires_at <= param("k_now"))
-        owned = owner_criterion(tx.tables, owner_shape(scope.owner))
+        owned = owner_criterion(tx.tables, owner_shape(searched.owner))
         return (
             select(*session_columns(tx.tables), *state)
             .select_from(s.outerjoin(logs, logs.c.skey == s.c.skey))
@@ -70,23 +70,23 @@ def find_left(tx: Transaction, scope: LogScope) -> Later:
             .order_by(s.c.skey)
         )
 
-    return tx.later(tx.prepare(("left", owner_shape(scope.owner)), build), key_values(scope.key, scope.now))
+    return tx.later(tx.prepare(("left", owner_shape(searched.owner)), build), key_values(searched.key, searched.now))
 
 
 def find_shelf_buckets(tx: Transaction, query: IndexQuery) -> Later:
     """The asked buckets of every shelf."""
     shelves, terms = tx.tables.recall.shelves, tx.tables.recall.shelf_terms
-    scope = query.scope
+    searched = query.searched
     if not (query.buckets or query.beginnings):
         return Later()
 
     def build() -> Select[Any]:
         joined = shelves.join(terms, terms.c.shelf == shelves.c.shelf)
         columns = [terms.c.shelf, terms.c.bucket, terms.c.data]
-        return select(*columns).select_from(joined).where(*_mine(tx, scope), bucket_criterion(terms, query))
+        return select(*columns).select_from(joined).where(*_mine(tx, searched), bucket_criterion(terms, query))
 
-    values = {**key_values(scope.key, scope.now), **bucket_values(query)}
-    return tx.later(tx.prepare(("shelf buckets", owner_shape(scope.owner), *bucket_shape(query)), build), values)
+    values = {**key_values(searched.key, searched.now), **bucket_values(query)}
+    return tx.later(tx.prepare(("shelf buckets", owner_shape(searched.owner), *bucket_shape(query)), build), values)
 
 
 def buckets_by(rows: Iterable[Row]) -> dict[int, dict[str, bytes]]:
@@ -110,7 +110,7 @@ def load_shelves(tx: Transaction, numbers: Sequence[int]) -> dict[int, dict[str,
 
 def shelves_of(tx: Transaction, rows: Sequence[Row], query: IndexQuery) -> list[StoredShelf] | None:
     """Shelves with the traits that the caller does not have; None where one is gone."""
-    missing = [row[0] for row in rows if shelf_place(row[0]) not in query.held]
+    missing = [row[0] for row in rows if shelf_key(row[0]) not in query.held]
     traits = dict(_rows_of(tx, missing, TRAITS))
     if len(traits) < len(missing):
         return None

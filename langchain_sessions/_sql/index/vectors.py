@@ -8,21 +8,21 @@ from sqlalchemy import Select, and_, delete, insert, or_, select, update
 
 from langchain_sessions._core.ledger import Ledger
 from langchain_sessions._sql.driver.transaction import Transaction, param
-from langchain_sessions._sql.index.scopes import scope_criteria, scope_shape, scope_values
+from langchain_sessions._sql.index.searched_logs import searched_criteria, searched_shape, searched_values
 from langchain_sessions._sql.log.lookup import locate, require_session
-from langchain_sessions.stores._values import VectorChange, VectorPlace
+from langchain_sessions.stores._values import VectorChange, VectorProgress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from langchain_sessions._core.ranges import SeqSet
     from langchain_sessions._core.rows import SessionKey, SessionRow
-    from langchain_sessions.stores._values import LogScope
+    from langchain_sessions.stores._values import SearchedLogs
 
 _RANGES = 64
 
 
-def list_vectors(tx: Transaction, scope: LogScope) -> list[VectorPlace]:
+def list_vectors(tx: Transaction, searched: SearchedLogs) -> list[VectorProgress]:
     """The contract's `list_vectors`."""
     s, logs = tx.tables.sessions, tx.tables.recall.embeddings
 
@@ -31,19 +31,19 @@ def list_vectors(tx: Transaction, scope: LogScope) -> list[VectorPlace]:
         return (
             select(*(s.c[name] for name in ("skey", "id", "last_seq")), *state)
             .select_from(s.outerjoin(logs, logs.c.skey == s.c.skey))
-            .where(*scope_criteria(tx, scope))
+            .where(*searched_criteria(tx, searched))
         )
 
-    rows = tx.rows(tx.prepare(("vector logs", *scope_shape(scope)), build), scope_values(scope))
-    return sorted(VectorPlace(*row[:3]) if row[3] is None else VectorPlace(*row) for row in rows)
+    rows = tx.rows(tx.prepare(("vector logs", *searched_shape(searched)), build), searched_values(searched))
+    return sorted(VectorProgress(*row[:3]) if row[3] is None else VectorProgress(*row) for row in rows)
 
 
-def find_vectors(tx: Transaction, key: SessionKey, now: int) -> VectorPlace:
+def find_vectors(tx: Transaction, key: SessionKey, now: int) -> VectorProgress:
     """The contract's `find_vectors`."""
-    return _place(tx, require_session(tx, key, now))
+    return _progress(tx, require_session(tx, key, now))
 
 
-def _place(tx: Transaction, session: SessionRow) -> VectorPlace:
+def _progress(tx: Transaction, session: SessionRow) -> VectorProgress:
     logs = tx.tables.recall.embeddings.c
 
     def build() -> Select[Any]:
@@ -51,16 +51,16 @@ def _place(tx: Transaction, session: SessionRow) -> VectorPlace:
         return select(*columns).where(logs.skey == param("skey"))
 
     row = tx.row(tx.prepare("vector log", build), {"skey": session.skey})
-    return VectorPlace(session.skey, session.id, session.last_seq, *(row or ()))
+    return VectorProgress(session.skey, session.id, session.last_seq, *(row or ()))
 
 
 def load_vectors(
-    tx: Transaction, scope: LogScope, places: Mapping[VectorPlace, SeqSet]
+    tx: Transaction, searched: SearchedLogs, places: Mapping[VectorProgress, SeqSet]
 ) -> dict[tuple[int, int], bytes]:
     """The contract's `load_vectors`: a bounded number of statements, each over ranges of the key."""
-    del scope  # the session's own key is never used again
+    del searched  # the session's own key is never used again
     vectors = tx.tables.recall.vectors.c
-    ranges = [(place.skey, place.generation, *run) for place, seqs in places.items() for run in seqs.runs]
+    ranges = [(progress.skey, progress.generation, *run) for progress, seqs in places.items() for run in seqs.ranges]
     found: dict[tuple[int, int], bytes] = {}
     for start in range(0, len(ranges), _RANGES):
         some = ranges[start : start + _RANGES]
@@ -90,11 +90,11 @@ def load_vectors(
 def write_vectors(tx: Transaction, key: SessionKey, change: VectorChange, now: int) -> bool:
     """The contract's `write_vectors`. The session row is locked first, so a deletion waits or has been."""
     session = locate(tx, key, now, lock=True)
-    place = change.place
-    if session is None or session.skey != place.skey:
+    progress = change.progress
+    if session is None or session.skey != progress.skey:
         return False
-    known = _place(tx, session)
-    if (known.embedded_to, known.generation) != (place.embedded_to, place.generation):
+    known = _progress(tx, session)
+    if (known.embedded_to, known.generation) != (progress.embedded_to, progress.generation):
         return False
     logs, vectors = tx.tables.recall.embeddings, tx.tables.recall.vectors
     values = {
@@ -102,16 +102,16 @@ def write_vectors(tx: Transaction, key: SessionKey, change: VectorChange, now: i
         "generation": change.generation,
         "fingerprint": change.fingerprint,
     }
-    if place.generation:
-        tx.change(update(logs).where(logs.c.skey == place.skey).values(**values))
+    if progress.generation:
+        tx.change(update(logs).where(logs.c.skey == progress.skey).values(**values))
     else:
-        tx.change(insert(logs).values(skey=place.skey, **values))
-    if change.anew and place.generation:
-        tx.change(delete(vectors).where(vectors.c.skey == place.skey))
+        tx.change(insert(logs).values(skey=progress.skey, **values))
+    if change.anew and progress.generation:
+        tx.change(delete(vectors).where(vectors.c.skey == progress.skey))
     statement = tx.prepare("new vectors", lambda: insert(vectors).values({c.name: param(c.name) for c in vectors.c}))
     # What was overwritten while it was embedded gets no vector any more.
     blanked = Ledger.decode(session.ledger).blanked
     vectored = sorted((seq, data) for seq, data in change.vectors.items() if seq not in blanked)
-    rows = [(place.skey, change.generation, seq, data) for seq, data in vectored]
+    rows = [(progress.skey, change.generation, seq, data) for seq, data in vectored]
     tx.insert_tuples(statement, rows)
     return True

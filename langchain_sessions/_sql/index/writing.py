@@ -9,7 +9,7 @@ from sqlalchemy import Select, delete, insert, select, update
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.log.lookup import locate, require_session
 from langchain_sessions._sql.tables.recall import TRAITS
-from langchain_sessions.stores._values import IndexChange, IndexPlace, StoredChunk
+from langchain_sessions.stores._values import IndexChange, IndexProgress, StoredChunk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from langchain_sessions._core.rows import SessionKey, SessionRow
 
 
-def find_index(tx: Transaction, key: SessionKey, fingerprint: str, now: int) -> IndexPlace:
+def find_index(tx: Transaction, key: SessionKey, fingerprint: str, now: int) -> IndexProgress:
     """The contract's `find_index`."""
     session = require_session(tx, key, now)
-    return _place(tx, session, fingerprint)
+    return _progress(tx, session, fingerprint)
 
 
-def _place(tx: Transaction, session: SessionRow, fingerprint: str) -> IndexPlace:
+def _progress(tx: Transaction, session: SessionRow, fingerprint: str) -> IndexProgress:
     logs, chunks = tx.tables.recall.logs, tx.tables.recall.chunks
 
     def state() -> Select[Any]:
@@ -38,9 +38,9 @@ def _place(tx: Transaction, session: SessionRow, fingerprint: str) -> IndexPlace
     row = tx.row(tx.prepare("recall state", state), values)
     generation = 0 if row is None else int(row[2])
     if row is None or row[1] != fingerprint:
-        return IndexPlace(session.skey, session.last_seq, 0, generation, ())
+        return IndexProgress(session.skey, session.last_seq, 0, generation, ())
     stored = tx.rows(tx.prepare("recall sizes", sizes), values)
-    return IndexPlace(
+    return IndexProgress(
         session.skey,
         session.last_seq,
         int(row[0]),
@@ -50,7 +50,7 @@ def _place(tx: Transaction, session: SessionRow, fingerprint: str) -> IndexPlace
 
 
 def load_chunks(
-    tx: Transaction, key: SessionKey, place: IndexPlace, numbers: Sequence[int], now: int
+    tx: Transaction, key: SessionKey, progress: IndexProgress, numbers: Sequence[int], now: int
 ) -> list[tuple[StoredChunk, dict[str, bytes]]] | None:
     """The contract's `load_chunks`."""
     del key, now  # the session's own key is never used again
@@ -67,14 +67,14 @@ def load_chunks(
 
     found: list[tuple[StoredChunk, dict[str, bytes]]] = []
     for number in numbers:
-        values = {"skey": place.skey, "chunk": number}
+        values = {"skey": progress.skey, "chunk": number}
         row = tx.row(tx.prepare("recall chunk", traits), values)
         if row is not None:
             buckets = {name: bytes(data) for name, data in tx.rows(tx.prepare("recall words", words), values)}
             last_seq, events, size, written = row
             chunk = StoredChunk(number, last_seq, events, size, written, buckets.pop(TRAITS, b""))
             found.append((chunk, buckets))
-    return found if _generation(tx, place.skey) == place.generation else None
+    return found if _generation(tx, progress.skey) == progress.generation else None
 
 
 def _generation(tx: Transaction, skey: int) -> int:
@@ -87,18 +87,18 @@ def _generation(tx: Transaction, skey: int) -> int:
 def write_index(tx: Transaction, key: SessionKey, change: IndexChange, now: int) -> bool:
     """The contract's `write_index`. The session row is locked first, so a deletion waits or has been."""
     session = locate(tx, key, now, lock=True)
-    place = change.place
-    if session is None or session.skey != place.skey:
+    progress = change.progress
+    if session is None or session.skey != progress.skey:
         return False
-    if _place(tx, session, change.fingerprint).generation != place.generation:
+    if _progress(tx, session, change.fingerprint).generation != progress.generation:
         return False
     _write_state(tx, change)
     chunks, terms = tx.tables.recall.chunks, tx.tables.recall.terms
-    if not place.indexed_to:
-        tx.change(delete(chunks).where(chunks.c.skey == place.skey))
-        tx.change(delete(terms).where(terms.c.skey == place.skey))
+    if not progress.indexed_to:
+        tx.change(delete(chunks).where(chunks.c.skey == progress.skey))
+        tx.change(delete(terms).where(terms.c.skey == progress.skey))
     for number in change.replaced:
-        values = {"skey": place.skey, "chunk": number}
+        values = {"skey": progress.skey, "chunk": number}
         for name, table in (("chunks", chunks), ("terms", terms)):
 
             def gone(table: Any = table) -> Any:
@@ -106,22 +106,22 @@ def write_index(tx: Transaction, key: SessionKey, change: IndexChange, now: int)
 
             tx.run(tx.prepare(("recall gone", name), gone), values)
     if change.chunk is not None:
-        _insert_chunk(tx, place.skey, change.chunk, change.buckets)
+        _insert_chunk(tx, progress.skey, change.chunk, change.buckets)
     return True
 
 
 def _write_state(tx: Transaction, change: IndexChange) -> None:
     logs = tx.tables.recall.logs
-    place = change.place
+    progress = change.progress
     values = {
         "indexed_to": change.indexed_to,
         "fingerprint": change.fingerprint,
-        "generation": place.generation + 1,
+        "generation": progress.generation + 1,
     }
-    if place.generation:
-        tx.change(update(logs).where(logs.c.skey == place.skey).values(**values))
+    if progress.generation:
+        tx.change(update(logs).where(logs.c.skey == progress.skey).values(**values))
     else:
-        tx.change(insert(logs).values(skey=place.skey, **values))
+        tx.change(insert(logs).values(skey=progress.skey, **values))
 
 
 def _insert_chunk(tx: Transaction, skey: int, chunk: StoredChunk, buckets: Mapping[str, bytes]) -> None:

@@ -42,8 +42,8 @@ from langchain_sessions._core.rows import (
     due_times,
 )
 from langchain_sessions._sql.driver.failures import UniqueViolationError
-from langchain_sessions._sql.driver.modes import Mode
 from langchain_sessions._sql.driver.transaction import Transaction, param
+from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions._sql.log.locked_appending import append_locked
 from langchain_sessions._sql.log.lookup import (
     check_position,
@@ -74,14 +74,14 @@ def append_events(store: SqlStore, key: SessionKey, batch: AppendBatch) -> Flow[
     """Append the fast way, or else the full way."""
     in_one = store.flavour == "postgresql"
     if is_plain(batch, in_one=in_one):
-        mode = Mode.STATEMENT if in_one else Mode.APPEND
+        kind = TransactionKind.STATEMENT if in_one else TransactionKind.APPEND
         try:
-            appended = yield from ask(store.run, mode, append_plain, key, batch)
+            appended = yield from ask(store.run, kind, append_plain, key, batch)
         except UniqueViolationError:
             appended = None
         if appended is not None:
             return appended
-    return (yield from ask(store.run, Mode.APPEND, append_locked, key, batch))
+    return (yield from ask(store.run, TransactionKind.APPEND, append_locked, key, batch))
 
 
 def is_plain(batch: AppendBatch, *, in_one: bool = False) -> bool:

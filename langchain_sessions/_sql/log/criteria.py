@@ -118,9 +118,9 @@ def flagged(tables: Tables, flag: int) -> ColumnElement[bool]:
 def in_ranges(name: str, column: ColumnElement[Any], seqs: SeqSet, *, inside: bool = True) -> Criterion:
     """Whether a position is in a set, with the bounds as values, so that one statement serves sets of its size."""
     size = 1
-    while size < len(seqs.runs):
+    while size < len(seqs.ranges):
         size *= 2
-    bounds = [*seqs.runs, *[(0, -1)] * (size - len(seqs.runs))]
+    bounds = [*seqs.ranges, *[(0, -1)] * (size - len(seqs.ranges))]
     values = {f"q_{name}{at}_{side}": run[side] for at, run in enumerate(bounds) for side in (0, 1)}
 
     def build() -> ColumnElement[bool]:
@@ -133,8 +133,8 @@ def in_ranges(name: str, column: ColumnElement[Any], seqs: SeqSet, *, inside: bo
 
 def in_set(column: ColumnElement[Any], seqs: SeqSet) -> ColumnElement[bool]:
     """Whether a position is in a set."""
-    singles = [low for low, high in seqs.runs if low == high]
-    ranges = [column.between(low, high) for low, high in seqs.runs if low != high]
+    singles = [low for low, high in seqs.ranges if low == high]
+    ranges = [column.between(low, high) for low, high in seqs.ranges if low != high]
     clauses = [*ranges, *([column.in_(singles)] if singles else [])]
     return or_(*clauses) if clauses else false()
 

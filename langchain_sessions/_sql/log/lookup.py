@@ -215,7 +215,7 @@ def load_light_at(tx: Transaction, skey: int, seqs: SeqSet) -> list[EventRow]:
     statement = select(*light_columns(tx.tables)).where(e.skey == skey)
     found: list[EventRow] = []
     single: list[int] = []
-    for low, high in seqs.runs:
+    for low, high in seqs.ranges:
         if low == high:
             single.append(low)
         else:
@@ -376,7 +376,7 @@ def root_events(tx: Transaction, session: SessionRow, seqs: SeqSet) -> None:
         return update(table).where(*mine).values(flags=table.c.flags.op("|")(r.ROOTED))
 
     statement = tx.prepare("root events", build)
-    tx.run_many(statement, [{"k_skey": session.skey, "low": low, "high": high} for low, high in seqs.runs])
+    tx.run_many(statement, [{"k_skey": session.skey, "low": low, "high": high} for low, high in seqs.ranges])
 
 
 def put_rows(

@@ -104,7 +104,7 @@ def _forget_words(tx: Transaction, session: SessionRow, seqs: SeqSet) -> None:
     again: dict[str, Any] = {"indexed_to": 0, "fingerprint": "", "generation": logs.generation + 1}
     tx.change(update(recall.logs).where(logs.skey == skey).values(again))
     vectors = recall.vectors
-    for low, high in seqs.runs:
+    for low, high in seqs.ranges:
         mine = and_(vectors.c.skey == skey, vectors.c.seq.between(low, high))
         _zero(tx, vectors, mine)
         tx.change(delete(vectors).where(mine))

@@ -77,7 +77,7 @@ def _first_of(tx: Transaction, session: SessionRow, invocation_id: str, hidden: 
     """The first event of an invocation that is not hidden; what came before the invocation is not looked at."""
     e = tx.tables.events.c
     known = read_invocation(tx, session.skey, invocation_id)
-    for low, high in hidden.complement(1 if known is None else known.first_seq, session.last_seq).runs:
+    for low, high in hidden.complement(1 if known is None else known.first_seq, session.last_seq).ranges:
         mine = (e.skey == session.skey, e.seq.between(low, high), e.invocation_id == invocation_id)
         found = tx.once(select(e.seq).where(*mine).order_by(e.seq).limit(1))
         if found:
@@ -90,11 +90,11 @@ def _state_after(tx: Transaction, session: SessionRow, after: Ledger, before: Le
     e = tx.tables.events.c
     statement = select(e.seq, e.delta).where(e.skey == session.skey, e.delta.is_not(None))
     turned: list[tuple[int, str]] = []
-    for low, high in differing(after.hidden, before.hidden).runs:
+    for low, high in differing(after.hidden, before.hidden).ranges:
         turned += tx.once(statement.where(e.seq.between(low, high)))
     kept = shared_keys(delta for seq, delta in turned if seq in after.hidden)
     change = StateChange(session.initial_state, session.state, (delta for _, delta in turned))
-    seen, size = after.hidden.complement(1, session.last_seq).runs, _DELTAS
+    seen, size = after.hidden.complement(1, session.last_seq).ranges, _DELTAS
     upto = seen[-1][1] if seen else 0
     while not change.is_complete:
         older = tx.once(statement.where(e.seq <= upto).order_by(e.skey.desc(), e.seq.desc()).limit(size))
@@ -156,7 +156,7 @@ def read_rows(tx: Transaction, session: SessionRow, seqs: SeqSet) -> list[EventR
     """The rows at some positions, in log order."""
     e = tx.tables.events.c
     found: list[EventRow] = []
-    for low, high in seqs.runs:
+    for low, high in seqs.ranges:
         statement = select(*event_columns(tx.tables)).where(e.skey == session.skey, e.seq.between(low, high))
         found.extend(EventRow(*row) for row in tx.once(statement.order_by(e.seq)))
     return found

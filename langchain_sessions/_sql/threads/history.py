@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from langchain_sessions._core.ranges import SeqSet
-    from langchain_sessions.stores._threads import CheckpointPlace, Keep
+    from langchain_sessions.stores._threads import CheckpointKey, Keep
 
 _CHUNK = 200
 _KEY = ("ns", "cid", "cut", "part")
@@ -123,7 +123,7 @@ def copy_thread(tx: Transaction, source: SessionRow, target: SessionRow, upto: i
 
 
 def _beyond(row: CheckpointRow, upto: int) -> bool:
-    runs = row.mentioned.runs
+    runs = row.mentioned.ranges
     return bool(runs) and runs[-1][1] > upto
 
 
@@ -147,7 +147,7 @@ def _drop_late_writes(tx: Transaction, target: SessionRow, head: CheckpointRow |
 
 def _is_beyond(refs: bytes | None, upto: int) -> bool:
     """Whether something behind a position is mentioned."""
-    return any(high > upto for _, high in seq_set(refs).runs)
+    return any(high > upto for _, high in seq_set(refs).ranges)
 
 
 def all_rows(tx: Transaction, skey: int) -> list[CheckpointRow]:
@@ -213,7 +213,7 @@ def _names(tx: Transaction, skey: int) -> tuple[dict[int, bytes], dict[int, str]
     return {row[0]: bytes(row[1]) for row in shapes}, {row[0]: row[1] for row in namespaces}
 
 
-def _mend_lines(tx: Transaction, skey: int, rows: Sequence[CheckpointRow], kept: Collection[CheckpointPlace]) -> None:
+def _mend_lines(tx: Transaction, skey: int, rows: Sequence[CheckpointRow], kept: Collection[CheckpointKey]) -> None:
     c = tx.tables.threads.checkpoints
     for row, parent in mended_parents(rows, kept).items():
         mine = (c.c.skey == skey, c.c.ns == row.ns, c.c.cid == row.cid)

@@ -362,7 +362,7 @@ def read_events(tx: Transaction, skey: int, seqs: SeqSet) -> list[MessageRow]:
         return select(*(e[name] for name in MessageRow._fields)).where(*mine)
 
     statement = tx.prepare("messages between", build)
-    answers = [tx.later(statement, {"skey": skey, "low": low, "high": high}) for low, high in seqs.runs]
+    answers = [tx.later(statement, {"skey": skey, "low": low, "high": high}) for low, high in seqs.ranges]
     tx.flush()
     return [message for answer in answers for message in map(_message_row, answer.rows)]
 

@@ -23,11 +23,11 @@ from langchain_sessions._core.checkpoints import (
 )
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import Ledger, LogView
-from langchain_sessions._core.ranges import decode_runs
+from langchain_sessions._core.ranges import decode_ranges
 from langchain_sessions._core.rows import Counters, EventRow, SessionRow, moved, owner_shape, tally
 from langchain_sessions._sql.driver.failures import UniqueViolationError
-from langchain_sessions._sql.driver.modes import Mode
 from langchain_sessions._sql.driver.runner import call_passed_in
+from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions._sql.log.counting import add_counters
 from langchain_sessions._sql.log.lookup import (
     ask_staged,
@@ -245,7 +245,7 @@ def _recounted(
         new = seq_set(after.head_runs)
         return tally(row for row in decision.fresh if not row.flags & r.ROOTED or row.seq in new)
     view = load_view(tx, before, 0)
-    head = tuple(decode_runs(after.head_runs)) if after.head_runs is not None else None
+    head = tuple(decode_ranges(after.head_runs)) if after.head_runs is not None else None
     view_after = LogView(Ledger.decode(after.ledger), head, view.invocations, after.last_seq)
     return counted_after_put(view, view_after, load_light_at(tx, before.skey, touched), decision)
 
@@ -278,7 +278,7 @@ def commit_threads(store: SqlStore, plans: Sequence[ThreadPlan]) -> Flow[list[Pl
     written: Sequence[_Attempt | None] = [None] * len(plans)
     if len(plans) > 1:
         try:
-            written = yield from ask(store.run, _mode(plans), run_plans, plans)
+            written = yield from ask(store.run, _kind(plans), run_plans, plans)
         except Exception:
             written = [None] * len(plans)
     outcomes: list[PlanOutcome] = []
@@ -294,7 +294,7 @@ def _commit_alone(store: SqlStore, plan: ThreadPlan) -> Flow[PlanOutcome]:
     """Commit one plan, again where it lost a race."""
     for races in range(_MAX_RACES):
         try:
-            (attempt,) = yield from ask(store.run, _mode([plan]), run_plans, [plan], wary=races > 0)
+            (attempt,) = yield from ask(store.run, _kind([plan]), run_plans, [plan], wary=races > 0)
         except UniqueViolationError:
             continue
         except Exception as error:
@@ -305,10 +305,10 @@ def _commit_alone(store: SqlStore, plan: ThreadPlan) -> Flow[PlanOutcome]:
     return StoreUnavailableError(f"Thread {plan.key.id!r} could not be written: other writers keep winning.")
 
 
-def _mode(plans: Sequence[ThreadPlan]) -> Mode:
+def _kind(plans: Sequence[ThreadPlan]) -> TransactionKind:
     """How to run them: without waiting for the disk only where none of them has to."""
     may_lag = all(isinstance(plan, WritesPlan) and plan.may_lag for plan in plans)
-    return Mode.RELAXED if may_lag else Mode.APPEND
+    return TransactionKind.RELAXED if may_lag else TransactionKind.APPEND
 
 
 @dataclass(slots=True)

@@ -54,7 +54,7 @@ class State(NamedTuple):
     runs: Sequence[tuple[str, int]] = ()
 
 
-Placed = tuple[str, int, int, str]
+Spot = tuple[str, int, int, str]
 """A key, where its value lies in the log and how long it is there, and in which form."""
 
 
@@ -131,7 +131,7 @@ def _tail(folder: Path, state: State) -> bytes:
         data = file.read(state.size - state.tail)
     if len(data) < state.size - state.tail:
         raise CorruptRowError(_UNREADABLE)
-    places, at = dict[str, Placed](), state.tail
+    places, at = dict[str, Spot](), state.tail
     for line in data.split(b"\n")[:-1]:
         found = _LINE.fullmatch(line)
         if found is None:
@@ -157,7 +157,7 @@ def _load(text: bytes, form: str) -> bytes:
 # -- runs --------------------------------------------------------------------------------------------------
 
 
-def _run(placed: Iterable[Placed]) -> bytes:
+def _run(placed: Iterable[Spot]) -> bytes:
     return "".join(f"{key}\t{start}\t{size}\t{form}\n" for key, start, size, form in placed).encode()
 
 
@@ -166,7 +166,7 @@ def _mapped(path: Path) -> mmap.mmap:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-def _in_run(data: bytes | mmap.mmap, low: str, high: str, *, newest: bool = False) -> Iterator[Placed]:
+def _in_run(data: bytes | mmap.mmap, low: str, high: str, *, newest: bool = False) -> Iterator[Spot]:
     """The rows of a run between two keys: found by halving, so that what lies elsewhere is not read."""
     first, last = _first_at(data, low.encode()), _first_at(data, high.encode())
     while first < last:
@@ -193,7 +193,7 @@ def _first_at(data: bytes | mmap.mmap, key: bytes) -> int:
     return low
 
 
-def _merged(sources: Iterable[Iterable[Placed]], *, newest: bool = False) -> Iterator[Placed]:
+def _merged(sources: Iterable[Iterable[Spot]], *, newest: bool = False) -> Iterator[Spot]:
     """Each key once, in order, as the first of some ordered sources that has it says; removed ones too."""
     for _, same in groupby(heapq.merge(*sources, key=itemgetter(0), reverse=newest), itemgetter(0)):
         yield next(same)

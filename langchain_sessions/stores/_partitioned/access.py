@@ -20,7 +20,7 @@ from langchain_sessions.stores._partitioned.turns import Turns
 from langchain_sessions.stores.engine import Partition, Range, Row
 
 if TYPE_CHECKING:
-    from langchain_sessions._core.ranges import Run
+    from langchain_sessions._core.ranges import SeqRange
     from langchain_sessions._core.rows import EventRow, SessionKey
     from langchain_sessions.stores.engine import Head, PartitionEngine
 
@@ -106,7 +106,7 @@ class Partitions:
                 return found
             low = f"{some[-1].key}!"
 
-    def events(self, head: SessionHead, runs: Iterable[Run]) -> Flow[list[EventRow]]:
+    def events(self, head: SessionHead, runs: Iterable[SeqRange]) -> Flow[list[EventRow]]:
         """The events at some positions, in log order."""
         found = yield from self.rows(head, keys.in_runs(head.skey, keys.EVENT, runs))
         return [load_event(row.value) for rows in found for row in rows]

@@ -21,14 +21,14 @@ from langchain_sessions.stores._values import (
     EventSlice,
     IndexChange,
     IndexedLog,
-    IndexPlace,
+    IndexProgress,
     IndexRead,
     LogScan,
-    LogScope,
     LogSlice,
+    SearchedLogs,
     StoredChunk,
     VectorChange,
-    VectorPlace,
+    VectorProgress,
 )
 from langchain_sessions.stores.engine import Range
 
@@ -39,21 +39,21 @@ if TYPE_CHECKING:
     from langchain_sessions.stores._values import IndexQuery
 
 
-def heads_in(at: Partitions, scope: LogScope) -> Flow[list[SessionHead]]:
-    """The heads of the sessions of a scope, in the order of their keys.
+def heads_in(at: Partitions, searched: SearchedLogs) -> Flow[list[SessionHead]]:
+    """The heads of the searched sessions, in the order of their keys.
 
     Raises:
-        SessionNotFoundError: The scope names one session and there is none.
+        SessionNotFoundError: The search names one session and there is none.
     """
-    if scope.session_id is not None:
-        return [(yield from at.require(scope.key, scope.now))]
-    heads = yield from all_heads(at, scope.app, scope.owner)
-    return [head for head in heads if not head.is_expired(scope.now)]
+    if searched.session_id is not None:
+        return [(yield from at.require(searched.key, searched.now))]
+    heads = yield from all_heads(at, searched.app, searched.owner)
+    return [head for head in heads if not head.is_expired(searched.now)]
 
 
 def load_index(at: Partitions, query: IndexQuery) -> Flow[IndexRead]:
     """The contract's `load_index`."""
-    heads = yield from heads_in(at, query.scope)
+    heads = yield from heads_in(at, query.searched)
     behind = [_key(head) for head in _behind(heads, query)]
     # The tail begins where the index ends, whoever built it: one of another kind has to be replaced first.
     behind += [_key(head) for head in heads if head.index.indexed_to and head.index.fingerprint != query.fingerprint]
@@ -67,21 +67,21 @@ def load_index(at: Partitions, query: IndexQuery) -> Flow[IndexRead]:
             except SessionNotFoundError:  # deleted in between
                 logs.pop(head.skey, None)
         heads = [head for head in heads if head.skey in logs]
-        heads = yield from _moved(at, heads, query.scope, logs)
-    if query.scope.session_id is not None and not logs:
-        raise SessionNotFoundError(query.scope.session_id)
+        heads = yield from _moved(at, heads, query.searched, logs)
+    if query.searched.session_id is not None and not logs:
+        raise SessionNotFoundError(query.searched.session_id)
     return IndexRead([logs[skey] for skey in sorted(logs)], [])
 
 
 def _moved(
-    at: Partitions, heads: Sequence[SessionHead], scope: LogScope, logs: dict[int, IndexedLog]
+    at: Partitions, heads: Sequence[SessionHead], searched: SearchedLogs, logs: dict[int, IndexedLog]
 ) -> Flow[list[SessionHead]]:
     """The heads of those logs whose index moved while they were read. Logs that are gone are taken out."""
     found: list[SessionHead] = []
     again = yield from ask(at.engine.read_heads, [partition_of(head) for head in heads])
     for head, raw in zip(heads, again, strict=True):
         now = None if raw is None else load_head(raw)
-        if now is None or now.skey != head.skey or not is_there(now, _key(head), scope.now):
+        if now is None or now.skey != head.skey or not is_there(now, _key(head), searched.now):
             del logs[head.skey]
         elif now.index != head.index:
             found.append(now)
@@ -124,7 +124,7 @@ def _read_log(at: Partitions, head: SessionHead, query: IndexQuery) -> Flow[Inde
     buckets: dict[int, dict[str, bytes]] = {}
     for key, value in (yield from _rows_of(at, head, asked)).items():
         buckets.setdefault(keys.number_in(key, 2), {})[keys.text_in(key)] = value
-    messages = EventQuery(kinds=MESSAGE_CODES, after_seq=indexed_to, idle_before=query.scope.idle_before)
+    messages = EventQuery(kinds=MESSAGE_CODES, after_seq=indexed_to, idle_before=query.searched.idle_before)
     tail = yield from read_matching(at, head, messages)
     with_traits = tuple(chunk._replace(traits=known.get(chunk.number, b"")) for chunk in chunks)
     return IndexedLog(head.session, tail.view, with_traits, buckets, tail.rows)
@@ -139,22 +139,22 @@ def traits_key(head: SessionHead, number: int) -> str:
     return keys.at(head.skey, keys.TRAITS, number)
 
 
-def find_index(at: Partitions, key: SessionKey, fingerprint: str, now: int) -> Flow[IndexPlace]:
+def find_index(at: Partitions, key: SessionKey, fingerprint: str, now: int) -> Flow[IndexProgress]:
     """The contract's `find_index`."""
     head = yield from at.require(key, now)
     known = head.index
     if known.fingerprint != fingerprint:
-        return IndexPlace(head.skey, head.session.last_seq, 0, known.generation, ())
+        return IndexProgress(head.skey, head.session.last_seq, 0, known.generation, ())
     sizes = tuple((chunk[0], chunk[2], chunk[3]) for chunk in known.chunks)
-    return IndexPlace(head.skey, head.session.last_seq, known.indexed_to, known.generation, sizes)
+    return IndexProgress(head.skey, head.session.last_seq, known.indexed_to, known.generation, sizes)
 
 
 def load_chunks(
-    at: Partitions, key: SessionKey, place: IndexPlace, numbers: Sequence[int], now: int
+    at: Partitions, key: SessionKey, progress: IndexProgress, numbers: Sequence[int], now: int
 ) -> Flow[list[tuple[StoredChunk, dict[str, bytes]]] | None]:
     """The contract's `load_chunks`."""
     head = yield from at.find_session(key, now)
-    if head is None or head.skey != place.skey or head.index.generation != place.generation:
+    if head is None or head.skey != progress.skey or head.index.generation != progress.generation:
         return None
     found: list[tuple[StoredChunk, dict[str, bytes]]] = []
     for chunk in head.index.chunks:
@@ -170,12 +170,12 @@ def load_chunks(
 
 def write_index(at: Partitions, key: SessionKey, change: IndexChange, now: int) -> Flow[bool]:
     """The contract's `write_index`."""
-    place = change.place
+    progress = change.progress
 
     def decide(head: SessionHead) -> Flow[Change]:
-        if head.skey != place.skey or head.index.generation != place.generation:
+        if head.skey != progress.skey or head.index.generation != progress.generation:
             return Change(answer=False)
-        kept = [chunk for chunk in head.index.chunks if place.indexed_to and chunk[0] not in change.replaced]
+        kept = [chunk for chunk in head.index.chunks if progress.indexed_to and chunk[0] not in change.replaced]
         rows: Rows = {}
         for chunk in head.index.chunks:
             if chunk not in kept:
@@ -187,7 +187,7 @@ def write_index(at: Partitions, key: SessionKey, change: IndexChange, now: int) 
             rows[traits_key(head, change.chunk.number)] = change.chunk.traits
             for bucket, data in change.buckets.items():
                 rows[keys.at(head.skey, keys.BUCKET, change.chunk.number, bucket)] = bytes(data)
-        index = IndexHead(change.indexed_to, place.generation + 1, change.fingerprint, tuple(sorted(kept)))
+        index = IndexHead(change.indexed_to, progress.generation + 1, change.fingerprint, tuple(sorted(kept)))
         return Change(answer=True, head=replace(head, index=index), rows=rows)
 
     try:
@@ -200,9 +200,11 @@ def write_index(at: Partitions, key: SessionKey, change: IndexChange, now: int) 
 # -- several logs ------------------------------------------------------------------------------------------
 
 
-def scan_logs(at: Partitions, scope: LogScope, query: EventQuery, after: tuple[int, int] = (0, 0)) -> Flow[LogScan]:
+def scan_logs(
+    at: Partitions, searched: SearchedLogs, query: EventQuery, after: tuple[int, int] = (0, 0)
+) -> Flow[LogScan]:
     """The contract's `scan_logs`."""
-    heads = {head.session: head for head in (yield from heads_in(at, scope))}
+    heads = {head.session: head for head in (yield from heads_in(at, searched))}
     stretch = next_stretch(heads, after)
     if stretch is None:
         return LogScan([], None)
@@ -213,54 +215,54 @@ def scan_logs(at: Partitions, scope: LogScope, query: EventQuery, after: tuple[i
             rows = yield from read_matching(at, heads[session], wanted)
         except SessionNotFoundError:  # deleted in between
             continue
-        if rows.rows or scope.session_id is not None:
+        if rows.rows or searched.session_id is not None:
             slices.append(LogSlice(session, rows))
     return LogScan(slices, stretch.after)
 
 
-def load_events(at: Partitions, scope: LogScope, places: Mapping[str, SeqSet]) -> Flow[list[LogSlice]]:
+def load_events(at: Partitions, searched: SearchedLogs, places: Mapping[str, SeqSet]) -> Flow[list[LogSlice]]:
     """The contract's `load_events`."""
     found: list[LogSlice] = []
     for session_id, seqs in places.items():
-        head = yield from at.find_session(SessionKey(scope.app, session_id, scope.owner), scope.now)
+        head = yield from at.find_session(SessionKey(searched.app, session_id, searched.owner), searched.now)
         if head is not None:
-            rows: list[EventRow] = yield from at.events(head, seqs.runs)
-            found.append(LogSlice(head.session, EventSlice(rows, head.view(scope.idle_before))))
+            rows: list[EventRow] = yield from at.events(head, seqs.ranges)
+            found.append(LogSlice(head.session, EventSlice(rows, head.view(searched.idle_before))))
     return found
 
 
 # -- vectors -----------------------------------------------------------------------------------------------
 
 
-def _vector_place(head: SessionHead) -> VectorPlace:
-    return VectorPlace(head.skey, head.session.id, head.session.last_seq, *head.vectors)
+def _vector_progress(head: SessionHead) -> VectorProgress:
+    return VectorProgress(head.skey, head.session.id, head.session.last_seq, *head.vectors)
 
 
-def list_vectors(at: Partitions, scope: LogScope) -> Flow[list[VectorPlace]]:
+def list_vectors(at: Partitions, searched: SearchedLogs) -> Flow[list[VectorProgress]]:
     """The contract's `list_vectors`."""
     try:
-        return [_vector_place(head) for head in (yield from heads_in(at, scope))]
+        return [_vector_progress(head) for head in (yield from heads_in(at, searched))]
     except SessionNotFoundError:
         return []
 
 
-def find_vectors(at: Partitions, key: SessionKey, now: int) -> Flow[VectorPlace]:
+def find_vectors(at: Partitions, key: SessionKey, now: int) -> Flow[VectorProgress]:
     """The contract's `find_vectors`."""
-    return _vector_place((yield from at.require(key, now)))
+    return _vector_progress((yield from at.require(key, now)))
 
 
 def load_vectors(
-    at: Partitions, scope: LogScope, places: Mapping[VectorPlace, SeqSet]
+    at: Partitions, searched: SearchedLogs, places: Mapping[VectorProgress, SeqSet]
 ) -> Flow[dict[tuple[int, int], bytes]]:
     """The contract's `load_vectors`."""
     found: dict[tuple[int, int], bytes] = {}
-    for place, seqs in places.items():
-        head = yield from at.find_session(SessionKey(scope.app, place.session_id, scope.owner), scope.now)
-        if head is None or head.skey != place.skey or head.vectors.generation != place.generation:
+    for progress, seqs in places.items():
+        head = yield from at.find_session(SessionKey(searched.app, progress.session_id, searched.owner), searched.now)
+        if head is None or head.skey != progress.skey or head.vectors.generation != progress.generation:
             continue
         ends = (
-            (vector_key(head, place.generation, low), vector_key(head, place.generation, high))
-            for low, high in seqs.runs
+            (vector_key(head, progress.generation, low), vector_key(head, progress.generation, high))
+            for low, high in seqs.ranges
         )
         rows = yield from _rows_of(at, head, (Range(low, f"{high}!") for low, high in ends))
         found.update(((head.skey, keys.number_in(key)), value) for key, value in rows.items())
@@ -273,11 +275,11 @@ def vector_key(head: SessionHead, generation: int, seq: int) -> str:
 
 def write_vectors(at: Partitions, key: SessionKey, change: VectorChange, now: int) -> Flow[bool]:
     """The contract's `write_vectors`."""
-    place = change.place
+    progress = change.progress
 
     def decide(head: SessionHead) -> Flow[Change]:
         known = head.vectors
-        if head.skey != place.skey or known[:2] != (place.embedded_to, place.generation):
+        if head.skey != progress.skey or known[:2] != (progress.embedded_to, progress.generation):
             return Change(answer=False)
         blanked = Ledger.decode(head.session.ledger).blanked
         rows: Rows = {

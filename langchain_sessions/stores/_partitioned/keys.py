@@ -14,7 +14,7 @@ from langchain_sessions.stores.engine import Range
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from langchain_sessions._core.ranges import Run
+    from langchain_sessions._core.ranges import SeqRange
 
 _SIGN = 1 << 63
 _PART = 19
@@ -77,7 +77,7 @@ def between(skey: int, part: str, first: int, last: int, limit: int | None = Non
     return Range(at(skey, part, first), f"{at(skey, part, last)}!", limit, newest)
 
 
-def in_runs(skey: int, part: str, runs: Iterable[Run]) -> list[Range]:
+def in_runs(skey: int, part: str, runs: Iterable[SeqRange]) -> list[Range]:
     """Rows of a part at some positions."""
     return [between(skey, part, low, high) for low, high in runs]
 

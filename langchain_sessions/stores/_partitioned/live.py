@@ -21,7 +21,7 @@ def scope_rows(at: Partitions, head: SessionHead, view: LogView, scope: str | No
     cover = view.ledger.covers.get(scope)
     upto = 0 if cover is None else cover.upto
     beside = SeqSet() if cover is None else cover.holes | SeqSet.of(cover.summaries)
-    rows = yield from at.events(head, (beside & SeqSet.between(1, upto)).runs)
+    rows = yield from at.events(head, (beside & SeqSet.between(1, upto)).ranges)
     rows += yield from _between(at, head, upto, head.session.last_seq)
     return [row for row in rows if row.scope == scope and row.kind < r.FIRST_RECORD]
 
@@ -39,7 +39,7 @@ def _between(at: Partitions, head: SessionHead, after: int, upto: int) -> Flow[l
 def counted_between(at: Partitions, before: SessionHead, after: SessionHead) -> Flow[dict[str | None, Counters]]:
     """How the counters change from one head to another: only events are read that stand otherwise."""
     stood, stand = before.view(0), after.view(0)
-    rows = yield from at.events(before, moved_between(stood, stand).runs)
+    rows = yield from at.events(before, moved_between(stood, stand).ranges)
     return tally_change(rows, stood, rows, stand)
 
 
@@ -52,6 +52,6 @@ def live_rows(at: Partitions, head: SessionHead, upto: int) -> Flow[list[EventRo
     beside = SeqSet()
     for cover in covers.values():
         beside = beside | cover.holes | SeqSet.of(cover.summaries)
-    rows = yield from at.events(head, (beside & SeqSet.between(1, floor)).runs)
+    rows = yield from at.events(head, (beside & SeqSet.between(1, floor)).ranges)
     rows += yield from _between(at, head, floor, upto)
     return [row for row in rows if row.kind < r.FIRST_RECORD and view.standing(row) in COUNTED]

@@ -89,7 +89,7 @@ def _relatives(at: Partitions, head: SessionHead, batch: AppendBatch) -> Flow[li
     """Every stored row that shares an identity with one of a batch."""
     idents, ids = {row.ident for row in batch.rows}, {row.id for row in batch.rows}
     seqs = positions((yield from at.rows(head, named(head.skey, idents | ids))))
-    rows = yield from at.events(head, seqs.runs)
+    rows = yield from at.events(head, seqs.ranges)
     return [row for row in rows if row.ident in idents or row.id in ids]
 
 
@@ -129,7 +129,7 @@ def _events_of_run(at: Partitions, head: SessionHead, run: InvocationRow) -> Flo
     found: list[EventRow] = []
     if run.id.startswith(r.TURN_OF):
         seqs = positions((yield from at.rows(head, named(head.skey, [run.id[len(r.TURN_OF) :]]))))
-        found += yield from at.events(head, seqs.runs)
+        found += yield from at.events(head, seqs.ranges)
     low = run.first_seq
     while low <= head.session.last_seq:
         some = yield from at.some_events(head, low, head.session.last_seq, ROWS_AT_ONCE)
@@ -220,7 +220,7 @@ def load_context(
         some = yield from at.some_events(head, low, high, size, newest=True)
         high = some[-1].seq - 1
         rows += [row for row in some if is_shown(row)]
-    rows += yield from at.events(head, elsewhere.runs)
+    rows += yield from at.events(head, elsewhere.ranges)
     return ContextSlice(head.session, context_rows(rows, view, viewer, invocation_id, last_n), view)
 
 

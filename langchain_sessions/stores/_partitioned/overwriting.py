@@ -81,10 +81,10 @@ def _blank(at: Partitions, plan: BlankPlan, head: SessionHead) -> Flow[Change]:
 def _asked(at: Partitions, head: SessionHead, view: LogView, plan: BlankPlan) -> Flow[list[EventRow]]:
     """The events among which a call chooses."""
     if plan.ident is None:
-        runs = (SeqSet.of(plan.seqs) if plan.seqs else replaced_seqs(view)).runs
+        runs = (SeqSet.of(plan.seqs) if plan.seqs else replaced_seqs(view)).ranges
         return (yield from at.events(head, runs))
     seqs = positions((yield from at.rows(head, named(head.skey, [plan.ident]))))
-    return [row for row in (yield from at.events(head, seqs.runs)) if row.ident == plan.ident]
+    return [row for row in (yield from at.events(head, seqs.ranges)) if row.ident == plan.ident]
 
 
 def _no_index(head: SessionHead) -> IndexHead:

@@ -77,7 +77,7 @@ def _first_of(at: Partitions, head: SessionHead, invocation_id: str, hidden: Seq
     run = yield from read_run(at, head, invocation_id)
     if run is None:
         return None
-    for low, high in hidden.complement(run.first_seq, head.session.last_seq).runs:
+    for low, high in hidden.complement(run.first_seq, head.session.last_seq).ranges:
         start = low
         while start <= high:
             some = yield from at.some_events(head, start, high, ROWS_AT_ONCE)
@@ -100,12 +100,12 @@ def read_marks(at: Partitions, head: SessionHead) -> Flow[list[Mark]]:
 
 def _state_after(at: Partitions, head: SessionHead, after: Ledger, before: Ledger) -> Flow[tuple[str, tuple[str, ...]]]:
     """The session's state from the deltas that stand then; and shared keys that go out of sight."""
-    runs = differing(after.hidden, before.hidden).runs
+    runs = differing(after.hidden, before.hidden).ranges
     found = yield from at.rows(head, keys.in_runs(head.skey, keys.DELTA, runs))
     turned = [_delta_in(row) for rows in found for row in rows]
     kept = shared_keys(delta for seq, delta in turned if seq in after.hidden)
     change = StateChange(head.session.initial_state, head.session.state, (delta for _, delta in turned))
-    seen, size = after.hidden.complement(1, head.session.last_seq).runs, _DELTAS
+    seen, size = after.hidden.complement(1, head.session.last_seq).ranges, _DELTAS
     upto = seen[-1][1] if seen else 0
     while not change.is_complete:
         wanted = keys.between(head.skey, keys.DELTA, 1, upto, size, newest=True)

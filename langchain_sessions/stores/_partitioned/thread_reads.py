@@ -211,7 +211,7 @@ def _complete(
         missing = missing | reader.lacks(session, mentioned)
     values = yield from read_values(at, head, digests)
     details.values.update(((skey, digest), value) for digest, value in values.items())
-    events = yield from at.events(head, missing.runs)
+    events = yield from at.events(head, missing.ranges)
     details.events[skey] = [
         MessageRow(event.seq, event.ident, event.kind, event.flags, event.text, event.body) for event in events
     ]

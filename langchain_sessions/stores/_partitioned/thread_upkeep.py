@@ -182,7 +182,7 @@ def _kept_writes(
 
 def _is_beyond(seqs: SeqSet, upto: int) -> bool:
     """Whether something behind a position is mentioned."""
-    return bool(seqs.runs) and seqs.runs[-1][1] > upto
+    return bool(seqs.ranges) and seqs.ranges[-1][1] > upto
 
 
 def prune_checkpoints(at: Partitions, key: SessionKey, now: int, keep: Keep) -> Flow[int]:

@@ -270,7 +270,7 @@ def _put(
     if plan.strict and plan.ns == ROOT and is_stale and not plan.is_fork:
         raise HeadConflictError(session.id, plan.parent, session.head_id or "")
     seqs = positions((yield from at.rows(head, named(head.skey, set(plan.idents), plan.since))))
-    related = [row for row in (yield from at.events(head, seqs.runs)) if row.ident in plan.idents]
+    related = [row for row in (yield from at.events(head, seqs.ranges)) if row.ident in plan.idents]
     writes = [write for item in staged if _is_of_parent(plan, item) for write in item.writes]
     writes += [write for item in arrived for write in item.rows(head.skey)]
     decision = plan.decide(session, related, writes)
@@ -348,7 +348,7 @@ def _moved(at: Partitions, head: SessionHead, plan: PutPlan, decision: PutDecisi
     changes.update(head_after(session, decision.row))
     after = replace(head.with_session(**changes), has_thread=True)
     touched = touched_by_put(session, after.session, decision)
-    stored = yield from at.events(head, (touched | decision.rooted).runs)
+    stored = yield from at.events(head, (touched | decision.rooted).ranges)
     rooted: list[EventRow] = [
         row._replace(flags=row.flags | r.ROOTED) if row.seq in decision.rooted else row for row in stored
     ]

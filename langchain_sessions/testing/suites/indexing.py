@@ -15,15 +15,15 @@ from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.stores._values import (
     EventQuery,
     IndexChange,
-    IndexPlace,
+    IndexProgress,
     IndexQuery,
-    LogScope,
+    SearchedLogs,
     ShelfChange,
     StoredChunk,
     StoredShelf,
     VectorChange,
-    VectorPlace,
-    shelf_place,
+    VectorProgress,
+    shelf_key,
 )
 from langchain_sessions.testing.faces import Face, PrivateLoop, SettableClock, faced
 from langchain_sessions.testing.suites.base import StoreSuite, numbered
@@ -57,33 +57,33 @@ class RecallSuite(StoreSuite):
         return SessionKey(app, "s1", "ada")
 
     @staticmethod
-    def scope(key: SessionKey, now: int, *, all_of: Owner | None = None) -> LogScope:
-        """The scope of a session; or of all sessions of an owner."""
+    def searched(key: SessionKey, now: int, *, all_of: Owner | None = None) -> SearchedLogs:
+        """The searched of a session; or of all sessions of an owner."""
         if all_of is not None:
-            return LogScope(app=key.app, owner=all_of, session_id=None, now=now)
-        return LogScope(app=key.app, owner=key.owner, session_id=key.id, now=now)
+            return SearchedLogs(app=key.app, owner=all_of, session_id=None, now=now)
+        return SearchedLogs(app=key.app, owner=key.owner, session_id=key.id, now=now)
 
 
 class IndexSuite(RecallSuite):
-    """Chunks never change, a new one may take the place of old ones, and a change is planned from a place."""
+    """Chunks never change, a new one may take the progress of old ones, and a change is planned from a progress."""
 
     @staticmethod
     def indexed(
-        place: IndexPlace, number: int, upto: int, replaced: Sequence[int] = (), kind: str = _KIND
+        progress: IndexProgress, number: int, upto: int, replaced: Sequence[int] = (), kind: str = _KIND
     ) -> IndexChange:
-        """A step that puts what follows the place into a chunk."""
-        chunk = StoredChunk(number, upto, upto - place.indexed_to, 9, place.generation + 1, b"traits%d" % upto)
+        """A step that puts what follows the progress into a chunk."""
+        chunk = StoredChunk(number, upto, upto - progress.indexed_to, 9, progress.generation + 1, b"traits%d" % upto)
         buckets = {"pa": b"1%d" % upto, "past": b"2%d" % upto, "pb": b"3", "\N{CJK UNIFIED IDEOGRAPH-5317}": b"4"}
         return IndexChange(
-            place=place, fingerprint=kind, indexed_to=upto, replaced=tuple(replaced), chunk=chunk, buckets=buckets
+            progress=progress, fingerprint=kind, indexed_to=upto, replaced=tuple(replaced), chunk=chunk, buckets=buckets
         )
 
     def query(
-        self, scope: LogScope, *, most_scanned: int = 100, held: frozenset[tuple[int, int, int]] = frozenset()
+        self, searched: SearchedLogs, *, most_scanned: int = 100, held: frozenset[tuple[int, int, int]] = frozenset()
     ) -> IndexQuery:
         """A query that asks for a bucket, and for those that begin alike."""
         return IndexQuery(
-            scope=scope,
+            searched=searched,
             fingerprint=_KIND,
             buckets=("\N{CJK UNIFIED IDEOGRAPH-5317}", "none"),
             beginnings=("pa",),
@@ -92,30 +92,30 @@ class IndexSuite(RecallSuite):
         )
 
     def test_a_log_without_an_index_is_its_tail(self, kept: SessionStore, key: SessionKey, now: int) -> None:
-        place = kept.find_index(key, _KIND, now)
-        assert place[1:] == (6, 0, 0, ())
-        read = kept.load_index(self.query(self.scope(key, now)))
+        progress = kept.find_index(key, _KIND, now)
+        assert progress[1:] == (6, 0, 0, ())
+        read = kept.load_index(self.query(self.searched(key, now)))
         assert read.behind == []
         assert [row.seq for row in read.logs[0].tail] == [1, 2, 3, 4, 5, 6]
-        assert kept.load_index(self.query(self.scope(key, now), most_scanned=5)).behind == [key]
+        assert kept.load_index(self.query(self.searched(key, now), most_scanned=5)).behind == [key]
 
     def test_an_index_moves_on(self, kept: SessionStore, key: SessionKey, now: int) -> None:
         assert kept.write_index(key, self.indexed(kept.find_index(key, _KIND, now), 1, 4), now) is True
-        place = kept.find_index(key, _KIND, now)
-        assert place[1:4] == (6, 4, 1)
-        assert [(chunk[0], chunk[1]) for chunk in place.chunks] == [(1, 4)]
-        (log,) = kept.load_index(self.query(self.scope(key, now))).logs
+        progress = kept.find_index(key, _KIND, now)
+        assert progress[1:4] == (6, 4, 1)
+        assert [(chunk[0], chunk[1]) for chunk in progress.chunks] == [(1, 4)]
+        (log,) = kept.load_index(self.query(self.searched(key, now))).logs
         assert [(chunk.number, chunk.last_seq, chunk.traits) for chunk in log.chunks] == [(1, 4, b"facts4")]
         found = {name: bytes(data) for name, data in log.buckets[1].items()}
         assert found == {"pa": b"14", "past": b"24", "\N{CJK UNIFIED IDEOGRAPH-5317}": b"4"}
         assert [row.seq for row in log.tail] == [5, 6]
-        held = frozenset({(place.skey, 1, log.chunks[0].written)})
-        assert kept.load_index(self.query(self.scope(key, now), held=held)).logs[0].chunks[0].traits == b""
+        held = frozenset({(progress.skey, 1, log.chunks[0].written)})
+        assert kept.load_index(self.query(self.searched(key, now), held=held)).logs[0].chunks[0].traits == b""
 
     def test_of_two_writers_one_gets_through(self, kept: SessionStore, key: SessionKey, now: int) -> None:
-        place = kept.find_index(key, _KIND, now)
-        assert kept.write_index(key, self.indexed(place, 1, 4), now) is True
-        assert kept.write_index(key, self.indexed(place, 1, 6), now) is False
+        progress = kept.find_index(key, _KIND, now)
+        assert kept.write_index(key, self.indexed(progress, 1, 4), now) is True
+        assert kept.write_index(key, self.indexed(progress, 1, 6), now) is False
         assert kept.find_index(key, _KIND, now).indexed_to == 4
 
     def test_a_chunk_takes_the_place_of_others(self, kept: SessionStore, key: SessionKey, now: int) -> None:
@@ -131,39 +131,39 @@ class IndexSuite(RecallSuite):
         assert kept.write_index(key, self.indexed(old, 2, 6, replaced=[2, 4]), now)
         assert kept.load_chunks(key, old, [2, 4], now) is None
         assert [chunk[0] for chunk in kept.find_index(key, _KIND, now).chunks] == [2]
-        (log,) = kept.load_index(self.query(self.scope(key, now))).logs
+        (log,) = kept.load_index(self.query(self.searched(key, now))).logs
         assert (bytes(log.buckets[2]["pa"]), log.tail) == (b"16", [])
 
     def test_an_index_of_another_kind_is_replaced(self, kept: SessionStore, key: SessionKey, now: int) -> None:
         assert kept.write_index(key, self.indexed(kept.find_index(key, "old", now), 1, 4, kind="old"), now)
         assert kept.find_index(key, _KIND, now)[2:] == (0, 1, ())
-        assert kept.load_index(self.query(self.scope(key, now))).behind == [key]
+        assert kept.load_index(self.query(self.searched(key, now))).behind == [key]
         assert kept.write_index(key, self.indexed(kept.find_index(key, _KIND, now), 7, 6), now)
-        (log,) = kept.load_index(self.query(self.scope(key, now))).logs
+        (log,) = kept.load_index(self.query(self.searched(key, now))).logs
         assert [chunk.number for chunk in log.chunks] == [7]
 
     def test_it_goes_with_its_log(self, kept: SessionStore, key: SessionKey, ada: SessionService, now: int) -> None:
-        place = kept.find_index(key, _KIND, now)
-        assert kept.write_index(key, self.indexed(place, 1, 6), now)
+        progress = kept.find_index(key, _KIND, now)
+        assert kept.write_index(key, self.indexed(progress, 1, 6), now)
         ada.delete("s1")
-        assert kept.write_index(key, self.indexed(place, 1, 6), now) is False
+        assert kept.write_index(key, self.indexed(progress, 1, 6), now) is False
         for call in (
             lambda: kept.find_index(key, _KIND, now),
-            lambda: kept.load_index(self.query(self.scope(key, now))),
+            lambda: kept.load_index(self.query(self.searched(key, now))),
         ):
             with pytest.raises(SessionNotFoundError):
                 call()
         ada.create("s1")
         assert kept.find_index(key, _KIND, now)[1:] == (0, 0, 0, ())
-        assert kept.write_index(key, self.indexed(place, 1, 6), now) is False
+        assert kept.write_index(key, self.indexed(progress, 1, 6), now) is False
 
     def test_a_shelf_is_a_copy_that_goes_with_any_of_its_logs(
         self, kept: SessionStore, key: SessionKey, ada: SessionService, now: int
     ) -> None:
         ada.create("s2")
         ada.append("s2", numbered(2))
-        scope = self.scope(key, now, all_of="ada")
-        query = replace(self.query(scope), most_apart=0, longest_shelved=100)
+        searched = self.searched(key, now, all_of="ada")
+        query = replace(self.query(searched), most_apart=0, longest_shelved=100)
         waiting = {log.key.id: log for log in kept.load_index(query).unshelved}
         if not waiting:
             pytest.skip("this store keeps no shelves")
@@ -179,11 +179,11 @@ class IndexSuite(RecallSuite):
         assert (list(read.unshelved), read.logs, read.apart) == ([], [], frozenset())
         assert [(each.number, each.slots, bytes(each.traits)) for each in read.shelves] == [(number, 12, b"traits")]
         assert {name: bytes(data) for name, data in read.shelf_buckets[number].items()} == {"pa": b"1"}
-        held = replace(query, held=frozenset({shelf_place(number)}))
+        held = replace(query, held=frozenset({shelf_key(number)}))
         assert [each.traits for each in kept.load_index(held).shelves] == [b""]
         whole = kept.load_index(replace(query, only=(), whole_shelves=(number,))).shelf_buckets[number]
         assert {"pa", "no"} <= set(whole)
-        assert not kept.load_index(replace(query, scope=self.scope(key, now, all_of="grace"))).shelves
+        assert not kept.load_index(replace(query, searched=self.searched(key, now, all_of="grace"))).shelves
         ada.append("s2", numbered(1))
         moved = kept.load_index(replace(query, most_apart=1))
         assert [(log.session.id, len(log.tail)) for log in moved.logs] == [("s2", 3)]
@@ -200,12 +200,12 @@ class IndexSuite(RecallSuite):
         grace.create("s3")
         grace.append("s3", numbered(1))
         assert kept.write_index(key, self.indexed(kept.find_index(key, _KIND, now), 1, 6), now)
-        read = kept.load_index(self.query(self.scope(key, now, all_of="ada")))
+        read = kept.load_index(self.query(self.searched(key, now, all_of="ada")))
         assert [(log.session.id, len(log.chunks), len(log.tail)) for log in read.logs] == [("s1", 1, 0), ("s2", 0, 2)]
-        assert len(kept.load_index(self.query(self.scope(key, now, all_of=ANYONE))).logs) == 3
-        found = kept.load_events(self.scope(key, now, all_of="ada"), {"s1": SeqSet.of([2, 6]), "s3": SeqSet.of([1])})
+        assert len(kept.load_index(self.query(self.searched(key, now, all_of=ANYONE))).logs) == 3
+        found = kept.load_events(self.searched(key, now, all_of="ada"), {"s1": SeqSet.of([2, 6]), "s3": SeqSet.of([1])})
         assert [(each.session.id, [row.seq for row in each.rows.rows]) for each in found] == [("s1", [2, 6])]
-        scanned = kept.scan_logs(self.scope(key, now, all_of="ada"), EventQuery(keyword="m2"))
+        scanned = kept.scan_logs(self.searched(key, now, all_of="ada"), EventQuery(keyword="m2"))
         assert [(each.session.id, [row.seq for row in each.rows.rows]) for each in scanned.slices] == [
             ("s1", [2]),
             ("s2", [2]),
@@ -218,46 +218,46 @@ class VectorSuite(RecallSuite):
 
     @staticmethod
     def embedded(
-        place: VectorPlace, seqs: Sequence[int], upto: int, *, anew: bool = False, kind: str = "e1"
+        progress: VectorProgress, seqs: Sequence[int], upto: int, *, anew: bool = False, kind: str = "e1"
     ) -> VectorChange:
         """A step that adds vectors."""
         vectors = {seq: b"%s/%d" % (kind.encode(), seq) for seq in seqs}
-        return VectorChange(place=place, fingerprint=kind, embedded_to=upto, vectors=vectors, anew=anew)
+        return VectorChange(progress=progress, fingerprint=kind, embedded_to=upto, vectors=vectors, anew=anew)
 
     def test_vectors_are_added(self, kept: SessionStore, key: SessionKey, now: int) -> None:
-        place = kept.find_vectors(key, now)
-        assert place[1:] == ("s1", 6, 0, 0, "")
-        assert kept.write_vectors(key, self.embedded(place, [1, 3], 3, anew=True), now) is True
-        assert kept.write_vectors(key, self.embedded(place, [2], 3, anew=True), now) is False
-        place = kept.find_vectors(key, now)
-        assert place[2:] == (6, 3, 1, "e1")
-        assert kept.write_vectors(key, self.embedded(place, [5], 6), now) is True
-        (place,) = kept.list_vectors(self.scope(key, now))
-        assert place[2:] == (6, 6, 1, "e1")
-        found = kept.load_vectors(self.scope(key, now), {place: SeqSet.between(2, 6)})
-        assert found == {(place.skey, 3): b"e1/3", (place.skey, 5): b"e1/5"}
+        progress = kept.find_vectors(key, now)
+        assert progress[1:] == ("s1", 6, 0, 0, "")
+        assert kept.write_vectors(key, self.embedded(progress, [1, 3], 3, anew=True), now) is True
+        assert kept.write_vectors(key, self.embedded(progress, [2], 3, anew=True), now) is False
+        progress = kept.find_vectors(key, now)
+        assert progress[2:] == (6, 3, 1, "e1")
+        assert kept.write_vectors(key, self.embedded(progress, [5], 6), now) is True
+        (progress,) = kept.list_vectors(self.searched(key, now))
+        assert progress[2:] == (6, 6, 1, "e1")
+        found = kept.load_vectors(self.searched(key, now), {progress: SeqSet.between(2, 6)})
+        assert found == {(progress.skey, 3): b"e1/3", (progress.skey, 5): b"e1/5"}
 
     def test_another_set_takes_its_place(self, kept: SessionStore, key: SessionKey, now: int) -> None:
         assert kept.write_vectors(key, self.embedded(kept.find_vectors(key, now), [1, 2], 6, anew=True), now)
         old = kept.find_vectors(key, now)
         assert kept.write_vectors(key, self.embedded(old, [2], 2, anew=True, kind="e2"), now)
-        place = kept.find_vectors(key, now)
-        assert place[3:] == (2, 2, "e2")
+        progress = kept.find_vectors(key, now)
+        assert progress[3:] == (2, 2, "e2")
         everything = SeqSet.between(1, 6)
-        assert kept.load_vectors(self.scope(key, now), {old: everything}) == {}
-        assert kept.load_vectors(self.scope(key, now), {place: everything}) == {(place.skey, 2): b"e2/2"}
+        assert kept.load_vectors(self.searched(key, now), {old: everything}) == {}
+        assert kept.load_vectors(self.searched(key, now), {progress: everything}) == {(progress.skey, 2): b"e2/2"}
 
     def test_they_go_with_their_log(
         self, kept: SessionStore, key: SessionKey, ada: SessionService, grace: SessionService, now: int
     ) -> None:
         grace.create("s2")
-        place = kept.find_vectors(key, now)
-        assert kept.write_vectors(key, self.embedded(place, [1], 6, anew=True), now)
-        assert [each.session_id for each in kept.list_vectors(self.scope(key, now, all_of="ada"))] == ["s1"]
+        progress = kept.find_vectors(key, now)
+        assert kept.write_vectors(key, self.embedded(progress, [1], 6, anew=True), now)
+        assert [each.session_id for each in kept.list_vectors(self.searched(key, now, all_of="ada"))] == ["s1"]
         held = kept.find_vectors(key, now)
         ada.delete("s1")
-        assert kept.list_vectors(self.scope(key, now)) == []
-        assert kept.load_vectors(self.scope(key, now), {held: SeqSet.between(1, 6)}) == {}
+        assert kept.list_vectors(self.searched(key, now)) == []
+        assert kept.load_vectors(self.searched(key, now), {held: SeqSet.between(1, 6)}) == {}
         ada.create("s1")
         assert kept.find_vectors(key, now)[3:] == (0, 0, "")
-        assert kept.write_vectors(key, self.embedded(place, [1], 6, anew=True), now) is False
+        assert kept.write_vectors(key, self.embedded(progress, [1], 6, anew=True), now) is False

@@ -10,7 +10,7 @@ import pytest
 from langchain_sessions._core.checkpoints import CUT, ROOT, CheckpointRow, ValueRow, WriteRow
 from langchain_sessions._core.edge import to_micros
 from langchain_sessions._core.pieces import NAME, NODE
-from langchain_sessions._core.ranges import SeqSet, encode_runs
+from langchain_sessions._core.ranges import SeqSet, encode_ranges
 from langchain_sessions._core.rows import HUMAN, ROOTED, EventRow, SessionKey, SessionRow
 from langchain_sessions.errors import (
     HeadConflictError,
@@ -20,8 +20,8 @@ from langchain_sessions.errors import (
     StalePlanError,
 )
 from langchain_sessions.stores._threads import (
+    CheckpointKey,
     CheckpointPage,
-    CheckpointPlace,
     CheckpointQuery,
     PutDecision,
     PutPlan,
@@ -85,7 +85,7 @@ class Thread:
             del related
             fresh = tuple(self.event(session.last_seq + at, text) for at, text in enumerate(says, 1))
             seqs = [*listed, *(row.seq for row in fresh)]
-            row = CheckpointRow(ns, cid, parent, run_id, 5, encode_runs(seqs), None, outside, f"body {cid}".encode())
+            row = CheckpointRow(ns, cid, parent, run_id, 5, encode_ranges(seqs), None, outside, f"body {cid}".encode())
             return PutDecision(row=row, fresh=fresh, values=values, needs=needs, writes=tuple(waiting))
 
         options: dict[str, Any] = {"is_fork": False, "shape": 5, "shape_body": b"names", "idents": (), **more}
@@ -249,7 +249,7 @@ class ThreadSuite(StoreSuite):
                 outside=value.digest,
             )
 
-        def keep(rows: ThreadRows) -> Collection[CheckpointPlace]:
+        def keep(rows: ThreadRows) -> Collection[CheckpointKey]:
             assert (rows.session_id, len(rows.rows), len(rows.in_sight)) == ("s1", 3, 3)
             return {(ROOT, "c0"), (ROOT, "c2")}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 
-class Mode(Enum):
+class TransactionKind(Enum):
     """What a transaction has to promise. An operation that writes says how it may be repeated."""
 
     READ = "read"

@@ -51,7 +51,7 @@ class AnywhereGroup(TyperGroup):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Target:
     """Which database, on whose behalf, and how to answer."""
 
     url: str
@@ -85,7 +85,7 @@ class Place:
 @contextmanager
 def service(context: typer.Context, *, creates: bool = False, as_operator: bool = False) -> Iterator[SessionService]:
     """The service that a command works on. Only a command that `creates` makes a database."""
-    where: Place = context.obj
+    where: Target = context.obj
     if not creates and where.file is not None and not where.file.exists():
         fail(f"no such file: {where.file}. `langchain-sessions --url {where.url} init` would create it.")
     with (
