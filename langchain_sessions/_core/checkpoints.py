@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import ormsgpack
 
 from langchain_sessions._core.ledger import Ledger, tally_change
-from langchain_sessions._core.ranges import SeqSet, decode_ranges, encode_range_list
+from langchain_sessions._core.ranges import SeqSet, decode_ranges, pack_ranges
 from langchain_sessions._core.rows import ROOTED
 from langchain_sessions.errors import CorruptRowError
 
@@ -220,7 +220,7 @@ def mentioned_in(writes: Iterable[WriteRow]) -> bytes | None:
     seqs = SeqSet()
     for write in writes:
         seqs = seqs | seq_set(write.refs)
-    return encode_range_list(list(seqs.ranges)) if seqs else None
+    return pack_ranges(list(seqs.ranges)) if seqs else None
 
 
 def digests_in(writes: Iterable[WriteRow]) -> list[bytes]:

@@ -138,10 +138,10 @@ def _merge(ordered: Iterable[SeqRange]) -> Iterator[SeqRange]:
 
 def encode_ranges(seqs: Iterable[int]) -> bytes:
     """An ordered list of positions as bytes: readable text while short, packed when long."""
-    return encode_range_list(list(fold_ranges(seqs)))
+    return pack_ranges(list(fold_ranges(seqs)))
 
 
-def encode_range_list(runs: list[SeqRange]) -> bytes:
+def pack_ranges(runs: list[SeqRange]) -> bytes:
     """`encode_ranges` for positions that are folded into runs already."""
     text = ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs).encode()
     return text if len(text) <= _TEXT_LIMIT else _PACKED + zlib.compress(_deltas(runs), 6)

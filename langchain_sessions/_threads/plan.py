@@ -26,14 +26,7 @@ from langchain_sessions._core.checkpoints import (
 from langchain_sessions._core.codec.same import same_message
 from langchain_sessions._core.ledger import Edit
 from langchain_sessions._core.pieces import Tree
-from langchain_sessions._core.ranges import (
-    SeqRange,
-    SeqSet,
-    decode_ranges,
-    encode_range_list,
-    encode_ranges,
-    fold_ranges,
-)
+from langchain_sessions._core.ranges import SeqRange, SeqSet, decode_ranges, encode_ranges, fold_ranges, pack_ranges
 from langchain_sessions._core.rows import EventRow, SessionRow, numbered
 from langchain_sessions._threads.cache import Recognised, ThreadCache, clone_message
 from langchain_sessions._threads.given import Said, given_to, snapshot_of
@@ -370,7 +363,7 @@ class PlannedCheckpoint:
     def _fill_slots(self) -> None:
         for opened in self.open_slots:
             seqs = [item.seq if isinstance(item, Incoming) else item for item in opened.refs]
-            refs = encode_range_list(_joined(opened.base, list(fold_ranges(seqs))))
+            refs = pack_ranges(_joined(opened.base, list(fold_ranges(seqs))))
             if opened.is_said:
                 self.record.delta_runs = refs
                 continue

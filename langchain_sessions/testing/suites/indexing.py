@@ -105,7 +105,7 @@ class IndexSuite(RecallSuite):
         assert progress[1:4] == (6, 4, 1)
         assert [(chunk[0], chunk[1]) for chunk in progress.chunks] == [(1, 4)]
         (log,) = kept.load_index(self.query(self.searched(key, now))).logs
-        assert [(chunk.number, chunk.last_seq, chunk.traits) for chunk in log.chunks] == [(1, 4, b"facts4")]
+        assert [(chunk.number, chunk.last_seq, chunk.traits) for chunk in log.chunks] == [(1, 4, b"traits4")]
         found = {name: bytes(data) for name, data in log.buckets[1].items()}
         assert found == {"pa": b"14", "past": b"24", "\N{CJK UNIFIED IDEOGRAPH-5317}": b"4"}
         assert [row.seq for row in log.tail] == [5, 6]
@@ -125,8 +125,8 @@ class IndexSuite(RecallSuite):
         whole = kept.load_chunks(key, old, [2, 4], now)
         assert whole is not None
         assert [(chunk.number, chunk.traits, len(buckets)) for chunk, buckets in whole] == [
-            (2, b"facts2", 4),
-            (4, b"facts4", 4),
+            (2, b"traits2", 4),
+            (4, b"traits4", 4),
         ]
         assert kept.write_index(key, self.indexed(old, 2, 6, replaced=[2, 4]), now)
         assert kept.load_chunks(key, old, [2, 4], now) is None
