@@ -1,11 +1,13 @@
-"""Issue 17, item 6: programs of other libraries over our saver; each runs where its library is installed.
+"""Issue 17, item 6: programs of other libraries over our saver, whose answers must be `InMemorySaver`'s.
 
-`pip install -r tests/hosts/peers.txt` brings them.
+`make test-peers` brings the libraries, runs these, and the libraries' own tests over our saver; elsewhere each runs
+where its library is installed.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain.agents import create_agent
@@ -13,10 +15,16 @@ from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from langgraph.graph import START, MessagesState, StateGraph
+from pydantic import BaseModel
 
 from langchain_sessions import SessionCheckpointSaver, SessionService
 from langchain_sessions.errors import InvalidInputError
+from tests.hosts.beside import SaverBeside
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+pytestmark = pytest.mark.filterwarnings("ignore:create_react_agent has been moved")
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 
 
@@ -30,12 +38,38 @@ class Scripted(GenericFakeChatModel):
         return self
 
 
+class Profile(BaseModel):
+    """What is known of somebody."""
+
+    name: str
+    likes: list[str]
+
+
+class ProfileState(MessagesState, total=False):
+    """A conversation, and what it tells of somebody."""
+
+    profile: Profile
+
+
 def scripted(*replies: AIMessage) -> Any:
     return Scripted(messages=iter(replies))
 
 
-def calling(name: str, call_id: str = "c1", **args: Any) -> AIMessage:
-    return AIMessage("", tool_calls=[{"name": name, "args": args, "id": call_id}])
+def calling(tool: str, call_id: str = "c1", /, **args: Any) -> AIMessage:
+    return AIMessage("", tool_calls=[{"name": tool, "args": args, "id": call_id}])
+
+
+@contextmanager
+def saving(**options: Any) -> Iterator[SaverBeside]:
+    """A saver; at the end its thread must be what `InMemorySaver` has."""
+    saver = SaverBeside(**options)
+    yield saver
+    assert saver.compared
+    assert saver.finish() == ["t"]
+
+
+def texts(messages: Iterable[Any]) -> list[str]:
+    return [message.text for message in messages]
 
 
 def ask(graph: Any, text: str) -> Any:
@@ -44,47 +78,82 @@ def ask(graph: Any, text: str) -> Any:
 
 def test_item_6_langgraph_supervisor() -> None:
     peer: Any = pytest.importorskip("langgraph_supervisor")
-    with SessionService("sqlite://") as sessions:
+    with saving() as saver:
         worker: Any = create_agent(scripted(AIMessage("2 and 2 is 4")), [], name="math")
         model = scripted(calling("transfer_to_math"), AIMessage("it is 4"), AIMessage("bye"))
-        graph = peer.create_supervisor([worker], model=model).compile(checkpointer=SessionCheckpointSaver(sessions))
+        graph = peer.create_supervisor([worker], model=model).compile(checkpointer=saver)
         ask(graph, "2+2?")
         state = ask(graph, "thanks")
-        assert [message.text for message in state["messages"]] == [each.text for each in sessions.messages("t")]
-        assert sessions.verify("t") == []
+        assert texts(state["messages"])[-2:] == ["thanks", "bye"]
+        assert texts(state["messages"]) == texts(saver.sessions.messages("t"))
 
 
 def test_item_6_langgraph_swarm() -> None:
     peer: Any = pytest.importorskip("langgraph_swarm")
-    with SessionService("sqlite://") as sessions:
+    with saving() as saver:
         handoff = peer.create_handoff_tool(agent_name="bob")
         alice: Any = create_agent(scripted(calling("transfer_to_bob")), [handoff], name="alice")
         bob: Any = create_agent(scripted(AIMessage("bob here"), AIMessage("still bob")), [], name="bob")
-        swarm = peer.create_swarm([alice, bob], default_active_agent="alice")
-        graph = swarm.compile(checkpointer=SessionCheckpointSaver(sessions))
+        graph = peer.create_swarm([alice, bob], default_active_agent="alice").compile(checkpointer=saver)
         ask(graph, "hi")
-        assert ask(graph, "thanks")["active_agent"] == "bob"
-        assert [message.text for message in sessions.messages("t")][-2:] == ["thanks", "still bob"]
-        assert sessions.verify("t") == []
+        state = ask(graph, "thanks")
+        assert state["active_agent"] == "bob"
+        assert texts(state["messages"])[-2:] == ["thanks", "still bob"]
+        assert texts(state["messages"]) == texts(saver.sessions.messages("t"))
 
 
 def test_item_6_deepagents() -> None:
+    """Its messages and files lie in delta channels; a sub-agent has a thread of its own within."""
     peer: Any = pytest.importorskip("deepagents")
-    with SessionService("sqlite://") as sessions:
+    with saving() as saver:
         model = scripted(
             calling("write_file", file_path="/a.txt", content="hello"),
             AIMessage("written"),
-            calling("read_file", "c2", file_path="/a.txt"),
+            calling("task", "c2", description="look it up", subagent_type="general-purpose"),
+            AIMessage("the worker's report"),
+            AIMessage("looked up"),
+            calling("read_file", "c3", file_path="/a.txt"),
             AIMessage("read"),
         )
-        agent = peer.create_deep_agent(model=model, checkpointer=SessionCheckpointSaver(sessions))
+        agent = peer.create_deep_agent(model=model, checkpointer=saver)
         ask(agent, "write")
+        ask(agent, "look it up")
         state = ask(agent, "read")
         assert state["files"]["/a.txt"]["content"] == "hello"
-        assert len(state["messages"]) == 8
-        assert [each.id for each in sessions.messages("t")] == [each.id for each in state["messages"]]
-        assert len(agent.get_state(CONFIG).values["messages"]) == 8
-        assert sessions.verify("t") == []
+        assert len(state["messages"]) == 12
+        log = saver.sessions.messages("t")
+        assert [each.id for each in log] == [each.id for each in state["messages"]]
+        assert [each.id for each in agent.get_state(CONFIG).values["messages"]] == [each.id for each in log]
+        assert "the worker's report" in saver.sessions.search("worker report", session_id="t")[0].text
+
+
+def test_item_6_trustcall() -> None:
+    """A profile that is patched turn by turn."""
+    peer: Any = pytest.importorskip("trustcall")
+    patch = [{"op": "add", "path": "/likes/-", "value": "milk"}]
+    model = scripted(
+        calling("Profile", name="Ada", likes=["tea"]),
+        calling("PatchDoc", "c2", json_doc_id="Profile", planned_edits="add milk", patches=patch),
+    )
+    extractor = peer.create_extractor(model, tools=[Profile], tool_choice="Profile")
+
+    def extract(state: ProfileState) -> dict[str, Any]:
+        known = state.get("profile")
+        existing = {"existing": {"Profile": known.model_dump()}} if known else {}
+        found = extractor.invoke({"messages": state["messages"], **existing})
+        return {"profile": found["responses"][0], "messages": found["messages"][-1:]}
+
+    builder: Any = StateGraph(ProfileState)
+    builder.add_node("extract", extract)
+    builder.add_edge(START, "extract")
+    with saving(allow=[Profile]) as saver:
+        graph = builder.compile(checkpointer=saver)
+        ask(graph, "I am Ada and like tea.")
+        state = ask(graph, "And milk.")
+        assert state["profile"] == Profile(name="Ada", likes=["tea", "milk"])
+        assert graph.get_state(CONFIG).values["profile"] == state["profile"]
+        said = [event.message for event in saver.sessions.events("t") if event.message]
+        assert [each.id for each in said] == [each.id for each in state["messages"]]
 
 
 def test_item_6_langmem_summarizes_again_and_again() -> None:
