@@ -15,12 +15,13 @@ PYTEST := -m pytest -n $(WORKERS) --dist worksteal --timeout $(TEST_SECONDS) $(i
 REQUIREMENTS ?=
 AGAINST ?=
 
-.PHONY: help venv demo test test-fast test-engines check docs package format bench bench-recall growth instructions gates walks soak clean
+.PHONY: help venv demo test test-fast test-engines test-peers check docs package format bench bench-recall growth instructions gates walks soak clean
 
 help:
 	@echo "make demo          a conversation with memory, without any key or network"
 	@echo "make test          all tests on memory, files, SQLite, PostgreSQL and MariaDB (starts its own servers)"
 	@echo "make test-engines  the tests of Cassandra, on three nodes that it starts itself"
+	@echo "make test-peers    programs of deepagents, supervisor, swarm, langmem and trustcall, and two of their test suites"
 	@echo "make test-fast     the tests on memory and SQLite only"
 	@echo "make check         formatting, lint, types, direction of imports, the documentation"
 	@echo "make docs          the documentation as a site, on a local port"
@@ -80,6 +81,9 @@ test-engines: venv
 		$(BIN)/python $(PYTEST) $(PYTEST_ARGS) tests/engines --ignore tests/engines/faults; \
 		$(BIN)/python $(PYTEST) $(PYTEST_ARGS) --backends cassandra $(ON_ENGINES); \
 		$(BIN)/python -m pytest --timeout $(TEST_SECONDS) -p no:logging $(PYTEST_ARGS) tests/engines/faults'
+
+test-peers:
+	.ci/peers
 
 check: venv
 	$(BIN)/ruff check .

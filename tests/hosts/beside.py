@@ -75,7 +75,7 @@ def _with_namespace(config: Any) -> Any:
 
 
 def _place(found: CheckpointTuple) -> tuple[str, str]:
-    where = found.config["configurable"]
+    where = found.config.get("configurable", {})
     return where["checkpoint_ns"], where["checkpoint_id"]
 
 

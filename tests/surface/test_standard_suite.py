@@ -8,7 +8,7 @@ import pytest
 from langchain_openai import ChatOpenAI
 
 from langchain_sessions import InMemoryStore, SessionMemoryAdvisor, SessionService
-from tests.openai_stub.replies import Fill, call
+from tests.openai_stub.replies import Fill, Reply, call
 from tests.openai_stub.server import OpenAIStub
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Pydantic serializer warnings:UserWarning"),
     pytest.mark.filterwarnings("ignore:Received a Pydantic BaseModel V1 schema:UserWarning"),
 ]
-ANSWERS = {
+ANSWERS: dict[str, Reply] = {
     "magic_function_no_args": call("magic_function_no_args"),
     "magic_function(3)": call("magic_function", input=3),
     "Hello!": call("magic_function", input=3),
