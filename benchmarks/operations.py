@@ -12,6 +12,7 @@ import gc
 import importlib
 import json
 import os
+import random
 import sqlite3
 import sys
 import time
@@ -411,6 +412,12 @@ def ways(url: Callable[[str], str]) -> dict[str, dict[str, Any]]:
     return found
 
 
+def _draw_alike(seed: str) -> None:
+    """Have ids drawn alike in every run: where a random one falls in an index decides which pages are written."""
+    drawn = random.Random(seed).randbytes  # noqa: S311 - they are to be alike
+    os.urandom = random._urandom = drawn  # type: ignore[attr-defined]  # noqa: SLF001 - what `secrets` draws from
+
+
 def main() -> None:
     """Do one thing in this process; what there is to tell is printed as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -421,6 +428,7 @@ def main() -> None:
     parser.add_argument("--counting", type=Path, help="the library that counts what reaches the kernel")
     parser.add_argument("--marks", type=Path, help="the library that tells callgrind where to count")
     given = parser.parse_args()
+    _draw_alike(given.what)
     marks = Marks(given.marks)
 
     def url(name: str) -> str:

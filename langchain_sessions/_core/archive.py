@@ -81,6 +81,7 @@ def prepare_archive(
     covered = [row for row in near if row.seq in plan.covered]
     if (old.record if old else 0) != plan.base_record or len(covered) != len(plan.covered) or not covered:
         return None
+    # A run that is open or failed may still come back into a context, and then has to be there.
     valid = (Standing.LIVE, Standing.INTERRUPTED)
     if any(row.scope != plan.scope or view.standing(row) not in valid for row in covered):
         return None
@@ -89,6 +90,7 @@ def prepare_archive(
     carried: tuple[int, ...] = ()
     if old is not None:
         first, upto, top = min(first, old.first), max(upto, old.upto), max(top, old.top)
+        # Without a summary of its own a wider compaction keeps the one that stands.
         carried = old.summaries
     cover = Cover(plan.scope, 0, first, upto, top, _left_out(plan, near, view, upto), carried, plan.record.at)
     covers = (plan.covered | SeqSet(tuple((low, high) for low, high in old_covers))).ranges

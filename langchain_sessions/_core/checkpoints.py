@@ -194,6 +194,7 @@ def _pack_id(name: str) -> str | bytes:
         short = bytes.fromhex(name.replace("-", ""))
     except ValueError:
         return name
+    # In capitals, or with dashes elsewhere, it would come back as another text.
     return short if _unpack_id(short) == name else name
 
 
@@ -282,6 +283,7 @@ def head_after(session: SessionRow, row: CheckpointRow) -> dict[str, Any]:
         session: The session before.
         row: The checkpoint.
     """
+    # Ids grow with time: a checkpoint that comes late is no head.
     if row.ns != ROOT or (session.head_id is not None and row.cid < session.head_id):
         return {}
     if not is_in_sight(session, row):

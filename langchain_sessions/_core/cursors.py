@@ -9,6 +9,7 @@ from typing import Any
 
 from langchain_sessions.errors import InvalidInputError
 
+# What every driver takes as a number; who makes up a cursor gets an error of ours.
 _MAX_INT = 2**62
 
 

@@ -182,6 +182,7 @@ def check_id(value: object, field: str) -> str:
     if not isinstance(value, str):
         known = ", such as its id" if hasattr(value, "user_id") else ""
         raise InvalidInputError(field, f"give a string{known}, not {type(value).__name__}")
+    # Databases pad or trim blanks in their own ways, and a blank id is mostly a variable that was never set.
     if not value or value.isspace():
         raise InvalidInputError(field, "must not be blank")
     if len(value) > MAX_ID:
@@ -234,6 +235,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _FIRST = datetime.min.replace(tzinfo=timezone.utc)
 _LAST = datetime.max.replace(tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
+# Longer ones would leave the years that `datetime` has.
 _LONGEST = timedelta(days=365_000)
 
 
@@ -286,6 +288,7 @@ def check_duration(duration: object, field: str) -> int:
 
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+# The end of the last private plane, which no text of the world uses.
 _PRIVATE = 0x10F000
 
 

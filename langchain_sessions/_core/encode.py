@@ -75,6 +75,7 @@ class EventEncoder:
         if event.interrupted:
             flags |= r.INTERRUPTED
         if event.message is None:
+            # What only reports how far a run got is a record of its own kind, which lists can leave out.
             is_mark = mark and event.state_delta is None and event.metadata is None
             ident = check_id(event.id, "id") if event.id is not None else new_id()
             kind = r.INVOCATION if is_mark else r.STATE
@@ -162,6 +163,8 @@ class EventEncoder:
         is_new = view is None and row.kind < r.FIRST_RECORD and row[2:5] == _NEW
         if is_new and row[9:13] == _BARE and not row.flags & _TOLD and row.extra is None:
             # What differs from its default has to be there from the start.
+            # Most callers throw an append's answer away: times, ids and the message are read from the row when asked
+            # for.
             return built(SessionEvent, {"tokens": row.tokens, "_read": partial(self._told, session_id, row, None)})
         return built(SessionEvent, self._told(session_id, row, view))
 

@@ -98,6 +98,7 @@ async def adrive(flow: Flow[T]) -> T:
 
 def _drop_own_frames(error: BaseException) -> None:
     """Take what this module did out of a traceback, but for its first frame: who reads it looks for the workflow's."""
+    # Eight or ten frames of a traceback would be ours alone, one pair for each level of a workflow.
     at = error.__traceback__
     while at is not None and at.tb_next is not None:
         if at.tb_next.tb_next is not None and at.tb_next.tb_frame.f_globals is globals():

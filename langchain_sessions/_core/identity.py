@@ -77,6 +77,7 @@ def identify_batch(
         if current is not None:
             edits.append(Edit(seq, current.seq, new.place))
             known = [(old, Standing.SUPERSEDED if old is current else stand) for old, stand in known]
+        # Messages of one batch may repeat or edit each other.
         known.append((new, Standing.LIVE))
         fresh.append(new)
         placed.append(new)
@@ -99,6 +100,7 @@ def _stored_twin(
     if not named and not message:
         return None
     current = _current_revision(row, known)
+    # The current revision first: an append that repeats it is answered with it.
     for old in (*([current] if current is not None else []), *reversed(named)):
         if batch.same(old, row):
             return old

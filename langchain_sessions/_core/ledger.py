@@ -110,6 +110,7 @@ class Ledger:
                 continue
             cover = decode_cover(json.loads(mark.data))
             best = covers.get(cover.scope)
+            # Its newest covered event stands, so all of it does: a rewind hides everything behind its target.
             if cover.top not in hidden and (best is None or cover.upto >= best.upto):
                 covers[cover.scope] = cover
         ledger = cls(hidden, edits, covers)
@@ -185,6 +186,7 @@ def hidden_at(rewinds: Iterable[tuple[int, int]], last_seq: int) -> SeqSet:
     """What is hidden as of `last_seq`, given all rewinds as (position of the record, position gone back to)."""
     hidden: list[SeqRange] = []
     at = last_seq
+    # From the end: a rewind counts only where the way back from the newest position comes past it.
     for seq, target in sorted(rewinds, reverse=True):
         if seq > at:
             continue
@@ -246,6 +248,7 @@ class LogView:
         """The edit that took the row's place, if any."""
         head, superseded, _ = self._lookup
         edit = superseded.get(row.seq)
+        # What the head holds stands, in whatever order revisions were written: a graph may go back to an earlier one.
         if edit is None or (edit.rooted and row.seq in head):
             return self.outdated.get(row.seq) if row.flags & r.ROOTED else None
         return edit.seq

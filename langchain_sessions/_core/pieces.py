@@ -41,6 +41,7 @@ _DIGITS = bytes(
 _MOST_NAMES = 64
 _LAST_OF_GROUP = 16
 """A name whose first byte is below ends its group: one in 16."""
+# Shorter ones hardly shrink, and each costs a call of zlib.
 _WORTH_DEFLATING = 128
 _LARGEST = _LONGEST
 
@@ -272,6 +273,7 @@ def _groups(names: list[bytes]) -> Iterable[list[bytes]]:
 
 
 def _leaf_name(part: bytes, key: bytes) -> bytes:
+    # Leaves and nodes are hashed apart: bytes of a value that look like names must not be taken for a node.
     return hashlib.blake2b(part, digest_size=NAME, key=key, person=b"leaf").digest()
 
 
@@ -282,8 +284,10 @@ def _node_name(row: bytes, key: bytes) -> bytes:
 def _leaf(part: bytes, seal: Seal | None) -> bytes:
     row = _RAW + part
     if len(part) >= _WORTH_DEFLATING:
+        # The quickest level, without header and checksum: the name says already whether a piece is sound.
         packer = zlib.compressobj(1, zlib.DEFLATED, -15, 8)
         small = packer.compress(part) + packer.flush()
+        # For less than an eighth it is not worth unpacking at every read.
         if len(small) < len(part) * 7 // 8:
             row = _DEFLATED + small
     return row if seal is None else _SEALED + _encrypt(seal.cipher, row)
@@ -300,6 +304,7 @@ def _opened(row: bytes, seal: Seal | None) -> bytes:
         raise ValueError(problem)
     try:
         unpacker = zlib.decompressobj(-15)
+        # Bounded: a piece that was tampered with must not blow up to gigabytes before its name is checked.
         return unpacker.decompress(row[1:], _LARGEST)
     except zlib.error as error:
         problem = "a piece is altered"

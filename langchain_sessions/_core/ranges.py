@@ -31,6 +31,7 @@ class SeqSet:
     def of(cls, seqs: Iterable[int]) -> SeqSet:
         """The set of the given positions, in any order."""
         ordered = sorted(set(seqs))
+        # One range, as it nearly always is: known without folding.
         if ordered and ordered[-1] - ordered[0] < len(ordered):
             return cls(((ordered[0], ordered[-1]),))
         return cls(tuple(fold_ranges(ordered)))
@@ -144,6 +145,7 @@ def encode_ranges(seqs: Iterable[int]) -> bytes:
 def pack_ranges(runs: list[SeqRange]) -> bytes:
     """`encode_ranges` for positions that are folded into runs already."""
     text = ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs).encode()
+    # A database that is looked at by hand shows most of them as they are.
     return text if len(text) <= _TEXT_LIMIT else _PACKED + zlib.compress(_deltas(runs), 6)
 
 
@@ -177,6 +179,7 @@ def _deltas(runs: list[SeqRange]) -> bytes:
     at = 0
     for first, last in runs:
         step = first - at
+        # Zigzag: a list may go backwards, and small steps of either sign are to take one byte.
         _varint(packed, (step << 1) ^ (step >> 63))
         _varint(packed, last - first)
         at = last
@@ -199,6 +202,7 @@ def _undelta(packed: bytes) -> Iterator[SeqRange]:
         if byte < 0x80:
             numbers.append(number)
             number = shift = 0
+    # Bytes that end in the middle of a number, or of a pair, are no list that was ever written.
     if shift or len(numbers) % 2:
         message = "truncated runs"
         raise ValueError(message)

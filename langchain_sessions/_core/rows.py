@@ -274,6 +274,7 @@ def due_times(
     changes: dict[str, int] = {}
     if activity <= now - ACTIVITY_GRAIN:
         changes["activity"] = now
+    # A sliding time to live is renewed seldom: the expiry is indexed, and each renewal writes that index.
     if renewal is not None and renewal_grain is not None and expires_at is not None:
         due = now + renewal
         if due - expires_at >= renewal_grain:
@@ -309,6 +310,7 @@ def numbered(
         current: The one that it replaces, if any.
         is_rooted: Whether a thread's root list replaces it.
     """
+    # Of all that were ever stored, rewound ones too: (session, ident, rev) is unique.
     rev = max((old.rev for old in revisions), default=-1) + 1
     if current is None:
         # An id that a rewind freed keeps its name: only an edit is named by its revision.
@@ -319,6 +321,7 @@ def numbered(
         rev=rev,
         flags=row.flags | EDIT,
         position=current.place,
+        # It stands in the place of the other, so that it is seen by whoever saw that one.
         branch=current.branch,
         extra=with_extra(row.extra, "mark", mark),
     )

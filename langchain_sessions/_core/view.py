@@ -171,6 +171,7 @@ def _match_results(messages: Sequence[BaseMessage]) -> tuple[dict[int, dict[str,
             continue
         open_calls = asked.get(message.tool_call_id, [])
         if open_calls:
+            # The newest first: an id that is used twice was asked again, and the answer is to the later one.
             answers.setdefault(open_calls.pop(), {})[message.tool_call_id] = index
         else:
             orphans += 1
@@ -214,6 +215,7 @@ def without_calls(message: BaseMessage, dead: Sequence[str]) -> BaseMessage | No
     gone = set(dead)
     changes: dict[str, Any] = {
         "tool_calls": [call for call in message.tool_calls if call["id"] not in gone],
+        # The same call may stand in four places of a message, and a provider reads any of them.
         "invalid_tool_calls": [call for call in message.invalid_tool_calls if call["id"] not in gone],
         "content": _without_blocks(message.content, gone),
         "additional_kwargs": _without_raw_calls(message.additional_kwargs, gone),

@@ -364,6 +364,7 @@ class ThreadCache:
         if tree is None:
             return None
         names, marks = tree.names, self._marks
+        # Compared with what is stored now, so that a damaged piece is noticed although the value is in memory.
         is_sound = [*map(hash, map(find, names))] == [*map(marks.get, names)]
         return tree if is_sound else None
 

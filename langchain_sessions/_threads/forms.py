@@ -44,7 +44,9 @@ _STRICT = (
 _PLAIN = frozenset({float, bool, type(None), bytes})
 _COLLECTIONS: dict[type, str] = {tuple: "tuple", set: "set", frozenset: "frozenset"}
 _BASES: tuple[type, ...] = (dict, list, str, int, float)
+# What msgpack holds with a sign; of positive numbers it would take one more.
 _MAX_INT_BITS = 63
+# Below the depth at which ormsgpack and Python's own recursion give up, whatever the caller's stack is like.
 _MAX_DEPTH = 150
 
 
@@ -95,6 +97,7 @@ class ValueForms:
         Raises:
             UnstorableError: It would come back as something else.
         """
+        # LangGraph's serializer has tags of its own for these two, and holds them exactly.
         if obj is None or type(obj) is bytes:
             return self.serde.dumps_typed(obj)
         found = self._found(obj)
@@ -106,6 +109,7 @@ class ValueForms:
         """The bytes of a value in the first form that gives it back."""
         if (found := self._dump(value, "")) is not None:
             return found
+        # First with as few marks as possible: what the serializer holds by itself stays readable without us.
         for is_eager in (False, True):
             marking = _Marking(self.allowed, self._codec, is_eager=is_eager)
             try:
@@ -120,6 +124,7 @@ class ValueForms:
     def _dump(self, value: Any, tag: str) -> tuple[str, bytes] | None:
         """The bytes of a value that the serializer holds exactly; None for any other."""
         try:
+            # With every kindness switched off: what it takes now it gives back equal.
             data = ormsgpack.packb(value, option=_STRICT)
         except (TypeError, ValueError, RecursionError):
             return None

@@ -39,6 +39,7 @@ def head_conflicts(
     line = set(followers.values())
     found: list[HeadConflict] = []
     for row in rows:
+        # Only ends of lines: what has a child is found with it.
         if row.cid in parents or row.cid in line:
             continue
         first, walked = row, {row.cid}

@@ -85,6 +85,7 @@ class CheckpointLoader:
         query = at.query(cid=at.checkpoint_id)
         found, details, _ = yield from ask(self._store.load_lineage, query, channels, _stored_in, reader)
         rebuilder = Rebuilder(self._forms, details, reader)
+        # Newest checkpoint first, as they were found; within a step they are in order already.
         writes: dict[str, list[list[PendingWrite]]] = {channel: [] for channel in channels}
         seeds: dict[str, Any] = {}
         for item in found:

@@ -291,9 +291,11 @@ class PlannedCheckpoint:
         return self.thread.recognise(value, runs)
 
     def _new(self, message: BaseMessage, branch: str | None, *, is_rooted: bool) -> Incoming:
+        # The graph goes on and may change the message, or give it an id, while this waits to be written.
         clone = clone_message(message)
         row = self.encoder.row(NewEvent(message=clone, branch=branch), self.now)
         if row.flags & r.NO_MESSAGE_ID:
+            # The same for a call that is repeated, so that it finds what it stored; no other message gets it.
             row = row._replace(ident=f"{self.record.cid[:200]}/{self.record.ns}/{len(self.incoming)}")
         if is_rooted:
             row = row._replace(flags=row.flags | r.ROOTED)
@@ -330,6 +332,7 @@ class PlannedCheckpoint:
         for item in self.incoming:
             rows = known.setdefault(item.row.ident, [])
             standing = [row for row in rows if row.seq not in hidden]
+            # From the newest: going back to an earlier wording is no new revision, its event is there.
             found = next((row for row in reversed(standing) if self.encoder.codec.same(row, item.row)), None)
             if found is None:
                 seq = session.last_seq + len(fresh) + 1
@@ -343,6 +346,7 @@ class PlannedCheckpoint:
                 if item.is_rooted and not found.flags & r.ROOTED:
                     taken_over.add(found.seq)
             item.seq = found.seq
+        # Two of the new ones may be equal: the second was matched with the first, which is not stored yet.
         self.matched = [row for row in self.matched if row.seq <= session.last_seq]
         fresh = [row._replace(flags=row.flags | r.ROOTED) if row.seq in taken_over else row for row in fresh]
         self._fill_slots()
@@ -417,6 +421,7 @@ class PlannedCheckpoint:
         def wanted(item: Any) -> bool:
             if type(item) is str:
                 return item in texts
+            # By id and by value: a reducer may have stored another wording than the one that was written.
             seq = next((one.seq for one in by_ident.get(str(item.id), ()) if same_message(one.message, item)), None)
             if seq is None and self.thread is not None:
                 seq = self.thread.position(item)

@@ -57,6 +57,7 @@ class CheckpointPruner:
         require(keep is None or (type(keep) is int and keep >= 1), "keep", "give a number above zero")
         cutoff = None
         if older_than is not None:
+            # As LangGraph writes times, so that they compare as texts.
             cutoff = from_micros(self._log.now() - check_duration(older_than, "older_than")).isoformat()
         return (yield from self._prune_all(thread_ids, self._latest(keep or 1, cutoff)))
 
@@ -105,6 +106,7 @@ class CheckpointPruner:
             missing = set(decode_metadata(view.session_id, row, self._serde).get(_COUNTERS) or ())
             missing -= _record(view, row).stored
             seen = {row.cid}
+            # Ids made by hand may go round in a circle.
             while missing and row.parent is not None and row.parent not in seen and (row.ns, row.parent) in by_place:
                 row = by_place[row.ns, row.parent]
                 seen.add(row.cid)

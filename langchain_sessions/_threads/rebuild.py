@@ -148,6 +148,7 @@ class Rebuilder:
         rows = self._rows.setdefault(thread.skey, {})
         if not rows:
             values = self._details.values
+            # Once for each session of a page: its values are looked up by digest alone from here on.
             rows.update((name, row) for (skey, name), row in values.items() if skey == thread.skey)
         tree = thread.stored_tree(root, rows.get)
         if tree is None:

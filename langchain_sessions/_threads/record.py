@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions._threads.forms import ValueForms
 
+# A body that says another number was written by a later release, and is refused rather than guessed at.
 FORMAT = 1
 INLINE_LIMIT = 96
 """Larger values are stored once beside the checkpoints that hold them."""
@@ -106,6 +107,7 @@ class Cutter:
             bases: What is stored already that it may share pieces with, that slot's value among them.
             refs: The references.
         """
+        # Cut first and encrypted piece by piece: the bytes of a value that was encrypted whole are never alike.
         cipher = self.forms.cipher
         slot = dump_slot(value, self.forms.plain, channel, refs)
         data = slot.data
@@ -197,6 +199,7 @@ def record_of(
         InvalidInputError: An id or a version cannot be stored.
     """
     rest = {key: value for key, value in checkpoint.items() if key not in _STANDARD}
+    # Older releases of LangGraph do not write it, and None means something else.
     told = checkpoint.get("updated_channels", False)
     updated = told if told in (None, False) else tuple(told)
     versions: Mapping[str, Any] = checkpoint["channel_versions"]
@@ -223,6 +226,7 @@ def record_of(
 
 def _shape(channels: Iterable[str], seen: Sequence[tuple[str, Any]], updated: Any) -> tuple[int, bytes]:
     body = ormsgpack.packb([[*channels], [[node, [name for name, _ in names]] for node, names in seen], updated])
+    # Hundreds of checkpoints of a thread differ in no name, so these are stored once and named by their digest.
     return short_digest(body), body
 
 
@@ -310,6 +314,7 @@ def lighten(record: Record) -> None:
 
 def _pack_slot(slot: Slot, *, is_main: bool) -> Any:
     if is_main:
+        # Its runs are a column of the row, where the head is found without reading bodies.
         return RUNS
     if slot.kind in (EMPTY, NULL):
         return slot.kind
@@ -330,6 +335,7 @@ def _pack_time(ts: str) -> int | str:
         micros = to_micros(datetime.fromisoformat(ts))
     except (TypeError, ValueError):
         return ts
+    # Hand-made checkpoints have times in any form, and must come back with the same text.
     return micros if from_micros(micros).isoformat() == ts else ts
 
 

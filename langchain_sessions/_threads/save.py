@@ -106,6 +106,7 @@ class CheckpointWriter:
         """Store a checkpoint that came from the one which the config names; the config of the new one."""
         ns, parent = namespace_digest(at.namespace), at.checkpoint_id
         thread = self._cache.known(at.log.app, at.session_id)
+        # Without the parent nothing could be inherited, and every value would be stored again.
         if parent is not None and (thread is None or (ns, parent) not in thread.records):
             thread = yield from self._loader.load_parent(at)
         while True:
@@ -189,6 +190,7 @@ class CheckpointWriter:
             write.row = row
         if planned.parent is not None and planned.parent_slot is not None:
             planned.parent.slots[START] = planned.parent_slot
+            # Only once it is committed: until then a second attempt needs the graph's input as it was.
             thread.starts.pop((planned.parent.ns, planned.parent.cid), None)
         came_from = at.session_id, at.namespace, record.parent or ""
         self._pending.pop(came_from, None)
@@ -215,6 +217,8 @@ class CheckpointWriter:
                 for number, (channel, value) in enumerate(writes)
             ]
             plan = self._writes_plan(at, cid, given, pending, durable=durable)
+            # Before it is committed: the checkpoint that follows may be planned while this call still waits for its
+            # turn.
             self._expect(at, cid, pending)
             try:
                 yield from ask(self._queue.submit, plan, given.learn)
@@ -245,6 +249,7 @@ class CheckpointWriter:
         parts = split(value, wanted)
         refs = None if parts is None else encode_ranges(resolved[id(item)] for item in parts.references)
         skeleton = value if parts is None else parts.skeleton
+        # LangGraph's own channels have places of their own below zero, where a later write replaces an earlier one.
         row = row._replace(idx=WRITES_IDX_MAP.get(row.channel, row.idx))
         if left_in:
             return PendingWrite(with_slot(row, dump_slot(skeleton, self._forms, row.channel, refs)), value)
@@ -255,6 +260,8 @@ class CheckpointWriter:
         self, at: ThreadConfig, cid: str, given: _Given, pending: Sequence[PendingWrite], *, durable: bool
     ) -> WritesPlan:
         ns, thread = namespace_digest(at.namespace), given.thread
+        # Errors and interrupts end a step: no checkpoint follows that would take them along, so that they do not wait
+        # for one.
         is_regular = all(write.row.idx >= 0 for write in pending)
 
         def rows(skey: int) -> Sequence[WriteRow]:
@@ -337,6 +344,7 @@ class _Line(Generic[Turn, Company]):
         """All that wait, writes before checkpoints: a checkpoint takes over what its parent's writes hold."""
         batch, self.waiting = self.waiting, []
         self.company.clear()
+        # A stable sort: calls of one kind stay in the order in which they came.
         return sorted(batch, key=_is_put)
 
     def give_back(self, batch: Sequence[_Call]) -> None:
@@ -364,12 +372,15 @@ class CommitQueue:
         with self._guard:
             line = self._lines.get(name)
             if line is None:
+                # A line lives as long as somebody stands in it: a saver that has seen a million threads holds none.
                 line = self._lines[name] = _Line(threading.Lock(), threading.Event())
             line.join(call)
         try:
             with line.turn:
                 if not call.is_done:
                     if self._store.waits:
+                        # Writes of a step and its checkpoint come within a millisecond of each other: together they are
+                        # one transaction, one fsync.
                         line.company.wait(_PATIENCE)
                     with self._guard:
                         batch = line.take()

@@ -57,6 +57,7 @@ def is_event(message: object) -> bool:
 
 def is_message_list(value: object) -> bool:
     """Whether a value is a list of messages and nothing else."""
+    # The first test runs in C and serves nearly every list.
     return type(value) is list and (set(map(type, value)) <= KNOWN or all(map(is_event, value)))
 
 
@@ -75,6 +76,7 @@ def split(value: Any, wanted: Wanted) -> Split | None:
     references: list[BaseMessage | str] = []
     try:
         skeleton = _walk(value, wanted, references)
+    # Stored whole it costs more room, and comes back as it was.
     except (_MarkInValueError, RecursionError):
         return None
     if not references:
@@ -105,6 +107,7 @@ def _walk(value: Any, wanted: Wanted, into: list[BaseMessage | str]) -> Any:
         return {key: _walk(item, wanted, into) for key, item in value.items()}
     if kind is tuple:
         return tuple(_walk(item, wanted, into) for item in value)
+    # Subclasses go this way too: rebuilt as plain containers they would come back as something else.
     return _walk_wrapper(value, wanted, into)
 
 

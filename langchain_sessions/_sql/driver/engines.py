@@ -27,6 +27,7 @@ _SUPPORTED = {
 _DEFAULT_DRIVER = {"sqlite": "pysqlite", "postgresql": "psycopg", "mysql": "pymysql"}
 _ASYNC_TWIN = {"psycopg": "psycopg", "pymysql": "asyncmy"}
 _EXTRAS = {"postgresql": "postgres", "mysql": "mysql"}
+# How long a writer waits for another process before it is told that the file is locked.
 BUSY_SECONDS = 60
 _PAGE_SIZE = 2048
 """Of a SQLite file that is created here; one that is there keeps its own until somebody vacuums it out of WAL mode.
@@ -176,20 +177,25 @@ def _sqlite_engine(url: URL, synchronous: str) -> Engine:
         raise InvalidInputError("synchronous", "give 'FULL' or 'NORMAL'")
     arguments: dict[str, Any] = {"check_same_thread": False, "timeout": BUSY_SECONDS}
     if _is_memory(url):
+        # One connection for all threads: each further one would open an empty database of its own.
         engine = create_engine(url, connect_args=arguments, poolclass=StaticPool, hide_parameters=True)
     else:
+        # Readers never wait for a connection, which costs no server here; writers take turns on one that is kept.
         engine = create_engine(url, connect_args=arguments, pool_size=16, max_overflow=-1, hide_parameters=True)
 
     @event.listens_for(engine, "connect")
     def set_up(connection: Any, _record: Any) -> None:
+        # The driver begins nothing by itself: `SqliteEnds` says when.
         connection.isolation_level = None
         cursor = connection.cursor()
         for pragma in (
+            # First of all: a file keeps the size that it has when its first page is written, which WAL mode does.
             f"page_size = {_PAGE_SIZE}",
             f"busy_timeout = {BUSY_SECONDS * 1000}",
             "journal_mode = WAL",
             f"synchronous = {synchronous.upper()}",
             "secure_delete = ON",
+            # A file that somebody sent may hold views and triggers that call functions.
             "trusted_schema = OFF",
         ):
             cursor.execute(f"PRAGMA {pragma}")
@@ -209,7 +215,9 @@ def _server_engines(url: URL) -> Engines:
         "pool_reset_on_return": None,
     }
     if url.get_backend_name() in ("mysql", "mariadb"):
+        # Under REPEATABLE READ a second read would not see the row whose lock was waited for, and gaps would be locked.
         options["connect_args"] = {"init_command": "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"}
+        # Their `utf8` holds no character beyond three bytes.
         url = url.update_query_dict({"charset": "utf8mb4"})
     driver = url.drivername.partition("+")[2]
     if driver in _ASYNC_DRIVERS:
@@ -218,6 +226,7 @@ def _server_engines(url: URL) -> Engines:
         )
     twin = _ASYNC_TWIN[driver]
     another = None
+    # Without them async calls take a thread of the store's own, with the sync driver.
     if importlib.util.find_spec("greenlet") and importlib.util.find_spec(twin):
         twin_url = url.set(drivername=f"{url.get_backend_name()}+{twin}")
         another = partial(_async_engine, twin_url, options)

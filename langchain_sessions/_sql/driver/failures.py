@@ -25,14 +25,19 @@ if TYPE_CHECKING:
     from langchain_sessions._sql.driver.transaction import Transaction
 
 T = TypeVar("T")
+# PostgreSQL: serialisation failure, deadlock, lock not available. MySQL and MariaDB: lock wait timeout, deadlock, and a
+# record that changed since it was read.
 _LOST_RACES = ("40001", "40P01", "55P03")
 _MYSQL_RACES = (1205, 1213, 1020)
 _TOO_LARGE = (1153, 8025, "54000")
 """MariaDB and MySQL: a packet that is larger than `max_allowed_packet`; TiDB: an entry; PostgreSQL: a limit."""
 _MOST_BYTES = 10**9
 """Beyond that no supported database takes a value, and each says so in ways of its own."""
+# No server that is set up sensibly takes less, so what is smaller did not die of its size.
 _SMALLEST_LIMIT = 1 << 20
+# Classes of SQLSTATE: connection exceptions, interventions of the operator, and resources that ran out.
 _UNREACHABLE = ("08", "57P", "53")
+# Invalid authorisation in SQLSTATEs; access denied to a schema, for a user, and by a plugin in MySQL's numbers.
 _REFUSED_LOGINS = ("28000", "28P01", 1044, 1045, 1698)
 _PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
 _CANNOT_BE_REACHED = "The database cannot be reached."
@@ -179,6 +184,8 @@ class Failures:
         code = _error_code(driver)
         if code in _TOO_LARGE or "too big" in str(driver).lower() or sent_bytes >= _MOST_BYTES:
             return too_large(sent_bytes)
+        # The tables have no other constraints than keys and NOT NULL, and what is written is never NULL where it may
+        # not be.
         if isinstance(driver, dbapi.IntegrityError) and alive:
             return UniqueViolationError()
         if code in _LOST_RACES or code in _MYSQL_RACES:
@@ -194,6 +201,7 @@ class Failures:
                 return InvalidInputError("database", "the driver does not take the options of the URL")
             return StoreUnavailableError(f"The driver could not connect to {self._place()}; see the cause.")
         translated = self.translated(error)
+        # What the error says precisely stands; only the two general sentences gain by the address.
         if type(translated) is not StoreUnavailableError or str(translated) not in (_UNKNOWN, _CANNOT_BE_REACHED):
             return translated
         driver: Any = getattr(error, "orig", None) or error

@@ -18,6 +18,7 @@ _held = threading.local()
 
 def new_turn() -> threading.RLock:
     """A lock that is held while something is written, and that forks wait for."""
+    # Reentrant: an application may fork in a callback that runs inside a write of its own thread.
     turn = threading.RLock()
     _turns.add(turn)
     return turn

@@ -82,6 +82,7 @@ class _Used:
     """An engine that a loop uses, and its connections, which nobody else could find once the loop is gone."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, engine: Any) -> None:
+        # Weak: a loop that was forgotten without being closed must not live as long as the service.
         self.loop = ref(loop)
         self.engine = engine
         self.records: WeakSet[Any] = WeakSet()

@@ -40,10 +40,12 @@ Operation = Callable[Concatenate[Transaction, P], T]
 Work = Callable[[Transaction], T]
 
 
+# With the pauses between them these are three seconds of losing races before the caller hears of it.
 _MAX_TRIES = 12
 _THREADS = 4
 """Workers for stores without an async engine: one writes while others read. They are the store's own, since nodes and
 tools of the application may hold every thread of the loop's executor."""
+# The first dead connection clears the pool, so what dies after it was opened just now: the server itself is away.
 _MAX_DEAD = 3
 
 
@@ -159,6 +161,7 @@ class Runner:
         if self._writer.connection is None:
             pooled = self._checkout()
             self._writer.connection = pooled.dbapi_connection
+            # Detached, it does not count against the pool, which is left to the readers.
             pooled.detach()
         return self._in_transaction(self._writer.connection, self._drop_writer, send, kind, work)
 
@@ -303,8 +306,12 @@ class Runner:
                 raise
             if isinstance(translated, DeadConnectionError):
                 translated.sent_bytes = sent_bytes
+            # It rolled back, which some drivers do without asking the server; what it raised says that the connection
+            # is gone.
             if alive and isinstance(translated, DeadConnectionError):
                 discard()
+            # Whether it was committed nobody can know. What may be repeated is repeated; this kind is the
+            # caller's to judge.
             if committing and kind is TransactionKind.WRITE and isinstance(translated, DeadConnectionError):
                 problem = "The database went away while it committed: read before you repeat the call."
                 raise StoreUnavailableError(problem) from error
@@ -393,6 +400,7 @@ class Runner:
 
 def _nothing(tx: Transaction) -> None:
     """Touch the database, so that its driver is connected."""
+    # Any answer will do: SQLAlchemy asks a server for its version when the first connection is made.
     tx.ask("SELECT 1")
 
 
@@ -409,6 +417,7 @@ def _positional(dialect: Dialect) -> Dialect:
     """The same dialect, compiling to positional values, which every driver takes."""
     if dialect.positional:
         return dialect
+    # Named values would be looked up in a dictionary by the driver at each call; `Prepared.bind` has put them in order.
     copy: Dialect = type(dialect)(paramstyle="format")  # type: ignore[call-arg]
     return copy
 

@@ -69,12 +69,14 @@ class Prepared:
 
     def __init__(self, statement: ClauseElement, dialect: Dialect) -> None:
         """Compile the statement for positional values."""
+        # Lists of values are written out into the text here: what is compiled once cannot grow when it runs.
         compiled: Any = cast("Any", statement).compile(dialect=dialect, compile_kwargs={"render_postcompile": True})
         self.text = str(compiled)
         self.columns: tuple[str, ...] = tuple(getattr(statement, "exported_columns", {}).keys())
         names: list[str] = compiled.positiontup or []
         self.names = tuple(names)
         self._fixed = {name: value for name, value in compiled.params.items() if value is not None}
+        # `itemgetter` is several times as fast as a comprehension, but with a single name it returns no tuple.
         self._pick: Callable[[Values], Any] | None = itemgetter(*self.names) if len(self.names) > 1 else None
 
     def bind(self, values: Values) -> tuple[Any, ...]:
@@ -93,6 +95,7 @@ class StatementCache:
     def __init__(self, dialect: Dialect, tables: Tables) -> None:
         """Compile for a dialect with positional values."""
         self.dialect = dialect
+        # Both speak the same SQL here. Where they do not (collations of the DDL), the dialect's own name decides.
         self.flavour = "mysql" if dialect.name == "mariadb" else dialect.name
         self.tables = tables
         self.known: dict[Hashable, Prepared] = {}
@@ -356,6 +359,8 @@ class SqliteEnds(Ends):
     def borrow(self, driver: Any) -> Any:
         """What is deleted must not linger in the file, also where the engine is the caller's."""
         if not self._owned:
+            # Connections of the library's own have it from the start; those of a caller may come from anywhere, each
+            # time.
             driver.execute("PRAGMA secure_delete = ON")
 
     def begin(self, transaction: Transaction, kind: TransactionKind) -> None:
@@ -363,10 +368,13 @@ class SqliteEnds(Ends):
         if kind is not TransactionKind.READ:
             if kind is TransactionKind.RELAXED or self._writer.was_flushing:
                 self._set_flushing(transaction, kind)
+            # A plain BEGIN would read first and then fail to become a writer, with an error that no waiting helps
+            # against.
             transaction.script("BEGIN IMMEDIATE")
 
     def _set_flushing(self, transaction: Transaction, kind: TransactionKind) -> None:
         """Whether the writing connection waits for the disk. Each transaction says so before it begins."""
+        # The pragma counts for a connection, and it is refused inside a transaction.
         writer = self._writer
         if writer.connection is None or not transaction.uses(writer.connection):
             return  # a connection of the pool, which always waits
@@ -375,6 +383,7 @@ class SqliteEnds(Ends):
             writer.was_flushing = 0
         elif not writer.was_flushing:
             level = int(transaction.ask("PRAGMA synchronous")[0][0])
+            # Who asked for less durability than that keeps what was asked for.
             if level > _NORMAL:
                 transaction.script(f"PRAGMA synchronous = {_NORMAL}")
                 writer.was_flushing = level
@@ -393,6 +402,7 @@ class PostgresEnds(Ends):
         """Turn autocommit on."""
         was = driver.autocommit
         if not was:
+            # psycopg would send a BEGIN of its own before the first statement, and wait for the answer.
             driver.autocommit = True
         return was
 

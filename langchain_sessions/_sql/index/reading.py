@@ -55,7 +55,9 @@ from langchain_sessions.stores._values import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+# Each means that another process moved the index on between two statements of one read.
 _TRIES = 8
+# Chunks that one statement names, filled up with names of none: a single compiled statement for any number.
 _PLACES = 16
 
 
@@ -77,6 +79,7 @@ def _read_once(tx: Transaction, query: IndexQuery) -> IndexRead | None:
         return IndexRead([], [], [], load_shelves(tx, query.whole_shelves))
     some = Some(query.only) if query.only is not None else ALL
     places = ask_progress(tx, query.searched, some)
+    # Where each statement is a round trip, it is worth looking before the rest is asked for.
     if not tx.pipelines and (behind := _behind(progress_in(places.rows), query)):
         return IndexRead([], behind)
     asked = _Asked(tx, query, some, places)
@@ -241,6 +244,7 @@ def _chunks(tx: Transaction, query: IndexQuery, some: Some) -> Later:
     searched = query.searched
 
     def build() -> Select[Any]:
+        # `written` tells a chunk from another that took its number: with it traits can be kept by the process.
         columns = [chunks.c[name] for name in ("skey", "chunk", "last_seq", "events", "terms", "written")]
         joined = s.join(chunks, chunks.c.skey == s.c.skey)
         return select(*columns).select_from(joined).where(*searched_criteria(tx, searched, some))
@@ -322,5 +326,6 @@ def _tails(tx: Transaction, query: IndexQuery, some: Some) -> Later:
             .limit(param("k_most"))
         )
 
+    # One more than may be scanned, so that too many are told from just enough.
     values = {**searched_values(searched, some), "k_most": query.most_scanned + 1}
     return tx.later(tx.prepare(("recall tails", *searched_shape(searched, some)), build), values)

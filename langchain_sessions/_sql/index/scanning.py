@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions._core.ranges import SeqSet
 
+# Ranges in one statement; more of them go into another of the same shape.
 _SINGLES = 64
 
 

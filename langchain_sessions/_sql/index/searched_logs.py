@@ -59,6 +59,7 @@ def searched_criteria(tx: Transaction, searched: SearchedLogs, some: Some = ALL)
 def is_shelved(tx: Transaction) -> ColumnElement[bool]:
     """Whether a shelf holds the session as it is now."""
     s, logs = tx.tables.sessions.c, tx.tables.recall.shelf_logs.c
+    # An event more and the copy is out of date: the log is read by itself until it is shelved anew.
     return exists().where(logs.skey == s.skey, logs.last_seq == s.last_seq)
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from langchain_sessions.stores._values import IndexQuery
 
 _AT_ONCE = 500
+# No bucket that begins so comes after this in the order of code points.
 _BEGINNING_END = "\U0010ffff"
 
 
@@ -61,6 +62,7 @@ def find_left(tx: Transaction, searched: SearchedLogs) -> Later:
 
     def build() -> Select[Any]:
         state = [logs.c.indexed_to, logs.c.fingerprint, logs.c.generation]
+        # Expired ones are told as well: a shelf may still hold their words, which no search may find.
         gone = and_(s.c.expires_at.is_not(None), s.c.expires_at <= param("k_now"))
         owned = owner_criterion(tx.tables, owner_shape(searched.owner))
         return (
@@ -201,6 +203,7 @@ def _are_there(tx: Transaction, change: ShelfChange) -> bool:
     for start in range(0, len(keys), _AT_ONCE):
         asked = select(*session_columns(tx.tables)).where(s.skey.in_(keys[start : start + _AT_ONCE])).order_by(s.skey)
         if tx.flavour != "sqlite":
+            # On PostgreSQL the weakest lock that keeps a row from being deleted: appends to these sessions go on.
             asked = asked.with_for_update(read=True, key_share=True)
         rows = [session_row(row) for row in tx.once(asked)]
         found += sum(blanked_at(row) <= change.logs[row.skey] for row in rows)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from langchain_sessions._core.rows import SessionKey, SessionRow
     from langchain_sessions.stores._values import SearchedLogs
 
+# Ranges of the key in one statement; a semantic search asks for hundreds of single events.
 _RANGES = 64
 
 

@@ -37,6 +37,7 @@ def _progress(tx: Transaction, session: SessionRow, fingerprint: str) -> IndexPr
     values = {"skey": session.skey}
     row = tx.row(tx.prepare("recall state", state), values)
     generation = 0 if row is None else int(row[2])
+    # An index of other settings counts as none, but its generation goes on: readers must see that it was replaced.
     if row is None or row[1] != fingerprint:
         return IndexProgress(session.skey, session.last_seq, 0, generation, ())
     stored = tx.rows(tx.prepare("recall sizes", sizes), values)

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 _MOST_BYTES = 32 * 1024 * 1024
 """A batch that says more goes to PostgreSQL row by row."""
 _FAILED = r.MARKS["failed"]
+# Rows are made by the thousand, and the constructor of a named tuple takes twice as long.
 _tuple = tuple.__new__
 
 
@@ -78,9 +79,11 @@ def append_events(store: SqlStore, key: SessionKey, batch: AppendBatch) -> Flow[
         try:
             appended = yield from ask(store.run, kind, append_plain, key, batch)
         except UniqueViolationError:
+            # Somebody has the id already: whether with the same message, only the full way can tell.
             appended = None
         if appended is not None:
             return appended
+    # Whatever the reason (ended, expired, aliased ids, a version), the full way finds it under the lock and says it.
     return (yield from ask(store.run, TransactionKind.APPEND, append_locked, key, batch))
 
 
@@ -91,8 +94,10 @@ def is_plain(batch: AppendBatch, *, in_one: bool = False) -> bool:
         return False
     branch, invocation_id = first.branch, first.invocation_id
     for row in batch.rows:
+        # State, identities that the caller gave and failures change more than this log's newest rows.
         if row.delta is not None or row.event_id is not None or (row.flags >> r.MARK_SHIFT) & 7 == _FAILED:
             return False
+        # One statement adds to the counters of one scope and to one invocation.
         if row.branch != branch or row.invocation_id != invocation_id:
             return False
     return True
@@ -111,6 +116,8 @@ def append_plain(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Append
     if tx.flavour == "mysql":
         if tx.run(statement, values) == 0:
             return None
+        # `LAST_INSERT_ID(expression)` hands a value of the changed row back with the UPDATE's answer: no second round
+        # trip.
         last = tx.last_id
         rows = _numbered(key, batch, last)
         insert_by_subselect(tx, key, rows)
@@ -179,6 +186,7 @@ def _bump(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Update:
         changes["expires_at"] = case((due - s.c.expires_at >= s.c.renewal_grain, due), else_=s.c.expires_at)
     statement = (
         update(s)
+        # With `aliased` some event bears an id of the caller's, which the unique index on identities does not know.
         .where(*key_criteria(tx.tables, owner), s.c.ended_at.is_(None), s.c.aliased == literal_column("0"))
         .values(**changes)
     )
@@ -186,6 +194,7 @@ def _bump(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Update:
         statement = statement.where(s.c.last_seq == param("k_expected"))
     if named:
         i = tx.tables.invocations.c
+        # A run that failed and writes again comes back into view, with all that it wrote: counters move by its rows.
         failed = exists().where(i.skey == s.c.skey, i.id == param("k_invocation"), i.status == _FAILED)
         statement = statement.where(~failed)
     if tx.flavour == "mysql":
@@ -240,6 +249,7 @@ def _side_rows(tx: Transaction, key: SessionKey, batch: AppendBatch, first_seq: 
 
 def _side_source(table: Table, skey: Any, **given: Any) -> Select[Any]:
     """Selects a row of a side table for a session key that another row names."""
+    # PostgreSQL cannot infer the type of a bare value in the SELECT of a CTE.
     named = {c.name: cast(param(c.name), c.type) if given else param(c.name) for c in table.c}
     columns: list[Any] = list({**named, "skey": skey, **given}.values())
     return cast_type("Select[Any]", select(*columns))

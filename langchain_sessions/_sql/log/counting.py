@@ -117,6 +117,7 @@ def lease_scope(tx: Transaction, key: SessionKey, scope: str | None, holder: str
     table = tx.tables.leases
     same = {"skey": session.skey, "scope": scope or ""}
     held = find_rows(tx, [table.c.holder, table.c.until], **same)
+    # Who holds it may take it again: that is how a long run keeps it.
     if held and held[0][0] != holder and held[0][1] > now:
         return False
     if held:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from langchain_sessions._sql.tables.schema import Tables
     from langchain_sessions.stores._values import EventQuery
 
+# A log with more stretches than this compiles its own statement each time, rather than keeping one for ever.
 _CACHED_RANGES = 16
 
 
@@ -55,6 +56,7 @@ def criteria_of(query: EventQuery, view: LogView, tables: Tables, flavour: str) 
         found.append(_any_of("kind", e.kind, sorted(query.kinds)))
     if query.authors:
         named = _any_of("author", e.author, sorted(query.authors))
+        # Without an author column the message's own name counts, which only the predicate can read.
         found.append(named._replace(build=lambda: or_(e.author.is_(None), named.build())))
     if query.synthetic is not None:
         made = flagged(tables, r.SYNTHETIC)
@@ -66,6 +68,7 @@ def criteria_of(query: EventQuery, view: LogView, tables: Tables, flavour: str) 
     if query.keywords:
         found.append(_keywords("words", query.keywords, tables, flavour, match_all=query.match_all))
     if query.standings:
+        # Positions of the ledger are written into the clause, so a log with marks shares its statement with no other.
         shape = ("standings", *sorted(s.value for s in query.standings)) if _is_plain(view) else object()
         found.append(Criterion(shape, lambda: standing_clause(query.standings, view, tables), {}))
     return found
@@ -120,6 +123,7 @@ def in_ranges(name: str, column: ColumnElement[Any], seqs: SeqSet, *, inside: bo
     size = 1
     while size < len(seqs.ranges):
         size *= 2
+    # Filled up with stretches that hold nothing, so that sizes are powers of two and statements are few.
     bounds = [*seqs.ranges, *[(0, -1)] * (size - len(seqs.ranges))]
     values = {f"q_{name}{at}_{side}": run[side] for at, run in enumerate(bounds) for side in (0, 1)}
 

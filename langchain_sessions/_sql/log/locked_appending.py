@@ -61,6 +61,7 @@ def append_locked(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Appen
         insert_events(tx, session.skey, placed.fresh)
         _move_session(tx, session, batch, placed.fresh, deltas, ledger.encode())
         change_shared_state(tx, session.app, session.user_id, deltas)
+    # What is there already was found again, and takes no position.
     last = session.last_seq + len(placed.fresh)
     after = session._replace(last_seq=last, ledger=ledger.encode())
     stood = view_of(session, unfinished, ALL_AWAKE)
@@ -83,6 +84,7 @@ def _ask_in_turn(tx: Transaction, key: SessionKey, batch: AppendBatch) -> _Asked
         raise SessionEndedError(key.id)
     here = {"skey": session.skey}
     idents, ids = {row.ident for row in batch.rows}, {row.id for row in batch.rows}
+    # Without ids of callers in the log an event's id is its identity, and one index answers.
     if not session.aliased and all(row.event_id is None for row in batch.rows):
         asked = _ask_named(tx, here, "ident", idents)
     else:
@@ -122,6 +124,7 @@ def _ask_named(tx: Transaction, here: Mapping[str, Any], column: str, names: set
         size = 1
         while size < len(some):
             size *= 2
+        # The last name is repeated, so that a statement serves every number up to a power of two.
         named = {f"n{at}": some[min(at, len(some) - 1)] for at in range(size)}
 
         def build(named: Mapping[str, str] = named) -> Select[Any]:
@@ -169,6 +172,8 @@ def _note_marks(
         if first is None:
             continue
         before = was.status if was else 0
+        # Open and done events count alike; only failing takes a run's events out of sight, and its end brings them
+        # back.
         if status != before and _FAILED in (status, before):
             turned.append((name, first))
         same = {"skey": session.skey, "id": name}

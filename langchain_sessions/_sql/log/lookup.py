@@ -88,6 +88,7 @@ def session_columns(tables: Tables) -> list[ColumnElement[Any]]:
 def session_row(values: tuple[Any, ...]) -> SessionRow:
     """A `SessionRow` from its columns; some drivers return bytes as a view."""
     row = SessionRow(*values)
+    # Most sessions are no threads of a graph: they have no head, and nothing is copied.
     return row if row.head_runs is None else row._replace(head_runs=bytes(row.head_runs))
 
 
@@ -101,6 +102,7 @@ def locate(tx: Transaction, key: SessionKey, now: int, *, lock: bool = False) ->
 def locating(tx: Transaction, shape: str, *, lock: bool) -> Select[Any]:
     """The statement of `locate`."""
     statement = select(*session_columns(tx.tables)).where(*key_criteria(tx.tables, shape))
+    # SQLite knows no FOR UPDATE and needs none: BEGIN IMMEDIATE has locked the file.
     return statement.with_for_update() if lock and tx.flavour != "sqlite" else statement
 
 
@@ -204,6 +206,7 @@ def load_light(tx: Transaction, session: SessionRow, scope: str | None, view: Lo
     after = cover.upto if cover is not None else 0
     rows = tx.once(build(e.seq > after))
     beside = sorted({*(cover.holes if cover else ()), *(cover.summaries if cover else ())})
+    # Below every driver's limit of values in one statement.
     for start in range(0, len(beside), 500):
         rows += tx.once(build(both(e.seq <= after, e.seq.in_(beside[start : start + 500]))))
     return sorted(light_row(row) for row in rows)
@@ -220,6 +223,7 @@ def load_light_at(tx: Transaction, skey: int, seqs: SeqSet) -> list[EventRow]:
             single.append(low)
         else:
             found += [light_row(row) for row in tx.once(statement.where(e.seq.between(low, high)))]
+    # As above: SQLite took 999 values once, and PostgreSQL's protocol counts them in two bytes.
     for start in range(0, len(single), 500):
         found += [light_row(row) for row in tx.once(statement.where(e.seq.in_(single[start : start + 500])))]
     return found

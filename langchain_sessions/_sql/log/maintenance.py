@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 def verify_session(tx: Transaction, key: SessionKey, now: int) -> list[str]:
     """The contract's `verify_session`."""
+    # Locked, so that no append comes between what is compared.
     session = require_session(tx, key, now, lock=True)
     e = tx.tables.events.c
     found: list[str] = []

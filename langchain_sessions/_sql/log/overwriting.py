@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 def blank_events(tx: Transaction, key: SessionKey, plan: BlankPlan) -> Blanked:
     """The contract's `blank_events`."""
+    # Everything below is of this one session, so its lock keeps appends and checkpoints out until all copies are gone.
     session = require_session(tx, key, plan.now, lock=True)
     view = view_of(session, load_unfinished(tx, session), ALL_AWAKE)
     rows = _asked(tx, session, view, plan)
@@ -95,6 +96,7 @@ def _overwrite_events(tx: Transaction, skey: int, rows: list[EventRow]) -> None:
 def _forget_words(tx: Transaction, session: SessionRow, seqs: SeqSet) -> None:
     """The index of the log, its copies on shelves, and the vectors of some events: what is left is built again."""
     recall, skey = tx.tables.recall, session.skey
+    # Words of a chunk cannot be taken out one by one, so the index of the log is made again from what is left.
     remove_shelves(tx, [skey])
     for table in (recall.chunks, recall.terms):
         if tx.flavour == "sqlite":

@@ -22,6 +22,7 @@ from langchain_sessions._sql.log.lookup import event_columns, require_view
 from langchain_sessions.events import Standing
 from langchain_sessions.stores._values import ContextSlice, EventQuery, EventSlice
 
+# Rows that a predicate looks at between two round trips: few enough to stop soon, enough for a whole log in reason.
 _CHUNK = 500
 
 
@@ -58,6 +59,7 @@ def _select(
         statement = select(*event_columns(tx.tables)).where(
             e.skey == param("skey"), *(criterion.build() for criterion in criteria)
         )
+        # By both columns, as the key has them, so that no planner has to see that one of them is fixed.
         order = (e.skey.desc(), e.seq.desc()) if newest else (e.skey, e.seq)
         statement = statement.order_by(*order)
         if limit is None and not offset:
@@ -68,6 +70,7 @@ def _select(
     for criterion in criteria:
         values.update(criterion.values)
     if limit is None and offset:
+        # No database here takes an OFFSET without a LIMIT, but for PostgreSQL.
         values["q_limit"] = 2**62
     statement = _prepared(tx, ("events", newest, limit is None and not offset), criteria, build)
     rows = list(map(EventRow._make, tx.rows(statement, values)))
@@ -128,6 +131,7 @@ def load_context(
     criteria = [_messages(tx), *_floors(tx, session, viewer, view)]
     left_out = _left_out(tx, view, invocation_id)
     rows = _select(tx, session, [*criteria, *left_out], newest=True, limit=last_n)
+    # What stands at another place than its own may belong into the window though its position lies before it.
     elsewhere = _beside(view)
     if elsewhere and (beside := elsewhere - SeqSet.of(row.seq for row in rows)):
         clause = in_ranges("beside", tx.tables.events.c.seq, beside)

@@ -57,7 +57,9 @@ if TYPE_CHECKING:
 
 _LOOK_AHEAD = 50
 """How many more than a page are read at once: most often the sessions of the last minute are among them."""
+# One compiled statement for every page: shorter ones repeat their last key.
 _ROWS_AT_ONCE = 50
+# Rows with their bodies that are in memory at a time.
 _FORK_CHUNK = 500
 
 
@@ -77,6 +79,7 @@ def create_session(tx: Transaction, draft: SessionDraft) -> SessionRow:
     """The contract's `create_session`. A racing creation of the same id is a unique violation."""
     taken = _taken(tx, draft)
     if taken is not None:
+        # An id has one owner for as long as its row is there, expired or not.
         if not _is_expired(taken, draft.now) or taken.user_id != draft.user_id:
             raise SessionExistsError(draft.id)
         remove_rows(tx, [taken.skey])
@@ -92,6 +95,7 @@ def open_session(tx: Transaction, draft: SessionDraft) -> SessionRow:
         if not _is_expired(taken, draft.now):
             return taken
         remove_rows(tx, [taken.skey])
+    # A run that was under way when its session was deleted must not bring it back.
     elif not draft.anew and _is_buried(tx, draft):
         raise SessionNotFoundError(draft.id)
     return _add(tx, draft)
@@ -109,6 +113,7 @@ def _is_expired(row: SessionRow, now: int) -> bool:
 def _add(tx: Transaction, draft: SessionDraft) -> SessionRow:
     require_owner(draft.user_id, [draft.shared_delta])
     table = tx.tables.sessions
+    # The key is the database's to give: one that was used is never used again, whatever is deleted.
     row = new_session_row(0, draft)
     values = {name: value for name, value in row._asdict().items() if name != "skey"}
 
@@ -235,6 +240,7 @@ def update_session(tx: Transaction, key: SessionKey, changes: Mapping[str, Any],
 def end_session(tx: Transaction, key: SessionKey, record: EventRow, ended_at: int | None, now: int) -> SessionRow:
     """The contract's `end_session`."""
     session = require_session(tx, key, now, lock=True)
+    # Ending what has ended changes nothing, and writes no second record.
     if (session.ended_at is None) == (ended_at is None):
         return session
     insert_events(tx, session.skey, [record._replace(seq=session.last_seq + 1)])
@@ -297,6 +303,7 @@ def purge_expired(tx: Transaction, app: str, owner: Owner, now: int, limit: int)
         .limit(limit)
     )
     if tx.flavour != "sqlite":
+        # A purge beside another one, or beside an append that renews, leaves that session to it.
         gone = gone.with_for_update(skip_locked=True)
     rows = tx.rows(Prepared(gone, tx.cache.dialect), {"k_owner": owner})
     remove_rows(tx, [row[0] for row in rows])
@@ -316,6 +323,7 @@ def fork_session(tx: Transaction, key: SessionKey, draft: SessionDraft, at_seq: 
         some = SeqSet.between(start, min(start + _FORK_CHUNK - 1, upto))
         insert_events(tx, target.skey, read_rows(tx, source, some))
     _copy_invocations(tx, source, target, upto)
+    # Of the marks that were copied: what came after the position of the fork must not hide what came before.
     ledger = Ledger.of(load_marks(tx, target), upto)
     changes: dict[str, Any] = {
         "last_seq": upto,

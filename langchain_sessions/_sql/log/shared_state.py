@@ -42,6 +42,7 @@ def _change(tx: Transaction, table: Table, owner: Mapping[str, str], changes: Ma
         source = select(*(param(column.name) for column in table.c)).where(literal(1) == literal(1))
         return upsert(tx, table, source, keys, {"value": lambda new: new.value})
 
+    # Every writer locks these rows in the same order.
     for name in sorted(changes):
         value = changes[name]
         if value is None:

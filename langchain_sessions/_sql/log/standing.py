@@ -47,6 +47,7 @@ def rewind_events(tx: Transaction, key: SessionKey, plan: RewindPlan) -> Rewound
     marks = load_marks(tx, session)
     target = _target(tx, session, before, marks, plan)
     seq = session.last_seq + 1
+    # The record says where it led, so that the ledger can be built again from records alone.
     record = plan.record._replace(seq=seq, extra=with_extra(plan.record.extra, "mark", target))
     insert_events(tx, session.skey, [record])
     after = Ledger.of([*marks, *marks_of([record])], seq)
@@ -95,6 +96,7 @@ def _state_after(tx: Transaction, session: SessionRow, after: Ledger, before: Le
     kept = shared_keys(delta for seq, delta in turned if seq in after.hidden)
     change = StateChange(session.initial_state, session.state, (delta for _, delta in turned))
     seen, size = after.hidden.complement(1, session.last_seq).ranges, _DELTAS
+    # From the newest back, until each changed key has met the delta that set it last: mostly within a few rows.
     upto = seen[-1][1] if seen else 0
     while not change.is_complete:
         older = tx.once(statement.where(e.seq <= upto).order_by(e.skey.desc(), e.seq.desc()).limit(size))
@@ -128,6 +130,7 @@ def commit_archiving(tx: Transaction, key: SessionKey, prepared: Prepared) -> tu
     plan = prepared.plan
     session = require_session(tx, key, plan.now, lock=True)
     view = load_view(tx, session, plan.idle_before)
+    # Appends meanwhile do not matter; a rewind or another compaction of the range does.
     if not prepared.stands(session, view):
         return None
     archived = prepared.at(session.last_seq)

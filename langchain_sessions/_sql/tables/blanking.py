@@ -29,6 +29,7 @@ def blank(tx: Transaction, table: Table, which: ColumnElement[bool]) -> None:
     """Overwrite every text and every blob of some rows by zeroes."""
     long = [column for column in table.c if isinstance(column.type, (Text, LargeBinary)) and not column.primary_key]
     if long:
+        # Not the key: its columns are positions and numbers, which tell nothing, and changing them would move the row.
         zeroes = {column.name: _zeroes(column) for column in long}
         tx.change(update(table).where(which).values(zeroes))
 

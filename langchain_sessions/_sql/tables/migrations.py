@@ -17,6 +17,7 @@ from langchain_sessions._sql.tables.schema import SCHEMA_VERSION, ddl_by_table
 from langchain_sessions.errors import SchemaError, SchemaMissingError, SchemaVersionError, StoreUnavailableError
 
 Step = Callable[[Transaction], None]
+# Any number will do that no other library is likely to have chosen: advisory locks have one space per database.
 _LOCK_ID = 7_203_511_004
 _LOCK_NAME = f"langchain_sessions_{_LOCK_ID}"
 
@@ -101,6 +102,7 @@ def has_table(tx: Transaction, table: str) -> bool:
     Asked of the catalogue, since a failed query ends a PostgreSQL transaction.
     """
     catalogue = {
+        # SQLite takes names of tables for equal whatever their case.
         "sqlite": "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE",
         "postgresql": "SELECT count(to_regclass(quote_ident(%s)))",
         "mysql": "SELECT count(*) FROM information_schema.tables WHERE table_schema = database() AND table_name = %s",
@@ -150,6 +152,7 @@ def unlock_schema(tx: Transaction, ending: str) -> None:
     MySQL's lock belongs to the connection, so the transaction ends first: whoever comes next must see the outcome.
     """
     if tx.flavour == "mysql":
+        # Why it failed is the error to tell, not that it could not be undone.
         with suppress(Exception) if ending == "ROLLBACK" else nullcontext():
             tx.script(ending)
         with suppress(Exception):
@@ -163,6 +166,7 @@ def _record(tx: Transaction, version: int) -> None:
 def _add_shelves(tx: Transaction) -> None:
     """Tables for the copies of an owner's indexes; searches fill them."""
     recall = tx.tables.recall
+    # Asked of the server: a URL may say mysql for either, and their collations have other names.
     is_mariadb = tx.flavour == "mysql" and "mariadb" in str(tx.ask("SELECT version()")[0][0]).lower()
     flavour = "mariadb" if is_mariadb else tx.flavour
     _create_tables(tx, flavour, (recall.shelves, recall.shelf_logs, recall.shelf_terms))

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SCHEMA_VERSION = 2
+# PostgreSQL cuts names at 63 bytes, which leaves 33 to those of tables and indexes.
 _PREFIX = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,29}\Z|\Z")
 
 
@@ -173,6 +174,7 @@ def _sessions(metadata: MetaData, prefix: str) -> Table:
         Column("state", text_type(), nullable=False),
         Column("created_at", BigInteger, nullable=False),
         Column("updated_at", BigInteger, nullable=False),
+        # `updated_at` to the minute. An index on the exact time would be written by every append.
         Column("activity", BigInteger, nullable=False),
         expires,
         Column("renewal", BigInteger),
@@ -182,9 +184,11 @@ def _sessions(metadata: MetaData, prefix: str) -> Table:
         Column("live_events", BigInteger, nullable=False),
         Column("live_turns", BigInteger, nullable=False),
         Column("live_tokens", BigInteger, nullable=False),
+        # 1 once an event has an id that its caller gave: appends then look for ids as well as for identities.
         Column("aliased", SmallInteger, nullable=False),
         Column("ledger", text_type()),
         Column("head_id", ident_type()),
+        # NULL where the session is no thread of a graph; empty where the thread has no checkpoint in sight.
         Column("head_runs", bytes_type()),
         UniqueConstraint("app", "id", name=f"{prefix}sessions_app_id"),
         info=options_for(sqlite={"autoincrement": True}, mysql=INNODB, mariadb=INNODB),
@@ -219,6 +223,7 @@ def _events(metadata: MetaData, prefix: str) -> Table:
         Column("folded", text_type()),
         Column("body", text_type()),
         Column("extra", text_type()),
+        # What makes an append idempotent: the second of two equal ones runs into it and looks at what is there.
         UniqueConstraint("skey", "ident", "rev", name=f"{prefix}events_ident"),
         large=True,
     )
@@ -238,6 +243,7 @@ def _invocations(metadata: MetaData, prefix: str) -> Table:
         status,
         Column("updated_at", BigInteger, nullable=False),
     )
+    # Nearly all are done, and only the others are ever asked for.
     unfinished = status != r.MARKS["done"]
     Index(
         f"{prefix}invocations_unfinished",

@@ -96,6 +96,7 @@ def build_thread_tables(metadata: MetaData, prefix: str) -> ThreadTables:
 
 
 def _checkpoints(metadata: MetaData, prefix: str) -> Table:
+    # A column of its own, since `delete_for_runs` finds threads by it; all else of the metadata is in the body.
     run_id = Column("run_id", ident_type())
     table = session_table(
         metadata,

@@ -70,7 +70,10 @@ def rewind_thread(
             raise InvalidInputError(
                 "reset_thread", "no checkpoint of the graph is that old; pass True to start it anew"
             )
+        # Empty and not NULL: a thread without a head shows nothing of its lists, where a session that is no thread
+        # shows its log.
         return {"head_id": None, "head_runs": b""}
+    # Undoing a rewind brings back by itself what that one cut: a cut counts only while its record is in sight.
     if head.cid != session.head_id and not is_undo:
         _cut_writes(tx, session, head, ledger.hidden, record)
     return {"head_id": head.cid, "head_runs": head.runs or b""}
@@ -80,9 +83,11 @@ def _cut_writes(tx: Transaction, session: SessionRow, head: CheckpointRow, hidde
     """Put writes out of sight with a rewind; also those that came back because an earlier one was undone."""
     w = tx.tables.threads.writes
     store_staged(tx, session.skey, SessionKey(session.app, session.id, ANYONE))
+    # Ids of checkpoints grow with time, so what subgraphs wrote since has a greater one.
     here = and_(w.c.ns == ROOT, w.c.cid == head.cid) | and_(w.c.ns != ROOT, w.c.cid > head.cid)
     columns = [w.c[name] for name in PackedWrites._fields]
     rows = [packed_writes(row) for row in tx.once(select(*columns).where(w.c.skey == session.skey, here))]
+    # `part` is numbered anew under the new cut, those first that were cut before: rows of several cuts may meet there.
     seen = [row for row in rows if not row.cut or row.cut in hidden]
     for number, row in enumerate(sorted(seen, key=lambda row: (row.cut == 0, row.cut, row.part))):
         tx.change(update(w).where(_same(tx, session.skey, row)).values(cut=record, part=number))
@@ -105,6 +110,7 @@ def copy_thread(tx: Transaction, source: SessionRow, target: SessionRow, upto: i
     if not tx.once(select(t.checkpoints.c.cid).where(t.checkpoints.c.skey == source.skey).limit(1)):
         return {}
     left_out = [] if upto >= source.last_seq else [row for row in all_rows(tx, source.skey) if _beyond(row, upto)]
+    # Copied inside the database: bodies of checkpoints do not pass through this process.
     for table in (t.namespaces, t.shapes, t.stored_values, t.checkpoints, t.writes, t.staged):
         others = [column for column in table.c if column.name != "skey"]
         rows = select(literal(target.skey).label(quoted("skey")), *others).where(table.c.skey == source.skey)
@@ -118,6 +124,7 @@ def copy_thread(tx: Transaction, source: SessionRow, target: SessionRow, upto: i
         _drop_late_writes(tx, target, head, upto)
         sweep_values(tx, target.skey, all_rows(tx, target.skey))
     if head is None:
+        # A fork of a thread stays one, also where it begins before the first checkpoint.
         return {"head_runs": b"" if source.head_runs is not None else None}
     return {"head_id": head.cid, "head_runs": head.runs or b""}
 
@@ -225,6 +232,7 @@ def _rehead(tx: Transaction, session: SessionRow, hidden: SeqSet) -> None:
     head = newest_in_sight(tx, session, hidden)
     if head is not None and head.cid == session.head_id:
         return
+    # `head_runs` stays, so that the context is what the last checkpoint said though none is left to go on from.
     changes: dict[str, Any] = {"head_id": None}
     if head is not None:
         changes = {"head_id": head.cid, "head_runs": head.runs or b""}

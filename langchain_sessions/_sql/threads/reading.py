@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions.stores._threads import PageEnd, StoredIn
 
+# Candidates that are read at once; what is out of sight or not accepted among them is read in vain.
 _PAGE = 50
 _message_row: Callable[[Any], MessageRow] = partial(tuple.__new__, MessageRow)
 """`MessageRow._make` without its check: a thread that was not seen before has thousands."""
@@ -70,6 +71,7 @@ def find_checkpoints(
     if query.session_id is None:
         found, after = _find(tx, query, None, after)
         return CheckpointPage(found, _complete(tx, found, reader), after)
+    # What a graph asks for at each turn: one checkpoint and all that hangs on it, in one round trip.
     glance = _glance(tx, query) if _is_exact(query) and after is None else None
     session = find_thread(tx, query) if glance is None else _checked(query, glance.session)
     if session is None:
@@ -88,6 +90,7 @@ def find_thread(tx: Transaction, query: CheckpointQuery) -> SessionRow | None:
     Raises:
         SessionNotFoundError: It is somebody else's.
     """
+    # Looked up whoever owns it: a thread of somebody else's is an error, and one that is not there is none.
     return _checked(query, locate(tx, _anyones(query), query.now))
 
 
@@ -137,6 +140,7 @@ def _glance(tx: Transaction, query: CheckpointQuery) -> _Glance:
     parts = tx.later(tx.prepare(("glance parts", named), lambda: select(*_part_columns(tx)).where(*place(w))), values)
     staged = ask_staged(tx, key)
     told = None
+    # MySQL and MariaDB give a recursive column the width that it has in its first row.
     if tx.flavour in ("sqlite", "postgresql"):
         told = tx.later(
             tx.prepare(("glance values", named), lambda: values_below(tx, skey_of(tx), c.outside, place(c))), values
@@ -156,6 +160,7 @@ def _find(
 ) -> tuple[list[FoundCheckpoint], PageEnd | None]:
     """A page of candidates that are in sight and accepted."""
     wanted = _PAGE if query.limit is None else min(query.limit, _PAGE)
+    # An id names one checkpoint of a namespace, and hardly ever one of another.
     size = 2 if query.cid is not None else _PAGE
     found: list[FoundCheckpoint] = []
     while len(found) < wanted:
@@ -216,6 +221,7 @@ def _candidates(
             where.append(c.cid < bindparam("q_before"))
         if after is not None:
             where.append(_beyond(c))
+        # Across threads and namespaces ids may be equal; without the others a page could end between two of them.
         order = (c.cid.desc(), c.skey.desc(), c.ns.desc())
         return select(*columns).select_from(source).where(*where).order_by(*order).limit(bindparam("q_limit"))
 
@@ -390,6 +396,7 @@ def load_lineage(
         if row is None:
             break
         found.append(FoundCheckpoint(session, target[0].ns_name, row))
+        # One ancestor at a time: which one is the last to be needed is known only from what it stored.
         names = _ask_shape(tx, session.skey, row.shape)
         tx.flush()
         shape = bytes(names.rows[0][0]) if names.rows else b""
@@ -418,6 +425,7 @@ def newest_in_sight(tx: Transaction, session: SessionRow, hidden: SeqSet) -> Che
         where = [c.skey == session.skey, c.ns == ROOT]
         if before is not None:
             where.append(c.cid < before)
+        # Compiled as it comes: rewinds and prunings are rare.
         statement = select(*checkpoint_columns(tx)).where(*where).order_by(c.cid.desc()).limit(_PAGE)
         rows = [checkpoint_row(row) for row in tx.rows(Prepared(statement, tx.cache.dialect), {})]
         for row in rows:

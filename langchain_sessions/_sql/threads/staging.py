@@ -43,6 +43,7 @@ def _staging(tx: Transaction, *where: ColumnElement[bool]) -> Any:
     """Puts a body behind all that wait, never in a gap before one of them: their order is that in which they came."""
     t = tx.tables.threads.staged
     taken = (t.c.skey == param("k_skey"), t.c.body.is_not(None))
+    # Where nothing waits, as is mostly so after a checkpoint, the rows that were emptied are used again from the first.
     place = select(func.coalesce(func.max(t.c.n) + 1, ZERO)).where(*taken).scalar_subquery()
     columns: list[Any] = [tx.tables.sessions.c.skey, place, param("s_body", t.c.body.type)]
     source: Any = select(*columns)

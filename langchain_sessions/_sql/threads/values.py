@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 
 _PLACES = 64
 """As many names as a piece can have, and as many of a checkpoint as are followed at once."""
+# A power of two, as the numbers of parameters are.
 _CHUNK = 256
 
 
 def insert_values(tx: Transaction, skey: int, values: Sequence[ValueRow]) -> None:
     """Store values, where the session does not have them."""
+    # Never written over: what bears a digest is what it is the digest of.
     rows = ({"skey": skey, **value._asdict()} for value in values)
     put_rows(tx, tx.tables.threads.stored_values, ("skey", "digest"), rows, over=False)
 
@@ -74,6 +76,7 @@ def read_values(
         for answer in answers:
             new.update(rows_of_values(answer.rows))
         found.update(new)
+        # Level by level: as many round trips as the value is deep, not one for each piece.
         left = [digest for row in new.values() for digest in kids_of(row)]
     return found
 
@@ -125,6 +128,7 @@ def sweep_values(tx: Transaction, skey: int, rows: Iterable[CheckpointRow]) -> N
     is_node = func.substr(v.c.data, 1, 1) == NODE
     nodes = rows_of_values(tx.once(select(v.c.digest, v.c.data).where(v.c.skey == skey, is_node)))
     needed = {digest for row in rows for digest in row.digests}
+    # Writes that another rewind cut count too: undoing it brings them back.
     for row in tx.once(select(w.body).where(w.skey == skey)):
         needed.update(digests_in(unpack_writes(bytes(row[0]))))
     for some in _chunks(sorted(there - reachable(needed, nodes))):

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from langchain_sessions._sql.store import SqlStore
 
 
+# Names of messages in one statement, below the 999 values that older SQLite takes.
 _CHUNK = 400
 _MAX_RACES = 20
 _MAX_STAGED = 16
@@ -85,16 +86,20 @@ def put_checkpoint(
     session, relatives, staged = _look_up(tx, plan, session)
     if session.ended_at is not None:
         raise SessionEndedError(session.id)
+    # A checkpoint that is put again, as LangGraph does after a failure, is its own head already.
     stale = session.head_id is not None and session.head_id not in (plan.parent, plan.cid)
     if plan.strict and plan.ns == ROOT and stale and not plan.is_fork:
         raise HeadConflictError(session.id, plan.parent, session.head_id or "")
     writes = [write for item in staged if _is_of_parent(plan, item) for write in item.writes]
     writes += [write for item in arrived for write in call_passed_in(item.rows, session.skey)]
+    # Decided under the lock, from what is stored now: it may be asked again, and for another answer, if the transaction
+    # is.
     decision = call_passed_in(plan.decide, session, relatives, writes)
     for item in arrived:
         insert_values(tx, session.skey, item.values)
     brought = {value.digest for value in decision.values}
     needed = {*decision.row.digests, *decision.needs}.union(*(item.needs for item in arrived))
+    # What another step stored may have been pruned since this saver saw it; a reference to nothing must not be written.
     require_values(tx, session.skey, needed - brought)
     if decision.fresh:
         insert_events(tx, session.skey, decision.fresh)
@@ -154,6 +159,7 @@ def _ask_session(tx: Transaction, key: SessionKey, now: int) -> Later:
 
 def _ask_relatives(tx: Transaction, plan: PutPlan) -> list[Later]:
     """Ask for the stored revisions of some messages."""
+    # Of these the caller knows all revisions up to a position, so that only newer ones are read.
     known = [ident for ident in plan.idents if ident in plan.since]
     since = min((plan.since[ident] for ident in known), default=0)
     unknown = [ident for ident in plan.idents if ident not in plan.since]
@@ -244,6 +250,7 @@ def _recounted(
     if not touched:
         new = seq_set(after.head_runs)
         return tally(row for row in decision.fresh if not row.flags & r.ROOTED or row.seq in new)
+    # As in `ALL_AWAKE`: no run counts as idle while counters are moved.
     view = load_view(tx, before, 0)
     head = tuple(decode_ranges(after.head_runs)) if after.head_runs is not None else None
     view_after = LogView(Ledger.decode(after.ledger), head, view.invocations, after.last_seq)
@@ -286,6 +293,7 @@ def commit_threads(store: SqlStore, plans: Sequence[ThreadPlan]) -> Flow[list[Pl
         if attempt is not None and attempt.is_stored:
             outcomes.append(attempt.result)
         else:
+            # Alone, so that each call gets its own error and not that of the plan beside which it was sent.
             outcomes.append((yield from _commit_alone(store, plan)))
     return outcomes
 
@@ -325,6 +333,7 @@ class _Attempt:
         """Whether it is stored."""
         if self.sent_to is None or self.session is None:
             return True
+        # Deleted and made again, a session has another key: what was sent for the old one found nothing to write to.
         return self.session.row is not None and self.session.row[0] == self.sent_to
 
 
@@ -349,6 +358,7 @@ def run_plans(tx: Transaction, plans: Sequence[ThreadPlan], *, wary: bool = Fals
             arrived = [item for item in arrived if not _is_of_parent(plan, item)]
             session = done.session
             attempts.append(_Attempt(done))
+        # The checkpoint that takes them over is in this very transaction, so that they are never staged.
         elif any(plan.key == put.key and _is_of_parent(put, plan) for put in puts):
             arrived.append(plan)
             attempts.append(_Attempt())

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from langchain_sessions._core.rows import Owner
 
 _FORMAT = 1
+# Files of locks are never removed, since somebody may wait on one: so there is a fixed number of them.
 _STRIPES, _MOST_READS, _LOCK_SECONDS, _NAP = 256, 20, 60, 0.002
 _OURS = {"format.json", "format.json.new", "locks"}
 
@@ -137,6 +138,7 @@ class FilesEngine(PartitionEngine):
                 return False
             state = None if head is None else self._prepared(folder, was, head, rows)
             before, after = _places(partition, None if was is None else was.head), _places(partition, head)
+            # Before the head: an entry too many is passed over, and one that is missing would hide a session.
             self._list(folder.parent.parent, dict.fromkeys(after - before, b""))
             if state is not None:
                 f.replace_head(folder, state, was)

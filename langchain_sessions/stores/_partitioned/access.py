@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from langchain_sessions.stores.engine import Head, PartitionEngine
 
 T = TypeVar("T")
+# At four at once and pauses of 25 ms in the mean after them, some five seconds.
 _MOST_RACES = 200
 _PATIENT_RACES = 4
 """Races lost at once, before a writer waits a moment for the others."""
@@ -60,6 +61,8 @@ class Partitions:
     def new_number(self, after: int = 0) -> int:
         """A number for a partition that none has or had: the time, and ten random bits against other processes."""
         with self._guard:
+            # 51 bits of microseconds and ten more fit 63 until the year 2255; a clock that goes back is made up for
+            # below.
             made = time.time_ns() // 1000 << 10 | secrets.randbits(10)
             self._newest = max(made, self._newest + 1, after + 1)
             return self._newest
@@ -104,6 +107,7 @@ class Partitions:
             found += some
             if len(some) < ROWS_AT_ONCE:
                 return found
+            # The least text behind a key that no key is: keys hold letters, digits and strokes.
             low = f"{some[-1].key}!"
 
     def events(self, head: SessionHead, runs: Iterable[SeqRange]) -> Flow[list[EventRow]]:
@@ -123,6 +127,7 @@ class Partitions:
         wanted = keys.between(head.skey, keys.EVENT, low, high, count, newest=newest)
         found = (yield from self.rows(head, [wanted]))[0]
         if len(found) < min(count, high - low + 1):
+            # Rows go after the head has: a deletion in between is no damage.
             again = yield from self.find(partition_of(head))
             if again is None or again.stage != "live" or again.skey != head.skey:
                 raise SessionNotFoundError(head.session.id)
@@ -137,6 +142,7 @@ class Partitions:
         Raises:
             CommitUnknownError: Nobody can say any more whether it was written.
         """
+        # Names this commit in the head that it writes, so that it can be recognised where the answer is lost.
         token = secrets.token_hex(4)
         try:
             return (yield from ask(self.engine.commit, partition, head.version, dump_head(head, token), rows))
@@ -145,6 +151,7 @@ class Partitions:
             found = yield from self.find(partition)
             if found is not None and token in found.tokens:
                 return True
+            # More commits have followed than heads remember names of.
             if found is not None and found.version - head.version > len(found.tokens):
                 raise
             return False
@@ -168,6 +175,7 @@ class Partitions:
             raise StoreUnavailableError(f"{what} could not be written: other writers keep winning.")
         if lost >= _PATIENT_RACES:
             longest = min(_LONGEST_PAUSE, 0.001 * 2 ** min(lost - _PATIENT_RACES, 10))
+            # Drawn, or writers that lost together would meet again together.
             yield from ask(self.engine.pause, random.uniform(0, longest))  # noqa: S311 - spreads writers
 
     def change(self, key: SessionKey, now: int, decide: Decide, *, is_repeatable: bool = False) -> Flow[Any]:

@@ -41,6 +41,7 @@ def fork_session(at: Partitions, key: SessionKey, draft: SessionDraft, at_seq: i
     found = yield from at.find(session_partition(draft.app, draft.id))
     if found is not None and (found.stage == "live" or not is_free(found, draft)):
         raise SessionExistsError(draft.id)
+    # Nobody sees it, but the id is taken: a crash leaves it so until its time is over.
     target = replace(new_head(at, draft, found), stage="making", until=draft.now + _LONGEST)
     target = yield from _write(at, target, draft, {})
     try:

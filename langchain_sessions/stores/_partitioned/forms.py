@@ -161,12 +161,14 @@ def dump_head(head: SessionHead, token: str) -> Head:
         "vectors": head.vectors,
         "owed": head.owed,
         "has_thread": head.has_thread,
+        # The newest first, and the oldest falls off.
         "tokens": [token, *head.tokens[: _TOKENS - 1]],
     }
     session = head.session
     is_live = head.stage == "live"
     return Head(
         head.version + 1,
+        # What is empty is left out: most heads are small, and each commit writes one.
         dump_json({name: value for name, value in document.items() if value}),
         session.user_id,
         (session.activity, session.skey) if is_live else None,

@@ -120,6 +120,7 @@ def _read_log(at: Partitions, head: SessionHead, query: IndexQuery) -> Flow[Inde
         asked += [keys.exactly(keys.at(head.skey, keys.BUCKET, chunk.number, bucket)) for bucket in query.buckets]
         # The digits of a text that goes on are those of its beginning and then others.
         starts = (keys.at(head.skey, keys.BUCKET, chunk.number, beginning) for beginning in query.beginnings)
+        # Behind every hexadecimal digit.
         asked += [Range(start, f"{start}g") for start in starts]
     buckets: dict[int, dict[str, bytes]] = {}
     for key, value in (yield from _rows_of(at, head, asked)).items():

@@ -43,6 +43,7 @@ def prefix(skey: int) -> str:
 def at(skey: int, part: str, *where: int | str) -> str:
     """A key: numbers by size, texts by code point; both signs of a number in one order."""
     found = [f"{skey:016x}", part]
+    # Moved up by half their range, so that numbers below zero stand before those above it.
     found += [f"{each + _SIGN:016x}" if type(each) is int else each.encode().hex() for each in where]  # type: ignore[union-attr]
     return "/".join(found)
 
@@ -64,6 +65,7 @@ def text_in(key: str, place: int = -1) -> str:
 
 def under(key: str, limit: int | None = None, *, newest: bool = False) -> Range:
     """All rows whose keys go on behind a key."""
+    # `0` is the character behind the stroke.
     return Range(f"{key}/", f"{key}0", limit, newest)
 
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _FAILED = r.MARKS["failed"]
 _DONE = r.MARKS["done"]
+# Small, for a window that is full at once; after it four times as much each time.
 _FIRST_READ = 16
 _AWAKE = 0
 """What a run says counts until something happens to it: that it has been idle for too long is found by who reads."""
@@ -46,6 +47,7 @@ _AWAKE = 0
 def append_events(at: Partitions, key: SessionKey, batch: AppendBatch) -> Flow[Appended]:
     """The contract's `append_events`."""
     appended, owes = yield from at.change(key, batch.now, partial(_append, at, batch), is_repeatable=True)
+    # After the commit: it reaches other partitions, and the head remembers it until it is done.
     if owes:
         yield from write_owed(at, key, batch.now)
     answer: Appended = appended
@@ -90,6 +92,7 @@ def _relatives(at: Partitions, head: SessionHead, batch: AppendBatch) -> Flow[li
     idents, ids = {row.ident for row in batch.rows}, {row.id for row in batch.rows}
     seqs = positions((yield from at.rows(head, named(head.skey, idents | ids))))
     rows = yield from at.events(head, seqs.ranges)
+    # Names are found by their digests: what has another's by chance goes here.
     return [row for row in rows if row.ident in idents or row.id in ids]
 
 
@@ -209,12 +212,14 @@ def load_context(
     elsewhere = _standing_elsewhere(view)
 
     def is_shown(row: EventRow) -> bool:
+        # What stands elsewhere is read by its positions below, however far back they are.
         if row.seq in elsewhere or row.seq <= floors.get(row.scope, 0) or row.kind >= r.FIRST_RECORD:
             return False
         return sees(viewer, row) and view.in_context(row, invocation_id)
 
     rows: list[EventRow] = []
     low, high = min(floors.values()) + 1, head.session.last_seq
+    # Twice as many as are wanted: records and other branches lie between them.
     size = ROWS_AT_ONCE if last_n is None else min(max(2 * last_n, _FIRST_READ), ROWS_AT_ONCE)
     while low <= high and (last_n is None or len(rows) < last_n):
         some = yield from at.some_events(head, low, high, size, newest=True)
@@ -257,6 +262,7 @@ def lease_scope(at: Partitions, key: SessionKey, scope: str | None, holder: str,
         held = head.leases.get(scope or "")
         if held is not None and held[0] != holder and held[1] > now:
             return Change(answer=False)
+        # Leases that ran out go with the next one, so that a head does not grow by branches that are over.
         kept = {name: lease for name, lease in head.leases.items() if lease[1] > now}
         return Change(answer=True, head=replace(head, leases={**kept, scope or "": (holder, until)}))
 

@@ -57,6 +57,7 @@ def open_session(at: Partitions, draft: SessionDraft) -> Flow[SessionRow]:
     lost = 0
     while True:
         found = yield from at.find(session_partition(draft.app, draft.id))
+        # Also where it is expired: an id has one owner for as long as its head is there.
         if found is not None and found.stage == "live" and found.session.user_id != draft.user_id:
             raise SessionNotFoundError(draft.id)
         if found is not None and found.stage == "live" and not found.is_expired(draft.now):
@@ -118,6 +119,7 @@ def list_sessions(at: Partitions, query: SessionQuery) -> Flow[SessionSlice]:
     """
     found: list[SessionRow] = []
     last = None if query.after is None else (query.after[0], query.after[1])
+    # From a little above: the list is ordered by the minute, and `updated_at` is behind `activity` by up to one.
     mark = None if last is None else (last[0] + 1, 0)
     while True:
         entries = yield from ask(at.engine.list_heads, query.app, query.owner, mark, query.limit + _PAGE)
@@ -143,6 +145,7 @@ def standing_heads(at: Partitions, entries: Iterable[Listed]) -> Flow[list[Sessi
         return []
     heads = yield from ask(at.engine.read_heads, [entry.partition for entry in entries])
     both = zip(entries, heads, strict=True)
+    # Lists are written before the head and cleared after it, so that an entry may be too many but never missing.
     return [load_head(head) for entry, head in both if head is not None and head.listed == entry.place]
 
 
@@ -202,6 +205,7 @@ def delete_session(at: Partitions, key: SessionKey, now: int, tombstone_until: i
 
 def _bury(at: Partitions, partition: Partition, found: SessionHead, until: int) -> Flow[bool]:
     """Put a tombstone in the place of a session; False where it changed meanwhile."""
+    # Nothing of the session is left in its tombstone, not even its id.
     blank = new_session_row(found.skey, SessionDraft(app=partition.app, id="", user_id=None, now=0))
     stone = SessionHead(session=blank, version=found.version, stage="gone", until=until)
     if not (yield from at.commit(partition, stone, {})):

@@ -76,7 +76,9 @@ def _write(at: Partitions, partition: Partition, changes: Mapping[str, str | Non
         skey = at.new_number() if head is None else json.loads(head.body)["number"]
         names = {keys.at(skey, keys.VALUE, name): name for name in changes}
         stored = yield from ask(at.engine.read_rows, partition, [keys.exactly(each) for each in names])
+        # What an interrupted append left may be written late: it must not go over what was set since.
         newer = {row.key for rows in stored for row in rows if json.loads(row.value)[2] > now}
+        # A key that was deleted stays as a row without a value, whose time keeps older values away.
         rows = {each: dump_json([name, changes[name], now]) for each, name in names.items() if each not in newer}
         made = Head(1 if head is None else head.version + 1, dump_json({"number": skey}))
         if not rows or (yield from at.repeat(partition, made.version - 1, made, rows)):

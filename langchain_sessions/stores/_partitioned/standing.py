@@ -172,6 +172,7 @@ def verify_session(at: Partitions, key: SessionKey, now: int) -> Flow[list[str]]
         head = yield from at.require(key, now)
         found = yield from _problems(at, head)
         again = yield from at.require(key, now)
+        # Without a transaction a check is one of a version that stood still; beside writers it begins again.
         if again.version == head.version:
             return found
 

@@ -54,6 +54,7 @@ def newest_in_sight(
 ) -> Flow[CheckpointRow | None]:
     """The newest root checkpoint that is seen."""
     wide = keys.under(keys.at(head.skey, keys.CHECKPOINT, ROOT))
+    # Two: mostly the newest is in sight, and where it is not, often the one before.
     high, size = wide.high, 2
     while True:
         rows = (yield from at.rows(head, [Range(wide.low, high, size, newest=True)]))[0]

@@ -149,6 +149,7 @@ def commit_threads(at: Partitions, plans: Sequence[ThreadPlan]) -> Flow[list[Pla
         try:
             outcomes.update((yield from _commit(at, plans, group)))
         except Exception as error:
+            # Whatever failed of several is tried again one by one, so that each call gets its own error.
             if len(members) == 1:
                 outcomes[members[0]] = error
                 continue
@@ -172,6 +173,7 @@ def _groups(plans: Sequence[ThreadPlan]) -> list[_Group]:
             waiting = [each for each in waiting if each not in mine]
             groups.append(_Group([], number, mine))
     if waiting:
+        # With the first checkpoint, which costs them no commit of their own.
         groups = [groups[0]._replace(writes=waiting), *groups[1:]] if groups else [_Group(waiting, None, [])]
     return groups
 
@@ -209,6 +211,7 @@ def _commit_now(at: Partitions, plans: Sequence[ThreadPlan], group: _Group) -> F
             outcomes[group.put] = result
         if (yield from at.commit(name_of(first.key), head, rows)):
             if is_new:
+                # Rows of an earlier session under this id: its number was another, so nobody could read them meanwhile.
                 yield from ask(at.engine.remove_rows, name_of(first.key), keys.prefix(head.skey))
             return outcomes
         lost += 1

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions.stores.engine import Partition
 
+# Seconds after which whoever has the turn is taken to have died with it, or its loop to stand still.
 _LONGEST = 10.0
 
 
@@ -44,6 +45,7 @@ class Turns:
         event = asyncio.Event()
 
         def wake() -> None:
+            # The turn may be given by a thread, or by a task of another loop.
             loop.call_soon_threadsafe(event.set)
 
         if self._enter(partition, wake):
