@@ -57,8 +57,6 @@ if TYPE_CHECKING:
     from langchain_sessions._threads.heads import HeadConflict
     from langchain_sessions._threads.load import CheckpointPages
 
-_CACHE_BYTES = 64_000_000
-
 
 @made_by("SessionCheckpointSaver(SessionService('sqlite:///chat.db'))")
 class SessionCheckpointSaver(BaseCheckpointSaver[Any]):
@@ -102,7 +100,7 @@ class SessionCheckpointSaver(BaseCheckpointSaver[Any]):
         encrypted: bool | None = None,
         strict_head: bool = False,
         durable_writes: bool = True,
-        cache_bytes: int = _CACHE_BYTES,
+        cache_bytes: int = 64_000_000,
     ) -> None:
         """See the class. Nothing is opened before first use."""
         log = log_of(sessions)
@@ -147,9 +145,11 @@ class SessionCheckpointSaver(BaseCheckpointSaver[Any]):
             self._clones[wanted] = clone
         return self._clones[wanted]
 
-    def get_next_version(self, current: Any, channel: None) -> Any:
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} over {self.sessions!r}>"
+
+    def get_next_version(self, current: Any, channel: None) -> Any:  # noqa: ARG002 - as LangGraph calls it
         """The version of a channel after `current`, of the same kind; a 64-bit integer at first."""
-        del channel
         return next_version(current)
 
     def _read(self, config: RunnableConfig) -> ThreadConfig:

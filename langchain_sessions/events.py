@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from langchain_sessions._core.edge import helpful, pointing
 from langchain_sessions._core.lazy import at_the_top
-from langchain_sessions._core.showing import html_of, shortened
+from langchain_sessions._core.showing import brief, html_of, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -102,6 +102,10 @@ class NewEvent:
     interrupted: bool = False
     partial: bool = False
     synthetic: bool = False
+
+    def __repr__(self) -> str:
+        """Short: what was given."""
+        return brief(self)
 
 
 class _Message:

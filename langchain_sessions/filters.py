@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from langchain_sessions._core.edge import check_aware, check_branch, helpful, require
 from langchain_sessions._core.kinds import TYPES
+from langchain_sessions._core.showing import brief
 from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.events import EventKind, Standing
 
@@ -84,6 +85,10 @@ class EventFilter:
     last_n: int | None = None
     page: int | None = None
     page_size: int | None = None
+
+    def __repr__(self) -> str:
+        """Short: what was given."""
+        return brief(self)
 
     def __post_init__(self) -> None:
         """Normalise and refuse what has no meaning."""

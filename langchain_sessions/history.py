@@ -92,6 +92,10 @@ class SessionChatMessageHistory(BaseChatMessageHistory):
         self._clear_mode = clear_mode
         self._pinned: tuple[BaseMessage, ...] | None = None
 
+    def __repr__(self) -> str:
+        """Short: of which session. `str` is the conversation."""
+        return f"<{type(self).__name__} of {self.session_id!r}>"
+
     # -- reading -------------------------------------------------------------------------------------------
 
     @property

@@ -51,6 +51,10 @@ class Invocation:
         self._count = 0
         self._is_open = False
 
+    def __repr__(self) -> str:
+        """Short: which run of which session."""
+        return f"<Invocation {self.id!r} of {self.session_id!r}>"
+
     def append(
         self,
         messages: BaseMessage | NewEvent | Sequence[BaseMessage | NewEvent] = (),

@@ -74,6 +74,10 @@ class MemoryMode(ABC):
     def shape(self, draft: PromptDraft) -> Flow[PromptDraft]:
         """The draft with this mode's memory in it."""
 
+    def __repr__(self) -> str:
+        """Short: which one it is."""
+        return f"{type(self).__name__}()"
+
     def attach(self, sessions: SessionService) -> None:  # noqa: B027 - for subclasses
         """Called once for each service that this mode is used with; most modes need not know it."""
 

@@ -107,6 +107,12 @@ class SessionService(SessionMethods, AppendMethods, EventMethods, SearchMethods)
         self._owns_store = self._log.store is not database
         self._is_view = False
 
+    def __repr__(self) -> str:
+        """Short: whose sessions, and where they are."""
+        whose = f" of {self.owner!r}" if self._is_view else ""
+        app = "" if self.app == "default" else f" app={self.app!r}"
+        return f"<SessionService{app}{whose} over {self._log.store!r}>"
+
     @property
     def app(self) -> str:
         """The application whose sessions it reaches."""

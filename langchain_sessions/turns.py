@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from langchain_sessions._core.lazy import at_the_top
+from langchain_sessions._core.showing import html_of
 from langchain_sessions.events import EventKind, SessionEvent
 
 if TYPE_CHECKING:
@@ -33,6 +34,15 @@ class Turn:
     def __len__(self) -> int:
         """How many events it has."""
         return len(self.events)
+
+    def __repr__(self) -> str:
+        """Short: how much it holds, and where it begins."""
+        scope = "" if self.branch is None else f" of {self.branch}"
+        what = "preamble" if self.is_preamble else "turn"
+        return f"<Turn{scope}: {what} of {len(self.events)} events from {self.events[0]!r}>"
+
+    def _repr_html_(self) -> str:
+        return html_of(f"Turn of {len(self.events)} events", self.events)
 
     @property
     def first_seq(self) -> int:

@@ -75,7 +75,7 @@ class ChatWithMemory(Runnable[Any, Out]):
 
     def __repr__(self) -> str:
         """Short: what is wrapped."""
-        return f"{type(self).__name__}({self.wrapped.inner!r})"
+        return f"{type(self).__name__}({self.wrapped.inner!r:.80})"
 
     @property
     @override

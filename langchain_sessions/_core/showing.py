@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from dataclasses import MISSING, fields
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 _LONGEST = 160
+_FIELD = 60
 _HEAD = '<th style="text-align: left">'
 _CELL = '<td style="text-align: left; vertical-align: top; white-space: pre-wrap">'
 
@@ -22,6 +25,24 @@ class Shown(Protocol):
 def shortened(text: str, longest: int = _LONGEST) -> str:
     """The beginning of a text, with a mark where it was cut."""
     return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def brief(value: object) -> str:
+    """A dataclass as it is written: what was given and is no default, with long texts cut."""
+    given = []
+    for each in fields(cast("Any", value)):
+        default = each.default if each.default_factory is MISSING else each.default_factory()
+        shown = getattr(value, each.name)
+        if each.repr and (default is MISSING or shown != default):
+            given.append(f"{each.name}={_brief(shown)}")
+    return f"{type(value).__name__}({', '.join(given)})"
+
+
+def _brief(value: object) -> str:
+    """A value of a field: sets as they are typed, always in the same order, and texts in one line."""
+    if isinstance(value, frozenset):
+        return f"{{{', '.join(sorted(map(_brief, value)))}}}"
+    return str(value) if isinstance(value, Enum) else shortened(repr(value), _FIELD)
 
 
 def html_of(caption: str, values: Sequence[object]) -> str:

@@ -17,6 +17,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_sessions._core.edge import pointing
 from langchain_sessions._core.ledger import visible_scopes
 from langchain_sessions._core.rows import FIRST_RECORD, ROOTED, SUMMARY
+from langchain_sessions._core.showing import html_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -67,6 +68,18 @@ class Context:
     def __len__(self) -> int:
         """How many messages."""
         return len(self.messages)
+
+    def __repr__(self) -> str:
+        """Short: whose it is, and its size."""
+        branch = "" if self.branch is None else f" for {self.branch}"
+        return f"<Context of {self.session_id!r}{branch}: {self._size()}>"
+
+    def _size(self) -> str:
+        about = "" if self.exact else "about "
+        return f"{len(self.messages)} messages, {about}{self.tokens} tokens, version {self.version}"
+
+    def _repr_html_(self) -> str:
+        return html_of(f"Context of session {self.session_id!r}: {self._size()}", self.events)
 
 
 def context_rows(

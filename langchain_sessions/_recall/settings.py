@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._core.edge import helpful, require
+from langchain_sessions._core.showing import brief
 from langchain_sessions._recall.rank.ranking import RankingWeights
 
 if TYPE_CHECKING:
@@ -59,6 +60,10 @@ class SearchSettings:
     rerank: Callable[[str, list[str]], Sequence[float]] | BaseDocumentCompressor | None = field(
         default=None, repr=False
     )
+
+    def __repr__(self) -> str:
+        """Short: what was given."""
+        return brief(self)
 
     def __post_init__(self) -> None:
         """Refuse the name of a model where the model is wanted."""

@@ -104,6 +104,11 @@ class SqlStore(SessionStore):
         """Ask a database something, whatever its schema is."""
         return self._runner.run_on_any(TransactionKind.READ, question)
 
+    def __repr__(self) -> str:
+        """Short: which database, without the password."""
+        url = self._engines.url
+        return f"<SqlStore {url.set(drivername=url.get_backend_name()).render_as_string()}>"
+
     @property
     def driver(self) -> str:
         """The driver that synchronous calls go through."""

@@ -16,6 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from langchain_sessions._core.edge import require
 from langchain_sessions._core.kinds import role_of
+from langchain_sessions._core.showing import brief
 from langchain_sessions._core.whole import clip, whole_text
 
 if TYPE_CHECKING:
@@ -59,6 +60,10 @@ class SummaryPrompts:
     system: str = SYSTEM_PROMPT
     request: str = REQUEST
     shadow: str = SHADOW_PROMPT
+
+    def __repr__(self) -> str:
+        """Short: what was given."""
+        return brief(self)
 
     def __post_init__(self) -> None:
         """Refuse a request that would show nothing."""

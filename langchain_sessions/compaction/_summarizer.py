@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from langchain_sessions._core.codec.values import dump_exact
 from langchain_sessions._core.edge import require
+from langchain_sessions._core.showing import brief
 from langchain_sessions.compaction._plan import Outcome
 from langchain_sessions.errors import InvalidInputError, SummaryError
 
@@ -58,6 +59,10 @@ class SummaryLimits:
     max_calls: int = 12
     max_growth: int = 100
     cool_down: timedelta = timedelta(seconds=60)
+
+    def __repr__(self) -> str:
+        """Short: what was given."""
+        return brief(self)
 
     def __post_init__(self) -> None:
         """Refuse what never makes sense."""

@@ -12,6 +12,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from langchain_sessions._core.showing import brief
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -58,6 +60,10 @@ class RankingWeights:
     answer: float = 0.15
     period: float = 0.5
     meaning: float = 2.0
+
+    def __repr__(self) -> str:
+        """Short: what was given."""
+        return brief(self)
 
     def kernel(self) -> dict[int, float]:
         """What an event at each offset from a candidate counts: 1 for itself, -1 is the event before."""

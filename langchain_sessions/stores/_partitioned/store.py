@@ -70,6 +70,10 @@ class PartitionedStore(SessionStore):
         self.partitions: Partitions = Partitions(engine)
         self.waits: bool = engine.waits  # type: ignore[misc]
 
+    def __repr__(self) -> str:
+        """Short: over which engine."""
+        return f"<{type(self).__name__} of {type(self.engine).__name__}>"
+
     def create_schema(self) -> None:
         """Create what the engine keeps partitions in."""
         self.engine.create_schema()
