@@ -102,8 +102,11 @@ class AdkSessions(_Database):
         """See `HistorySource`."""
         keys = self._sessions.c
         rows = self._rows(select(keys.app_name, keys.user_id, keys.id).order_by(keys.app_name, keys.user_id, keys.id))
+        seen = set[str]()
         for app, user, session in rows:
-            yield History(str(session), str(user), {"app_name": app, "user_id": user}, self._events(app, user, session))
+            events = _taken() if session in seen else self._events(app, user, session)
+            seen.add(session)
+            yield History(str(session), str(user), {"app_name": app, "user_id": user}, events)
 
     def count(self) -> int | None:
         """See `HistorySource`."""
@@ -151,6 +154,12 @@ class AdkSessions(_Database):
                 state_delta=delta if at == 0 else None,
                 timestamp=_moment(row["timestamp"]),
             )
+
+
+def _taken() -> Iterator[NewEvent]:
+    """Of a session whose id another one has: an id is one session's here."""
+    raise SourceError("another user or application has a session of this id")
+    yield
 
 
 def message_tables(columns: Mapping[str, set[str]]) -> Sequence[str]:

@@ -280,6 +280,28 @@ def test_what_adk_stores(sessions: SessionService, tmp_path: Path) -> None:
     assert {event.author for event in sessions.events("chat") if event.message} == {"user", "helper"}
 
 
+def test_an_id_of_two_adk_applications_is_one_session_here(sessions: SessionService, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'adk.db'}"
+    engine = create_engine(url)
+    said = json.dumps({"author": "user", "content": {"role": "user", "parts": [{"text": "hello"}]}})
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE sessions (app_name TEXT, user_id TEXT, id TEXT, state TEXT)"))
+        connection.execute(text("CREATE TABLE app_states (app_name TEXT, state TEXT)"))
+        connection.execute(text("CREATE TABLE user_states (app_name TEXT, user_id TEXT, state TEXT)"))
+        names = "id, app_name, user_id, session_id, invocation_id, timestamp, event_data"
+        connection.execute(text(f"CREATE TABLE events ({names})"))
+        for app, user in (("a", "ada"), ("b", "ada"), ("b", "grace")):
+            row = {"app": app, "user": user, "data": said, "id": f"{app}-{user}"}
+            connection.execute(text("INSERT INTO sessions VALUES (:app, :user, 's', '{}')"), row)
+            at = "2025-01-01 10:00:00"
+            statement = text(f"INSERT INTO events VALUES (:id, :app, :user, 's', 'i', '{at}', :data)")
+            connection.execute(statement, row)
+    engine.dispose()
+    report = import_threads(sessions, url)
+    assert (report.threads, report.messages, [each.thread for each in report.problems]) == (1, 1, ["s", "s"])
+    assert sessions.get("s").user_id == "ada"
+
+
 async def test_adk_sessions(sessions: SessionService, tmp_path: Path) -> None:
     adk = pytest.importorskip("google.adk.sessions")
     pytest.importorskip("aiosqlite")

@@ -7,12 +7,14 @@ import json
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, messages_to_dict
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 from packaging.requirements import Requirement
@@ -95,7 +97,39 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = {"configurable": {"thread_id": "t1"}, "metadata": {"user_id": "ada"}}
     with SqliteSaver.from_conn_string(str(path / "old.db")) as saver:
         builder.compile(checkpointer=saver).invoke({"messages": "Hi"}, config)
+    other_libraries(path)
     return path
+
+
+def other_libraries(path: Path) -> None:
+    """What other libraries stored, as they lay it out; `tests/coming` has their own databases."""
+    said = {"role": "user", "content": "Hi"}
+    (path / "history.json").write_text(json.dumps(messages_to_dict(PASSPORT)))
+    (path / "chats.jsonl").write_text(json.dumps({"id": "c1", "messages": [said]}) + "\n")
+    at = "2025-01-01 10:00:00"
+    event = json.dumps({"author": "user", "content": {"role": "user", "parts": [{"text": "Hi"}]}})
+    for name, statements in {
+        "history.db": (
+            "CREATE TABLE message_store (id INTEGER PRIMARY KEY, session_id, message)",
+            f"INSERT INTO message_store VALUES (1, 'h1', '{json.dumps(messages_to_dict(PASSPORT)[0])}')",
+        ),
+        "conversations.db": (
+            "CREATE TABLE agent_sessions (session_id, created_at)",
+            "CREATE TABLE agent_messages (id INTEGER PRIMARY KEY, session_id, message_data, created_at)",
+            f"INSERT INTO agent_messages VALUES (1, 'a1', '{json.dumps(said)}', '{at}')",
+        ),
+        "adk.db": (
+            "CREATE TABLE sessions (app_name, user_id, id, state)",
+            "CREATE TABLE app_states (app_name, state)",
+            "CREATE TABLE user_states (app_name, user_id, state)",
+            "CREATE TABLE events (id, app_name, user_id, session_id, invocation_id, timestamp, event_data)",
+            "INSERT INTO sessions VALUES ('app', 'ada', 'adk1', '{}')",
+            f"INSERT INTO events VALUES ('e1', 'app', 'ada', 'adk1', 'i', '{at}', '{event}')",
+        ),
+    }.items():
+        with closing(sqlite3.connect(path / name)) as connection, connection:
+            for statement in statements:
+                connection.execute(statement)
 
 
 def run(command: str, folder: Path) -> None:
