@@ -11,15 +11,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_sessions._core.codec.values import as_dict, dump_exact, dump_json
 from langchain_sessions._core.edge import require
+from langchain_sessions._core.rows import with_extra
 from langchain_sessions.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from langchain_sessions._core.rows import EventRow
 
 USER = "user:"
 APP = "app:"
 TEMP = "temp:"
 _MAX_KEY = 255
+REPLACED = "was"
+"""In the `extra` of what changes a session's state: what its keys held before, in lists, empty for nothing."""
+_MOST_REPLACED = 1_000
+"""So many characters of that are kept; what replaced more is searched for."""
 
 
 class SplitDelta(NamedTuple):
@@ -75,6 +82,60 @@ def apply_deltas(state: str, deltas: Iterable[str | None]) -> str:
     return dump_json(merged)
 
 
+def with_replaced(state: str, rows: Sequence[EventRow]) -> tuple[str, tuple[EventRow, ...]]:
+    """A session's state after some new events, and these with what they replace in it."""
+    merged: dict[str, Any] = json.loads(state)
+    noted: list[EventRow] = []
+    for row in rows:
+        changed = split_delta(row.delta).session
+        before = {key: [merged[key]] if key in merged else [] for key in changed}
+        for key, value in changed.items():
+            if value is None:
+                merged.pop(key, None)
+            else:
+                merged[key] = value
+        noted.append(row._replace(extra=_noted(row.extra, before)) if changed else row)
+    return dump_json(merged), tuple(noted)
+
+
+def with_turned(extra: str | None, before: str, after: str) -> str | None:
+    """The `extra` of a record that turns one state into another, with what it replaces."""
+    old, new = json.loads(before), json.loads(after)
+    held = {key: [old[key]] if key in old else [] for key in {**old, **new}}
+    # As texts: 1, 1.0 and True are equal otherwise.
+    changed = [key for key in held if dump_json(held[key]) != dump_json([new[key]] if key in new else [])]
+    return _noted(extra, {key: held[key] for key in changed})
+
+
+def _noted(extra: str | None, before: Mapping[str, list[Any]]) -> str | None:
+    return with_extra(extra, REPLACED, before) if len(dump_json(before)) <= _MOST_REPLACED else extra
+
+
+def state_before(current: str, entries: Iterable[tuple[str | None, str | None, bool]]) -> str | None:
+    """A session's state before some entries of its log; None where one of them does not say what it replaced.
+
+    Args:
+        current: The state after them.
+        entries: All that changed it, the oldest first: delta, `extra`, and whether it is the record of a rewind.
+    """
+    earlier: dict[str, list[Any]] = {}
+    for delta, extra, is_rewind in entries:
+        before = json.loads(extra or "{}").get(REPLACED)
+        if before is not None:
+            earlier = {**before, **earlier}
+        elif is_rewind or split_delta(delta).session:
+            return None
+    if not earlier:
+        return current
+    merged: dict[str, Any] = json.loads(current)
+    for key, held in earlier.items():
+        if held:
+            merged[key] = held[0]
+        else:
+            merged.pop(key, None)
+    return dump_json(merged)
+
+
 def is_same_state(one: str, other: str) -> bool:
     """Whether two documents of state say the same, in whatever order."""
     return one == other or json.loads(one) == json.loads(other)
@@ -83,8 +144,8 @@ def is_same_state(one: str, other: str) -> bool:
 class StateChange:
     """What becomes of a session's state when some of its deltas go out of sight, or come back.
 
-    Only the keys of those deltas are looked for among the others, from the newest back until each is found: a turn
-    that is taken back costs what the turn changed.
+    For what an earlier release wrote, and for large values; else what was replaced is noted beside it. Only the keys of
+    those deltas are looked for among the others, from the newest back until each is found.
 
     Args:
         initial: The state that the session began with.

@@ -91,6 +91,13 @@ def _rewinds(service: SessionService) -> Act:
     return lambda at: ada.rewind("s", before_invocation=f"run {7 - at}")
 
 
+def _rewinds_what_was_never_set(service: SessionService) -> Act:
+    ada = service.as_user("ada")
+    for at in range(8):
+        ada.append("s", [said(0), said(1)], invocation_id=f"run {at}", state_delta={f"new {at}": at, "mood": "wild"})
+    return lambda at: ada.rewind("s", before_invocation=f"run {7 - at}")
+
+
 def _undoes(service: SessionService) -> Act:
     ada = service.as_user("ada")
     for at in range(8):
@@ -206,6 +213,7 @@ CALLS: dict[str, Callable[[SessionService], Act]] = {
     "a handle of a run": _handles,
     "edit": _edits,
     "rewind": _rewinds,
+    "rewind of what was never set before": _rewinds_what_was_never_set,
     "undo_rewind": _undoes,
     "messages": _reads(lambda ada: ada.messages("s", last_n=20)),
     "messages of a branch": _reads(lambda ada: ada.messages("s", last_n=20, branch="weather.now")),

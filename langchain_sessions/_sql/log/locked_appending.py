@@ -13,7 +13,7 @@ from langchain_sessions._core import rows as r
 from langchain_sessions._core.identity import identify_batch, require_version
 from langchain_sessions._core.ledger import last_mark, tally_change, view_of
 from langchain_sessions._core.rows import EventRow, InvocationRow, SessionKey, SessionRow, moved, owner_shape
-from langchain_sessions._core.state import apply_deltas, require_owner
+from langchain_sessions._core.state import require_owner, with_replaced
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.log.counting import ALL_AWAKE, add_counters, read_invocation
 from langchain_sessions._sql.log.lookup import (
@@ -58,8 +58,9 @@ def append_locked(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Appen
     for edit in placed.edits:
         ledger = ledger.with_edit(edit)
     if placed.fresh:
-        insert_events(tx, session.skey, placed.fresh)
-        _move_session(tx, session, batch, placed.fresh, deltas, ledger.encode())
+        state, noted = with_replaced(session.state, placed.fresh) if deltas else (None, placed.fresh)
+        insert_events(tx, session.skey, noted)
+        _move_session(tx, session, batch, placed.fresh, state, ledger.encode())
         change_shared_state(tx, session.app, session.user_id, deltas)
     # What is there already was found again, and takes no position.
     last = session.last_seq + len(placed.fresh)
@@ -143,13 +144,13 @@ def _move_session(
     session: SessionRow,
     batch: AppendBatch,
     fresh: tuple[EventRow, ...],
-    deltas: list[str],
+    state: str | None,
     ledger: str | None,
 ) -> None:
     """Bring the session row up to date with what was inserted."""
     changes = moved(session, len(fresh), batch.now)
-    if deltas:
-        changes["state"] = apply_deltas(session.state, deltas)
+    if state is not None:
+        changes["state"] = state
     if any(row.event_id is not None for row in fresh):
         changes["aliased"] = 1
     if ledger != session.ledger:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import select
+from sqlalchemy import or_, select
 
 from langchain_sessions._core.archive import Prepared, prepare_archive
 from langchain_sessions._core.ledger import Ledger, covers_of, differing, marks_of, undone_target, view_of
 from langchain_sessions._core.ranges import SeqSet
-from langchain_sessions._core.rows import EventRow, SessionKey, SessionRow, moved, with_extra
-from langchain_sessions._core.state import StateChange, apply_deltas, shared_keys
+from langchain_sessions._core.rows import REWIND, EventRow, SessionKey, SessionRow, moved, with_extra
+from langchain_sessions._core.state import StateChange, apply_deltas, shared_keys, state_before, with_turned
 from langchain_sessions._sql.log.counting import ALL_AWAKE, add_counters, count_moved, read_invocation
 from langchain_sessions._sql.log.lookup import (
     event_columns,
@@ -49,9 +49,10 @@ def rewind_events(tx: Transaction, key: SessionKey, plan: RewindPlan) -> Rewound
     seq = session.last_seq + 1
     # The record says where it led, so that the ledger can be built again from records alone.
     record = plan.record._replace(seq=seq, extra=with_extra(plan.record.extra, "mark", target))
-    insert_events(tx, session.skey, [record])
     after = Ledger.of([*marks, *marks_of([record])], seq)
-    state, kept = _state_after(tx, session, after, before)
+    state, kept = _state_after(tx, session, target, (before, after))
+    record = record._replace(extra=with_turned(record.extra, session.state, state))
+    insert_events(tx, session.skey, [record])
     changes = {**moved(session, 1, plan.now), "ledger": after.encode(), "state": state}
     changes |= rewind_thread(tx, session, after, seq, is_undo=plan.undo, reset=plan.reset_thread)
     set_session(tx, session.skey, **changes)
@@ -86,14 +87,22 @@ def _first_of(tx: Transaction, session: SessionRow, invocation_id: str, hidden: 
     return None
 
 
-def _state_after(tx: Transaction, session: SessionRow, after: Ledger, before: Ledger) -> tuple[str, tuple[str, ...]]:
-    """The session's state from the deltas that stand then; and shared keys that go out of sight."""
+def _state_after(
+    tx: Transaction, session: SessionRow, target: int, ledgers: tuple[Ledger, Ledger]
+) -> tuple[str, tuple[str, ...]]:
+    """The session's state as it was at a position, with the ledgers before and after; and shared keys out of sight."""
+    before, after = ledgers
     e = tx.tables.events.c
     statement = select(e.seq, e.delta).where(e.skey == session.skey, e.delta.is_not(None))
     turned: list[tuple[int, str]] = []
     for low, high in differing(after.hidden, before.hidden).ranges:
         turned += tx.once(statement.where(e.seq.between(low, high)))
     kept = shared_keys(delta for seq, delta in turned if seq in after.hidden)
+    since = select(e.delta, e.extra, e.kind).where(e.skey == session.skey, e.seq > target)
+    entries = tx.once(since.where(or_(e.delta.is_not(None), e.kind == REWIND)).order_by(e.skey, e.seq))
+    state = state_before(session.state, ((delta, extra, kind == REWIND) for delta, extra, kind in entries))
+    if state is not None:
+        return state, kept
     change = StateChange(session.initial_state, session.state, (delta for _, delta in turned))
     seen, size = after.hidden.complement(1, session.last_seq).ranges, _DELTAS
     # From the newest back, until each changed key has met the delta that set it last: mostly within a few rows.

@@ -13,7 +13,7 @@ from langchain_sessions._core.ledger import LogView, last_mark, tally_change, vi
 from langchain_sessions._core.matching import cut_window, matches, sees
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import Counters, EventRow, InvocationRow, SessionKey, moved
-from langchain_sessions._core.state import apply_deltas, require_owner
+from langchain_sessions._core.state import require_owner, with_replaced
 from langchain_sessions._core.view import context_rows
 from langchain_sessions.errors import SessionEndedError
 from langchain_sessions.stores._partitioned import keys
@@ -71,13 +71,14 @@ def _append(at: Partitions, batch: AppendBatch, head: SessionHead) -> Flow[Chang
         return Change((Appended(placed.rows, session.last_seq, view), bool(head.owed)))
     after = _with_runs(head, runs)
     if placed.fresh:
-        rows |= event_rows(head.skey, placed.fresh)
+        state, noted = with_replaced(session.state, placed.fresh) if deltas else (None, placed.fresh)
+        rows |= event_rows(head.skey, noted)
         ledger = view.ledger
         for edit in placed.edits:
             ledger = ledger.with_edit(edit)
         changes = {**moved(session, len(placed.fresh), batch.now), "ledger": ledger.encode()}
-        if deltas:
-            changes["state"] = apply_deltas(session.state, deltas)
+        if state is not None:
+            changes["state"] = state
         owed = [(delta, batch.now) for delta in deltas if is_shared(delta)]
         after = replace(after.with_session(**changes), owed=(*head.owed, *owed))
     before = {*relatives, *touched}

@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING
 
 from langchain_sessions._core.archive import prepare_archive
 from langchain_sessions._core.ledger import Ledger, count_scope, covers_of, differing, marks_of, undone_target
-from langchain_sessions._core.rows import EventRow, Mark, SessionKey, moved, with_extra
-from langchain_sessions._core.state import StateChange, apply_deltas, is_same_state, shared_keys
+from langchain_sessions._core.ranges import SeqSet
+from langchain_sessions._core.rows import REWIND, EventRow, Mark, SessionKey, moved, with_extra
+from langchain_sessions._core.state import (
+    StateChange,
+    apply_deltas,
+    is_same_state,
+    shared_keys,
+    state_before,
+    with_turned,
+)
 from langchain_sessions.errors import EventNotFoundError
 from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._partitioned.access import ROWS_AT_ONCE, Change, Partitions, event_rows
@@ -24,7 +32,6 @@ if TYPE_CHECKING:
     from langchain_sessions._core.archive import Prepared
     from langchain_sessions._core.flow import Flow
     from langchain_sessions._core.ledger import LogView
-    from langchain_sessions._core.ranges import SeqSet
     from langchain_sessions.stores._partitioned.forms import SessionHead
     from langchain_sessions.stores._values import ArchivePlan, RewindPlan
     from langchain_sessions.stores.engine import Row
@@ -46,7 +53,8 @@ def _rewind(at: Partitions, plan: RewindPlan, head: SessionHead) -> Flow[Change]
     seq = head.session.last_seq + 1
     record = plan.record._replace(seq=seq, extra=with_extra(plan.record.extra, "mark", target))
     after = Ledger.of([*marks, *marks_of([record])], seq)
-    state, kept = yield from _state_after(at, head, after, before)
+    state, kept = yield from _state_after(at, head, marks, target, (before, after))
+    record = record._replace(extra=with_turned(record.extra, head.session.state, state))
     changes = {**moved(head.session, 1, plan.now), "ledger": after.encode(), "state": state}
     moved_head = head.with_session(**changes)
     more, cut = yield from rewind_thread(at, head, after, seq, is_undo=plan.undo, reset=plan.reset_thread)
@@ -98,12 +106,23 @@ def read_marks(at: Partitions, head: SessionHead) -> Flow[list[Mark]]:
     return marks
 
 
-def _state_after(at: Partitions, head: SessionHead, after: Ledger, before: Ledger) -> Flow[tuple[str, tuple[str, ...]]]:
-    """The session's state from the deltas that stand then; and shared keys that go out of sight."""
+def _state_after(
+    at: Partitions, head: SessionHead, marks: Iterable[Mark], target: int, ledgers: tuple[Ledger, Ledger]
+) -> Flow[tuple[str, tuple[str, ...]]]:
+    """The session's state as it was at a position, with the ledgers before and after; and shared keys out of sight."""
+    before, after = ledgers
     runs = differing(after.hidden, before.hidden).ranges
     found = yield from at.rows(head, keys.in_runs(head.skey, keys.DELTA, runs))
     turned = [_delta_in(row) for rows in found for row in rows]
     kept = shared_keys(delta for seq, delta in turned if seq in after.hidden)
+    later = yield from at.rows(head, keys.in_runs(head.skey, keys.DELTA, [(target + 1, head.session.last_seq)]))
+    changing = [keys.number_in(row.key) for rows in later for row in rows]
+    changing += [mark.seq for mark in marks if mark.kind == "rewind" and mark.seq > target]
+    entries = yield from at.events(head, SeqSet.of(changing).ranges)
+    entries = sorted(entries, key=lambda row: row.seq)
+    state = state_before(head.session.state, ((row.delta, row.extra, row.kind == REWIND) for row in entries))
+    if state is not None:
+        return state, kept
     change = StateChange(head.session.initial_state, head.session.state, (delta for _, delta in turned))
     seen, size = after.hidden.complement(1, head.session.last_seq).ranges, _DELTAS
     upto = seen[-1][1] if seen else 0

@@ -30,6 +30,32 @@ class RewindSuite(StoreSuite):
         assert ada.state("s2") == {"tenant": "T", "n": 0, "gone": 1}
         assert ada.verify("s2") == []
 
+    def test_state_at_any_position(self, ada: SessionService) -> None:
+        """By whatever ways it was left and come back to; of one type stays of one type, and large values are values."""
+        ada.create("s2", state={"first": 1})
+        deltas: list[dict[str, Any]] = [
+            {"a": 1},
+            {"a": True, "first": None},
+            {"large": "x" * 3_000},
+            {"large": None, "a": 1.0, "b": [1, {"c": None}]},
+            {"b": None, "late": "yes"},
+        ]
+        was = [ada.state("s2")]
+        for delta in deltas:
+            ada.append("s2", [], state_delta=delta)
+            was.append(ada.state("s2"))
+        for at in (4, 0, 5, 2, 8, 1, 3, 9, 5):
+            ada.rewind("s2", to_seq=at)
+            was.append(ada.state("s2"))
+            assert repr(sorted(was[-1].items())) == repr(sorted(was[at].items()))
+        for number in range(3):
+            ada.append("s2", [], state_delta={"again": number, "a": 2})
+            before = ada.state("s2")
+            ada.rewind("s2", to_seq=number)
+            ada.undo_rewind("s2")
+            assert ada.state("s2") == before
+            assert ada.verify("s2") == []
+
     def test_before_an_invocation(self, ada: SessionService) -> None:
         """A18: none of its messages is in the next prompt, all are still in the log."""
         ada.append("s1", numbered(2), invocation_id="inv-1")
