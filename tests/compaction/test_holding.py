@@ -79,6 +79,10 @@ def held_by(path: Path, live: int, act: Callable[[SessionService], Any], *, turn
             said = [HumanMessage(f"m {n}") if n % 2 == 0 else AIMessage(f"m {n}") for n in range(start, start + 500)]
             service.append("s1", said[: live - start])
         service.append("s1", HumanMessage("warm"), state_delta={"k": 0})
+        # Statements are compiled once, by whoever comes first.
+        service.open("warm")
+        service.append("warm", [HumanMessage(f"m {n}") if n % 2 == 0 else AIMessage(f"m {n}") for n in range(40)])
+        service.compact("warm", Compaction(None, summarizing()))
         if turn:
             service.append("s1", [HumanMessage("q"), AIMessage("a")], invocation_id="r1", state_delta={"k": 1})
         found = watch.of(lambda: act(service))
@@ -86,11 +90,13 @@ def held_by(path: Path, live: int, act: Callable[[SessionService], Any], *, turn
     return found
 
 
+def summarizing() -> Summarize:
+    return Summarize(ScriptedModel(replies=["They spoke."] * 99), keep_events=10)
+
+
 ACTS: dict[str, Callable[[SessionService], Any]] = {
     "a compaction": lambda s: s.compact("s1", Compaction(None, SlidingWindow(10))),
-    "a compaction with a summary": lambda s: s.compact(
-        "s1", Compaction(None, Summarize(ScriptedModel(replies=["They spoke."] * 99), keep_events=10))
-    ),
+    "a compaction with a summary": lambda s: s.compact("s1", Compaction(None, summarizing())),
     "marking a run failed": lambda s: s.append("s1", [], invocation_id="r1", invocation_status=InvocationStatus.FAILED),
     "a rewind": lambda s: s.rewind("s1", before_invocation="r1"),
     "a rewind and its undoing": lambda s: (s.rewind("s1", before_invocation="r1"), s.undo_rewind("s1")),
