@@ -3,8 +3,8 @@
 
 Six hundred turns, in which ninety facts are told; the model counts its prompts with our counter and refuses those that
 exceed its window, in the words of a provider. One run each with a summariser that is dead, with workers on deep
-branches under a long root, with another middleware that edits prompts behind ours, with tools that are numbered from 0
-in every turn, and with the words of each provider, whose limit nobody told us.
+branches under a long root, with other middleware that edits prompts behind ours or adds to them, with tools that are
+numbered from 0 in every turn, and with the words of each provider, whose limit nobody told us.
 
 `--turns` makes the runs shorter; the facts are told all the same.
 """
@@ -41,13 +41,18 @@ WORDINGS = (
     "This model's maximum prompt length is {window} but the request contains {asked} tokens.",
     "This endpoint's maximum context length is {window} tokens. However, you requested about {asked} tokens.",
     "This model's maximum context length is {window} tokens. However, your request has {asked} input tokens.",
+    "You passed {asked} input tokens. However, the model's context length is only {window} tokens, resulting in 0.",
+    "The decoder prompt (length {asked}) is longer than the maximum model length of {window}.",
+    "The input length ({asked}) exceeds the maximum allowed length ({window} tokens)",
     "Input validation error: `inputs` must have less than {window} tokens. Given: {asked}",
     "request ({asked} tokens) exceeds the available context size ({window} tokens), try increasing it",
+    "input ({asked} tokens) is too large to process. increase the physical batch size (current batch size: {window})",
     "the input length exceeds the context length",
     "Cannot truncate prompt with n_keep ({asked}) >= n_ctx ({window})",
     "litellm.ContextWindowExceededError: ContextWindowExceededError: too long",
     "输入内容过长 超过模型最大上下文长度限制 {window}",
     "Die Eingabe überschreitet mit {asked} Token das Kontextfenster des Modells.",
+    "Syöte on liian pitkä: {asked} tokenia ylittää mallin enimmäismäärän {window}.",
 )
 
 
@@ -198,6 +203,22 @@ def editing_middleware(turns: int) -> Outcome:
         return _run(turns, model, service, lambda _, text: agent.invoke({"messages": text}, CONFIG))
 
 
+def adding_middleware(turns: int) -> Outcome:
+    """Another middleware has instructions of its own, for which it makes the system prompt behind ours."""
+    from langchain.agents import create_agent  # noqa: PLC0415 - an optional extra
+    from langchain.agents.middleware import AgentMiddleware  # noqa: PLC0415
+
+    class Instructing(AgentMiddleware[Any, Any, Any]):
+        def wrap_model_call(self, request: Any, handler: Any) -> Any:
+            return handler(request.override(system_message=SystemMessage(FILLER * 15)))
+
+    with SessionService(InMemoryStore()) as service:
+        model = Windowed(counter=service.tokens, reports=1.0)
+        memory = SessionMemoryMiddleware(service, compaction=_compaction(at=5_500), context_window=WINDOW)
+        agent: Any = create_agent(model, middleware=[memory, Instructing()])
+        return _run(turns, model, service, lambda _, text: agent.invoke({"messages": text}, CONFIG))
+
+
 def numbered_tools(turns: int) -> Outcome:
     """Every turn calls a tool under the id `call_0`."""
     with SessionService(InMemoryStore()) as service:
@@ -229,8 +250,9 @@ RUNS: dict[str, Callable[[int], Outcome]] = {
     "dead summariser": dead_summariser,
     "deep branches": deep_branches,
     "editing middleware": editing_middleware,
+    "adding middleware": adding_middleware,
     "numbered tools": numbered_tools,
-    **{f"refused: {words[:66]}": wording(words) for words in WORDINGS},
+    **{f"refused: {words[:80]}": wording(words) for words in WORDINGS},
 }
 
 
@@ -240,13 +262,13 @@ def main(argv: Sequence[str] = ()) -> None:
     parser.add_argument("--turns", type=int, default=TURNS)
     parser.add_argument("--only", default="", help="runs whose name begins so")
     options = parser.parse_args(argv)
-    print(f"{'fault':76}{'answered':>12}{'largest':>9}{'refused':>9}{'facts':>9}")
+    print(f"{'fault':90}{'answered':>12}{'largest':>9}{'refused':>9}{'facts':>9}")
     for name, run in RUNS.items():
         if not name.startswith(options.only):
             continue
         done = run(options.turns)
         answered, facts = f"{done.answered}/{options.turns}", f"{done.found}/{FACTS}"
-        print(f"{name:76}{answered:>12}{done.largest:>9}{done.refused:>9}{facts:>9}", *done.problems, flush=True)
+        print(f"{name:90}{answered:>12}{done.largest:>9}{done.refused:>9}{facts:>9}", *done.problems, flush=True)
 
 
 if __name__ == "__main__":

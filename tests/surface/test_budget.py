@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ from pydantic import SecretStr
 from langchain_sessions import SessionService
 from langchain_sessions.compaction import (
     Compaction,
+    CompactionPlan,
+    CompactionRequest,
     SlidingWindow,
     Summarize,
     SummaryLimits,
@@ -318,6 +321,43 @@ async def test_a_refusal_is_enough_to_make_a_long_log_fit(
         await face.invoke(chat, f"part {number}", config)
     assert len(model.refusals) == 1
     assert ada.verify("s1") == []
+
+
+class KeepsAll:
+    """A strategy of somebody's own that would archive nothing; it may say who summarises all the same."""
+
+    def __init__(self, summarizer: ScriptedModel | None) -> None:
+        self._of = None if summarizer is None else Summarize(summarizer)
+
+    def plan(self, request: CompactionRequest) -> CompactionPlan:
+        plan = CompactionPlan() if self._of is None else self._of.plan(request)
+        return replace(plan, archive=())
+
+
+@pytest.mark.parametrize("names_summarizer", [True, False])
+async def test_the_last_resort_asks_whom_a_strategy_names(
+    face: Face,
+    sessions: SessionService,
+    ada: SessionService,
+    counting: Counting,
+    config: RunnableConfig,
+    *,
+    names_summarizer: bool,
+) -> None:
+    long_root(ada, 60)
+    how = KeepsAll(ScriptedModel(replies=["They talked."]) if names_summarizer else None)
+    outcomes: list[str] = []
+    compaction = Compaction(SELDOM, how, on_result=lambda result: outcomes.append(result.outcome.value))
+    model = Refusing(counter=counting.counter)
+    await face.invoke(SessionMemoryAdvisor(sessions, compaction=compaction).wrap(model), "and now", config)
+    assert outcomes[-1] == ("compacted" if names_summarizer else "archived")
+    assert ("They talked." in model.prompts[-1]) == names_summarizer
+    if not names_summarizer:
+        # Whoever summarises next is shown what went before.
+        later = ScriptedModel(replies=["They talked."])
+        ada.append("s1", [HumanMessage("one more"), AIMessage("yes")])
+        ada.compact("s1", Compaction(None, Summarize(later, keep_events=2)))
+        assert "question 3:" in later.shown
 
 
 async def test_what_is_kept_is_left_alone_where_that_is_enough(
