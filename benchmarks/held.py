@@ -17,9 +17,9 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_sessions._sql.driver.modes import Mode
 
 from langchain_sessions import SessionService
-from langchain_sessions._sql.driver.modes import Mode
 from langchain_sessions._sql.driver.runner import Runner
 from langchain_sessions.compaction import Compaction, Outcome, SlidingWindow
 
