@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 
     from langchain_sessions._chat.call import Call
 
+# What a message without a word counts for.
 _FRAME = 4
+# Below both, what was added is taken for the difference between the prompt as it was made and as it was made valid.
 _FEW, _SLIGHTLY = 50, 0.05
+# Where nobody says how much is too much: one more refusal would cost more than what a third of the prompt tells.
 _SHRINK = 0.7
 _MUTE = (Outcome.ARCHIVED, Outcome.SUMMARY_BLANK, Outcome.SUMMARY_FAILED)
 """What a run says whose summariser has nothing to say: it is not asked again for the call at hand."""
@@ -48,6 +51,7 @@ def shorten(call: Call) -> Flow[bool]:
     A long history is summarised in steps, and the call at hand cannot wait for the last of them. Where one scope is
     not enough, what the viewer sees of its ancestors is next.
     """
+    # First of all, so that a compaction that fails is not begun again for the same call.
     call.was_shortened = True
     refused = yield from _size(call)
     goal = _goal(call, refused)
@@ -133,6 +137,7 @@ def _compact_scope(
         automatic=True,
     )
     if result.is_compacted:
+        # What was loaded shows what is archived now.
         call.context = call.drafted = None
     return result
 

@@ -143,6 +143,7 @@ def likeness(message: BaseMessage) -> tuple[object, ...]:
     elif isinstance(message, ToolMessage):
         answered = message.tool_call_id
     kind = message.type.removesuffix("MessageChunk").lower()
+    # Blocks of thoughts come and go between providers and clients, and texts come as a string or as one block.
     return kind, str(message.text), repr(_media(message.content)), calls, answered
 
 
@@ -176,6 +177,7 @@ def find_news(body: Sequence[BaseMessage], recent: Sequence[SessionEvent]) -> Ne
         body: The request without its system messages.
         recent: The newest message events of the log in log order, archived, failed and running ones included.
     """
+    # Half a reply that failed, and a summary, are nothing that a caller could send again.
     events = [event for event in recent if event.error_code is None and not event.is_synthetic]
     by_id = _known_by_id(body, events)
     known = by_id | _known_run(body, events)

@@ -36,6 +36,7 @@ _DATA = frozenset({"base64", "data", "bytes", "file_data", "file_id", "fileId", 
 _ADDRESSES = frozenset({"url", "uri", "image_url", "file_url", "file_uri", "fileUri", "source"})
 _FETCHED = re.compile(r"(https?|data|gs|s3):", re.IGNORECASE)
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{64,}={0,2}")
+# A longer beginning would tell no more.
 _LOOKED_AT = 128
 
 
@@ -56,6 +57,7 @@ def made_valid(
         taken: Ids of calls that stand elsewhere in the prompt.
     """
     over = len(messages) if over is None else over
+    # Nearly every prompt is, and this runs with each call.
     if is_valid(messages, over, taken):
         return list(messages)
     valid: list[BaseMessage] = []
@@ -247,6 +249,7 @@ def mended_message(message: BaseMessage, max_characters: int | None = None) -> B
 
 
 def _with_words(message: BaseMessage) -> BaseMessage:
+    # A question or a result cannot be left out: the call or the turn beside it would stand alone.
     return message.model_copy(update={"content": EMPTY}) if _is_empty(message) else message
 
 

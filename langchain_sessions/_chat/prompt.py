@@ -41,6 +41,7 @@ FILTER_KEY = "session_filter"
 
 _IN_CONTEXT = frozenset({Standing.LIVE, Standing.INTERRUPTED})
 _SYSTEM = frozenset({"system"})
+# Sessions whose look-ups are remembered; a small tuple each.
 _MOST_KNOWN = 1000
 _MOST_READ = 8
 """So many system messages of a log are looked at again; where none of them stands, the log is looked through."""
@@ -289,6 +290,7 @@ def assemble(
     if max_characters is not None:
         messages = [bounded(message, max_characters) for message in messages]
     valid = made_valid(messages, over=len(before))
+    # One block in front: some providers take no second system message, or none behind the first question.
     shown = None if system is None else mended(system)
     # An empty text or no block at all is refused by some; a system message that says nothing is none.
     return valid if shown is None or not shown.content else [shown, *valid]

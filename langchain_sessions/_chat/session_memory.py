@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from langchain_sessions.tokens import TokenCounter, Tool
 
 _REPLY = 3  # as `TokenCounter.count_messages` counts the opening of a reply
+# Schemas that are remembered with what they count for; who makes new ones with every call has them counted anew.
 _TOOLS = 256
 _NAMES = ("model_name", "model", "model_id")
 
@@ -214,6 +215,7 @@ def model_behind(runnable: Runnable[Any, Any]) -> BaseChatModel | None:
     if isinstance(runnable, RunnableWithFallbacks):
         return model_behind(runnable.runnable)
     if isinstance(runnable, RunnableSequence):
+        # From the end: the last model of a chain is the one that answers.
         found = (model_behind(step) for step in reversed(runnable.steps))
         return next((model for model in found if model is not None), None)
     return None

@@ -33,7 +33,9 @@ _log = logging.getLogger(__name__)
 STORED = frozenset(Standing) - {Standing.REWOUND, Standing.SUPERSEDED}
 """Where a message may stand that the log holds."""
 _STANDING = frozenset({Standing.LIVE, Standing.OPEN, Standing.INTERRUPTED})
+# So many replaced messages are looked at for an edit that the log itself undid.
 _REVISIONS = 100
+# Replies among which the call of a result is looked for: it is nearly always in the last one.
 _LAST_CALLS = 8
 
 

@@ -194,6 +194,7 @@ def append_events(
         yield from get_session(log, session_id)
         return []
     now = log.now()
+    # That a run is open is said by its first event, that it is over by its last.
     marked = -1 if not mark else 0 if invocation_status is InvocationStatus.OPEN else len(events) - 1
     encoder = log.encoder
     rows = tuple(
@@ -227,6 +228,7 @@ def edit_message(
     )
     require(message.id, "message", "needs the id of the message that it replaces")
     now = log.now()
+    # With an id of its own: under that of the message it would be taken for the append that it replaces.
     event = NewEvent(id=uuid.uuid4().hex, message=message, author=author, metadata=metadata)
     batch = AppendBatch(
         rows=(log.encoder.row(event, now),),

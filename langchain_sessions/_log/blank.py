@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _KEPT: Final = ("mark", "covers", "long_running")
 _NO_WORDS: Final = frozenset({"type", "id", "tool_call_id", "index", "name", "mime_type", "source_type"})
+# What nests deeper is left as it is in other values; the event itself is overwritten whole.
 _DEEPEST: Final = 50
 
 

@@ -38,6 +38,7 @@ def embedder_of(log: Log) -> Embedder | None:
 def embed_later(log: Log, keys: Iterable[SessionKey]) -> Flow[None]:
     """Embed what some logs hold, beside the conversation; never at the cost of who noticed it."""
     embedder, waiting = embedder_of(log), log.shared.to_embed
+    # Noted even where a run is under way: it looks again before it ends.
     waiting.update(dict.fromkeys(keys))
     if embedder is None or not waiting:
         return

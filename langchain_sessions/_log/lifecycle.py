@@ -57,6 +57,7 @@ def create_session(
 
 def open_session(log: Log, session_id: str, *, user_id: str | Unset | None = UNSET, anew: bool = True) -> Flow[Session]:
     """`SessionService.open`."""
+    # The operator opens whatever there is, whoever owns it; only a new one belongs to nobody.
     if isinstance(log.owner, Anyone) and isinstance(user_id, Unset):
         found = yield from ask(log.store.find_session, log.key(session_id), log.now())
         if found is not None:
@@ -92,6 +93,7 @@ def _listed(log: Log, row: SessionRow | SessionHeading) -> Session | None:
     try:
         return log.session_of(row)
     except CorruptRowError as error:
+        # One damaged row must not hide all other sessions from their owner.
         _log.error("Left out of a list: %s", error)
         return None
 
@@ -137,6 +139,7 @@ def reopen_session(log: Log, session_id: str) -> Flow[Session]:
 
 def delete_session(log: Log, session_id: str) -> Flow[bool]:
     """`SessionService.delete`."""
+    # First the copies: while the session is there, what fails can be tried again.
     yield from forget_session(log, session_id)
     now = log.now()
     until = now + TOMBSTONE // timedelta(microseconds=1)

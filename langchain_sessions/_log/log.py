@@ -52,6 +52,7 @@ _HOUR = 3_600_000_000
 _tuple = tuple.__new__
 
 Service = TypeVar("Service", bound="SessionService")
+# Logs that are counted; of one that falls out too little is known, and a search finds what waits.
 _MOST_LOGS: Final = 10_000
 
 
@@ -152,6 +153,7 @@ class Log:
         """
         if self.shared.is_closed:
             raise ServiceClosedError
+        # The usual clock, without a datetime in between.
         if self.clock is utc_now:
             return time_ns() // 1000
         return to_micros(check_aware(self.clock(), "clock"))
@@ -170,6 +172,7 @@ class Log:
         if not self.hide_superseded or isinstance(self.owner, Anyone):
             return where
         left = (where.standings or frozenset(Standing)) - {Standing.SUPERSEDED}
+        # A filter for nothing else finds nothing: an empty set would mean every standing.
         return replace(where, standings=left) if left else replace(where, before_seq=1)
 
     def idle_before(self, now: int) -> int:
@@ -195,6 +198,7 @@ def bound_to(service: Service, user_id: str | None) -> Service:
     require(user_id is not None or not log.require_user, "user_id", "this service requires a user")
     is_free = isinstance(log.owner, Anyone) or user_id == log.owner
     require(is_free, "user_id", "this view is bound to another user; the service that it was made of is not")
+    # Store, codec and background are shared with the operator's service, which alone closes them.
     bound = copy.copy(service)
     bound._log = replace(log, owner=check_optional_id(user_id, "user_id"))
     bound._is_view = True

@@ -60,6 +60,7 @@ def _page(
     items = tuple(log.encoder.event(session_id, row, found.view) for row in found.rows)
     if not items:
         return Page(items=(), total=found.total)
+    # Nothing lies before position 1, and nothing before a page that takes all.
     starts = items[0].seq == 1 or size is None or (newest and len(items) < size)
     first = not newest and cursor is None and not offset
     previous = None if starts or first else encode_cursor("older", items[0].seq, size)

@@ -118,6 +118,7 @@ class _Run:
     automatic: bool
     call: ModelCall
     started: float = field(default_factory=time.monotonic)
+    # Names this run, not this process: two threads of it are two.
     holder: str = field(default_factory=lambda: uuid.uuid4().hex)
     tokens_before: int = 0
     cover: Cover | None = None
@@ -208,6 +209,7 @@ class _Run:
         limits = plan.limits or SummaryLimits()
         if self.automatic and not self.force and live.outweighs(plan):
             return self.result(Outcome.NOT_WORTH_IT, reason="the summary in force is larger than what would go")
+        # Longer than the summariser may take: a process that dies with the lease holds the scope no longer than that.
         granted = yield from self._lease(limits.timeout + timedelta(seconds=30))
         if not granted and self.automatic and not self.force:
             # Another run is at work, or one failed so lately that the next would only cost its timeout again.
@@ -221,6 +223,7 @@ class _Run:
             return result
         finally:
             if granted:
+                # Given back, or kept for a while by nobody: then the next run would only pay for the same failure.
                 yield from self._lease(cool_down)
 
     def _under_lease(self, live: LiveScope, plan: CompactionPlan, limits: SummaryLimits) -> Flow[CompactionResult]:
@@ -254,6 +257,7 @@ class _Run:
             return archived or (yield from self._refused(error.outcome, str(error), calls=error.calls))
         for _ in range(_ATTEMPTS):
             after = self._tokens_after(live, plan, summary)
+            # It was paid for, but a context that grows by it would be compacted again at once.
             if after > live.tokens + limits.max_growth:
                 problem = f"the context would grow from {live.tokens} to {after} tokens"
                 return (yield from self._refused(Outcome.NOT_WORTH_IT, problem, calls=summary.calls))

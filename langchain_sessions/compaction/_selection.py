@@ -106,12 +106,14 @@ def _held(segments: Sequence[Turn], partners: dict[int, set[int]]) -> set[int]:
         return set()
     newest = segments[-1]
     answered = _answered(event for segment in segments for event in segment)
+    # What the newest run has asked may still be answered, in whatever turn it asked.
     running = {event.invocation_id for event in newest} - {None}
     held = {event.seq for event in newest}
     for segment in segments[:-1]:
         if any(_is_going_on(event, answered, running) for event in segment):
             held |= {event.seq for event in segment}
     grown = True
+    # Until nothing is tied to what stays: a late result may tie a turn to one that is itself held by another.
     while grown:
         grown = False
         for segment in segments:

@@ -94,6 +94,7 @@ class Summarize:
         """The oldest turns among the events that fit into the allowed calls; at least one."""
         if not isinstance(self.summarizer, ModelSummarizer):
             return events
+        # What does not fit is left in the context for the next run, not dropped from the record.
         room = self.summarizer.room(self.limits, request.counter) * self.limits.max_calls
         if sum(event.tokens for event in events) * _RECORD_FACTOR <= room:
             return events

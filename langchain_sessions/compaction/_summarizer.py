@@ -154,6 +154,7 @@ class GuardedSummarizer:
             except BaseException as error:  # noqa: BLE001 - handed to the caller's thread
                 failure.append(error)
 
+        # With the caller's context, so that a summariser's model is traced where its caller is.
         run = contextvars.copy_context().run
         thread = threading.Thread(target=run, args=(work,), name="summarize", daemon=True)
         thread.start()
@@ -253,6 +254,7 @@ def cut_text(text: str, max_characters: int) -> str:
         return text
     head = text[:max_characters]
     end = max(head.rfind(mark) for mark in _SENTENCE_ENDS)
+    # Rather in the middle of a sentence than without half of the text.
     if end >= max_characters // 2:
         return head[: end + 1].rstrip()
     word = head.rfind(" ", max_characters // 2, max_characters - 1)

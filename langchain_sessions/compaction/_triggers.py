@@ -173,6 +173,7 @@ class PromptSize(Trigger):
 
     def is_due(self, request: CompactionRequest) -> bool:
         """Whether the size of the prompt is reason enough."""
+        # So that counts of turns and time say no, and only what looks at tokens can say yes.
         alone = Counters(events=1, turns=0, tokens=request.counters.tokens)
         return self.when.is_due(replace(request, counters=alone, last_compacted_at=request.now))
 

@@ -97,6 +97,7 @@ class Interval:
         """Archive all but the overlap as soon as enough runs are new."""
         runs = _runs(_segments(request))
         left = max(self.overlap, 1)
+        # What the last compaction left in place was counted by it already.
         seen = left if request.last_compacted_at is not None else 0
         if len(runs) - seen < self.every:
             return CompactionPlan()

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 MOST_COUNTED: Final = 255
 _SPARSE: Final = 8
+# Scripts that are written without blanks lie above: there a character or a pair is a term, and buckets are many anyway.
 _TWO_LETTERS_BELOW: Final = "\u0e00"
 
 Postings = tuple["Sequence[int]", "Sequence[int]"]
@@ -49,6 +50,7 @@ class Bucket:
 
     def find(self, term: str) -> bytes | None:
         """The packed occurrences of a term; None where it does not occur."""
+        # With the line ends, so that no term is found within another.
         found = self._words.find(b"\n%b\n" % term.encode("utf-8", "surrogatepass"))
         return None if found < 0 else self._packed(self._words.count(b"\n", 0, found))
 

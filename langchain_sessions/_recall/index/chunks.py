@@ -25,6 +25,7 @@ LARGEST_CHUNK: Final = 4096
 MOST_PASSAGES_HELD: Final = 16_384
 """Passages per step, about: long events make a step of few."""
 
+# Part of the fingerprint: an index of another layout is built anew, log by log, as each is searched.
 LAYOUT_VERSION: Final = 4
 
 
@@ -60,6 +61,7 @@ class OpenChunk:
         self.traits.append(traits)
         postings = self.postings
         for number, counts in enumerate(passages, self.passages):
+            # Passage and count in one integer, which sorts by passage: half the memory of two lists.
             place = number << 8
             for term, count in counts.items():
                 postings[term].append(place | (min(MOST_COUNTED, count)))

@@ -42,7 +42,9 @@ BATCH: Final = 512
 """Events per step beside an append or a search: what bounds the longest pause."""
 
 
+# Steps that another process was faster with, before a caller stops trying: the index moves on all the same.
 _LOST: Final = 5
+# Of an owner's newest sessions: a check of all of them would take as long as they are many.
 _ASKED: Final = 100
 # With those of a step the number of a passage stays within 16 bits, even where passages hold hardly a word.
 _MOST_PASSAGES_MERGED: Final = 32_768
@@ -76,6 +78,7 @@ class Indexer:
         """
         added = lost = 0
         fewest = LARGEST_CHUNK
+        # Words in an index would tell what the codec hides: such logs are scanned.
         if self.codec.encrypts:
             return 0
         while lost < _LOST:

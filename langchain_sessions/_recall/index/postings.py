@@ -60,6 +60,7 @@ class EntryMaker:
         text = document.text
         found = [self._maker.terms(text[start:end]) for start, end in split_passages(text)]
         passages = tuple(map(Counter, found))
+        # Once per event: a date in every passage would count as often as the event is long.
         passages[0].update(date_terms(document.timestamp.date()))
         label = None if document.author else label_of(text)
         # Who tells something and then asks what the other thinks has told it; and who asks at length tells why.

@@ -178,6 +178,7 @@ class OpenShelf:
         chunk = self.chunk
         if chunk.traits:
             empty = EventTraits(0, chunk.traits[-1].at, 0, (0,), 0, None, None)
+            # One more where that makes the next log begin at an even slot.
             for _ in range(GAP + len(chunk.traits) % 2):
                 chunk.add(empty, ({},))
         return len(chunk.traits)

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 _EVERYTHING: Final = 2**62
 _MOST_READ: Final = 2048
 """Events that are read at once, about."""
+# Keys that one statement names, too.
 _MOST_LOGS: Final = 256
 _MOST_NUMBERED: Final = 50_000
 """Passages of a shelf, about: with the slots between logs they are numbered by 16 bits."""
@@ -176,6 +177,7 @@ class Shelver:
         return ShelfChange(
             app=app,
             owner=owner,
+            # Drawn, since two processes may make shelves of one owner at once; odd, so that none is 0.
             shelf=StoredShelf(secrets.randbits(62) | 1, self._engine.fingerprint, shelf.slots, packed),
             buckets=pack_buckets(shelf.chunk.postings, shelf.chunk.passages),
             logs={log.skey: log.last_seq for log in shelf.logs},
@@ -295,6 +297,7 @@ def _to_take(known: Mapping[int, ShelfTraits], gone: Collection[int], shelf: Ope
     taken: list[int] = []
     slots, passages, terms = shelf.slots, shelf.chunk.passages, shelf.terms
     for size, number, traits in sorted(left, key=lambda each: each[:2]):
+        # Larger than the new one and mostly in force: copying it would cost more than reading one shelf more.
         if size > slots and 2 * size > traits.events:
             continue
         if (

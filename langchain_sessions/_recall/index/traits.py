@@ -16,6 +16,7 @@ from langchain_sessions._recall.index.inverted import LABELLED
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+# Two bytes a passage: what is longer is held back by its length all the same.
 LONGEST: Final = 65_535
 _SECOND: Final = 1_000_000
 _OFFSET_LIMIT: Final = 2**32
@@ -215,6 +216,7 @@ class ChunkTraits:
 
     def pack(self) -> bytes:
         """As bytes: a line of JSON, then the columns."""
+        # Four bytes each serve until a chunk spans 136 years, which a clock that was set wrong can do.
         codes = ["I" if max(values) < _OFFSET_LIMIT else "Q" for values in (self.seqs, self.seconds)]
         head = json.dumps(
             [

@@ -53,6 +53,7 @@ class TraitsCache(Generic[T]):
             if key not in self._known:
                 self._bytes += len(packed)
             self._known[key] = (traits, len(packed))
+            # One is kept however large it is: the search that asked for it is about to use it.
             while self._bytes > self._most and len(self._known) > 1:
                 _, (_, size) = self._known.popitem(last=False)
                 self._bytes -= size

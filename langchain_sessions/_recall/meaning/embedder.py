@@ -35,7 +35,9 @@ LONGEST_TEXT: Final = 4_000
 BATCH_TIMEOUT: Final = 60.0
 """Seconds that a batch may take in the background."""
 
+# Any sentence will do, as long as it stays the same: vectors of another one would look like another embedder.
 _PROBE: Final = "Ada asked where the blue notebook with her grandmother's recipes was."
+# Queries: pages of one search, and the same question of several tools.
 _REMEMBERED: Final = 64
 _SHORTEST_REST: Final = 30.0
 _LONGEST_REST: Final = 3600.0
@@ -160,6 +162,7 @@ class Embedder:
     def _late(self, hanging: futures.Future[Any] | None) -> EmbeddingError:
         self._hanging = hanging
         self._rests_until = time.monotonic() + self._rest
+        # Each time twice as long: one that is down for a day is asked a few dozen times, not at every search.
         self._rest = min(2 * self._rest, _LONGEST_REST)
         return EmbeddingError("it did not answer in time")
 

@@ -31,6 +31,7 @@ EMBED_BATCH: Final = 32
 _LEASE: Final = ".embedding"
 """No branch is called so: names of branches do not begin with a dot."""
 
+# A batch and some slack: a process that dies holds a log no longer.
 _LEASED_FOR: Final = int((BATCH_TIMEOUT + 30) * 1_000_000)
 _LOST: Final = 5
 _TOGETHER: Final = 16_000
@@ -160,6 +161,7 @@ class VectorBuilder:
         while waiting and not stops():
             key, _ = waiting.popitem()
             if not (yield from self._catch_up_quietly(key, holder, stops)):
+                # The embedder is down: each of the others would only wait for it in turn.
                 waiting.clear()
 
     def _catch_up_quietly(self, key: SessionKey, holder: str, stops: Callable[[], bool]) -> Flow[bool]:

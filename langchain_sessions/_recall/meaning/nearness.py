@@ -27,6 +27,7 @@ P = TypeVar("P")
 SCANNED: Final = 500
 """How many events are looked through for their meaning alone, where words find few."""
 
+# As many as a page usually shows.
 _NEAREST: Final = 10
 
 Semantic = Literal["full", "partial", "unavailable"]

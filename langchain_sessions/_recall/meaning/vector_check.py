@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _BATCH: Final = 512
 _ASKED: Final = 16
 """How many texts an embedder is asked for again, of each kind: it may have to be paid."""
+# Services round differently from call to call; another text is far below.
 _ALIKE: Final = 0.95
 
 

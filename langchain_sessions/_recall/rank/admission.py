@@ -111,6 +111,7 @@ class Admission:
                 at = bisect_left(seqs, edit.replaces - first)
                 if not edit.rooted and at < len(seqs) and seqs[at] == edit.replaces - first:
                     part.hidden.add(at)
+        # Whether a summary stands, its compaction says: that is asked of the row.
         part.hidden = {index for index in part.hidden if not traits.flags[index] & SUMMARY}
         if self._scopes is not None and view.head is None:
             # What a viewer may not see must not show through what stands beside it.

@@ -64,6 +64,7 @@ class TimeOrderedSearch:
             yield from self._require_readable(request, query)
         wanted = Admission(asked, self._encoder, request.searched.idle_before).query
         shown = None if request.cursor is None else _place(request.cursor)
+        # One more than is shown tells whether another page follows.
         needed = (request.page + 1) * request.limit + 1
         best: list[_Place] = []
         owners: dict[int, tuple[SessionRow, LogView]] = {}
@@ -79,6 +80,7 @@ class TimeOrderedSearch:
                 places += [(row.at if in_time else 0, log.session.skey, row.seq) for row in log.rows.rows]
             total += len(places)
             new = places if shown is None else [place for place in places if place > shown]
+            # Places only, three numbers each: what is shown is read once it is known which it is.
             best = heapq.nsmallest(needed, chain(best, new))
         chosen = best[request.page * request.limit : needed - 1]
         findings = [Finding(*owners[skey], seq, 0.0, {}) for _, skey, seq in chosen]

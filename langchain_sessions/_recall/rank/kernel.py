@@ -62,6 +62,7 @@ class Kernel:
         near = {offset: share for offset, share in weights.kernel().items() if offset}
         longest = longest_neighbour(weights)
         widest = max(WHOLE * (MOST_OWN + _MOST_NEAR * sum(near.values())), longest * sum(near.values()) + FULL)
+        # As fine as sixteen bits allow without one place running over into the next.
         unit = max(1, min(64, int(_WIDEST / widest)))
         self.scale = unit * WHOLE
         self._shares = {offset: round(unit * share) for offset, share in near.items()}

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 CANDIDATES: Final = 300
 """How many events are ranked in full. `make bench-recall` shows what that costs in recall among 100 000 events."""
 
+# Shorter beginnings join words that have nothing to do with each other.
 _SHORTEST_BEGINNING: Final = 5
 _LONGEST_ENDING: Final = 4
 _MOST_COUNTED: Final = 255
@@ -155,7 +156,10 @@ def shortlist_logs(
     """
     named, groups = names_in(speakers_in(logs), query.groups, maker)
     asked = _Asked(
-        named if len(named) == 1 else frozenset(), not named and means_the_human(query.text), date_range(query.text)
+        # Of two who are named nobody knows which one is asked about.
+        named if len(named) == 1 else frozenset(),
+        not named and means_the_human(query.text),
+        date_range(query.text),
     )
     joined = _LogsEndToEnd(logs, weights, asked)
     postings = [joined.postings(group) for group in groups]
@@ -228,6 +232,7 @@ class _LogsEndToEnd:
             for part in log:
                 self._starts.append(position)
                 position += part.events
+            # Room between logs, so that no event is the neighbour of another log's.
             position += weights.reach
         self._end = position
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from langchain_sessions.stores._base import SessionStore
     from langchain_sessions.stores._values import SearchedLogs
 
+# Times that an index is brought up to date for one search, before the log is read as it is.
 _ROUNDS: Final = 4
 _EVERYTHING: Final = 2**62
 _HALF_LIFE: Final = 30 * 86_400.0
@@ -109,6 +110,7 @@ class RankedSearch:
             ranks.add(hits, (yield from self._checked(request.searched, admission, matcher, ranks.new(hits))))
             if ranks.is_enough or not bounded or candidates > logs.events:
                 break
+            # Wider each time: a filter that only the log can decide may have taken most of what was chosen.
             candidates *= 4
         kept = ranks.in_order()
         relaxed = False
@@ -127,6 +129,7 @@ class RankedSearch:
         judge = self._engine.settings.reranker
         if judge is None or request.order == "time" or not isinstance(request.text, str) or not kept:
             return kept
+        # The rest stays as it was: a judge costs more for each text than the whole search.
         best = kept[:RERANKED]
         yield from self._fill(request.searched, [hit for hit in best if hit.row is None])
         best = [hit for hit in best if hit.row is not None]

@@ -44,6 +44,7 @@ class Reranker:
         except Exception as error:  # noqa: BLE001 - whatever a model raises
             _log.warning("The reranker failed: %s. Hits are in the order of their words.", type(error).__name__)
             return None
+        # What a compressor leaves out was found all the same.
         return [*first, *(number for number in range(len(texts)) if number not in set(first))]
 
     @threaded(order)

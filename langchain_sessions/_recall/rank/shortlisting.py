@@ -137,6 +137,7 @@ _Cells = dict[int, float]
 
 def _seeds(postings: Sequence[Postings], layout: Layout, rarity: Sequence[float], limit: int) -> tuple[list[int], bool]:
     """The positions around which to look, ascending: all that hold a word where they are few; and if some lack."""
+    # So few that all of them are ranked: nothing is chosen, and nothing is missed.
     if sum(unit.frequency for unit in postings) <= 4 * limit:
         places = {
             start + index
@@ -166,6 +167,7 @@ def _add(own: list[_Cells], unit: Postings, gain: float, enough: int) -> None:
             decides among those that are there.
     """
     left = enough if unit.frequency > 4 * enough else unit.frequency
+    # From the newest part back: of a very common word the newest are taken.
     for cells, lookup in zip(reversed(own), reversed(unit.lookups), strict=True):
         if not lookup:
             continue
@@ -173,6 +175,7 @@ def _add(own: list[_Cells], unit: Postings, gain: float, enough: int) -> None:
             found: Iterable[int] = {index >> 1 for index in _indexes(lookup)}
             left -= len(lookup)
         elif isinstance(lookup, bytes):
+            # Slots of a byte for each event: a pair is two that adjoin.
             found = [cell for cell in cells if any(lookup[2 * cell : 2 * cell + 2])]
         else:
             found = [cell for cell in cells if 2 * cell in lookup or 2 * cell + 1 in lookup]
