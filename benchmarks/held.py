@@ -17,10 +17,10 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_sessions._sql.driver.modes import Mode
 
 from langchain_sessions import SessionService
 from langchain_sessions._sql.driver.runner import Runner
+from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions.compaction import Compaction, Outcome, SlidingWindow
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 LIVE, WRITERS, COMPACTIONS, SECONDS = 1_000, 4, 20, 4.0
 SERVERS = {"postgres": "LANGCHAIN_SESSIONS_TEST_POSTGRES", "mariadb": "LANGCHAIN_SESSIONS_TEST_MARIADB"}
+_NO_CHANGES = (TransactionKind.READ, TransactionKind.STATEMENT)
 
 
 class Held(NamedTuple):
@@ -54,7 +55,7 @@ class Watch:
         original, held = self._original, self.held
 
         def timed(*given: Any) -> Any:
-            *rest, mode, work = given
+            *rest, kind, work = given
             locked: list[float] = []
 
             def noting(transaction: Any) -> Any:
@@ -66,10 +67,10 @@ class Watch:
                 return work(transaction)
 
             try:
-                return original(*rest, mode, noting)
+                return original(*rest, kind, noting)
             finally:
                 name = threading.current_thread().name.partition(" ")[0]
-                if mode not in (Mode.READ, Mode.STATEMENT) and locked and name in held:
+                if kind not in _NO_CHANGES and locked and name in held:
                     held[name].append(time.perf_counter() - locked[0])
 
         Runner._in_transaction = timed  # type: ignore[method-assign]
