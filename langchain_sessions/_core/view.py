@@ -95,8 +95,13 @@ def context_rows(
         last_n: At most the newest so many.
     """
     scopes = visible_scopes(viewer)  # once: this runs for every row of every read
-    said = [row for row in rows if row.kind < FIRST_RECORD and (row.flags & ROOTED or row.branch in scopes)]
-    if view.is_plain and not any(row.flags & _ELSEWHERE for row in said):
+    said: list[EventRow] = []
+    flags = 0
+    for row in rows:
+        if row.kind < FIRST_RECORD and (row.branch in scopes or row.flags & ROOTED):
+            said.append(row)
+            flags |= row.flags
+    if view.is_plain and not flags & _ELSEWHERE:
         shown = sorted(said)
     else:
         shown = view.ordered(row for row in said if view.in_context(row, invocation_id))

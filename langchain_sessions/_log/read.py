@@ -111,7 +111,10 @@ def load_messages(
     require(last_n is None or (type(last_n) is int and last_n > 0), "last_n", "give a whole number above 0")
     found = yield from read_rows(log, session_id, check_branch(branch), invocation_id=invocation_id, last_n=last_n)
     messages = log.codec.decode_all(session_id, found.rows)
-    return [message for _, message in pair_tool_calls(messages)] if has_calls(messages) else messages
+    # What a message says beside its text is in its body: without one it is neither a call nor a result.
+    if all(row.body is None for row in found.rows) or not has_calls(messages):
+        return messages
+    return [message for _, message in pair_tool_calls(messages)]
 
 
 def load_turns(log: Log, session_id: str, *, branch: str | None = None) -> Flow[list[Turn]]:

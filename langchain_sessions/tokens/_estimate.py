@@ -217,6 +217,7 @@ _LEADS = (
     (0xFF, _EMOJI),
 )
 
+_UPPER, _MARK, _DIGIT, _NEWLINE = b"A.0\n"  # numbers: bytes are looked for several times as long
 _FIRST_NOT_ASCII = 0x80
 _FOUR = 4
 
@@ -375,20 +376,20 @@ class EstimatedTokenCounter(TextCounter):
         letters = classes.translate(_LETTERS)
         words = w.letter * letters.count(b"\1") + w.word * letters.count(_START)
         # To look for a class that a text does not hold takes a hundredth of counting it.
-        if b"A" in classes:
+        if _UPPER in classes:
             words = words + w.camel_hump * count(b"aA") + w.capital_pair * count(b"AA")
         tokens += words
-        if b"." in classes:
+        if _MARK in classes:
             marks = count(b".")
             tokens += w.mark * marks + w.mark_blank * count(b". ") + w.blank_mark * count(b" .")
             if marks >= _FOUR:
                 tokens += w.four_marks * count(b"....")
-        if b"0" in classes:
+        if _DIGIT in classes:
             digits = count(b"0")
             tokens += w.number * (classes.translate(_DIGITS).count(_START) if digits > 1 else 1)
             if digits >= _FOUR:
                 tokens += w.four_digits * count(b"0000")
-        if b"\n" in classes:
+        if _NEWLINE in classes:
             tokens += w.newline * count(b"\n") + w.indent * count(b"\n ")
         return int(tokens) or 1
 

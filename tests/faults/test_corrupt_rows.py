@@ -147,6 +147,6 @@ def test_a_mistake_is_not_told_as_a_corrupt_database(
 
 @on_databases
 def test_a_missing_column_is_a_matter_of_the_schema(service: SessionService, harm: Harm) -> None:
-    harm("ALTER TABLE {p}events DROP COLUMN author")
+    harm("ALTER TABLE {p}events DROP COLUMN tokens")
     with pytest.raises(SchemaError, match="column"):
         service.append("ada", message("x"))

@@ -62,6 +62,7 @@ class EncodedMessage(NamedTuple):
 
 
 # Pydantic keeps a model in these slots; setting them directly takes a third of the time of `model_construct`.
+_new = object.__new__
 _set_fields, _set_names, _set_extra, _set_private = (
     cast("Any", BaseModel.__dict__[name]).__set__
     for name in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
@@ -70,7 +71,7 @@ _set_fields, _set_names, _set_extra, _set_private = (
 
 def assembled(cls: type[BaseMessage], fields: dict[str, Any], names: set[str], extra: dict[str, Any]) -> BaseMessage:
     """A message of parts that are valid, and that it takes over: its fields, which of them were set, and the extra."""
-    message = cls.__new__(cls)
+    message = _new(cls)
     _set_fields(message, fields)
     _set_names(message, names)
     _set_extra(message, extra)
@@ -215,7 +216,7 @@ class MessageCodec:
         """
         cls = CLASSES.get(row.kind)
         if row.body is None and type(row.text) is str and cls is not None:
-            return self._build(cls, row, {})
+            return assembled(cls, self._empty(cls, row), {"content"}, {})
         try:
             if row.flags & r.SEALED:
                 text, rest = unpack(self.unseal_text(session_id, row.seq, row.body or ""), self.serde)
@@ -258,6 +259,16 @@ class MessageCodec:
 
     def _build(self, cls: type[BaseMessage], row: StoredMessage, rest: dict[str, Any]) -> BaseMessage:
         """Build without validation: the values came out of a validated message of this class."""
+        fields = self._empty(cls, row)
+        extra: dict[str, Any] = rest.pop(_EXTRA, None) or {}
+        fields.update(rest)
+        if not isinstance(fields["content"], (str, list)):
+            problem = "a message has a text or blocks"
+            raise TypeError(problem)
+        return assembled(cls, fields, {"content", *rest}, extra)
+
+    def _empty(self, cls: type[BaseMessage], row: StoredMessage) -> dict[str, Any]:
+        """The fields of a message of which a row says no more than its text and its id."""
         template = self._templates[cls]
         fields = template.fields.copy()
         for name in template.dicts:
@@ -266,16 +277,7 @@ class MessageCodec:
             fields[name] = []
         fields["content"] = row.text
         fields["id"] = None if row.flags & r.NO_MESSAGE_ID else row.ident
-        extra: dict[str, Any] = {}
-        names = {"content"}
-        if rest:
-            extra = rest.pop(_EXTRA, None) or extra
-            fields.update(rest)
-            names.update(rest)
-        if not isinstance(fields["content"], (str, list)):
-            problem = "a message has a text or blocks"
-            raise TypeError(problem)
-        return assembled(cls, fields, names, extra)
+        return fields
 
     def seal_text(self, text: str) -> str:
         """Some text as it may be stored by a codec that encrypts."""

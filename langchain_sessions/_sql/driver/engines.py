@@ -238,3 +238,12 @@ def _async_engine(url: URL, options: dict[str, Any]) -> TYPE_ASYNC_ENGINE:
     from sqlalchemy.ext.asyncio import create_async_engine
 
     return create_async_engine(url, **options)
+
+
+def positional(dialect: Dialect) -> Dialect:
+    """The same dialect, compiling to positional values, which every driver takes."""
+    if dialect.positional:
+        return dialect
+    # Named values would be looked up in a dictionary by the driver at each call; `Prepared.bind` has put them in order.
+    copy: Dialect = type(dialect)(paramstyle="format")  # type: ignore[call-arg]
+    return copy

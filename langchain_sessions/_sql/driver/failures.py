@@ -245,3 +245,12 @@ def _store_error(code: Any, driver: Any, dbapi: Any) -> StoreError:
     if isinstance(driver, (dbapi.OperationalError, OSError)):
         return StoreUnavailableError(_UNKNOWN)
     return StoreError("The database refused the operation; see the cause.")
+
+
+def bytes_in(value: Any) -> int:
+    """How large the values of a statement are, about."""
+    if isinstance(value, str):
+        return len(value.encode(errors="replace"))
+    if isinstance(value, (list, tuple)):
+        return sum(map(bytes_in, value))
+    return len(value) if isinstance(value, (bytes, bytearray, memoryview)) else 8

@@ -13,8 +13,6 @@ from sqlalchemy import event
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator
 
-    from sqlalchemy import Pool
-
 
 class LoopEngines:
     """Hands out the engine of the running loop, and closes what a loop that has ended left open.
@@ -130,10 +128,3 @@ async def _dispose(engine: Any) -> None:
     await engine.dispose()
     # Drivers close a socket in the loop's next round, and this one may be the last.
     await asyncio.sleep(0)
-
-
-async def disposed(pool: Pool) -> None:
-    """Close what idles in a pool that its async engine no longer uses."""
-    from sqlalchemy.util import greenlet_spawn
-
-    await greenlet_spawn(pool.dispose)

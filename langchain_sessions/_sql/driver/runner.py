@@ -18,8 +18,9 @@ from langchain_sessions._core.flow import Flow, ask, faces
 from langchain_sessions._core.twins import alone, finish
 from langchain_sessions._sql.driver import forks
 from langchain_sessions._sql.driver.damage import is_damaged
+from langchain_sessions._sql.driver.engines import positional
 from langchain_sessions._sql.driver.failures import DeadConnectionError, Failures, LostRaceError, PassedInError, fitting
-from langchain_sessions._sql.driver.loops import LoopEngines, disposed
+from langchain_sessions._sql.driver.loops import LoopEngines
 from langchain_sessions._sql.driver.pipelining import can_pipeline, send, send_adapted
 from langchain_sessions._sql.driver.transaction import Send, StatementCache, Transaction, Writer, ends_for
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
@@ -28,8 +29,6 @@ from langchain_sessions.errors import SessionsError, StoreUnavailableError, Sync
 
 if TYPE_CHECKING:
     import threading
-
-    from sqlalchemy import Dialect
 
     from langchain_sessions._sql.driver.engines import Engines
     from langchain_sessions._sql.tables.schema import Tables
@@ -47,6 +46,7 @@ _THREADS = 4
 tools of the application may hold every thread of the loop's executor."""
 # The first dead connection clears the pool, so what dies after it was opened just now: the server itself is away.
 _MAX_DEAD = 3
+_MOST_READERS = 16
 
 
 class Run(Protocol):
@@ -73,7 +73,7 @@ class Runner:
     def __init__(self, engines: Engines, tables: Tables, *, creates: bool | None = None) -> None:
         """Run on these engines and tables, which are created where that is asked for, by default on SQLite only."""
         self.engines = engines
-        self.cache = StatementCache(_positional(engines.dialect), tables)
+        self.cache = StatementCache(positional(engines.dialect), tables)
         self.flavour = self.cache.flavour
         self.is_checked = False
         self._creates = self.flavour == "sqlite" if creates is None else creates
@@ -85,6 +85,9 @@ class Runner:
         self._writer = Writer()
         self._ends = ends_for(self.flavour, self._writer, owned=engines.owned)
         self._failures = Failures(engines)
+        # SQLite's connections are kept here, where the pool would take longer than most of what they are used for.
+        self._keeps = self._turn is not None and engines.owned and not engines.in_memory
+        self._readers: list[Any] = []
         self._inherited: list[Any] = []
         self._loops = LoopEngines(engines.async_, engines.another_async)
         # A pool that gives each thread an in-memory database of its own is used from one thread only.
@@ -129,53 +132,74 @@ class Runner:
                 self._guard_fork()
             try:
                 if self._turn is None or (kind is TransactionKind.READ and not self.engines.in_memory):
-                    return self._on_pooled(kind, work)
+                    return self._as_reader(kind, work)
                 with self._turn:
                     return self._as_writer(kind, work)
             except (LostRaceError, DeadConnectionError) as error:
                 time.sleep(self._pause(error, attempt))
                 work = fitting(work, error)
 
-    def _on_pooled(self, kind: TransactionKind, work: Work[T]) -> T:
-        """Run an operation on a connection of the pool."""
-        assert self.engines.sync is not None
-        pool = self.engines.sync.pool
-        pooled = self._checkout()
+    def _on_pooled(self, engine: Any, send: Send, kind: TransactionKind, work: Work[T]) -> T:
+        """Run an operation on a connection of an engine's pool."""
+        pool = engine.pool
         try:
-            driver: Any = pooled.dbapi_connection
-            return self._in_transaction(driver, pooled.invalidate, send, kind, work)
+            pooled = engine.raw_connection()
+        except Exception as error:
+            raise self._failures.connecting(error) from error
+        try:
+            # What a cursor has read it holds: only the one of appends waits for the next.
+            kept = pooled.info if kind is TransactionKind.STATEMENT and self.engines.owned else None
+            return self._in_transaction(pooled.dbapi_connection, pooled.invalidate, send, kind, work, kept)
         except DeadConnectionError:
             # What idles beside a dead connection most likely died with it. Of many that notice, one clears the pool.
-            if self.engines.sync.pool is pool:
-                self.engines.sync.dispose()
+            if engine.pool is pool:
+                engine.dispose()
             raise
         finally:
             pooled.close()
-            if self.engines.sync.pool is not pool:
+            if engine.pool is not pool:
                 pool.dispose()  # somebody cleared it meanwhile; nobody else would close what came back later
 
     def _as_writer(self, kind: TransactionKind, work: Work[T]) -> T:
         """SQLite: run an operation on the connection that is kept for writing, which spares the pool's round."""
-        if self.engines.in_memory or not self.engines.owned:
-            return self._on_pooled(kind, work)
+        if not self._keeps:
+            return self._on_pooled(self.engines.sync, send, kind, work)
         if self._writer.connection is None:
-            pooled = self._checkout()
-            self._writer.connection = pooled.dbapi_connection
-            # Detached, it does not count against the pool, which is left to the readers.
-            pooled.detach()
+            self._writer.connection = self._detached()
         return self._in_transaction(self._writer.connection, self._drop_writer, send, kind, work)
+
+    def _as_reader(self, kind: TransactionKind, work: Work[T]) -> T:
+        """SQLite: run an operation on a connection that is kept for reading. Elsewhere `_on_pooled`."""
+        if not self._keeps:
+            return self._on_pooled(self.engines.sync, send, kind, work)
+        readers, bad = self._readers, list[bool]()
+        try:
+            driver = readers.pop()
+        except IndexError:
+            driver = self._detached()
+        try:
+            return self._in_transaction(driver, lambda: bad.append(True), send, kind, work)
+        finally:
+            if not bad and readers is self._readers and len(readers) < _MOST_READERS:
+                readers.append(driver)
+            else:
+                driver.close()  # bad, one too many, or the store was closed meanwhile
+
+    def _detached(self) -> Any:
+        """A connection that the pool knows no more: it does not count against it."""
+        assert self.engines.sync is not None
+        try:
+            pooled = self.engines.sync.raw_connection()
+        except Exception as error:
+            raise self._failures.connecting(error) from error
+        driver = pooled.dbapi_connection
+        pooled.detach()
+        return driver
 
     def _drop_writer(self) -> None:
         connection = self._writer.release()
         if connection is not None:
             connection.close()
-
-    def _checkout(self) -> Any:
-        assert self.engines.sync is not None
-        try:
-            return self.engines.sync.raw_connection()
-        except Exception as error:
-            raise self._failures.connecting(error) from error
 
     # -- asynchronous --------------------------------------------------------------------------------------
 
@@ -217,31 +241,15 @@ class Runner:
     async def _aattempt(self, kind: TransactionKind, work: Work[T]) -> T:
         self._guard_fork()
         engine = await self._loops.current()
-        pool = engine.sync_engine.pool
-        try:
-            connection = await engine.connect()
-        except Exception as error:
-            raise self._failures.connecting(error) from error
+        from sqlalchemy.util import greenlet_spawn
 
-        def on_driver(connection: Any) -> T:
-            driver = connection.connection.dbapi_connection
-            return self._in_transaction(driver, connection.invalidate, send_adapted, kind, work)
-
-        result: T
         try:
-            result = await connection.run_sync(on_driver)
-        except DeadConnectionError:
-            if engine.sync_engine.pool is pool:
-                await engine.dispose()
+            # One greenlet for all of it, the pool's part too.
+            result: T = await greenlet_spawn(self._on_pooled, engine.sync_engine, send_adapted, kind, work)
+        except BaseException:
+            # Drivers close a socket in the loop's next round, and this one may be the last.
+            await asyncio.sleep(0)
             raise
-        finally:
-            is_lost = connection.invalidated
-            await connection.close()
-            if is_lost:
-                # Drivers close a socket in the loop's next round, and this one may be the last.
-                await asyncio.sleep(0)
-            if engine.sync_engine.pool is not pool:
-                await disposed(pool)
         return result
 
     # -- the schema ----------------------------------------------------------------------------------------
@@ -269,7 +277,13 @@ class Runner:
     # -- both ----------------------------------------------------------------------------------------------
 
     def _in_transaction(
-        self, driver: Any, discard: Callable[[], None], send: Send, kind: TransactionKind, work: Work[T]
+        self,
+        driver: Any,
+        discard: Callable[[], None],
+        send: Send,
+        kind: TransactionKind,
+        work: Work[T],
+        kept: dict[Any, Any] | None = None,
     ) -> T:
         """Run some work between BEGIN and COMMIT on a driver connection, or roll everything back.
 
@@ -281,7 +295,7 @@ class Runner:
         ends = self._ends
         try:
             was = ends.borrow(driver)
-            transaction = Transaction(driver, self.cache, send if self._pipelines else None)
+            transaction = Transaction(driver, self.cache, send if self._pipelines else None, kept)
             ends.begin(transaction, kind)
             result = work(transaction)
             committing = True
@@ -350,7 +364,8 @@ class Runner:
             if self.engines.in_memory:
                 return  # the child has a copy of the whole database
             # Kept, not closed: a close here would meddle with the parent's file.
-            self._inherited.append(self._writer.release())
+            self._inherited.append((self._writer.release(), self._readers))
+            self._readers = []
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="langchain-sessions")
         self._loops.forget()
         for engine in (self.engines.sync, *(each.sync_engine for each in self._loops)):
@@ -377,13 +392,17 @@ class Runner:
             self._guard_fork()
             with self._turn:
                 self._drop_writer()
+            readers, self._readers = self._readers, []
+            while readers:
+                readers.pop().close()
         if self._only_thread is not None:
             self._only_thread.submit(self._drop_only_connection)
             self._only_thread.shutdown()
 
     def _drop_only_connection(self) -> None:
         """Only the thread that opened a connection may close it, and that thread is about to end."""
-        pooled = self._checkout()
+        assert self.engines.sync is not None
+        pooled = self.engines.sync.raw_connection()
         pooled.invalidate()
         pooled.close()
 
@@ -411,15 +430,6 @@ def _closed(transaction: Transaction) -> bool:
     except Exception:
         return False
     return True
-
-
-def _positional(dialect: Dialect) -> Dialect:
-    """The same dialect, compiling to positional values, which every driver takes."""
-    if dialect.positional:
-        return dialect
-    # Named values would be looked up in a dictionary by the driver at each call; `Prepared.bind` has put them in order.
-    copy: Dialect = type(dialect)(paramstyle="format")  # type: ignore[call-arg]
-    return copy
 
 
 def call_passed_in(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

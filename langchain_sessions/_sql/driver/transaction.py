@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from sqlalchemy import BindParameter, Dialect, bindparam
 
+from langchain_sessions._sql.driver.failures import bytes_in
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ class StatementCache:
         return known
 
 
+_CURSOR = "langchain_sessions.cursor"
 _MAX_QUEUE = 256
 """Statements that wait hold their values in memory."""
 
@@ -119,12 +121,19 @@ class Transaction:
     asked for or the transaction ends. They run in the order in which they were given.
     """
 
-    __slots__ = ("_connection", "_cursor", "_queue", "_read", "_send", "_sent", "cache", "flavour", "tables")
+    __slots__ = ("_connection", "_cursor", "_kept", "_queue", "_read", "_send", "_sent", "cache", "flavour", "tables")
 
-    def __init__(self, connection: Any, cache: StatementCache, send: Send | None = None) -> None:
-        """Speak over a driver connection, synchronous or adapted; `send` sends several statements at once."""
+    def __init__(
+        self, connection: Any, cache: StatementCache, send: Send | None = None, kept: dict[Any, Any] | None = None
+    ) -> None:
+        """Speak over a driver connection, synchronous or adapted; `send` sends several statements at once.
+
+        To make a cursor takes psycopg long: in `kept` one waits for the next transaction.
+        """
         self._connection = connection
-        self._cursor = connection.cursor()
+        self._kept = kept
+        cursor = None if kept is None else kept.pop(_CURSOR, None)
+        self._cursor = connection.cursor() if cursor is None else cursor
         self._send = send
         self._queue: list[Queued] = []
         self._sent: Sequence[Any] = ()
@@ -133,7 +142,7 @@ class Transaction:
         self.tables: Tables = cache.tables
         """The tables that operations work on."""
         self.flavour: str = cache.flavour
-        """The kind of database: `sqlite`, `postgresql` or `mysql` (MariaDB included)."""
+        """`sqlite`, `postgresql` or `mysql` (MariaDB included)."""
 
     @property
     def pipelines(self) -> bool:
@@ -143,11 +152,6 @@ class Transaction:
     def prepare(self, shape: Hashable, build: Callable[[], ClauseElement]) -> Prepared:
         """The statement of this shape, compiled on first use."""
         return self.cache.known.get(shape) or self.cache.get(shape, build)
-
-    @property
-    def waits(self) -> bool:
-        """Whether statements wait, to be sent several at once."""
-        return self._send is not None
 
     # -- now -----------------------------------------------------------------------------------------------
 
@@ -245,7 +249,7 @@ class Transaction:
     @property
     def sent_bytes(self) -> int:
         """How large the values of the last statement were, for who asks whether it was too large."""
-        return _bytes_in(self._sent)
+        return bytes_in(self._sent)
 
     def uses(self, connection: Any) -> bool:
         """Whether it runs on a driver connection."""
@@ -287,15 +291,10 @@ class Transaction:
     def close(self) -> None:
         """Close the cursor. What waits is not sent."""
         self._queue.clear()
-        self._cursor.close()
-
-
-def _bytes_in(value: Any) -> int:
-    if isinstance(value, str):
-        return len(value.encode(errors="replace"))
-    if isinstance(value, (list, tuple)):
-        return sum(map(_bytes_in, value))
-    return len(value) if isinstance(value, (bytes, bytearray, memoryview)) else 8
+        if self._kept is None:
+            self._cursor.close()
+        else:
+            self._kept[_CURSOR] = self._cursor
 
 
 _NORMAL = 1

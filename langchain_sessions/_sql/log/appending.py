@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 from typing import cast as cast_type
 
@@ -305,15 +306,19 @@ def _append_in_one_statement(
     tx: Transaction, key: SessionKey, batch: AppendBatch, values: dict[str, Any]
 ) -> Appended | None:
     """PostgreSQL: bump, insert and side rows in one round trip."""
-    mark = last_mark(batch.rows)
-    branched, single = batch.rows[0].branch is not None, len(batch.rows) == 1
-    shape = ("append", single, *_shape(key, batch), bool(mark), branched)
-    statement = tx.prepare(shape, lambda: _one_statement(tx, key, batch, marked=bool(mark), branched=branched))
-    if single:
-        values.update(zip(_NAMED, batch.rows[0], strict=True))
+    first = batch.rows[0]
+    named, branched = first.invocation_id is not None, first.branch is not None
+    mark = last_mark(batch.rows) if named else 0
+    held: tuple[bool, ...] = ()
+    if len(batch.rows) == 1:
+        held = tuple([value is not None for value in first])
+        values.update(zip(_NAMED, first, strict=True))
     else:
         values["e_rows"] = _as_json(batch)
-    values.update(invocation_values(batch, mark, 0))
+    shape = ("append", held, *_shape(key, batch), bool(mark), branched)
+    statement = tx.prepare(shape, lambda: _one_statement(tx, key, batch, held, marked=bool(mark), branched=branched))
+    if named:
+        values.update(invocation_values(batch, mark, 0))
     if branched:
         values.update(_scope_values(batch))
     found = tx.row(statement, values)
@@ -338,19 +343,21 @@ def _as_json(batch: AppendBatch) -> str:
 
 
 def _one_statement(
-    tx: Transaction, key: SessionKey, batch: AppendBatch, *, marked: bool, branched: bool
+    tx: Transaction, key: SessionKey, batch: AppendBatch, held: tuple[bool, ...], *, marked: bool, branched: bool
 ) -> Select[Any]:
+    """The statement of a batch: of one event it names the columns that are `held`, of several it is given JSON."""
     table = tx.tables.events
+    names: Sequence[str] = EventRow._fields[1:]
     bump = _bump(tx, key, batch).cte(quoted("bump"))
     first = bump.c.last_seq - param("b_count", BigInteger()) + literal_column("1")
-    if len(batch.rows) == 1:
-        given = [cast(param(f"e_{name}"), table.c[name].type) for name in EventRow._fields[1:]]
+    if held:
+        names = tuple(compress(names, held[1:]))
+        given = [cast(param(f"e_{name}"), table.c[name].type) for name in names]
         source = select(bump.c.skey, bump.c.last_seq, *given).select_from(bump)
     else:
         rows = _given_rows(table)
-        names = EventRow._fields[1:]
         source = select(bump.c.skey, first + rows.c.seq, *(rows.c[name] for name in names)).select_from(bump, rows)
-    inserted = insert(table).from_select(["skey", *EventRow._fields], source).cte(quoted("inserted"))
+    inserted = insert(table).from_select(["skey", "seq", *names], source).cte(quoted("inserted"))
     statement = select(bump.c.last_seq).add_cte(inserted)
     if batch.rows[0].invocation_id is not None:
         side = _side_source(tx.tables.invocations, bump.c.skey, first_seq=first).select_from(bump)

@@ -48,7 +48,7 @@ _MOST_NAMES = 64
 
 def append_locked(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Appended:
     """The full way: identities, state and standings are decided under the lock of the session row."""
-    session, relatives, unfinished = _ask_at_once(tx, key, batch) if tx.waits else _ask_in_turn(tx, key, batch)
+    session, relatives, unfinished = _ask_at_once(tx, key, batch) if tx.pipelines else _ask_in_turn(tx, key, batch)
     view = view_of(session, unfinished, batch.idle_before)
     require_version(key.id, batch, relatives, view, session.last_seq)
     placed = identify_batch(key.id, batch, relatives, view, session.last_seq)

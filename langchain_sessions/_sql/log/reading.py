@@ -24,6 +24,7 @@ from langchain_sessions.stores._values import ContextSlice, EventQuery, EventSli
 
 # Rows that a predicate looks at between two round trips: few enough to stop soon, enough for a whole log in reason.
 _CHUNK = 500
+_tuple = tuple.__new__
 
 
 def find_events(tx: Transaction, key: SessionKey, query: EventQuery, now: int) -> EventSlice:
@@ -128,6 +129,10 @@ def load_context(
 ) -> ContextSlice:
     """The contract's `load_context`: the live tail by position, and beside it what stands in archived places."""
     session, view = require_view(tx, key, now, idle_before)
+    if view.is_plain and tx.flavour == "sqlite":
+        return ContextSlice(
+            session, context_rows(_plain(tx, session, viewer, last_n), view, viewer, None, last_n), view
+        )
     criteria = [_messages(tx), *_floors(tx, session, viewer, view)]
     left_out = _left_out(tx, view, invocation_id)
     rows = _select(tx, session, [*criteria, *left_out], newest=True, limit=last_n)
@@ -137,6 +142,45 @@ def load_context(
         clause = in_ranges("beside", tx.tables.events.c.seq, beside)
         rows += _select(tx, session, [_messages(tx), visible(viewer, tx.tables), clause], newest=False, limit=None)
     return ContextSlice(session, context_rows(rows, view, viewer, invocation_id, last_n), view)
+
+
+_FEW = ("seq", "ident", "kind", "flags", "at", "tokens", "invocation_id", "text", "body")
+_OTHERS = ("event_id", "position", "branch", "author", "delta", "extra")
+"""Of most messages there is none of these; `folded` is for searches alone."""
+
+
+def _plain(tx: Transaction, session: SessionRow, viewer: str | None, limit: int | None) -> list[EventRow]:
+    """SQLite: the newest messages of a log whose events all stand where they were logged.
+
+    Every column of every row takes its driver as long as a small function; so half of them are read of those rows
+    alone that have something in them.
+    """
+    e = tx.tables.events.c
+    scopes = [scope for scope in visible_scopes(viewer) if scope is not None]
+
+    def build() -> Select[Any]:
+        others = or_(e.rev != literal_column("0"), *(e[name].is_not(None) for name in _OTHERS))
+        seen = visible(viewer, tx.tables).build() & ~flagged(tx.tables, r.SUMMARY)
+        found = select(*(e[name] for name in _FEW), others)
+        found = found.where(e.skey == param("skey"), e.seq <= param("q_last"), e.kind < r.FIRST_RECORD, seen)
+        return found.order_by(e.skey.desc(), e.seq.desc()).limit(param("q_limit"))
+
+    values: dict[str, Any] = {"skey": session.skey, "q_last": session.last_seq}
+    values["q_limit"] = -1 if limit is None else limit  # all of them, to SQLite
+    values.update((f"q_scope{at}", scope) for at, scope in enumerate(scopes))
+    rows: list[EventRow] = []
+    more: list[int] = []
+    found = tx.rows(tx.prepare(("plain events", len(scopes)), build), values)
+    for seq, ident, kind, flags, at, tokens, invocation_id, text, body, others in found:
+        said = (invocation_id, None, text, None, body, None)
+        rows.append(_tuple(EventRow, (seq, ident, 0, None, None, kind, flags, at, tokens, None, None, *said)))
+        if others:
+            more.append(seq)
+    if more:
+        between = in_ranges("between", e.seq, SeqSet.between(more[-1], more[0]))
+        whole = {row.seq: row for row in _select(tx, session, [between], newest=False, limit=None)}
+        rows = [whole.get(row.seq, row) for row in rows]
+    return rows
 
 
 def _messages(tx: Transaction) -> Criterion:
