@@ -20,6 +20,8 @@ from tests.faults.injection import FAULTS, Injector
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+INSTANT = timedelta(microseconds=1)
+
 on_databases = pytest.mark.backends("sqlite", "postgres", "mariadb")
 
 
@@ -133,7 +135,6 @@ OPERATIONS = {
         _purge, "other", repeatable=True, before=lambda service, s, other: service.create(other, time_to_live=INSTANT)
     ),
 }
-INSTANT = timedelta(microseconds=1)
 
 
 class Range:
