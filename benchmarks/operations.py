@@ -10,6 +10,7 @@ import argparse
 import ctypes
 import gc
 import importlib
+import io
 import json
 import os
 import random
@@ -414,8 +415,9 @@ def ways(url: Callable[[str], str]) -> dict[str, dict[str, Any]]:
 
 def _draw_alike(seed: str) -> None:
     """Have ids drawn alike in every run: where a random one falls in an index decides which pages are written."""
-    drawn = random.Random(seed).randbytes  # noqa: S311 - they are to be alike
-    os.urandom = random._urandom = drawn  # type: ignore[attr-defined]  # noqa: SLF001 - what `secrets` draws from
+    # Read from a pool: a function of Python would be counted with what draws.
+    pool = random.Random(seed).randbytes(1 << 20)  # noqa: S311 - they are to be alike
+    os.urandom = random._urandom = io.BytesIO(pool).read  # type: ignore[attr-defined]  # noqa: SLF001 - what `secrets` draws from
 
 
 def main() -> None:

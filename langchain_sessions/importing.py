@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from langchain_sessions._importing.values import CheckpointName, HistorySource
 
 OwnerOf = Callable[[str, Mapping[str, Any]], "str | None"]
+# Problems that a report names; a source that is damaged throughout has millions.
 _LISTED = 1000
+# Seconds between two reports of progress within one thread.
 _PAUSE = 1.0
 _Listed = TypeVar("_Listed")
 
@@ -210,6 +212,7 @@ class _Run:
             InvalidInputError: The source encrypts, and this is not its key.
         """
         work = ThreadImport(self._sessions, source, serde, self._note, self._step)
+        # Before anything is written: with the wrong key every single checkpoint would be a problem.
         work.check_key()
         self._total, self._steps_total = len(chosen), steps
         for thread_id, places in chosen.items():

@@ -49,7 +49,9 @@ class RecallEngine:
         self.settings = settings
         self.maker = TermMaker(settings.language)
         self.entries = EntryMaker(self.maker)
+        # Weak: settings may outlive the stores that they were used with.
         self._caches: WeakKeyDictionary[SessionStore, tuple[TraitsCache[ChunkTraits], ShelfCache]] = WeakKeyDictionary()
+        # Whatever changes an entry changes the name of the index, which is then built anew log by log.
         named = f"{LAYOUT_VERSION}:{self.maker.fingerprint}"
         self.fingerprint = hashlib.sha256(named.encode()).hexdigest()[:32]
 

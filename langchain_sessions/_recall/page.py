@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from langchain_sessions.stores._base import SessionStore
     from langchain_sessions.stores._values import LogSlice
 
+# Positions per neighbour that is shown: records and what the filter leaves out lie between.
 _LOOK_AROUND: Final = 3
+# A summary of a thousand events is not unfolded on a page of hits.
 _COVERED: Final = 20
 
 

@@ -70,6 +70,7 @@ class Searcher:
         if isinstance(request.text, str) and request.mode == "ranked":
             hint = what_is_wrong(request.text) or hint
         if hint is not None:
+            # Nothing is read by this, but a session that is not there is told even to whoever asks for nothing.
             yield from ask(self._store.scan_logs, request.searched, EventQuery(kinds=MESSAGE_CODES, before_seq=1))
             return SearchPage(items=(), total=0, hint=hint)
         admission = Admission(request.where, self._encoder, request.searched.idle_before)

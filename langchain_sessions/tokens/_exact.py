@@ -195,6 +195,7 @@ def _read_ranks(name: str, sha256: str, cache_dir: Path) -> dict[bytes, int] | N
         contents = path.read_bytes()
     except OSError:
         return None
+    # A damaged file is as good as none; tiktoken would remove it and go to the network.
     if hashlib.sha256(contents).hexdigest() != sha256:
         return None
     lines = (line.split() for line in contents.splitlines() if line)

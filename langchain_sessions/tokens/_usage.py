@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 _DOUBT = 0.05  # the estimate's error against its own vocabulary, on prompts of some thousand tokens
 _GROWTH_DOUBT = 0.1  # and on a turn
 _SHRUNK_DOUBT = 0.03
+# The last growths of a conversation: enough that its texts of one kind are among them.
 _REMEMBERED = 15
 _ENOUGH = 3
+# Of less than this the reported number is mostly what every message costs beside its words.
 _SMALLEST_GROWTH = 50
 _SMALLEST_PROMPT = 200
 _LOWEST, _HIGHEST = 0.25, 4.0
@@ -34,6 +36,7 @@ _PLAUSIBLE = {"words": (0.5, 5.0), "code": (0.4, 5.0), "wide": (0.25, 10.0)}
 What is reported outside was not for this prompt, or not for all of it: a server cut it, or charged for what was not in
 its cache.
 """
+# Those that were used last; another one begins again with what its model is known for.
 _CONVERSATIONS = 1_024
 _NEUTRAL = Calibration()
 

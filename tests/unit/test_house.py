@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import io
+import tokenize
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -23,6 +26,9 @@ MOST = {
     "get_tuple": 21,
     "search": 51,
 }
+# Of all lines those that say why, in comments and in strings under constants. It may only go up.
+LEAST_WHY = 0.019
+_DIRECTIVES = ("# noqa", "# type:", "# pyright:", "# pragma:", "# --")
 MODULES = sorted((ROOT / "langchain_sessions").rglob("*.py"))
 
 
@@ -45,3 +51,30 @@ def test_no_way_through_the_package_has_become_longer() -> None:
         if not longer:
             break
     assert longer == {}
+
+
+def test_what_a_reader_would_ask_is_answered_beside_the_code() -> None:
+    lines = whys = 0
+    for path in MODULES:
+        if "testing" not in path.parts:
+            text = path.read_text()
+            lines += len(text.splitlines())
+            whys += _comments(text) + _strings_under_constants(ast.parse(text))
+    assert whys / lines >= LEAST_WHY, f"{whys / lines:.2%} of the lines say why"
+
+
+def _comments(text: str) -> int:
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return sum(token.type == tokenize.COMMENT and not token.string.startswith(_DIRECTIVES) for token in tokens)
+
+
+def _strings_under_constants(tree: ast.Module) -> int:
+    found = 0
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        for before, after in pairwise(body) if isinstance(body, list) else ():
+            if isinstance(before, (ast.Assign, ast.AnnAssign)) and isinstance(after, ast.Expr):
+                value = after.value
+                is_text = isinstance(value, ast.Constant) and isinstance(value.value, str)
+                found += is_text and (after.end_lineno or after.lineno) - after.lineno + 1
+    return found

@@ -35,6 +35,7 @@ _DATES: Final = tuple(
     )
 )
 
+# Without the two that are words as well: "march" and "may" are months only beside something that says so.
 _LONG: Final = "|".join(name for name in _MONTHS if name not in ("march", "may"))
 _PARTS: Final = tuple(
     re.compile(pattern, re.IGNORECASE)

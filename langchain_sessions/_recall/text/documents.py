@@ -78,6 +78,7 @@ def searchable_text(message: BaseMessage) -> str:
         for call in (*getattr(message, "tool_calls", ()), *getattr(message, "invalid_tool_calls", ())):
             parts.extend(_tool_call(call))
     elif message.type == "tool" and message.name:
+        # Which tool a result is of is as good a word for it as any in it.
         parts.insert(0, _spread(message.name))
     text = "\n".join(part for part in dict.fromkeys(parts) if part and not part.isspace())
     return _BLOB.sub(" ", text) if _may_hold_bytes(text) else text
@@ -139,6 +140,7 @@ def _strings(value: object, depth: int) -> Iterator[str]:
     """Walk a value of any shape and yield what reads as words."""
     if isinstance(value, str):
         yield value
+    # Before numbers: True is one to Python, and nobody looks for it.
     elif isinstance(value, (bool, bytes)) or value is None or not depth:
         return
     elif isinstance(value, (int, float)):

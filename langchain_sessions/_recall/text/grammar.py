@@ -221,6 +221,7 @@ def _prefix_groups(prefix: str, groups: tuple[tuple[str, ...], ...]) -> tuple[tu
     """
     if is_dense(prefix):
         return groups
+    # Not below three letters, which begin too many words.
     shorter = (prefix[:length] for length in range(len(prefix) - 1, max(2, len(prefix) - 4), -1))
     return (*groups[:-1], tuple(dict.fromkeys(chain((prefix + "*",), *groups[-1:], shorter))))
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _MOST_BYTES: Final = 8_000_000
 """What one batch may hold: half of what Cassandra takes as it is delivered."""
+# Heads that are remembered, to spare a read before a commit; without one it is read.
 _MOST_KNOWN: Final = 20_000
 _AT_ONCE: Final = 64
 _TRIES: Final = 4

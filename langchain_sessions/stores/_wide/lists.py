@@ -25,6 +25,7 @@ _DAY: Final = 86_400_000_000
 _ALL, _DUE, _NOBODY = "*", "due", "-"
 _CATALOG: Final = -1
 """The bucket that has the numbers of the others."""
+# Buckets that this process knows to be in the catalogue; to note one twice does no harm.
 _MOST_NOTED: Final = 50_000
 _LONGEST_LIFE: Final = 20 * 365 * 86_400
 _SHORTEST_LIFE: Final = 86_400

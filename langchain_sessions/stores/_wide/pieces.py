@@ -41,8 +41,10 @@ def cut(engine: WideEngine, partition: Partition, rows: Mapping[str, bytes | Non
         if value is None or len(value) <= max(_SMALL, room):
             room -= len(value or b"")
             continue
+        # Drawn for each commit, so that one that is lost never writes over what stands.
         name = f"{key}~{secrets.token_hex(8)}"
         parts = [value[start : start + _PIECE] for start in range(0, len(value), _PIECE)]
+        # First its name: pieces of a writer that dies are found when the partition is removed.
         yield from engine.run([Do("add_shelf", (b"", *partition, INDEX, name))])
         for start in range(0, len(parts), _AT_ONCE):
             some = enumerate(parts[start : start + _AT_ONCE], start)

@@ -39,6 +39,7 @@ def weight_of(rows: Mapping[str, bytes | None]) -> int:
 
 def late() -> int:
     """A time for deletions of what nobody writes any more: later than any clock's."""
+    # Ten minutes: more than clocks of a cluster differ.
     return int((time.time() + 600) * 1_000_000)
 
 
@@ -64,6 +65,7 @@ def read(engine: WideEngine, partition: Partition, known: Known, ranges: Sequenc
     found = yield from _read(engine, partition, known.shelved, ranges)
     if known.weight - known.moved > MOST // 2:
         now = Known.of((yield from engine.run([Do("head", (*partition,))]))[0])
+        # Rows were moved while they were read: what was gone from here was not yet looked for there.
         if now.moved != known.moved:
             return (yield from _read(engine, partition, now.shelved, ranges))
     return found
@@ -160,6 +162,7 @@ def _seal(engine: WideEngine, partition: Partition) -> Flow[None]:
         names.add(shelf)
         part = key[: key.find("/", key.find("/") + 1) + 1]
         highest[part] = max(highest.get(part, ""), key)
+    # Copied, and then named, before anything is removed: at no moment is a row in neither place.
     yield from _copy(engine, partition, old)
     newest = old[0][2]
     yield from engine.run([Do("set_shelf", (newest, b"", *partition, "", shelf)) for shelf in sorted(names)])
