@@ -51,6 +51,7 @@ def in_words(error: SessionsError) -> str:
         )
     elif isinstance(error, SchemaError):
         told = told.replace("Call create_schema().", "`langchain-sessions migrate` brings it up to date.")
+        told = told.replace("Give a table_prefix, such as 'chat_'", "Give --prefix, such as chat_")
     elif isinstance(error, SessionNotFoundError):
         why = "it does not exist, has expired or belongs to somebody else"
         told = f"No session {error.session_id!r} within reach: {why}. `langchain-sessions list` names those there are."

@@ -252,3 +252,17 @@ def test_a_reader_that_has_seen_enough_is_no_error(url: str) -> None:
         writing.stdout.readline()
         writing.stdout.close()
         assert "Traceback" not in writing.stderr.read()
+
+
+def test_tables_of_another_program_are_left_alone(tmp_path: Path) -> None:
+    source = theirs(tmp_path / "theirs.db")
+    url, before = f"sqlite:///{source}", Path(source).read_bytes()
+    for words in (["import", source], ["init"]):
+        refused = run(*words, "--url", url)
+        assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1), refused.output
+        assert "a table 'checkpoints' of another program" in refused.stderr
+        assert "--prefix" in refused.stderr
+    assert Path(source).read_bytes() == before
+    done = run("import", source, "--url", url, "--prefix", "chat_", "--user", "ada")
+    assert (done.exit_code, "2 threads (0 unchanged)" in done.output) == (0, True), done.output
+    assert "good day" in run("show", "t1", "--url", url, "--prefix", "chat_").output

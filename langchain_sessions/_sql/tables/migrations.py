@@ -76,12 +76,25 @@ def _migrate_once(tx: Transaction, ddl_flavour: str, known: int, steps: Mapping[
     if version == known:
         return False
     if version == 0:
+        _refuse_others(tx)
         _create_tables(tx, ddl_flavour)
         _record(tx, known)
         return False
     steps[version + 1](tx)
     _record(tx, version + 1)
     return version + 1 < known
+
+
+def _refuse_others(tx: Transaction) -> None:
+    """Leave a database alone in which a table of ours is another program's: LangGraph's savers have `checkpoints`, too.
+
+    Raises:
+        SchemaError: There is one.
+    """
+    for table in tx.tables.metadata.sorted_tables:
+        if has_table(tx, table.name) and not all(has_column(tx, table.name, column.name) for column in table.c):
+            problem = f"The database has a table {str(table.name)!r} of another program; nothing was written. "
+            raise SchemaError(f"{problem}Give a table_prefix, such as 'chat_', or another database.")
 
 
 def _create_tables(tx: Transaction, ddl_flavour: str, only: Collection[Table] | None = None) -> None:
