@@ -14,6 +14,7 @@ PYTEST := -m pytest -n $(WORKERS) --dist worksteal --timeout $(TEST_SECONDS) $(i
 # Other versions go into another environment: make test VENV=.venv-2.0 REQUIREMENTS='sqlalchemy<2.1'
 REQUIREMENTS ?=
 AGAINST ?=
+PARTS ?=
 
 .PHONY: help venv demo test test-fast test-engines test-peers check docs package format bench bench-recall growth instructions gates walks soak clean
 
@@ -33,7 +34,7 @@ help:
 	@echo "make growth        what a thread takes as it grows, beside LangGraph's own savers; draws docs/figures"
 	@echo "make gates         counts of what calls cost, beside the recorded ones; AGAINST as above"
 	@echo "make walks         the modules that a call passes; AGAINST as above"
-	@echo "make soak          hours of random use"
+	@echo "make soak          hours of random use, of kills and of faults; PARTS='kills look-alikes' for some of it"
 	@echo "make clean         remove what was built"
 
 venv: $(STAMP)
@@ -124,7 +125,7 @@ walks: venv
 	$(BIN)/python -m benchmarks.walks $(if $(AGAINST),--against $(AGAINST))
 
 soak: venv
-	$(BIN)/python -m tests.servers run --install -- $(BIN)/python -m benchmarks.soak
+	$(BIN)/python -m tests.servers run --install -- $(BIN)/python -m benchmarks.soak $(PARTS)
 
 clean:
 	rm -rf $(VENV) $(DEMO) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

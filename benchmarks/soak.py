@@ -1,26 +1,53 @@
-"""Hours of random use: the state machine of the contract, many times longer, on every store; all of the tampering."""
+"""Hours of random use, part by part: `make soak`, or `python -m benchmarks.soak kills look-alikes` beside servers.
+
+- `machine`: the state machine of the contract, many times longer, on every store;
+- `tampering`: every column, every bomb, every method;
+- `kills`: processes that append, archive, chat and run graphs, killed after at least one acknowledgement each;
+- `look-alikes`: users, sessions and applications whose names look alike, in random use of one database;
+- `boundaries`: every operation, failing at every statement and commit, by every kind of fault;
+- `crowds`: many threads, processes and cancellations at once.
+"""
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import os
 import sys
 
 import pytest
 
+PARTS = {
+    "machine": ("tests/contract/test_machine.py",),
+    "tampering": ("tests/faults/test_tampering.py",),
+    "kills": ("tests/faults/test_kill.py", "tests/checkpointer/test_crashes.py"),
+    "look-alikes": ("tests/faults/test_look_alikes.py",),
+    "boundaries": ("tests/faults/test_statement_boundaries.py",),
+    "crowds": ("tests/concurrency",),
+}
+
 
 def main() -> int:
-    """Run the machine with as many times the usual examples as asked for."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Run the parts that were asked for, with what they do as many times as asked for."""
+    parser = argparse.ArgumentParser(
+        description=inspect.getdoc(sys.modules[__name__]), formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; all by default")
     parser.add_argument("--times", type=int, default=100, help="how many times the ordinary run's examples")
+    parser.add_argument("--kills", type=int, default=2_000, help="how many processes are killed on each database")
+    parser.add_argument("--operations", type=int, default=100_000, help="of look-alike users on each database")
+    parser.add_argument("--workers", type=int, default=0, help="processes that share the work")
     given = parser.parse_args()
+    if unknown := set(given.parts) - set(PARTS):
+        parser.error(f"there is no {', '.join(sorted(unknown))}")
     os.environ["LANGCHAIN_SESSIONS_SOAK"] = str(given.times)
     os.environ["LANGCHAIN_SESSIONS_DRAWS"] = "soak"
-    return int(
-        pytest.main(
-            ["tests/contract/test_machine.py", "tests/faults/test_tampering.py", "-q", "-p", "no:cacheprovider"]
-        )
-    )
+    os.environ["LANGCHAIN_SESSIONS_KILLS"] = str(given.kills)
+    os.environ["LANGCHAIN_SESSIONS_OPERATIONS"] = str(given.operations)
+    paths = [path for part in given.parts or PARTS for path in PARTS[part]]
+    # Everything in these files, what is marked as soak too; a part may take hours.
+    options = ["-q", "-m", "soak or not soak", "--timeout", "0", "-p", "no:cacheprovider", "--durations", "0", "-vv"]
+    return int(pytest.main([*paths, *options, "-n", str(given.workers)]))
 
 
 if __name__ == "__main__":

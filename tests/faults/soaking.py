@@ -8,3 +8,8 @@ ROUNDS = int(os.environ.get("LANGCHAIN_SESSIONS_KILLS", "2000"))
 """How many processes are killed on each database: appending, archiving, chatting and in a graph, a quarter each."""
 OPERATIONS = int(os.environ.get("LANGCHAIN_SESSIONS_OPERATIONS", "100000"))
 """How many operations look-alike users make on each database."""
+
+
+def apart(url: str, prefix: str, number: int) -> tuple[str, str]:
+    """Another place in the same database; files know no prefix."""
+    return (f"{url}_{number}", prefix) if url.startswith("file:") else (url, f"{prefix}{number}_")

@@ -10,7 +10,7 @@ from langchain_core.messages import HumanMessage
 
 from tests.faults.drills import FACES, assert_whole, make_service, message, opened, texts
 from tests.faults.processes import CHAT, append_until_killed, chat_until_killed, chatting, killed
-from tests.faults.soaking import ROUNDS
+from tests.faults.soaking import ROUNDS, apart
 
 if TYPE_CHECKING:
     from langchain_sessions import SessionService
@@ -38,7 +38,7 @@ def test_a_killed_chat_loses_no_turn_that_was_answered(database_url: str, table_
 def test_many_killed_writers(database_url: str, table_prefix: str, archive_every: int) -> None:
     """A database for twenty-five, since all of a log is looked at after each."""
     for number in range(ROUNDS // 4 // 25):
-        _kill_writers(*_apart(database_url, table_prefix, number), archive_every, rounds=25)
+        _kill_writers(*apart(database_url, table_prefix, number), archive_every, rounds=25)
 
 
 @pytest.mark.soak
@@ -46,12 +46,7 @@ def test_many_killed_writers(database_url: str, table_prefix: str, archive_every
 @pytest.mark.parametrize("face", FACES)
 def test_many_killed_chats(database_url: str, table_prefix: str, face: str) -> None:
     for number in range(ROUNDS // 8 // 25 + 1):
-        _kill_chats(*_apart(database_url, table_prefix, number), face, rounds=25)
-
-
-def _apart(url: str, prefix: str, number: int) -> tuple[str, str]:
-    """Another place in the same database; files know no prefix."""
-    return (f"{url}_{number}", prefix) if url.startswith("file:") else (url, f"{prefix}{number}_")
+        _kill_chats(*apart(database_url, table_prefix, number), face, rounds=25)
 
 
 def _kill_writers(url: str, prefix: str, archive_every: int, rounds: int) -> None:

@@ -81,7 +81,8 @@ def test_the_prompt_of_a_window_is_that_of_the_whole_log(seed: int, last_n: int)
     prompts: list[list[str]] = []
     ways: list[dict[str, Any]] = [{"last_n": last_n}, {"select": message_window(last_n)}]
     for how in ways:
-        with SessionService("sqlite://").as_user(None) as service:
+        with SessionService("sqlite://") as whole:
+            service = whole.as_user(None)
             talk(service, random.Random(seed))  # noqa: S311 - the same talk twice
             model = listening()
             chat = SessionMemoryAdvisor(service, modes=[SummaryAsFact()], **how).wrap(model)
@@ -93,7 +94,8 @@ def test_the_prompt_of_a_window_is_that_of_the_whole_log(seed: int, last_n: int)
 
 def test_a_long_turn_at_hand_hides_no_history() -> None:
     """A hand-written loop sends its turn again and again; what was before it is still shown."""
-    with SessionService("sqlite://").as_user(None) as service:
+    with SessionService("sqlite://") as whole:
+        service = whole.as_user(None)
         service.open("s")
         service.append("s", [HumanMessage("first"), AIMessage("1")])
         model = listening()
@@ -107,7 +109,8 @@ def test_a_long_turn_at_hand_hides_no_history() -> None:
 
 
 def test_a_system_message_far_back_is_found_and_followed() -> None:
-    with SessionService("sqlite://").as_user(None) as service:
+    with SessionService("sqlite://") as whole:
+        service = whole.as_user(None)
         service.open("s")
         model = listening()
         chat = SessionMemoryAdvisor(service, last_n=4).wrap(model)
