@@ -113,6 +113,7 @@ def _purge(face: Face, service: SessionService, s: str, other: str) -> Any:
     return face(service, "purge_expired")
 
 
+INSTANT = timedelta(microseconds=1)
 OPERATIONS = {
     "append fast": Operation(_append_fast, repeatable=True),
     "append fully": Operation(_append_fully, repeatable=True),
