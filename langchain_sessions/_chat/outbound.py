@@ -319,7 +319,8 @@ def _whole_block(block: str | dict[Any, Any]) -> str | dict[Any, Any] | None:
         return whole_text(block) if block.strip() else None
     known = block_with_taken_name(whole_value(block))
     kind = known.get("type")
-    if kind == "text" and not str(known.get("text") or "").strip():
+    text = known.get("text")
+    if kind == "text" and (text is None or not str(text).strip()):
         return None
     if kind in _MEDIA and _is_dangling(known):
         return {"type": "text", "text": f"[{str(kind).removeprefix('input_').removesuffix('_url')} left out]"}
@@ -336,7 +337,7 @@ def _is_dangling(block: dict[str, Any]) -> bool:
                 holders += [cast("dict[str, Any]", value)] if key in _NESTED else []
             elif isinstance(value, str) and value and key in _ADDRESSES:
                 addresses.append(value)
-            elif value and isinstance(value, (str, bytes, list)):
+            elif isinstance(value, (str, bytes, list)) and value:
                 # LangChain's blocks have an id of their own, which names nothing but where it is said to.
                 has_data = has_data or key in _DATA or (key == "id" and holder.get("source_type") == "id")
     if not all(map(_is_fetched, addresses)):

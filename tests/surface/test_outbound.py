@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_sessions import InMemoryStore, SessionService, create_conversation_search_tool
 from langchain_sessions._chat.outbound import bounded, made_valid
 from langchain_sessions._core.whole import whole_text, whole_value
+from langchain_sessions.compaction import Compaction, TokenCount, TurnWindow
 from langchain_sessions.history import SessionChatMessageHistory
 from langchain_sessions.memory import SessionMemoryAdvisor
 from langchain_sessions.middleware import SessionMemoryMiddleware
@@ -24,6 +26,10 @@ from tests.surface.strict_rules import InsistingModel, violations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from langchain_core.runnables import RunnableConfig
+
+    from tests.surface.conftest import Face
 
 HALF = "half \ud83d of a smile"
 TEXTS = st.sampled_from(["", " ", "\n", "hello", "żółw 🐢", HALF, "\udc00", "两个字", "a" * 300]) | st.text(max_size=20)
@@ -131,6 +137,25 @@ def test_results_stay_with_the_calls_that_they_answer(log: list[BaseMessage]) ->
     answered = {m.tool_call_id: m.content for m in prompt if isinstance(m, ToolMessage)}
     assert {call: f"result {number}" for call, number in asked.items()} == answered
     assert len(asked) == sum(len(m.tool_calls) for m in log if isinstance(m, AIMessage))
+
+
+async def test_arrays_in_what_is_said_break_nothing(
+    face: Face, sessions: SessionService, thread: RunnableConfig
+) -> None:
+    """They are stored, compared with what comes again, and as media nobody could fetch them."""
+    memory = SessionMemoryMiddleware(sessions, compaction=Compaction(TokenCount(50_000), TurnWindow(2)))
+    model = InsistingModel()
+    agent: Any = create_agent(model, middleware=[memory])
+    for values in ([1.0, 2.0], [1.0, 2.0], [3.0, 4.0]):
+        picture = {"type": "image", "data": np.array(values)}
+        said = HumanMessage([{"type": "text", "text": "look"}, picture], id="m1")
+        await face.invoke(agent, {"messages": [said]}, thread)
+    assert len(model.seen) == 3
+    assert {str(block) for block in model.seen[-1][-1].content} == {
+        str({"type": "text", "text": "look"}),
+        str({"type": "text", "text": "[image left out]"}),
+    }
+    assert sessions.verify("s1") == []
 
 
 def test_calls_are_renamed_wherever_a_message_repeats_them() -> None:
