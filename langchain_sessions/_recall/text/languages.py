@@ -184,7 +184,7 @@ def guess_language(words: Iterable[str], default: str = DEFAULT_LANGUAGE) -> str
     Returns:
         One of `GUESSABLE`, or the default.
     """
-    votes = dict.fromkeys(GUESSABLE, 0)
+    votes: dict[str, int] = dict.fromkeys(GUESSABLE, 0)
     for word in words:
         for name in _VOTERS.get(word, ()):
             votes[name] += 1
