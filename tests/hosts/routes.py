@@ -290,6 +290,56 @@ def event_stream(drive: Drive) -> None:
         assert stream.output["messages"]
 
 
+def refused_run(drive: Drive) -> None:
+    """A second run on a busy thread that wants to be refused."""
+    thread = drive.new_thread()
+    first = drive.begin("Take your time.", thread)
+    try:
+        drive.begin("And now this.", thread, multitask_strategy="reject")
+    except APIStatusError as error:
+        assert error.response.status_code == 409  # noqa: PT017 - anything else is an error
+    else:
+        message = "it was not refused"
+        raise AssertionError(message)
+    drive.release.set()
+    drive.client.runs.join(thread, first)
+    assert "And now this." not in drive.texts(thread)
+    drive.release.clear()
+
+
+def cancel_all(drive: Drive) -> None:
+    """Every run of a thread, broken off at once."""
+    thread = drive.new_thread()
+    runs = [drive.begin("Take your time.", thread), drive.begin("And then this.", thread)]
+    drive.client.runs.cancel_many(thread_id=thread, run_ids=runs)
+    drive.release.set()
+    drive.ask("Are you there?", thread)
+    assert drive.texts(thread)[-2] == "Are you there?"
+    drive.release.clear()
+
+
+def store(drive: Drive) -> None:
+    """Items beside the threads: put, get, search, namespaces, delete."""
+    items = drive.client.store
+    items.put_item(("notes", "ada"), key="tea", value={"likes": "tea"})
+    found = items.get_item(("notes", "ada"), key="tea")
+    assert found["value"] == {"likes": "tea"}
+    assert [item["key"] for item in items.search_items(("notes",))["items"]] == ["tea"]
+    assert ["notes", "ada"] in items.list_namespaces()["namespaces"]
+    items.delete_item(("notes", "ada"), key="tea")
+    assert items.search_items(("notes",))["items"] == []
+
+
+def crons(drive: Drive) -> None:
+    """A run at fixed times in a thread: create, search, count, delete."""
+    thread = drive.new_thread()
+    made: Any = drive.client.crons.create_for_thread(thread, AGENT, schedule="0 0 1 1 *", input=question("Yearly."))
+    found = drive.client.crons.search(thread_id=thread)
+    assert [each["cron_id"] for each in found] == [made["cron_id"]]
+    drive.client.crons.delete(made["cron_id"])
+    assert drive.client.crons.search(thread_id=thread) == []
+
+
 def delete_run(drive: Drive) -> None:
     """A run is forgotten; the thread stays."""
     thread = drive.new_thread()
@@ -316,7 +366,19 @@ LANES: tuple[tuple[Step, ...], ...] = (
 )
 """What goes on at the same time: a run waits for the server's queue, which looks twice a second. Only the first lane
 talks in the drive's own thread."""
-AFTERWARDS: tuple[Step, ...] = (copy, assistants, cancel, two_runs_at_once, delete_run, delete, stateless)
+AFTERWARDS: tuple[Step, ...] = (
+    copy,
+    assistants,
+    cancel,
+    two_runs_at_once,
+    refused_run,
+    cancel_all,
+    store,
+    crons,
+    delete_run,
+    delete,
+    stateless,
+)
 """What removes something. The server's records are lists that a removal replaces by others: whatever another request
 adds meanwhile is lost, and who waits for it waits for ever. Runs without a thread remove the one that they were given
 when they are over, in the background, so nothing comes after them."""
