@@ -279,7 +279,11 @@ def stateless(drive: Drive) -> None:
     assert len(answer["messages"]) == 2
     assert list(drive.client.runs.stream(None, AGENT, input=once))
     payloads: Any = [{"assistant_id": AGENT, "input": once}] * 2
-    drive.client.runs.create_batch(payloads)
+    begun: Any = drive.client.runs.create_batch(payloads)
+    # Their threads go when they are over, in the background, and the database is looked at next.
+    deadline = time.monotonic() + 60
+    while any(drive.may_see(run["thread_id"]) for run in begun) and time.monotonic() < deadline:
+        time.sleep(0.2)
 
 
 def event_stream(drive: Drive) -> None:
