@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
 from langchain_sessions._chat import prompt as prompts
-from langchain_sessions._chat.fit import compact_before, prompt_parts, shorten
+from langchain_sessions._chat.fit import compact_before, prompt_costs, shorten
 from langchain_sessions._chat.news import (
     News,
     Request,
@@ -22,8 +22,8 @@ from langchain_sessions._chat.news import (
     turn_length,
 )
 from langchain_sessions._chat.outbound import acknowledgement
-from langchain_sessions._chat.prompt import FILTER_KEY, LoadedContext, load_context
-from langchain_sessions._chat.replies import ends_early, is_cut_by_window
+from langchain_sessions._chat.prompt import FILTER_KEY, PromptContext, load_context
+from langchain_sessions._chat.replies import cut_short, is_cut_by_window
 from langchain_sessions._chat.store_run import mark_run, store_messages, take_up_edits
 from langchain_sessions._core.codec.same import equal
 from langchain_sessions._core.flow import Flow, ask
@@ -85,7 +85,7 @@ class Call:
     model: ModelCall
     configurable: Mapping[str, Any]
     appended: tuple[SessionEvent, ...] = ()
-    context: LoadedContext | None = None
+    context: PromptContext | None = None
     was_shortened: bool = False
     drafted: PromptDraft | None = None
     shown: Sequence[BaseMessage] = ()
@@ -148,7 +148,7 @@ class Call:
             raise
         return call
 
-    def _look_at_log(self, state: Sequence[BaseMessage]) -> Flow[LoadedContext]:
+    def _look_at_log(self, state: Sequence[BaseMessage]) -> Flow[PromptContext]:
         """Load what stands in the session, with a graph's edits, and tell what is new beside it."""
         options, body = self.options, self.request.body
         # A graph may have edited whatever it holds, so what is compared reaches as far back as its state does.
@@ -157,7 +157,7 @@ class Call:
             context = yield from self._load(None, size)
         except SessionNotFoundError:
             yield from ask(self.address.sessions.open, self.address.session_id)
-            context = LoadedContext()
+            context = PromptContext()
         if (yield from take_up_edits(options, self.address, context.events, state)):
             context = yield from self._load(None, size)
         recent: Sequence[SessionEvent] = context.events
@@ -171,7 +171,7 @@ class Call:
             self.invocation_id = self.news.invocation_id
         return context
 
-    def _load(self, invocation_id: str | None, last_n: int | None) -> Flow[LoadedContext]:
+    def _load(self, invocation_id: str | None, last_n: int | None) -> Flow[PromptContext]:
         wanted = not self.request.system or self.options.store_system
         return load_context(self.memory, self.address, invocation_id, last_n, wants_system=wanted)
 
@@ -182,7 +182,7 @@ class Call:
             return None
         return window + max(window // 2, _SLACK) + max(carried, turn_length(self.request.body))
 
-    def _store_request(self, context: LoadedContext) -> Flow[None]:
+    def _store_request(self, context: PromptContext) -> Flow[None]:
         """Store what is new in the request."""
         options, news = self.options, self.news
         for run in news.given_up:
@@ -194,7 +194,7 @@ class Call:
             self.appended = tuple((yield from self._append(fresh, InvocationStatus.OPEN)))
             yield from self._adopt_runs(context.version)
 
-    def _new_system(self, context: LoadedContext) -> list[SystemMessage]:
+    def _new_system(self, context: PromptContext) -> list[SystemMessage]:
         """The request's system message, if it is to be stored and says something new."""
         merged = prompts.merge_system(self.request.system) if self.options.store_system else None
         if merged is None:
@@ -267,7 +267,7 @@ class Call:
             draft = yield from mode.shape(draft)
         return draft
 
-    def _remembered(self) -> Flow[tuple[LoadedContext, list[SessionEvent]]]:
+    def _remembered(self) -> Flow[tuple[PromptContext, list[SessionEvent]]]:
         """What of the context the request does not carry itself, as far back as the window goes."""
         appended = frozenset(event.seq for event in self.appended)
         size = self._enough()
@@ -286,7 +286,7 @@ class Call:
             shown = yield from prompts.narrowed(self.options, self.address, shown, given, begun)
         return context, shown
 
-    def _history(self, context: LoadedContext, shown: Sequence[SessionEvent]) -> list[SessionEvent]:
+    def _history(self, context: PromptContext, shown: Sequence[SessionEvent]) -> list[SessionEvent]:
         """What was said, whole turns of it where the past is not known whole."""
         history = [event for event in prompts.spoken(shown) if self.request.carries(message_of(event))]
         if not context.is_whole:
@@ -304,7 +304,7 @@ class Call:
 
     def is_shorter_after_cut(self, reply: BaseMessage | None) -> Flow[bool]:
         """Whether the window cut the reply, for the first time, and the prompt is shorter now."""
-        if self.was_shortened or not (isinstance(reply, AIMessage) and ends_early(reply)):
+        if self.was_shortened or not (isinstance(reply, AIMessage) and cut_short(reply)):
             return False
         if not is_cut_by_window(reply, known_window(self.model)):
             return False
@@ -313,7 +313,7 @@ class Call:
     def explanation(self, error: BaseException, recorder: ReplyRecorder) -> PromptTooLongError | None:
         """What to raise for a prompt that could not be made to fit; None where the error is another."""
         if isinstance(error, Exception) and self.memory.is_overflow(error):
-            parts = prompt_parts(self, recorder.asked_last)
+            parts = prompt_costs(self, recorder.asked_last)
             return PromptTooLongError(self.address.session_id, parts, known_window(self.model))
         return None
 

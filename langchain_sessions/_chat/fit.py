@@ -142,7 +142,7 @@ def _compact_scope(
     return result
 
 
-def prompt_parts(call: Call, sent: Sequence[BaseMessage]) -> dict[str, int]:
+def prompt_costs(call: Call, sent: Sequence[BaseMessage]) -> dict[str, int]:
     """What the prompt of a call was made of, and what each part counts for.
 
     Args:

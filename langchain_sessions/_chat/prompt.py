@@ -47,7 +47,7 @@ _MOST_READ = 8
 """So many system messages of a log are looked at again; where none of them stands, the log is looked through."""
 
 
-class LoadedContext(NamedTuple):
+class PromptContext(NamedTuple):
     """What stands in the context of a session, as far as it was loaded.
 
     Attributes:
@@ -146,12 +146,12 @@ def _rows_at(address: Address, seqs: tuple[int, ...]) -> Flow[list[EventRow]]:
 
 def load_context(
     memory: SessionMemory, address: Address, invocation_id: str | None, last_n: int | None, *, wants_system: bool
-) -> Flow[LoadedContext]:
+) -> Flow[PromptContext]:
     """What stands in the context for a run: all of it, or the newest so many and the newest system message."""
     sessions, session_id = address
     log, options = log_of(sessions), memory.options
     found = yield from read_rows(log, session_id, options.branch, invocation_id=invocation_id, last_n=last_n)
-    context = LoadedContext(
+    context = PromptContext(
         tuple(log.encoder.event(session_id, row, found.view) for row in found.rows),
         is_whole=last_n is None or len(found.rows) < last_n,
         has_unfinished=bool(found.view.invocations),

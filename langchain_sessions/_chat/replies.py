@@ -252,7 +252,7 @@ def consumed_calls(reply: AIMessage) -> list[str]:
     return [call["id"] for call in (*reply.tool_calls, *reply.invalid_tool_calls) if call["id"]]
 
 
-def ends_early(reply: AIMessage) -> bool:
+def cut_short(reply: AIMessage) -> bool:
     """Whether something cut a reply: its own limit, or the window."""
     return why_ended(reply) in _CUT
 

@@ -122,7 +122,7 @@ class Traits:
         """Whether something is known."""
         return place in self.shelves.held or place in self.chunks.held
 
-    def parts_of(self, read: IndexRead) -> list[ShelfEvents]:
+    def searched_shelves(self, read: IndexRead) -> list[ShelfEvents]:
         """The shelves that were read, without what is to be searched elsewhere."""
         found = [(each.number, self.shelves.of(shelf_key(each.number), each.traits)) for each in read.shelves]
         stale = self._shelf_cache.stale(found)
@@ -146,7 +146,7 @@ class ReadLogs:
         self._flat: list[PackedEvents | Segment] = []
         self._tails: list[list[EventRow]] = []
         tests: list[Callable[[int], bool] | None] = []
-        for shelf in traits.parts_of(read):
+        for shelf in traits.searched_shelves(read):
             self._take(shelf.shelf, [shelf], [[]])
             tests.append(admission.quick(shelf, _PLAIN))
         for log in read.logs:

@@ -16,13 +16,14 @@ from langchain_sessions._sql.index import shelves, vectors
 from langchain_sessions._sql.index import writing as recall_writing
 from langchain_sessions._sql.log import (
     appending,
+    archiving,
     counting,
-    maintenance,
     overwriting,
     reading,
+    rewinding,
     sessions,
     shared_state,
-    standing,
+    verifying,
 )
 from langchain_sessions._sql.log.lookup import locate
 from langchain_sessions._sql.tables.schema import Tables, build_tables
@@ -221,19 +222,19 @@ class SqlStore(SessionStore):
     def find_events(self) -> None: ...
     @runs(TransactionKind.READ, reading.load_context)
     def load_context(self) -> None: ...
-    @runs(TransactionKind.WRITE, standing.rewind_events)
+    @runs(TransactionKind.WRITE, rewinding.rewind_events)
     def rewind_events(self) -> None: ...
 
     @both_faces
     def archive_events(self, key: SessionKey, plan: ArchivePlan) -> Flow[tuple[EventRow, ...] | None]:
         for _ in range(_MAX_STALE):
-            prepared = yield from ask(self.run, TransactionKind.READ, standing.prepare_archiving, key, plan)
+            prepared = yield from ask(self.run, TransactionKind.READ, archiving.prepare_archiving, key, plan)
             if prepared is None:
                 return None
-            rows = yield from ask(self.run, TransactionKind.WRITE, standing.commit_archiving, key, prepared)
+            rows = yield from ask(self.run, TransactionKind.WRITE, archiving.commit_archiving, key, prepared)
             if rows is not None:
                 return rows
-        return (yield from ask(self.run, TransactionKind.WRITE, standing.archive_events, key, plan))
+        return (yield from ask(self.run, TransactionKind.WRITE, archiving.archive_events, key, plan))
 
     @both_faces
     def blank_events(self, key: SessionKey, plan: BlankPlan) -> Flow[Blanked]:
@@ -256,7 +257,7 @@ class SqlStore(SessionStore):
     def load_shared(self) -> None: ...
     @runs(TransactionKind.APPEND, shared_state.change_shared)
     def change_shared(self) -> None: ...
-    @runs(TransactionKind.WRITE, maintenance.verify_session)
+    @runs(TransactionKind.WRITE, verifying.verify_session)
     def verify_session(self) -> None: ...
 
     # -- threads -------------------------------------------------------------------------------------------

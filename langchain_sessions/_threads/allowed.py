@@ -78,7 +78,7 @@ class Allowed:
         """What is stored of an allowed class; None for any other."""
         return self._names.get(kind)
 
-    def parts_of(self, value: Any) -> Any:
+    def fields_in(self, value: Any) -> Any:
         """What an object consists of."""
         if isinstance(value, Enum):
             members = type(value).__members__

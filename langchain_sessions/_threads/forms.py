@@ -306,7 +306,7 @@ class _Marking:
             return self._message(value)
         name = self._allowed.name_of(kind)
         if name is not None:
-            return {MARK: ["object", name, self.of(self._allowed.parts_of(value), depth)]}
+            return {MARK: ["object", name, self.of(self._allowed.fields_in(value), depth)]}
         if kind is Send:
             return {MARK: ["send", value.node, self.of(value.arg, depth), self.of(_limit_of(value), depth)]}
         if kind is _DeltaSnapshot:

@@ -80,7 +80,7 @@ class IndexStore(Store):
         """Async `write_index`."""
 
     def write_shelf(self, /, change: ShelfChange) -> bool:
-        """Put a shelf in the progress of others; False, and nothing is changed, where one of them or a log is gone.
+        """Put a shelf in the place of others; False, and nothing is changed, where one of them or a log is gone.
 
         A search over all sessions of an owner would read thousands of small indexes; a store may keep an owner's copy
         of them, shelf by shelf. Whoever deletes a log deletes every shelf that holds it, in the same transaction, so

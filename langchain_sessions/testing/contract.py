@@ -33,27 +33,31 @@ from langchain_sessions.testing.suites.threading import ThreadSuite
 from langchain_sessions.testing.suites.viewing import BranchSuite, ContextSuite, PairingSuite
 
 
-class LogContract(
-    OrderSuite, IdentitySuite, EditSuite, VersionSuite, RewindSuite, ForkSuite, InvocationSuite, BlankSuite
+class StoreContract(
+    OrderSuite,
+    IdentitySuite,
+    EditSuite,
+    VersionSuite,
+    RewindSuite,
+    ForkSuite,
+    InvocationSuite,
+    BlankSuite,
+    ArchiveSuite,
+    BranchSuite,
+    PairingSuite,
+    ContextSuite,
+    FilterSuite,
+    PagingSuite,
+    OwnerSuite,
+    StateSuite,
+    SessionSuite,
+    ExpirySuite,
+    DeletionSuite,
+    ExactSuite,
+    TimeSuite,
+    RefusalSuite,
+    ThreadSuite,
+    IndexSuite,
+    VectorSuite,
 ):
-    """How a log grows and is gone back in."""
-
-
-class ViewContract(ArchiveSuite, BranchSuite, PairingSuite, ContextSuite, FilterSuite, PagingSuite):
-    """What is read from a log."""
-
-
-class SessionContract(OwnerSuite, StateSuite, SessionSuite, ExpirySuite, DeletionSuite):
-    """The life of sessions and their state."""
-
-
-class ValueContract(ExactSuite, TimeSuite, RefusalSuite):
-    """What may be stored and comes back equal, and what is refused."""
-
-
-class BesideContract(ThreadSuite, IndexSuite, VectorSuite):
-    """What is kept beside a log: threads, and what recall needs."""
-
-
-class StoreContract(LogContract, ViewContract, SessionContract, ValueContract, BesideContract):
-    """All that a store must do."""
+    """All that a store must do: how logs grow, what is read from them, what lies beside them, and who owns it."""

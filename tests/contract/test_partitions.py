@@ -17,7 +17,13 @@ from langchain_sessions.service import SessionService
 from langchain_sessions.stores._memory import MemoryEngine
 from langchain_sessions.stores._partitioned.store import PartitionedStore
 from langchain_sessions.testing import EngineContract
-from langchain_sessions.testing.contract import LogContract, SessionContract
+from langchain_sessions.testing.suites.appending import EditSuite, IdentitySuite, OrderSuite, VersionSuite
+from langchain_sessions.testing.suites.blanking import BlankSuite
+from langchain_sessions.testing.suites.invocations import InvocationSuite
+from langchain_sessions.testing.suites.owning import OwnerSuite
+from langchain_sessions.testing.suites.rewinding import ForkSuite, RewindSuite
+from langchain_sessions.testing.suites.sessions import DeletionSuite, ExpirySuite, SessionSuite
+from langchain_sessions.testing.suites.state import StateSuite
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,7 +61,21 @@ class TestDocumentedEngine(EngineContract):
         return documented()
 
 
-class TestDocumentedStore(LogContract, SessionContract):
+class TestDocumentedStore(
+    OrderSuite,
+    IdentitySuite,
+    EditSuite,
+    VersionSuite,
+    RewindSuite,
+    ForkSuite,
+    InvocationSuite,
+    BlankSuite,
+    OwnerSuite,
+    StateSuite,
+    SessionSuite,
+    ExpirySuite,
+    DeletionSuite,
+):
     """So a store over it keeps the contract."""
 
     @pytest.fixture

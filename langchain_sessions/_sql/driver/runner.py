@@ -22,7 +22,7 @@ from langchain_sessions._sql.driver.engines import positional
 from langchain_sessions._sql.driver.failures import DeadConnectionError, Failures, LostRaceError, PassedInError, fitting
 from langchain_sessions._sql.driver.loops import LoopEngines
 from langchain_sessions._sql.driver.pipelining import can_pipeline, send, send_adapted
-from langchain_sessions._sql.driver.transaction import Send, StatementCache, Transaction, Writer, ends_for
+from langchain_sessions._sql.driver.transaction import Send, StatementCache, Transaction, Writer, boundaries_for
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions._sql.tables import migrations
 from langchain_sessions.errors import SessionsError, StoreUnavailableError, SyncNotAvailableError
@@ -83,7 +83,7 @@ class Runner:
         self._turn: threading.RLock | None = forks.new_turn() if self.flavour == "sqlite" else None
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="langchain-sessions")
         self._writer = Writer()
-        self._ends = ends_for(self.flavour, self._writer, owned=engines.owned)
+        self._boundaries = boundaries_for(self.flavour, self._writer, owned=engines.owned)
         self._failures = Failures(engines)
         # SQLite's connections are kept here, where the pool would take longer than most of what they are used for.
         self._keeps = self._turn is not None and engines.owned and not engines.in_memory
@@ -292,14 +292,14 @@ class Runner:
         committing = False
         was = None
         transaction: Transaction | None = None
-        ends = self._ends
+        boundaries = self._boundaries
         try:
-            was = ends.borrow(driver)
+            was = boundaries.borrow(driver)
             transaction = Transaction(driver, self.cache, send if self._pipelines else None, kept)
-            ends.begin(transaction, kind)
+            boundaries.begin(transaction, kind)
             result = work(transaction)
             committing = True
-            ends.commit(driver, transaction, kind)
+            boundaries.commit(driver, transaction, kind)
         except BaseException as error:
             alive = False
             try:
@@ -330,7 +330,7 @@ class Runner:
                 problem = "The database went away while it committed: read before you repeat the call."
                 raise StoreUnavailableError(problem) from error
             raise translated from error
-        if not (_closed(transaction) and ends.give_back(driver, was)):
+        if not (_closed(transaction) and boundaries.give_back(driver, was)):
             # It has happened; only the connection is lost.
             discard()
         return result
@@ -344,7 +344,7 @@ class Runner:
             driver.rollback()
         except Exception:
             return False
-        return self._ends.give_back(driver, was)
+        return self._boundaries.give_back(driver, was)
 
     def _pause(self, error: Exception, attempt: int) -> float:
         """How long to wait before the next attempt; raises when there is none."""

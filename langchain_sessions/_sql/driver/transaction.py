@@ -300,8 +300,8 @@ class Transaction:
 _NORMAL = 1
 
 
-class Ends(ABC):
-    """Both ends of a transaction on a driver connection."""
+class Boundaries(ABC):
+    """Where a transaction begins and ends on a driver connection."""
 
     def __init__(self, *, owned: bool) -> None:
         """End transactions on connections of the library's own, or (not `owned`) of the caller's."""
@@ -347,7 +347,7 @@ class Writer:
         return connection
 
 
-class SqliteEnds(Ends):
+class SqliteBoundaries(Boundaries):
     """SQLite: what writes takes the lock at once, so that nothing can fail in the middle for want of it."""
 
     def __init__(self, *, owned: bool, writer: Writer) -> None:
@@ -394,7 +394,7 @@ class SqliteEnds(Ends):
             transaction.script("COMMIT")
 
 
-class PostgresEnds(Ends):
+class PostgresBoundaries(Boundaries):
     """PostgreSQL: autocommit, and BEGIN and COMMIT sent together with the statements beside them."""
 
     def borrow(self, driver: Any) -> Any:
@@ -428,7 +428,7 @@ class PostgresEnds(Ends):
         return True
 
 
-class MysqlEnds(Ends):
+class MysqlBoundaries(Boundaries):
     """MySQL and MariaDB: the driver begins by itself, and reads are ended too."""
 
     def begin(self, transaction: Transaction, kind: TransactionKind) -> None:
@@ -442,8 +442,8 @@ class MysqlEnds(Ends):
         driver.commit()
 
 
-def ends_for(flavour: str, writer: Writer, *, owned: bool) -> Ends:
+def boundaries_for(flavour: str, writer: Writer, *, owned: bool) -> Boundaries:
     """How transactions begin and end on a kind of database."""
     if flavour == "sqlite":
-        return SqliteEnds(owned=owned, writer=writer)
-    return PostgresEnds(owned=owned) if flavour == "postgresql" else MysqlEnds(owned=owned)
+        return SqliteBoundaries(owned=owned, writer=writer)
+    return PostgresBoundaries(owned=owned) if flavour == "postgresql" else MysqlBoundaries(owned=owned)

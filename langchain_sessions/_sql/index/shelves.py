@@ -14,7 +14,8 @@ from langchain_sessions._core.checkpoints import blanked_at
 from langchain_sessions._core.rows import owner_shape
 from langchain_sessions._sql.driver.transaction import Later, Row, Transaction, param
 from langchain_sessions._sql.index.searched_logs import is_shelved
-from langchain_sessions._sql.log.lookup import drop_shelves, key_values, owner_criterion, session_columns, session_row
+from langchain_sessions._sql.log.lookup import key_values, owner_criterion, session_columns, session_row
+from langchain_sessions._sql.log.removing import drop_shelves
 from langchain_sessions._sql.tables.recall import TRAITS
 from langchain_sessions.stores._values import SearchedLogs, ShelfChange, StoredShelf, shelf_key
 

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._core.ledger import count_scope, moved_between, tally_change
 from langchain_sessions._core.rows import Counters, InvocationRow, SessionKey, SessionRow
+from langchain_sessions._sql.log.log_rows import load_light, load_light_at
 from langchain_sessions._sql.log.lookup import (
     find_rows,
     insert_row,
-    load_light,
-    load_light_at,
     load_view,
     locate,
     require_session,

@@ -16,13 +16,12 @@ from langchain_sessions._core.rows import EventRow, InvocationRow, SessionKey, S
 from langchain_sessions._core.state import require_owner, with_replaced
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.log.counting import ALL_AWAKE, add_counters, read_invocation
+from langchain_sessions._sql.log.log_rows import light_columns, light_row
 from langchain_sessions._sql.log.lookup import (
     event_columns,
     insert_events,
     insert_row,
     key_values,
-    light_columns,
-    light_row,
     load_unfinished,
     locating,
     require_session,

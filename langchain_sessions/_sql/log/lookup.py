@@ -25,14 +25,12 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy import and_ as both
 
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.checkpoints import StagedWrites, WriteRow, mentioned_in, pack_writes, unpack_staged
 from langchain_sessions._core.ledger import LogView, marks_of, view_of
-from langchain_sessions._core.rows import EventRow, InvocationRow, Mark, SessionKey, SessionRow, owner_shape
+from langchain_sessions._core.rows import EventRow, InvocationRow, SessionKey, SessionRow, owner_shape
 from langchain_sessions._sql.driver.transaction import Transaction, Values, param
-from langchain_sessions._sql.tables.blanking import blank, blank_rows
 from langchain_sessions._sql.tables.types import quoted
 from langchain_sessions.errors import CorruptRowError, SessionNotFoundError
 
@@ -178,66 +176,6 @@ def event_columns(tables: Tables) -> list[ColumnElement[Any]]:
     return [tables.events.c[name] for name in EventRow._fields]
 
 
-LIGHT = ("seq", "ident", "rev", "event_id", "position", "kind", "flags", "at", "tokens", "branch", "author")
-"""The leading columns of an `EventRow` that hold no bodies, and the invocation after them."""
-
-
-def light_columns(tables: Tables) -> list[ColumnElement[Any]]:
-    """What bookkeeping needs of events: everything but bodies."""
-    return [tables.events.c[name] for name in (*LIGHT, "invocation_id")]
-
-
-def light_row(values: tuple[Any, ...]) -> EventRow:
-    """An `EventRow` without bodies."""
-    bodies: tuple[None, ...] = (None,) * 5
-    return EventRow(*values, *bodies)
-
-
-def load_light(tx: Transaction, session: SessionRow, scope: str | None, view: LogView) -> list[EventRow]:
-    """Every message of a scope that is not archived, without bodies, in log order."""
-    e = tx.tables.events.c
-    cover = view.ledger.covers.get(scope)
-    rooted = e.flags.op("&")(literal_column(str(r.ROOTED))) != literal_column("0")
-    mine = or_(e.branch.is_(None), rooted) if scope is None else both(e.branch == scope, ~rooted)
-
-    def build(found: ColumnElement[bool]) -> Select[Any]:
-        return select(*light_columns(tx.tables)).where(e.skey == session.skey, mine, e.kind < r.FIRST_RECORD, found)
-
-    after = cover.upto if cover is not None else 0
-    rows = tx.once(build(e.seq > after))
-    beside = sorted({*(cover.holes if cover else ()), *(cover.summaries if cover else ())})
-    # Below every driver's limit of values in one statement.
-    for start in range(0, len(beside), 500):
-        rows += tx.once(build(both(e.seq <= after, e.seq.in_(beside[start : start + 500]))))
-    return sorted(light_row(row) for row in rows)
-
-
-def load_light_at(tx: Transaction, skey: int, seqs: SeqSet) -> list[EventRow]:
-    """The events at some positions, without bodies."""
-    e = tx.tables.events.c
-    statement = select(*light_columns(tx.tables)).where(e.skey == skey)
-    found: list[EventRow] = []
-    single: list[int] = []
-    for low, high in seqs.ranges:
-        if low == high:
-            single.append(low)
-        else:
-            found += [light_row(row) for row in tx.once(statement.where(e.seq.between(low, high)))]
-    # As above: SQLite took 999 values once, and PostgreSQL's protocol counts them in two bytes.
-    for start in range(0, len(single), 500):
-        found += [light_row(row) for row in tx.once(statement.where(e.seq.in_(single[start : start + 500])))]
-    return found
-
-
-def load_marks(tx: Transaction, session: SessionRow, upto: int | None = None) -> list[Mark]:
-    """All marks of a log, in order."""
-    table = tx.tables.marks
-    statement = select(table.c.seq, table.c.kind, table.c.data).where(table.c.skey == session.skey)
-    if upto is not None:
-        statement = statement.where(table.c.seq <= upto)
-    return [Mark(*row) for row in tx.once(statement.order_by(table.c.seq))]
-
-
 def set_session(tx: Transaction, skey: int, **values: Any) -> None:
     """Set columns of a session row that is locked already."""
     update_rows(tx, tx.tables.sessions, {"skey": skey}, **values)
@@ -269,34 +207,6 @@ def upsert(tx: Transaction, table: Table, source: Select[Any], keys: tuple[str, 
         set_={name: change(other.excluded) for name, change in changes.items()},
     )
     return cast("Insert", over)
-
-
-def remove_rows(tx: Transaction, skeys: Iterable[int]) -> None:
-    """Remove everything that belongs to some sessions, the session rows last."""
-    keys = list(skeys)
-    remove_shelves(tx, keys)
-    for table in tx.tables.of_session:
-        if tx.flavour == "sqlite":
-            blank_rows(tx, table, keys)
-        tx.change(delete(table).where(table.c.skey.in_(keys)))
-
-
-def remove_shelves(tx: Transaction, skeys: Sequence[int]) -> None:
-    """Remove the copies in which the words of these sessions lie beside those of others."""
-    held = tx.tables.recall.shelf_logs.c
-    if skeys:
-        rows = tx.once(select(held.shelf).where(held.skey.in_(skeys)).distinct())
-        drop_shelves(tx, [row[0] for row in rows])
-
-
-def drop_shelves(tx: Transaction, numbers: Sequence[int]) -> None:
-    """Remove shelves of the recall index, and what they hold."""
-    recall = tx.tables.recall
-    for table in (recall.shelf_terms, recall.shelf_logs, recall.shelves) if numbers else ():
-        mine = table.c.shelf.in_(numbers)
-        if tx.flavour == "sqlite":
-            blank(tx, table, mine)
-        tx.change(delete(table).where(mine))
 
 
 Row = tuple[Any, ...]

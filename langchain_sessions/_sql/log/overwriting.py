@@ -21,17 +21,16 @@ from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import EventRow, SessionKey, SessionRow, moved
 from langchain_sessions._sql.driver.runner import call_passed_in
 from langchain_sessions._sql.log.counting import ALL_AWAKE, add_counters
+from langchain_sessions._sql.log.log_rows import load_marks, read_rows
 from langchain_sessions._sql.log.lookup import (
     event_columns,
     insert_events,
-    load_marks,
     load_unfinished,
-    remove_shelves,
     require_session,
     set_session,
     update_rows,
 )
-from langchain_sessions._sql.log.standing import read_rows
+from langchain_sessions._sql.log.removing import remove_shelves
 from langchain_sessions._sql.tables.blanking import blank, blank_rows
 from langchain_sessions._sql.tables.types import as_bytes
 from langchain_sessions._sql.threads.history import all_rows, chunks

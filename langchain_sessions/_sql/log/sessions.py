@@ -25,23 +25,23 @@ from langchain_sessions._core.rows import (
 from langchain_sessions._core.state import require_owner
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction, param
 from langchain_sessions._sql.log.counting import recount
+from langchain_sessions._sql.log.log_rows import load_marks, read_rows
 from langchain_sessions._sql.log.lookup import (
     delete_rows,
     find_rows,
     insert_events,
     insert_row,
     key_values,
-    load_marks,
     locate,
     owner_criterion,
-    remove_rows,
     require_session,
     session_columns,
     session_row,
     set_session,
 )
+from langchain_sessions._sql.log.removing import remove_rows
+from langchain_sessions._sql.log.rewinding import replay
 from langchain_sessions._sql.log.shared_state import change_shared_state
-from langchain_sessions._sql.log.standing import read_rows, replay
 from langchain_sessions._sql.threads.history import copy_thread
 from langchain_sessions.errors import EventNotFoundError, SessionExistsError, SessionNotFoundError
 from langchain_sessions.stores._erasing import UserRemoved

@@ -29,13 +29,13 @@ from langchain_sessions._sql.driver.failures import UniqueViolationError
 from langchain_sessions._sql.driver.runner import call_passed_in
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions._sql.log.counting import add_counters
+from langchain_sessions._sql.log.log_rows import load_light_at
 from langchain_sessions._sql.log.lookup import (
     ask_staged,
     event_columns,
     insert_events,
     insert_writes,
     key_values,
-    load_light_at,
     load_view,
     locating,
     put_rows,
@@ -52,8 +52,9 @@ from langchain_sessions.errors import HeadConflictError, SessionEndedError, Stor
 from langchain_sessions.stores._threads import PlanOutcome, PutDecision, PutPlan, PutResult, ThreadPlan, WritesPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
+    from langchain_sessions._core.checkpoints import ValueRow
     from langchain_sessions._core.rows import SessionKey
     from langchain_sessions._sql.driver.transaction import Later, Transaction
     from langchain_sessions._sql.store import SqlStore
@@ -96,11 +97,11 @@ def put_checkpoint(
     # is.
     decision = call_passed_in(plan.decide, session, relatives, writes)
     for item in arrived:
-        insert_values(tx, session.skey, item.values)
+        _store_values(tx, session, item.values)
     brought = {value.digest for value in decision.values}
     needed = {*decision.row.digests, *decision.needs}.union(*(item.needs for item in arrived))
     # What another step stored may have been pruned since this saver saw it; a reference to nothing must not be written.
-    require_values(tx, session.skey, needed - brought)
+    _need_values(tx, session, needed - brought)
     if decision.fresh:
         insert_events(tx, session.skey, decision.fresh)
     if decision.rooted:
@@ -108,7 +109,7 @@ def put_checkpoint(
     insert_checkpoint(tx, session.skey, decision.row)
     if plan.named_in != session.skey:
         name_things(tx, session.skey, (plan.ns, plan.ns_name), (plan.shape, plan.shape_body))
-    insert_values(tx, session.skey, decision.values)
+    _store_values(tx, session, decision.values)
     if decision.parent is not None:
         _replace_start(tx, session.skey, decision.parent)
     _store_writes(tx, session.skey, plan, decision, staged)
@@ -269,8 +270,8 @@ def put_writes(tx: Transaction, plan: WritesPlan, session: SessionRow | None = N
         draft = replace(plan.draft, anew=False)
         session = session_row(located.row) if located.row is not None else open_session(tx, draft)
     rows = call_passed_in(plan.rows, session.skey)
-    require_values(tx, session.skey, plan.needs)
-    insert_values(tx, session.skey, plan.values)
+    _need_values(tx, session, plan.needs)
+    _store_values(tx, session, plan.values)
     stage_writes(tx, session.skey, plan, rows)
     if plan.named_in != session.skey:
         name_things(tx, session.skey, (plan.ns, plan.ns_name))
@@ -382,3 +383,13 @@ def clear_staged(tx: Transaction, skey: int, gone: Sequence[StagedWrites]) -> No
         return update(t).where(*here).values(body=null())
 
     tx.run_many(tx.prepare("clear staged", build), [{"k_skey": skey, "k_n": item.n} for item in gone])
+
+
+def _store_values(tx: Transaction, session: SessionRow, values: Sequence[ValueRow]) -> None:
+    if values:
+        insert_values(tx, session.skey, values)
+
+
+def _need_values(tx: Transaction, session: SessionRow, wanted: Collection[bytes]) -> None:
+    if wanted:
+        require_values(tx, session.skey, wanted)

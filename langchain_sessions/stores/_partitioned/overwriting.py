@@ -32,7 +32,7 @@ from langchain_sessions.stores._partitioned.access import (
 )
 from langchain_sessions.stores._partitioned.forms import IndexHead, dump_event
 from langchain_sessions.stores._partitioned.index import traits_key, vector_key
-from langchain_sessions.stores._partitioned.standing import read_marks
+from langchain_sessions.stores._partitioned.rewinding import read_marks
 from langchain_sessions.stores._partitioned.threads import (
     checkpoint_rows,
     dump_writes,

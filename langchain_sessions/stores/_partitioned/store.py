@@ -10,16 +10,18 @@ from langchain_sessions._core.flow import Flow, adrive, drive, stands_for
 from langchain_sessions._core.twins import finish
 from langchain_sessions.stores._base import SessionStore
 from langchain_sessions.stores._partitioned import (
+    archiving,
     forks,
     index,
     log,
     overwriting,
+    rewinding,
     sessions,
     shared_state,
-    standing,
     thread_reads,
     thread_upkeep,
     threads,
+    verifying,
 )
 from langchain_sessions.stores._partitioned.access import Partitions
 
@@ -132,13 +134,13 @@ class PartitionedStore(SessionStore):
     def lease_scope(self) -> None: ...
     @_runs(log.find_invocation)
     def find_invocation(self) -> None: ...
-    @_runs(standing.rewind_events)
+    @_runs(rewinding.rewind_events)
     def rewind_events(self) -> None: ...
-    @_runs(standing.archive_events)
+    @_runs(archiving.archive_events)
     def archive_events(self) -> None: ...
     @_runs(overwriting.blank_events)
     def blank_events(self) -> None: ...
-    @_runs(standing.verify_session)
+    @_runs(verifying.verify_session)
     def verify_session(self) -> None: ...
     @_runs(shared_state.load_state)
     def load_state(self) -> None: ...

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 _KIND = "words-1"
 
 
-class RecallSuite(StoreSuite):
-    """The fixtures: the store by one of its faces, and ada's `s1` with `m1` … `m6`."""
+class _Beginning:
+    """What each test begins with: the store by one of its faces, and ada's `s1` with `m1` … `m6`."""
 
     @pytest.fixture
     def kept(self, store: SessionStore, face: Face, loop: PrivateLoop) -> SessionStore:
@@ -58,20 +58,20 @@ class RecallSuite(StoreSuite):
 
     @staticmethod
     def searched(key: SessionKey, now: int, *, all_of: Owner | None = None) -> SearchedLogs:
-        """The searched of a session; or of all sessions of an owner."""
+        """The log of a session; or those of all sessions of an owner."""
         if all_of is not None:
             return SearchedLogs(app=key.app, owner=all_of, session_id=None, now=now)
         return SearchedLogs(app=key.app, owner=key.owner, session_id=key.id, now=now)
 
 
-class IndexSuite(RecallSuite):
-    """Chunks never change, a new one may take the progress of old ones, and a change is planned from a progress."""
+class IndexSuite(_Beginning, StoreSuite):
+    """Chunks never change, a new one may take the place of old ones, a change is planned from where the index ends."""
 
     @staticmethod
     def indexed(
         progress: IndexProgress, number: int, upto: int, replaced: Sequence[int] = (), kind: str = _KIND
     ) -> IndexChange:
-        """A step that puts what follows the progress into a chunk."""
+        """A step that puts what follows into a chunk."""
         chunk = StoredChunk(number, upto, upto - progress.indexed_to, 9, progress.generation + 1, b"traits%d" % upto)
         buckets = {"pa": b"1%d" % upto, "past": b"2%d" % upto, "pb": b"3", "\N{CJK UNIFIED IDEOGRAPH-5317}": b"4"}
         return IndexChange(
@@ -213,7 +213,7 @@ class IndexSuite(RecallSuite):
         assert scanned.after is None
 
 
-class VectorSuite(RecallSuite):
+class VectorSuite(_Beginning, StoreSuite):
     """A vector per event, in sets that are made by one embedder."""
 
     @staticmethod

@@ -1,18 +1,16 @@
-"""Changing where events stand: rewinds and compactions; and checking what follows from a log."""
+"""Rewinds: a record is appended, the ledger is rewritten, and the state is what stands then."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING
 
-from langchain_sessions._core.archive import prepare_archive
-from langchain_sessions._core.ledger import Ledger, count_scope, covers_of, differing, marks_of, undone_target
+from langchain_sessions._core.ledger import Ledger, differing, marks_of, undone_target
 from langchain_sessions._core.ranges import SeqSet
-from langchain_sessions._core.rows import REWIND, EventRow, Mark, SessionKey, moved, with_extra
+from langchain_sessions._core.rows import REWIND, Mark, SessionKey, moved, with_extra
 from langchain_sessions._core.state import (
     StateChange,
     apply_deltas,
-    is_same_state,
     shared_keys,
     state_before,
     with_turned,
@@ -20,8 +18,7 @@ from langchain_sessions._core.state import (
 from langchain_sessions.errors import EventNotFoundError
 from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._partitioned.access import ROWS_AT_ONCE, Change, Partitions, event_rows
-from langchain_sessions.stores._partitioned.forms import load_event
-from langchain_sessions.stores._partitioned.live import counted_between, scope_rows
+from langchain_sessions.stores._partitioned.live import counted_between
 from langchain_sessions.stores._partitioned.log import read_run
 from langchain_sessions.stores._partitioned.thread_upkeep import rewind_thread
 from langchain_sessions.stores._values import Rewound
@@ -29,12 +26,11 @@ from langchain_sessions.stores._values import Rewound
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from langchain_sessions._core.archive import Prepared
     from langchain_sessions._core.flow import Flow
-    from langchain_sessions._core.ledger import LogView
     from langchain_sessions.stores._partitioned.forms import SessionHead
-    from langchain_sessions.stores._values import ArchivePlan, RewindPlan
+    from langchain_sessions.stores._values import RewindPlan
     from langchain_sessions.stores.engine import Row
+
 
 _DELTAS, _MOST_DELTAS = 4, 256
 """How many changes of state are read at a time, from the newest back: few first, then more and more."""
@@ -147,82 +143,3 @@ def replay(at: Partitions, head: SessionHead, ledger: Ledger) -> Flow[str]:
     rows = yield from at.all_rows(head, keys.under(keys.at(head.skey, keys.DELTA)))
     deltas = (_delta_in(row) for row in rows)
     return apply_deltas(head.session.initial_state, (delta for seq, delta in deltas if seq not in ledger.hidden))
-
-
-def archive_events(at: Partitions, key: SessionKey, plan: ArchivePlan) -> Flow[tuple[EventRow, ...] | None]:
-    """The contract's `archive_events`."""
-    done: tuple[EventRow, ...] | None = yield from at.change(key, plan.now, _Archiving(at, plan).decide)
-    return done
-
-
-class _Archiving:
-    """One compaction, prepared once as long as its grounds stand, however many writers win the race before it."""
-
-    def __init__(self, at: Partitions, plan: ArchivePlan) -> None:
-        self._at = at
-        self._plan = plan
-        self._prepared: Prepared | None = None
-
-    def decide(self, head: SessionHead) -> Flow[Change]:
-        """What becomes of a head."""
-        plan = self._plan
-        view = head.view(plan.idle_before)
-        if self._prepared is None or not self._prepared.stands(head.session, view):
-            self._prepared = yield from self._prepare(head, view)
-        if self._prepared is None:
-            return Change(None)
-        archived = self._prepared.at(head.session.last_seq)
-        ledger = view.ledger.with_cover(archived.cover).encode()
-        after = head.with_session(**moved(head.session, len(archived.rows), plan.now), ledger=ledger)
-        return Change(archived.rows, after.adding(archived.counted), event_rows(head.skey, archived.rows))
-
-    def _prepare(self, head: SessionHead, view: LogView) -> Flow[Prepared | None]:
-        scope = self._plan.scope
-        near = yield from scope_rows(self._at, head, view, scope)
-        cover = view.ledger.covers.get(scope)
-        old = [] if cover is None else (yield from self._at.events(head, [(cover.record, cover.record)]))
-        covers = covers_of(old[0]) if old else []
-        return prepare_archive(self._plan, near, head.session, (view, head.view(0)), covers)
-
-
-def verify_session(at: Partitions, key: SessionKey, now: int) -> Flow[list[str]]:
-    """The contract's `verify_session`."""
-    while True:
-        head = yield from at.require(key, now)
-        found = yield from _problems(at, head)
-        again = yield from at.require(key, now)
-        # Without a transaction a check is one of a version that stood still; beside writers it begins again.
-        if again.version == head.version:
-            return found
-
-
-def _problems(at: Partitions, head: SessionHead) -> Flow[list[str]]:
-    events = [load_event(row.value) for row in (yield from _part(at, head, keys.EVENT))]
-    session = head.session
-    found: list[str] = []
-    if [row.seq for row in events] != list(range(1, session.last_seq + 1)):
-        found.append("positions are not gap-free")
-    stored: set[tuple[str, bytes]] = set()
-    for part in (keys.NAME, keys.DELTA):
-        stored |= {*(yield from _part(at, head, part))}
-    derived = event_rows(head.skey, events)
-    parts = tuple(f"{keys.at(head.skey, part)}/" for part in (keys.NAME, keys.DELTA))
-    if stored != {(name, value) for name, value in derived.items() if name.startswith(parts)}:
-        found.append("names or deltas differ from the log")
-    marks = marks_of(events)
-    if marks != (yield from read_marks(at, head)):
-        found.append("marks differ from the log")
-    ledger = Ledger.of(marks, session.last_seq)
-    if ledger.encode() != session.ledger:
-        found.append("ledger differs from the log")
-    deltas = (row.delta for row in events if row.seq not in ledger.hidden)
-    if not is_same_state(apply_deltas(session.initial_state, deltas), session.state):
-        found.append("state differs from the log")
-    view = head.view(0)
-    wrong = (scope for scope in (None, *head.scopes) if count_scope(events, view, scope) != head.counters(scope))
-    names = ("the root" if scope is None else repr(scope) for scope in wrong)
-    return [*found, *(f"counters of {name} differ from the log" for name in names)]
-
-
-def _part(at: Partitions, head: SessionHead, part: str) -> Flow[list[Row]]:
-    return (yield from at.all_rows(head, keys.under(keys.at(head.skey, part))))

@@ -10,8 +10,9 @@ from langchain_sessions._core.ledger import Ledger, count_scope, marks_of
 from langchain_sessions._core.rows import EventRow, Mark, SessionKey, SessionRow
 from langchain_sessions._core.state import is_same_state
 from langchain_sessions._sql.log.counting import read_counters
-from langchain_sessions._sql.log.lookup import event_columns, load_light, load_marks, load_view, require_session
-from langchain_sessions._sql.log.standing import replay
+from langchain_sessions._sql.log.log_rows import load_light, load_marks
+from langchain_sessions._sql.log.lookup import event_columns, load_view, require_session
+from langchain_sessions._sql.log.rewinding import replay
 
 if TYPE_CHECKING:
     from langchain_sessions._sql.driver.transaction import Transaction

@@ -1,7 +1,6 @@
-"""Changing where events stand: rewinds and compactions. Both append a record and rewrite the session's ledger.
+"""Rewinds: a record is appended, the ledger is rewritten, and the state is what stands then.
 
-Counters move by the difference of what changes its standing, and what a compaction needs to know of its range is read
-before the session is locked: the lock is held as long as an append holds it.
+Counters move by the difference of what changes its standing.
 """
 
 from __future__ import annotations
@@ -10,29 +9,26 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import or_, select
 
-from langchain_sessions._core.archive import Prepared, prepare_archive
-from langchain_sessions._core.ledger import Ledger, covers_of, differing, marks_of, undone_target, view_of
-from langchain_sessions._core.ranges import SeqSet
-from langchain_sessions._core.rows import REWIND, EventRow, SessionKey, SessionRow, moved, with_extra
+from langchain_sessions._core.ledger import Ledger, differing, marks_of, undone_target, view_of
+from langchain_sessions._core.rows import REWIND, SessionKey, SessionRow, moved, with_extra
 from langchain_sessions._core.state import StateChange, apply_deltas, shared_keys, state_before, with_turned
-from langchain_sessions._sql.log.counting import ALL_AWAKE, add_counters, count_moved, read_invocation
+from langchain_sessions._sql.log.counting import ALL_AWAKE, count_moved, read_invocation
+from langchain_sessions._sql.log.log_rows import load_marks
 from langchain_sessions._sql.log.lookup import (
-    event_columns,
     insert_events,
-    load_light,
-    load_marks,
     load_unfinished,
-    load_view,
     require_session,
     set_session,
 )
 from langchain_sessions._sql.threads.history import rewind_thread
 from langchain_sessions.errors import EventNotFoundError
-from langchain_sessions.stores._values import ArchivePlan, RewindPlan, Rewound
+from langchain_sessions.stores._values import RewindPlan, Rewound
 
 if TYPE_CHECKING:
+    from langchain_sessions._core.ranges import SeqSet
     from langchain_sessions._core.rows import Mark
     from langchain_sessions._sql.driver.transaction import Transaction
+
 
 _DELTAS, _MOST_DELTAS = 1, 256
 """How many changes of state are read at a time, from the newest back: one first, then more and more."""
@@ -123,52 +119,3 @@ def replay(tx: Transaction, session: SessionRow, ledger: Ledger) -> str:
     e = tx.tables.events.c
     deltas = tx.once(select(e.seq, e.delta).where(e.skey == session.skey, e.delta.is_not(None)).order_by(e.seq))
     return apply_deltas(session.initial_state, (delta for seq, delta in deltas if seq not in ledger.hidden))
-
-
-def prepare_archiving(tx: Transaction, key: SessionKey, plan: ArchivePlan, *, lock: bool = False) -> Prepared | None:
-    """What a compaction comes to, as long as nothing of its range is touched; None where something was already."""
-    session = require_session(tx, key, plan.now, lock=lock)
-    unfinished = load_unfinished(tx, session)
-    view, counting = (view_of(session, unfinished, idle_before) for idle_before in (plan.idle_before, ALL_AWAKE))
-    near = load_light(tx, session, plan.scope, view)
-    return prepare_archive(plan, near, session, (view, counting), _old_covers(tx, session, view.ledger, plan.scope))
-
-
-def commit_archiving(tx: Transaction, key: SessionKey, prepared: Prepared) -> tuple[EventRow, ...] | None:
-    """Write a compaction that was prepared; None where it has to be prepared anew."""
-    plan = prepared.plan
-    session = require_session(tx, key, plan.now, lock=True)
-    view = load_view(tx, session, plan.idle_before)
-    # Appends meanwhile do not matter; a rewind or another compaction of the range does.
-    if not prepared.stands(session, view):
-        return None
-    archived = prepared.at(session.last_seq)
-    insert_events(tx, session.skey, archived.rows)
-    ledger = view.ledger.with_cover(archived.cover).encode()
-    set_session(tx, session.skey, **moved(session, len(archived.rows), plan.now), ledger=ledger)
-    add_counters(tx, session, archived.counted)
-    return archived.rows
-
-
-def archive_events(tx: Transaction, key: SessionKey, plan: ArchivePlan) -> tuple[EventRow, ...] | None:
-    """Prepare and write under one lock: where the range was touched again and again in between."""
-    prepared = prepare_archiving(tx, key, plan, lock=True)
-    return None if prepared is None else commit_archiving(tx, key, prepared)
-
-
-def _old_covers(tx: Transaction, session: SessionRow, ledger: Ledger, scope: str | None) -> list[list[int]]:
-    cover = ledger.covers.get(scope)
-    if cover is None:
-        return []
-    rows = read_rows(tx, session, SeqSet.of([cover.record]))
-    return covers_of(rows[0]) if rows else []
-
-
-def read_rows(tx: Transaction, session: SessionRow, seqs: SeqSet) -> list[EventRow]:
-    """The rows at some positions, in log order."""
-    e = tx.tables.events.c
-    found: list[EventRow] = []
-    for low, high in seqs.ranges:
-        statement = select(*event_columns(tx.tables)).where(e.skey == session.skey, e.seq.between(low, high))
-        found.extend(EventRow(*row) for row in tx.once(statement.order_by(e.seq)))
-    return found
