@@ -31,6 +31,7 @@ WORDS = (
     *("harbour", "boat", "weather", "morning", "captain", "lantern", "market", "river"),
     *("bridge", "violin", "garden", "winter", "letter", "station", "coffee"),
 )
+_CALLS = 3
 TURNS, ANSWER = 200, "Fair weather, I think, with a little wind from the west towards the evening."
 
 
@@ -251,13 +252,17 @@ def counts(name: str, url: str, library: Path) -> dict[str, float]:
         for what, of in named.items()
     }
     found["statements"] = statements / operation.times
-    sys.setprofile(follow)
-    try:
-        act(end)
-    finally:
-        sys.setprofile(None)
-    held = _held(lambda: act(end + 1), lambda: act(end + 2))
-    return {what: count for what, count in {**found, "functions": functions, "bytes held": held}.items() if count}
+    called: list[int] = []
+    for number in range(end, end + _CALLS):  # of which one may fall on the minute, when a session's activity is moved
+        functions = 0
+        sys.setprofile(follow)
+        try:
+            act(number)
+        finally:
+            sys.setprofile(None)
+        called.append(functions)
+    held = _held(lambda: act(end + _CALLS), lambda: act(end + _CALLS + 1))
+    return {what: count for what, count in {**found, "functions": min(called), "bytes held": held}.items() if count}
 
 
 def _held(before: Callable[[], object], call: Callable[[], object]) -> int:
