@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         all_of,
         any_of,
     )
-    from langchain_sessions.compaction._windows import Interval, SlidingWindow, TokenWindow, TurnWindow
+    from langchain_sessions.compaction._windows import Interval, SlidingWindow, TimeWindow, TokenWindow, TurnWindow
     from langchain_sessions.errors import (
         BareAdvisorError,
         CommitUnknownError,
@@ -139,7 +139,7 @@ _HOMES = {
     "compaction._summarize": ("Summarize",),
     "compaction._summarizer": ("Summarizer", "Summary", "SummaryLimits", "SummaryTask"),
     "compaction._triggers": ("ContextUsage", "Elapsed", "EventCount", "TokenCount", "TurnCount", "all_of", "any_of"),
-    "compaction._windows": ("Interval", "SlidingWindow", "TokenWindow", "TurnWindow"),
+    "compaction._windows": ("Interval", "SlidingWindow", "TimeWindow", "TokenWindow", "TurnWindow"),
     "errors": (
         "BareAdvisorError",
         "CommitUnknownError",
@@ -284,6 +284,7 @@ __all__ = [
     "SyncNotAvailableError",
     "SystemPromptMemory",
     "TiktokenCounter",
+    "TimeWindow",
     "TokenCount",
     "TokenCounter",
     "TokenWindow",

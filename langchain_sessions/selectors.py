@@ -126,6 +126,51 @@ def message_window(last_n: int = 20) -> Selector:
     return select
 
 
+class WholeRuns:
+    """Stores a run when it is whole, and not before: its question, and an answer that no tool is to follow.
+
+    Given as `store`, nothing of a run is stored before its answer is there: what failed, was broken off or gave up in
+    the middle of its tools leaves no message, and a crash in between leaves no question either. On a list of messages
+    it is a `Selector` that leaves out runs that are not whole.
+
+    Args:
+        then: Chooses among the messages of a whole run.
+    """
+
+    def __init__(self, then: Selector = not_empty) -> None:
+        """See the class."""
+        self.then = then
+
+    def __call__(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """The messages of whole runs; system messages stay."""
+        kept: list[BaseMessage] = []
+        for run in _runs_of(messages):
+            system = [message for message in run if isinstance(message, SystemMessage)]
+            kept += self.then(run) if _is_whole(run) else system
+        return kept
+
+
+def _runs_of(messages: Sequence[BaseMessage]) -> list[list[BaseMessage]]:
+    """Messages by run: from what somebody says to before they speak again."""
+    runs: list[list[BaseMessage]] = [[]]
+    for message in messages:
+        said = runs[-1]
+        if isinstance(message, HumanMessage) and any(not isinstance(m, (HumanMessage, SystemMessage)) for m in said):
+            runs.append([])
+        runs[-1].append(message)
+    return runs
+
+
+def _is_whole(run: Sequence[BaseMessage]) -> bool:
+    """Whether a run has a question and ends with an answer."""
+    last = next((m for m in reversed(run) if not isinstance(m, SystemMessage)), None)
+    asked = any(isinstance(message, HumanMessage) for message in run)
+    if isinstance(last, ToolMessage):
+        # Structured output and tools that answer themselves: the result is the answer.
+        return asked
+    return asked and isinstance(last, AIMessage) and _says_something(last) and not call_ids(last)
+
+
 def chain(*selectors: Selector) -> Selector:
     """Several selectors, one after the other."""
 

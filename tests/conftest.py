@@ -31,7 +31,7 @@ pytest.register_assert_rewrite("langchain_sessions.testing")
 _DRAWN = (Phase.explicit, Phase.generate, Phase.target)
 settings.register_profile("default", deadline=None, max_examples=40, derandomize=True, phases=_DRAWN)
 settings.register_profile("ci", settings.get_profile("default"), max_examples=100, print_blob=True)
-settings.register_profile("soak", deadline=None, max_examples=1000, print_blob=True)
+settings.register_profile("soak", deadline=None, max_examples=1000, derandomize=False, print_blob=True)
 settings.load_profile(os.environ.get("LANGCHAIN_SESSIONS_DRAWS") or ("ci" if os.environ.get("CI") else "default"))
 
 MEMORY_URL = "memory://"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 
 from langchain_sessions._chat import prompt as prompts
 from langchain_sessions._chat.fit import compact_before, prompt_costs, shorten
@@ -23,12 +23,11 @@ from langchain_sessions._chat.news import (
 )
 from langchain_sessions._chat.outbound import acknowledgement
 from langchain_sessions._chat.prompt import FILTER_KEY, PromptContext, load_context
-from langchain_sessions._chat.replies import cut_short, is_cut_by_window
-from langchain_sessions._chat.store_run import mark_run, store_messages, take_up_edits
+from langchain_sessions._chat.replies import awaits_results, cut_short, is_cut_by_window
+from langchain_sessions._chat.store_run import CallMessages, mark_run, store_messages, take_up_edits
 from langchain_sessions._core.codec.same import equal
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.rows import TURN_OF
-from langchain_sessions._core.view import call_ids
 from langchain_sessions._log.log import log_of
 from langchain_sessions.compaction._background import compact_later
 from langchain_sessions.compaction._triggers import known_window
@@ -75,6 +74,7 @@ class Call:
         drafted: The draft of the prompt that would go out now; None where it has to be made anew.
         shown: What the model was shown last of what we know.
         added: What the template of a chain adds to that, for the count.
+        keeping: Which messages of it are stored, and when.
     """
 
     memory: SessionMemory
@@ -90,6 +90,11 @@ class Call:
     drafted: PromptDraft | None = None
     shown: Sequence[BaseMessage] = ()
     added: Sequence[BaseMessage] = ()
+    keeping: CallMessages = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Nothing of it is stored yet."""
+        self.keeping = CallMessages(self.options.store)
 
     @property
     def options(self) -> ChatOptions:
@@ -189,7 +194,7 @@ class Call:
             yield from self._mark(run, InvocationStatus.FAILED)
         system = self._new_system(context)
         examples = [told_by_content(m, options.branch) for m in news.examples] if options.store_examples else []
-        fresh = [*system, *examples, *options.store(news.fresh)]
+        fresh = [*system, *examples, *self.keeping.question(news.fresh)]
         if fresh or not news.is_open:
             self.appended = tuple((yield from self._append(fresh, InvocationStatus.OPEN)))
             yield from self._adopt_runs(context.version)
@@ -334,8 +339,8 @@ class Call:
         Raises:
             ReplyNotStoredError: It could not be stored, and `on_store_error` is `raise`.
         """
-        awaits = not (consumed or ended) and _awaits_results(said)
-        kept: list[BaseMessage] = list(self.options.store(said)) if said else []
+        awaits = not (consumed or ended) and awaits_results(said)
+        kept = self.keeping.answer(said, awaits=awaits)
         if kept:
             kept += [acknowledgement(call) for call in consumed]
         status = self._status_after(said, is_open=awaits and bool(kept))
@@ -385,7 +390,7 @@ class Call:
         try:
             if steps:
                 self.appended += tuple((yield from self._append(self.options.store(steps), status)))
-            if partial is not None:
+            if partial is not None and not self.keeping.is_whole:
                 yield from self._append([partial], status, interrupted=True)
             elif not steps:
                 yield from self._append([], status)
@@ -400,7 +405,7 @@ class Call:
             yield from self._append([], InvocationStatus.FAILED)
             for run in self.news.others:
                 yield from self._mark(run, InvocationStatus.FAILED)
-            if partial is not None:
+            if partial is not None and not self.keeping.is_whole:
                 yield from store_messages(
                     self.options,
                     self.address,
@@ -442,9 +447,3 @@ class Call:
         """Say in the log what the store did not take; no text of messages, no driver's words."""
         told = (self.address.session_id, self.invocation_id, type(error).__name__)
         _log.error("%s: session %r, run %r: %s", what, *told)
-
-
-def _awaits_results(said: Sequence[BaseMessage]) -> bool:
-    """Whether a reply calls tools whose results did not come with it."""
-    answered = {message.tool_call_id for message in said if isinstance(message, ToolMessage)}
-    return any(call not in answered for message in said for call in call_ids(message))

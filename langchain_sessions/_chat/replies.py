@@ -292,3 +292,9 @@ def listening(config: RunnableConfig, recorder: ReplyRecorder) -> RunnableConfig
     heard = callbacks.copy()
     heard.add_handler(recorder, inherit=True)
     return {**config, "callbacks": heard}
+
+
+def awaits_results(said: Sequence[BaseMessage]) -> bool:
+    """Whether a reply calls tools whose results did not come with it."""
+    answered = {message.tool_call_id for message in said if isinstance(message, ToolMessage)}
+    return any(call not in answered for message in said for call in call_ids(message))

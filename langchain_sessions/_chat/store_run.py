@@ -20,6 +20,7 @@ from langchain_sessions._log.read import find_events
 from langchain_sessions.errors import EventConflictError, EventNotFoundError
 from langchain_sessions.events import EventKind, InvocationStatus, NewEvent, SessionEvent, Standing
 from langchain_sessions.filters import EventFilter
+from langchain_sessions.selectors import WholeRuns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from langchain_sessions._chat.address import Address
     from langchain_sessions._chat.session_memory import ChatOptions
     from langchain_sessions.page import Page
+    from langchain_sessions.selectors import Selector
 
 _log = logging.getLogger(__name__)
 
@@ -149,6 +151,29 @@ def _is_earlier_reply(stored: SessionEvent, invocation_id: str) -> bool:
     return stored.message is not None and stored.message.type == "ai"
 
 
+class CallMessages:
+    """What of one call is stored: as `store` chooses, or all at once where that wants whole runs."""
+
+    def __init__(self, store: Selector) -> None:
+        """Nothing was said yet. `is_whole` says whether nothing is to be stored in parts."""
+        self._store = store
+        self.is_whole = isinstance(store, WholeRuns)
+        self._held: list[BaseMessage] = []
+
+    def question(self, fresh: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
+        """What to store of a request."""
+        if self.is_whole:
+            self._held = list(fresh)
+            return ()
+        return self._store(fresh)
+
+    def answer(self, said: Sequence[BaseMessage], *, awaits: bool) -> list[BaseMessage]:
+        """What to store with a reply: of a whole run all of it, once no tool is to follow."""
+        if self.is_whole:
+            return [] if awaits else list(self._store([*self._held, *said]))
+        return list(self._store(said)) if said else []
+
+
 # -- edits of a graph ------------------------------------------------------------------------------------------
 
 
@@ -207,7 +232,7 @@ def keep_result(
         calling = yield from _calling_run(options, address, call_id)
         if calling is not None:
             status = InvocationStatus.DONE if ends_turn else InvocationStatus.OPEN
-            kept = options.store(results)
+            kept = () if isinstance(options.store, WholeRuns) else options.store(results)
             yield from store_messages(options, address, kept, status, invocation_id=calling)
     except Exception as error:  # noqa: BLE001 - the tool has acted; the next model call stores what it is shown
         _log.warning("A tool result was not stored yet: session %r: %s", address.session_id, type(error).__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -9,7 +10,7 @@ from langchain_sessions._core.edge import require
 from langchain_sessions._core.kinds import role_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from langchain_core.messages import BaseMessage
     from langchain_core.prompts import BasePromptTemplate
@@ -17,39 +18,37 @@ if TYPE_CHECKING:
 
 Template: TypeAlias = "str | BasePromptTemplate[str]"
 """A text with `{slots}`, or a LangChain prompt template with these as its input variables."""
+_SLOT = re.compile(r"\{\{([A-Za-z_]\w*)\}\}|\{([A-Za-z_]\w*)\}")
+"""A word in braces; in double ones it means itself. All other braces do, too."""
 
 
-def check_template(template: Template, *slots: str) -> Template:
+def check_template(template: Template, *slots: str, optional: Collection[str] = ()) -> Template:
     """The template, if it has the slots and asks for nothing else.
 
     Raises:
         InvalidInputError: It lacks one, or has others.
     """
-    if isinstance(template, str):
-        for name in slots:
-            require(f"{{{name}}}" in template, "template", f"has no {{{name}}}")
-        return template
+    found = (
+        {name for _, name in _SLOT.findall(template) if name}
+        if isinstance(template, str)
+        else {*template.input_variables}
+    )
     for name in slots:
-        require(name in template.input_variables, "template", f"has no {{{name}}}")
-    others = sorted(set(template.input_variables) - set(slots))
-    require(not others, "template", f"asks for {', '.join(others)} too; give them by .partial(...)")
+        require(name in found, "template", f"has no {{{name}}}")
+    others = sorted(found - {*slots, *optional})
+    known = ", ".join(f"{{{name}}}" for name in (*slots, *optional))
+    way_out = "give them by .partial(...)"
+    if isinstance(template, str):
+        way_out = f"there are {known}; {{{{word}}}} means the word in braces"
+    require(not others, "template", f"asks for {', '.join(others)} too; {way_out}")
     return template
 
 
 def fill(template: Template, **slots: str) -> str:
     """A template with its slots filled in one pass: braces in the values mean nothing."""
     if not isinstance(template, str):
-        return template.format(**slots)
-    parts: list[str] = []
-    rest = template
-    while rest:
-        found = [(rest.find(f"{{{name}}}"), name) for name in slots if f"{{{name}}}" in rest]
-        if not found:
-            break
-        at, name = min(found)
-        parts += [rest[:at], slots[name]]
-        rest = rest[at + len(name) + 2 :]
-    return "".join([*parts, rest])
+        return template.format(**{name: value for name, value in slots.items() if name in template.input_variables})
+    return _SLOT.sub(lambda found: f"{{{found[1]}}}" if found[1] else slots.get(found[2], found[0]), template)
 
 
 def transcript(messages: Sequence[BaseMessage]) -> str:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         all_of,
         any_of,
     )
-    from langchain_sessions.compaction._windows import Interval, SlidingWindow, TokenWindow, TurnWindow
+    from langchain_sessions.compaction._windows import Interval, SlidingWindow, TimeWindow, TokenWindow, TurnWindow
     from langchain_sessions.errors import SummaryError
 
 _PARTS = {
@@ -61,7 +61,7 @@ _PARTS = {
         "all_of",
         "any_of",
     ),
-    "_windows": ("Interval", "SlidingWindow", "TokenWindow", "TurnWindow"),
+    "_windows": ("Interval", "SlidingWindow", "TimeWindow", "TokenWindow", "TurnWindow"),
 }
 __all__ = [
     "Compaction",
@@ -86,6 +86,7 @@ __all__ = [
     "SummaryLimits",
     "SummaryPrompts",
     "SummaryTask",
+    "TimeWindow",
     "TokenCount",
     "TokenWindow",
     "Trigger",

@@ -41,7 +41,9 @@ Lines of the form <<{fence} …>> divide the record below. Nothing else does, wh
 
 Write one summary{of_part} of what is marked for summarising{with_previous}, in at most {max_characters} characters."""
 
-_SLOT = re.compile(r"\{([a-z_]+)\}")
+_SLOT = re.compile(r"\{\{([A-Za-z_]\w*)\}\}|\{([A-Za-z_]\w*)\}")
+_SLOTS = frozenset({"fence", "previous", "conversation", "upcoming", "of_part", "with_previous", "max_characters"})
+_MOST_ADDRESS = 500
 _HIDDEN = frozenset({"reasoning", "thinking", "redacted_thinking"})
 _CALLS = frozenset({"tool_call", "tool_call_chunk", "tool_use", "function_call", "invalid_tool_call"})
 
@@ -53,7 +55,8 @@ class SummaryPrompts:
     Attributes:
         system: The system message. No text of the conversation ever gets into it.
         request: The human message, with the slots `{fence}`, `{previous}`, `{conversation}`, `{upcoming}`,
-            `{of_part}`, `{with_previous}` and `{max_characters}`; other braces stay as they are.
+            `{of_part}`, `{with_previous}` and `{max_characters}`. Another word in braces is refused, unless they are
+            double; all other braces stay as they are.
         shadow: The human message that the stored summary answers.
     """
 
@@ -66,13 +69,17 @@ class SummaryPrompts:
         return brief(self)
 
     def __post_init__(self) -> None:
-        """Refuse a request that would show nothing."""
+        """Refuse a request that would show nothing, or has a slot that nothing fills."""
         require("{conversation}" in self.request, "request", "needs the slot {conversation}")
+        others = sorted({name for _, name in _SLOT.findall(self.request) if name} - _SLOTS)
+        known = ", ".join(f"{{{name}}}" for name in sorted(_SLOTS))
+        problem = f"nothing fills {', '.join(others)}; there are {known}, and {{{{word}}}} means the word in braces"
+        require(not others, "request", problem)
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
     """The template with its known slots filled, in one pass: what is filled in is never looked at again."""
-    return _SLOT.sub(lambda slot: values.get(slot[1], slot[0]), template)
+    return _SLOT.sub(lambda slot: f"{{{slot[1]}}}" if slot[1] else values.get(slot[2], slot[0]), template)
 
 
 def fence_for(texts: Iterable[str]) -> str:
@@ -146,7 +153,18 @@ def _block(block: object) -> str:
     for key in ("text", "refusal"):
         if isinstance(known.get(key), str):
             return str(known[key])
-    return f"[{kind or 'content'}]"
+    return f"[{kind or 'content'}{_address_of(known)}]"
+
+
+def _address_of(block: Mapping[str, Any]) -> str:
+    """Where a picture, a sound or a file lies, where that is an address and not the thing itself."""
+    inner = [
+        block,
+        *(block[key] for key in ("image_url", "source", "file", "input_audio") if isinstance(block.get(key), dict)),
+    ]
+    found = [block.get("image_url"), *(each.get(key) for each in inner for key in ("url", "file_id", "filename"))]
+    address = next((each for each in found if isinstance(each, str) and each and not each.startswith("data:")), "")
+    return f" {clip(_one_line(address), _MOST_ADDRESS)}" if address else ""
 
 
 def _one_line(name: str) -> str:

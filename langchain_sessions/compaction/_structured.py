@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard, cast
 
 from langchain_core.messages import AIMessage
 from pydantic import BaseModel, Field, ValidationError
@@ -31,8 +31,8 @@ class ConversationSummary(BaseModel):
     summary: str = Field(description="What was said, as running text.")
     key_points: list[str] = Field(description="The points that matter, one sentence each.")
     key_facts: list[str] = Field(description="Facts with names, numbers and dates exactly as they were given.")
-    sentiment: str = Field(description="The user's mood in a word or two.")
-    confidence: float = Field(description="How complete and certain this summary is, from 0 to 1.")
+    sentiment: Literal["positive", "neutral", "negative"] = Field(description="The tone of what was said.")
+    confidence: float = Field(ge=0, le=10, description="How complete and certain this summary is, from 0 to 10.")
 
 
 _JSON_TYPES: Mapping[str, tuple[type, ...]] = {
@@ -42,6 +42,7 @@ _JSON_TYPES: Mapping[str, tuple[type, ...]] = {
     "boolean": (bool,),
     "integer": (int,),
     "number": (int, float),
+    "null": (type(None),),
 }
 
 
@@ -113,14 +114,36 @@ def _validated(schema: Schema, answer: object) -> dict[str, Any]:
 
 
 def _check_fields(schema: dict[str, Any], fields: dict[str, Any]) -> None:
-    """Required fields are there, and fields of a simple type are of it."""
+    """Required fields are there; fields are of their type, one of their enumeration, and within their bounds."""
     missing = [name for name in schema.get("required", ()) if name not in fields]
     if missing:
         raise SummaryError(Outcome.SUMMARY_FAILED, f"the answer lacks {', '.join(map(str, missing))}")
     for name, rule in schema.get("properties", {}).items():
-        kinds = _JSON_TYPES.get(str(rule.get("type"))) if isinstance(rule, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-        if kinds is not None and name in fields and not isinstance(fields[name], kinds):
-            raise SummaryError(Outcome.SUMMARY_FAILED, f"the field {name!r} is {type(fields[name]).__name__}")
+        if name in fields and isinstance(rule, dict):
+            problem = _wrong_with(cast("dict[str, Any]", rule), fields[name])
+            if problem:
+                raise SummaryError(Outcome.SUMMARY_FAILED, f"the field {name!r} {problem}")
+
+
+def _wrong_with(rule: dict[str, Any], value: object) -> str | None:
+    """What of a value is not as its rule wants it, without a word of the value; None where nothing is."""
+    types = rule.get("type")
+    names = cast("list[object]", types) if isinstance(types, list) else [types]
+    kinds = [_JSON_TYPES.get(str(name), ()) for name in names]
+    if all(kinds) and not any(isinstance(value, each) for each in kinds):
+        return f"is {type(value).__name__}"
+    if "enum" in rule and value not in rule["enum"]:
+        return "is none of its enumeration"
+    if "const" in rule and value != rule["const"]:
+        return "is not its constant"
+    if isinstance(value, (int, float)) and not rule.get("minimum", value) <= value <= rule.get("maximum", value):
+        return "is out of its bounds"
+    inner = rule.get("items")
+    if isinstance(value, list) and isinstance(inner, dict):
+        items = cast("list[object]", value)
+        wrong = (_wrong_with(cast("dict[str, Any]", inner), item) for item in items)
+        return next((f"holds what {problem}" for problem in wrong if problem), None)
+    return None
 
 
 def _with_lists(text: str, details: Mapping[str, Any], max_characters: int) -> str:

@@ -7,9 +7,10 @@ newest turn stays whole, however large it is. The newest system message stays an
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from langchain_sessions._core.edge import check_positive, helpful, require
+from langchain_sessions._core.edge import check_duration, check_positive, helpful, require
 from langchain_sessions.compaction._plan import CompactionPlan, CompactionRequest
 from langchain_sessions.compaction._selection import is_summary, pinned, split_segments
 
@@ -74,6 +75,29 @@ class TokenWindow:
         budget = self.max_tokens - sum(event.tokens for event in standing)
         kept = _fitting([segment.tokens for segment in segments], budget)
         return _archive(segments[: len(segments) - kept])
+
+
+@helpful
+@dataclass(frozen=True)
+class TimeWindow:
+    """Keeps the turns of the last days or hours, and always the newest one: `TimeWindow(timedelta(days=7))`.
+
+    A turn is as old as the newest message in it, and what follows a turn that stays stays, too, whatever clocks said.
+    """
+
+    max_age: timedelta = timedelta(days=7)
+
+    def __post_init__(self) -> None:
+        """Refuse what never makes sense."""
+        check_duration(self.max_age, "max_age")
+
+    def plan(self, request: CompactionRequest) -> CompactionPlan:
+        """Archive the turns from before."""
+        since = request.now - self.max_age
+        segments = _segments(request)
+        ages = (max(event.timestamp for event in segment) for segment in segments)
+        first = next((at for at, newest in enumerate(ages) if newest >= since), len(segments))
+        return _archive(segments[: min(first, max(len(segments) - 1, 0))])
 
 
 @helpful

@@ -250,7 +250,7 @@ async def test_structured_summaries_reach_the_session(ada: Faced) -> None:
         "summary": "They talked.",
         "key_points": ["Four questions."],
         "key_facts": ["Ada is 36."],
-        "sentiment": "calm",
+        "sentiment": "neutral",
         "confidence": 0.9,
     }
     model = ScriptedModel(replies=[ConversationSummary(**fields).model_dump_json()])

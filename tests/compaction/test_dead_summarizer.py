@@ -181,7 +181,7 @@ SUMMARY = {
     "summary": "They chose a train.",
     "key_points": list[str](),
     "key_facts": list[str](),
-    "sentiment": "calm",
+    "sentiment": "neutral",
     "confidence": 0.9,
 }
 

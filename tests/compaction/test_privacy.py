@@ -22,7 +22,7 @@ REPLY = ConversationSummary(
     summary="A secret summary.",
     key_points=["A secret point."],
     key_facts=[],
-    sentiment="secretive",
+    sentiment="negative",
     confidence=1,
 ).model_dump_json()
 
@@ -50,7 +50,7 @@ def test_a_sealed_session_has_sealed_summaries(tmp_path: Path, encrypted: bool) 
         summary = service.context("s1").events[1]
         assert summary.message is not None
         assert "A secret summary." in summary.message.text
-        assert summary.metadata["summary"]["sentiment"] == "secretive"
+        assert summary.metadata["summary"]["sentiment"] == "negative"
         assert (service.get("s1").title is None) == encrypted
     assert ("secret" in stored(path)) != encrypted
 

@@ -159,12 +159,12 @@ async def test_a_summary_over_another_window(local: Faced) -> None:
 
 async def test_prompts_of_ones_own(local: Faced) -> None:
     prompts = SummaryPrompts(
-        system="Fasse zusammen.", request="{conversation}|{max_characters}|{unknown}", shadow="Und?"
+        system="Fasse zusammen.", request="{conversation}|{max_characters}|{{known}}", shadow="Und?"
     )
     model = await compacted(local, HumanMessage("hallo"), AIMessage("tag"), prompts=prompts)
     system, request = model.prompts[0]
     assert system.text == "Fasse zusammen."
-    assert request.text.endswith("|4000|{unknown}")
+    assert request.text.endswith("|4000|{known}")
     assert (await local.texts("s1"))[0] == "Und?"
 
 
@@ -176,7 +176,7 @@ async def test_the_models_own_structured_output_is_used(local: Faced) -> None:
         "summary": "Own.",
         "key_points": [],
         "key_facts": [],
-        "sentiment": "",
+        "sentiment": "neutral",
         "confidence": 1,
     }
 

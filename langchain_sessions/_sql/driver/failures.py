@@ -61,6 +61,13 @@ def _read_only() -> StoreError:
     return StoreUnavailableError("The database is read-only; nothing was written.")
 
 
+def _read_only_file() -> StoreError:
+    return StoreUnavailableError(
+        "The database is read-only: its file, its folder or the disk; nothing was written. To read what is there, give "
+        "sqlite:///file:/path/chat.db?mode=ro&immutable=1&uri=true"
+    )
+
+
 def _not_opened() -> StoreError:
     return StoreUnavailableError(
         "The database file cannot be opened. Its folder has to exist, and this process to be allowed to write there."
@@ -88,7 +95,7 @@ _BY_WORDS: dict[str, Callable[[], StoreError]] = {
     "locked": _locked,
     "busy": _locked,
     "is full": _full,
-    "readonly database": _read_only,
+    "readonly database": _read_only_file,
     "unable to open database file": _not_opened,
     "disk i/o error": _disk_failed,
     "not a database": _no_database,
