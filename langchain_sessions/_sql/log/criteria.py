@@ -1,4 +1,4 @@
-"""An event query as WHERE clauses: the SQL of `stores.matching.matches`.
+"""An event query as WHERE clauses: the SQL of `_core.matching.matches`.
 
 Each criterion has a shape, a clause that is built once per shape, and values. A query is the list of its
 criteria, so a statement is compiled once for every combination that is really used.
