@@ -231,3 +231,15 @@ def test_engines_of_our_own_hide_parameters(database_url: str) -> None:
     assert make_url(database_url).password is None or str(make_url(database_url).password) not in repr(made)
     if made.async_ is not None:
         assert made.async_.sync_engine.hide_parameters
+
+
+def test_what_made_a_file_waits_for_nobody_when_it_deletes(
+    scratch_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "BUSY_SECONDS", 1)
+    with SessionService(f"sqlite:///{scratch_directory / 'new.db'}") as service:
+        service.create("s")
+        service.append("s", message("secret"))
+        service.delete("s")
+        # The checkpoint that failed would have left the log as it was.
+        assert (scratch_directory / "new.db-wal").stat().st_size == 0
