@@ -93,6 +93,15 @@ class EventRow(NamedTuple):
         return self.invocation_id
 
     @property
+    def is_sound(self) -> bool:
+        """Whether its fields are of the kinds that are written; asked where something went wrong."""
+        numbers = (self.seq, self.rev, self.kind, self.flags, self.at, self.tokens)
+        names = (self.branch, self.author, self.invocation_id)
+        return all(type(each) is int for each in numbers) and all(
+            each is None or isinstance(each, str) for each in names
+        )
+
+    @property
     def scope(self) -> str | None:
         """The branch that turns and compactions count it in; what reached the root list is root's."""
         return None if self.flags & ROOTED else self.branch

@@ -215,9 +215,9 @@ class MessageCodec:
             CorruptRowError: The row cannot be read.
         """
         cls = CLASSES.get(row.kind)
-        if row.body is None and type(row.text) is str and cls is not None:
-            return assembled(cls, self._empty(cls, row), {"content"}, {})
         try:
+            if row.body is None and type(row.text) is str and cls is not None:
+                return assembled(cls, self._empty(cls, row), {"content"}, {})
             if row.flags & r.SEALED:
                 text, rest = unpack(self.unseal_text(session_id, row.seq, row.body or ""), self.serde)
                 return self._build_any(cls, _Opened(row.seq, row.ident, row.kind, row.flags, text, None), rest)

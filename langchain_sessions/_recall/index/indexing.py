@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
+from langchain_sessions._core.codec.messages import unreadable
 from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.kinds import MESSAGE_CODES
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from langchain_sessions.stores._base import SessionStore
     from langchain_sessions.stores._values import SearchedLogs
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 BATCH: Final = 512
 """Events per step beside an append or a search: what bounds the longest pause."""
@@ -90,7 +93,7 @@ class Indexer:
             size = min(size, fewest)
             query = EventQuery(kinds=MESSAGE_CODES, after_seq=progress.indexed_to, limit=size)
             found = yield from ask(self.store.find_events, key, query, self.now())
-            entries = self._entries(key.id, found.rows)
+            entries = _made(key.id, found.rows, partial(self._entries, key.id, found.rows))
             whole = len(entries) == len(found.rows) < size
             # Where events are so long that a step takes few of them, the next one reads no more than it may take.
             fewest = 2 * len(entries) if len(entries) < len(found.rows) else fewest
@@ -134,7 +137,8 @@ class Indexer:
                 numbers, chunk = [], OpenChunk()
         for row, entry in entries:
             chunk.add(self.engine.traits(row, entry), entry.passages)
-        return _change(self.engine.fingerprint, progress, chunk, upto, tuple(numbers))
+        change = partial(_change, self.engine.fingerprint, progress, chunk, upto, tuple(numbers))
+        return _made(key.id, [row for row, _ in entries], change)
 
     def catch_up_quietly(self, key: SessionKey) -> Flow[None]:
         """`catch_up` beside something that has succeeded: what fails here is done by the next search."""
@@ -186,13 +190,13 @@ class Indexer:
             if loaded is None:
                 return None
             for stored, buckets in loaded:
-                if type(stored.last_seq) is not int:
-                    found.append(f"chunk {number} of the index does not say how far it reaches")
+                if any(type(each) is not int for each in stored[:5]):
+                    found.append(f"chunk {number} of the index does not say how far it reaches, or how much it holds")
                     continue
                 query = EventQuery(kinds=MESSAGE_CODES, after_seq=after, before_seq=stored.last_seq + 1)
                 rows = (yield from ask(self.store.find_events, key, query, self.now())).rows
                 after = stored.last_seq
-                expected = self._expected(key.id, rows, stored)
+                expected = _made(key.id, rows, partial(self._expected, key.id, rows, stored))
                 try:
                     contents = _contents(stored, buckets)
                 except UNREADABLE as error:
@@ -214,6 +218,22 @@ class Indexer:
             return b"", {}
         packed = ChunkTraits.of(chunk.traits).pack()
         return _contents(stored._replace(traits=packed), pack_buckets(chunk.postings, chunk.passages))
+
+
+def _made(session_id: str, rows: Iterable[EventRow], make: Callable[[], T]) -> T:
+    """What is made of some rows.
+
+    Raises:
+        CorruptRowError: It cannot be made, and a row is not what was written; without such a row it is a mistake.
+    """
+    try:
+        return make()
+    except UNREADABLE as error:
+        wrong = next((row.seq for row in rows if not row.is_sound), None)
+        if wrong is None:
+            raise
+        problem = unreadable(session_id, wrong, error)
+    raise CorruptRowError(problem)
 
 
 _Contents = tuple[bytes, "Mapping[str, list[tuple[int, int]]]"]

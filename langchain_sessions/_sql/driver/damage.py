@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import ormsgpack
 from sqlalchemy import Integer, LargeBinary, String
 
+from langchain_sessions._core.checkpoints import unpack_staged, unpack_writes
 from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.ledger import Ledger
 from langchain_sessions._core.ranges import decode_ranges
+from langchain_sessions._core.rows import Mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,13 +32,29 @@ def is_damaged(read: Iterable[Read], tables: Tables) -> bool:
     """Whether something among the rows that were read is not what was ever written."""
     kinds = _kinds(tables)
     return any(
-        not _fits("writes" if name == "body" and not _OF_WRITES.isdisjoint(names) else name, value, kinds)
+        not _fits(_meant(name, names), value, kinds)
         for names, rows in read
         for row in rows
         if len(row) == len(names)
         for name, value in zip(names, row, strict=True)
         if value is not None
-    )
+    ) or any(not _is_mark(row) for names, rows in read if names == _MARK for row in rows)
+
+
+def _meant(name: str, names: Sequence[str]) -> str:
+    """What a column is that has the name of others: told by those beside it."""
+    if name == "body" and not _OF_WRITES.isdisjoint(names):
+        return "staged" if "n" in names else "writes"
+    return "event kind" if name == "kind" and "ident" in names else name
+
+
+def _is_mark(row: Sequence[Any]) -> bool:
+    """Whether a ledger can be made of a mark."""
+    try:
+        Ledger.of([Mark(*row)], 1)
+    except UNREADABLE:
+        return False
+    return True
 
 
 def _kinds(tables: Tables) -> dict[str, set[type]]:
@@ -72,17 +90,28 @@ def _document(text: Any) -> None:
         raise TypeError
 
 
+def _within(most: int) -> Callable[[Any], None]:
+    def check(number: Any) -> None:
+        if not isinstance(number, (int, Decimal)) or not 0 <= number < most:
+            raise ValueError
+
+    return check
+
+
 def _mark(data: Any) -> None:
     if isinstance(data, str):
         json.loads(data)
 
 
+_MARK = Mark._fields
 _OF_WRITES = frozenset({"n", "part"})
 """Columns beside which a body holds pending writes; what other bodies hold their serializer alone can read."""
 _DECODERS: dict[str, Callable[[Any], object]] = {
     "data": _mark,
     "delta": _document,
+    "event kind": _within(1 << 15),
     "extra": _document,
+    "flags": _within(1 << 31),
     "head_runs": decode_ranges,
     "initial_state": _document,
     "ledger": Ledger.decode,
@@ -90,7 +119,9 @@ _DECODERS: dict[str, Callable[[Any], object]] = {
     "others": decode_ranges,
     "refs": decode_ranges,
     "runs": decode_ranges,
+    "staged": partial(unpack_staged, 0),
     "state": _document,
+    "tokens": _within(1 << 40),
     "value": json.loads,
-    "writes": ormsgpack.unpackb,
+    "writes": unpack_writes,
 }

@@ -42,6 +42,7 @@ from langchain_sessions._sql.index.shelves import (
 )
 from langchain_sessions._sql.log.lookup import event_columns
 from langchain_sessions._sql.tables.recall import TRAITS
+from langchain_sessions._sql.tables.types import as_bytes
 from langchain_sessions.errors import SessionNotFoundError, StoreUnavailableError
 from langchain_sessions.stores._values import (
     IndexedLog,
@@ -279,7 +280,7 @@ def _traits(tx: Transaction, places: Sequence[tuple[int, int]]) -> dict[tuple[in
 
         values = {f"{name}{at}": place[side] for at, place in enumerate(padded) for side, name in ((0, "s"), (1, "c"))}
         for skey, number, data in tx.rows(tx.prepare("recall traits", build), values):
-            found[skey, number] = bytes(data)
+            found[skey, number] = as_bytes(data)
     return found
 
 

@@ -17,6 +17,7 @@ from langchain_sessions._sql.index.searched_logs import is_shelved
 from langchain_sessions._sql.log.lookup import key_values, owner_criterion, session_columns, session_row
 from langchain_sessions._sql.log.removing import drop_shelves
 from langchain_sessions._sql.tables.recall import TRAITS
+from langchain_sessions._sql.tables.types import as_bytes
 from langchain_sessions.stores._values import SearchedLogs, ShelfChange, StoredShelf, shelf_key
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def _rows_of(tx: Transaction, numbers: Sequence[int], bucket: str) -> list[tuple
     statement = tx.prepare("shelf bucket", build)
     found = [(number, tx.later(statement, {"shelf": number, "bucket": bucket})) for number in numbers]
     tx.flush()
-    return [(number, bytes(outcome.rows[0][0])) for number, outcome in found if outcome.rows]
+    return [(number, as_bytes(outcome.rows[0][0])) for number, outcome in found if outcome.rows]
 
 
 # -- which buckets -----------------------------------------------------------------------------------------

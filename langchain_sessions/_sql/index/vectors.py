@@ -10,6 +10,7 @@ from langchain_sessions._core.ledger import Ledger
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.index.searched_logs import searched_criteria, searched_shape, searched_values
 from langchain_sessions._sql.log.lookup import locate, require_session
+from langchain_sessions._sql.tables.types import as_bytes
 from langchain_sessions.stores._values import VectorChange, VectorProgress
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def load_vectors(
 
         values = {f"q_{at}_{part}": value for at, each in enumerate(some) for part, value in enumerate(each)}
         rows = tx.rows(tx.prepare(("vectors", size), build), values)
-        found.update(((skey, seq), bytes(data)) for skey, seq, data in rows)
+        found.update(((skey, seq), as_bytes(data)) for skey, seq, data in rows)
     return found
 
 

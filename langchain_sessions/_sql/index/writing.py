@@ -9,6 +9,7 @@ from sqlalchemy import Select, delete, insert, select, update
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.log.lookup import locate, require_session
 from langchain_sessions._sql.tables.recall import TRAITS
+from langchain_sessions._sql.tables.types import as_bytes
 from langchain_sessions.stores._values import IndexChange, IndexProgress, StoredChunk
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def load_chunks(
         values = {"skey": progress.skey, "chunk": number}
         row = tx.row(tx.prepare("recall chunk", traits), values)
         if row is not None:
-            buckets = {name: bytes(data) for name, data in tx.rows(tx.prepare("recall words", words), values)}
+            buckets = {name: as_bytes(data) for name, data in tx.rows(tx.prepare("recall words", words), values)}
             last_seq, events, size, written = row
             chunk = StoredChunk(number, last_seq, events, size, written, buckets.pop(TRAITS, b""))
             found.append((chunk, buckets))

@@ -86,8 +86,9 @@ def session_columns(tables: Tables) -> list[ColumnElement[Any]]:
 def session_row(values: tuple[Any, ...]) -> SessionRow:
     """A `SessionRow` from its columns; some drivers return bytes as a view."""
     row = SessionRow(*values)
-    # Most sessions are no threads of a graph: they have no head, and nothing is copied.
-    return row if row.head_runs is None else row._replace(head_runs=bytes(row.head_runs))
+    # Most sessions are no threads of a graph: they have no head, and nothing is copied. A view is made of bytes alone:
+    # of a number in their place `bytes` would make as many zeroes.
+    return row if row.head_runs is None else row._replace(head_runs=bytes(memoryview(row.head_runs)))
 
 
 def locate(tx: Transaction, key: SessionKey, now: int, *, lock: bool = False) -> SessionRow | None:
@@ -341,7 +342,7 @@ def ask_staged(tx: Transaction, key: SessionKey) -> Later:
 
 def staged_in(answer: Later) -> list[StagedWrites]:
     """What `ask_staged` was told."""
-    return [unpack_staged(n, bytes(body)) for n, body in answer.rows]
+    return [unpack_staged(n, body) for n, body in answer.rows]
 
 
 def insert_writes(tx: Transaction, skey: int, ns: int, cid: str, writes: Sequence[WriteRow]) -> None:

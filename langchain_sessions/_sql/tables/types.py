@@ -155,5 +155,5 @@ def as_bytes(value: Any) -> bytes:
     """
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
-    problem = "A checkpoint cannot be read: text stands where bytes were written; other threads can."
+    problem = "A row cannot be read: something else stands where bytes were written; other sessions can."
     raise CorruptRowError(problem)

@@ -35,7 +35,7 @@ from langchain_sessions._sql.log.lookup import (
     set_session,
     staged_in,
 )
-from langchain_sessions._sql.tables.types import quoted
+from langchain_sessions._sql.tables.types import as_bytes, quoted
 from langchain_sessions._sql.threads.reading import checkpoint_columns, checkpoint_row, newest_in_sight, packed_writes
 from langchain_sessions._sql.threads.values import sweep_values
 from langchain_sessions.errors import InvalidInputError, SessionNotFoundError
@@ -217,7 +217,7 @@ def _names(tx: Transaction, skey: int) -> tuple[dict[int, bytes], dict[int, str]
     s, n = tx.tables.threads.shapes.c, tx.tables.threads.namespaces.c
     shapes = tx.once(select(s.shape, s.body).where(s.skey == skey))
     namespaces = tx.once(select(n.ns, n.name).where(n.skey == skey))
-    return {row[0]: bytes(row[1]) for row in shapes}, {row[0]: row[1] for row in namespaces}
+    return {row[0]: as_bytes(row[1]) for row in shapes}, {row[0]: row[1] for row in namespaces}
 
 
 def _mend_lines(tx: Transaction, skey: int, rows: Sequence[CheckpointRow], kept: Collection[CheckpointKey]) -> None:

@@ -290,7 +290,9 @@ def _complete(
             mentioned = mentioned | seq_set(write.refs)
         missing[skey] = missing.get(skey, SeqSet()) | reader.lacks(item.session, mentioned)
         digests.setdefault(skey, set()).update(row.digests, digests_in(writes))
-    details.shapes.update((place, bytes(answer.rows[0][0])) for place, answer in waiting.shapes.items() if answer.rows)
+    details.shapes.update(
+        (place, as_bytes(answer.rows[0][0])) for place, answer in waiting.shapes.items() if answer.rows
+    )
     for skey, seqs in missing.items():
         rows = read_values(tx, skey, digests[skey], glance.values if glance is not None else {})
         details.values.update(((skey, digest), row) for digest, row in rows.items())
@@ -399,7 +401,7 @@ def load_lineage(
         # One ancestor at a time: which one is the last to be needed is known only from what it stored.
         names = _ask_shape(tx, session.skey, row.shape)
         tx.flush()
-        shape = bytes(names.rows[0][0]) if names.rows else b""
+        shape = as_bytes(names.rows[0][0]) if names.rows else b""
         missing.difference_update(call_passed_in(stored_in, found[-1], shape))
         parent = row.parent
     return CheckpointPage(found, _complete(tx, found, reader), None)

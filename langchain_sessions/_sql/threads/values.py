@@ -122,7 +122,7 @@ def rows_of_values(rows: Iterable[tuple[Any, ...]]) -> dict[bytes, bytes]:
 def sweep_values(tx: Transaction, skey: int, rows: Iterable[CheckpointRow]) -> None:
     """Remove the values that neither some checkpoints need nor the writes that are stored for good."""
     v, w = tx.tables.threads.stored_values, tx.tables.threads.writes.c
-    there = {bytes(row[0]) for row in tx.once(select(v.c.digest).where(v.c.skey == skey))}
+    there = {as_bytes(row[0]) for row in tx.once(select(v.c.digest).where(v.c.skey == skey))}
     if not there:
         return
     is_node = func.substr(v.c.data, 1, 1) == NODE
@@ -130,7 +130,7 @@ def sweep_values(tx: Transaction, skey: int, rows: Iterable[CheckpointRow]) -> N
     needed = {digest for row in rows for digest in row.digests}
     # Writes that another rewind cut count too: undoing it brings them back.
     for row in tx.once(select(w.body).where(w.skey == skey)):
-        needed.update(digests_in(unpack_writes(bytes(row[0]))))
+        needed.update(digests_in(unpack_writes(as_bytes(row[0]))))
     for some in _chunks(sorted(there - reachable(needed, nodes))):
         tx.change(delete(v).where(v.c.skey == skey, v.c.digest.in_(some)))
 
