@@ -7,12 +7,13 @@ only looked at whether the grounds of it still stand, and a few rows are written
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.ledger import Cover, LogView, encode_cover, tally_change
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import with_extra
+from langchain_sessions.errors import CorruptRowError
 from langchain_sessions.events import Standing
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from langchain_sessions._core.ranges import SeqRange
     from langchain_sessions._core.rows import Counters, EventRow, SessionRow
     from langchain_sessions.stores._values import ArchivePlan
+
+_MOST_TOKENS: Final = 1 << 62
+"""More overflow a counter."""
 
 
 class Archived(NamedTuple):
@@ -75,6 +79,9 @@ def prepare_archive(
         session: The session.
         views: Where the rows stand now, and where they stand for counters.
         old_covers: Runs that the compaction in force covers.
+
+    Raises:
+        CorruptRowError: A row counts more tokens than can be.
     """
     view, counting = views
     old = view.ledger.covers.get(plan.scope)
@@ -98,6 +105,11 @@ def prepare_archive(
     trial = _numbered(plan, cover, covers, {}, view.last_seq)
     after = LogView(counting.ledger.with_cover(trial.cover), counting.head, counting.invocations, view.last_seq)
     counted = tally_change(near, counting, [*near, *trial.rows], after)
+    # Where the counters are written none of these rows is read again, and what overflows them would be taken for a
+    # mistake.
+    if any(abs(each.tokens) >= _MOST_TOKENS for each in counted.values()):
+        problem = f"An event of session {session.id!r} cannot be read: no message has so many tokens; others can."
+        raise CorruptRowError(problem)
     beside = [row for row in near if row.place <= upto]
     is_rooted = all(row.flags & r.ROOTED for row in beside)
     runs = frozenset(row.run for row in beside if row.run is not None)

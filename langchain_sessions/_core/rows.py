@@ -44,6 +44,8 @@ MARKS = {"open": 1, "done": 2, "failed": 3, "interrupted": 4}
 MARK_NAMES = {code: name for name, code in MARKS.items()}
 TURN_OF = "turn:"
 """Begins the id of a run whose question stood in the log before it: a checkpoint or the application put it there."""
+YEARS: Final = range(-62_135_596_800_000_000, 253_402_300_800_000_000)
+"""The times that Python has a date for: the years 1 to 9999."""
 
 
 class EventRow(NamedTuple):
@@ -94,11 +96,13 @@ class EventRow(NamedTuple):
 
     @property
     def is_sound(self) -> bool:
-        """Whether its fields are of the kinds that are written; asked where something went wrong."""
+        """Whether its fields are of the kinds that are written, its time a date; asked where something went wrong."""
         numbers = (self.seq, self.rev, self.kind, self.flags, self.at, self.tokens)
         names = (self.branch, self.author, self.invocation_id)
-        return all(type(each) is int for each in numbers) and all(
-            each is None or isinstance(each, str) for each in names
+        return (
+            all(type(each) is int for each in numbers)
+            and all(each is None or isinstance(each, str) for each in names)
+            and self.at in YEARS
         )
 
     @property

@@ -10,6 +10,7 @@ import random
 import shutil
 import sqlite3
 import time
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -150,6 +151,59 @@ def _tamper(path: Path, table: str, column: str, bomb: Any) -> bool:
     return True
 
 
+def _problems(path: Path, name: str) -> list[str]:
+    """What a method makes of a database that it must not."""
+    found: list[str] = []
+    begun, used = time.monotonic(), time.process_time()
+    with SessionService(f"sqlite:///{path}") as sessions:
+        try:
+            METHODS[name](sessions)
+        except SessionsError:
+            pass
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told with its case
+            found.append(f"{type(error).__name__} {str(error)[:80]}")
+        if [message.text for message in sessions.messages("other")][-1:] != ["so"] and name != "delete":
+            found.append("the neighbour was touched")
+    took, worked = time.monotonic() - begun, time.process_time() - used
+    if worked > BOUND or took > HANGS:
+        found.append(f"{worked:.0f} s of work, {took:.0f} s")
+    return found
+
+
+MEMORY = 100_000_000
+MANY, LEAST, MOST = 2**31, -(2**63), 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("place", "bomb", "name"),
+    [
+        ("events.at", MOST, "verify"),
+        ("events.at", LEAST, "verify"),
+        ("events.tokens", MOST, "compact"),
+        ("events.tokens", LEAST, "compact"),
+        ("sessions.head_runs", MANY, "get_tuple"),
+        ("sessions.live_events", MOST, "append"),
+        ("sessions.live_events", LEAST, "compact"),
+        ("sessions.live_tokens", LEAST, "edit"),
+        ("sessions.live_turns", MOST, "append"),
+        ("checkpoint_staged.body", MANY, "get_tuple"),
+    ],
+)
+def test_item_12_large_numbers_overflow_nothing_and_take_no_memory(
+    template: Path, tmp_path: Path, place: str, bomb: int, name: str
+) -> None:
+    table, _, column = place.partition(".")
+    path = tmp_path / "chat.db"
+    shutil.copy(template, path)
+    assert _tamper(path, table, column, bomb)
+    tracemalloc.start()
+    try:
+        assert _problems(path, name) == []
+        assert tracemalloc.get_traced_memory()[1] < MEMORY
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.timeout(36_000 if WHOLE else 600)
 def test_item_12_no_damage_leads_to_anything_but_an_error_of_ours(template: Path, tmp_path: Path) -> None:
     cases = _cases(template)
@@ -164,19 +218,7 @@ def test_item_12_no_damage_leads_to_anything_but_an_error_of_ours(template: Path
         if not _tamper(path, table, column, bomb):
             continue
         done += 1
-        begun, used = time.monotonic(), time.process_time()
-        with SessionService(f"sqlite:///{path}") as sessions:
-            try:
-                METHODS[name](sessions)
-            except SessionsError:
-                pass
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is told with its case
-                wrong.append(f"{table}.{column} = {bomb!r:.40} -> {name}: {type(error).__name__} {str(error)[:80]}")
-            if [message.text for message in sessions.messages("other")][-1:] != ["so"] and name != "delete":
-                wrong.append(f"{table}.{column} = {bomb!r:.40} -> {name}: the neighbour was touched")
-        took, worked = time.monotonic() - begun, time.process_time() - used
-        if worked > BOUND or took > HANGS:
-            wrong.append(f"{table}.{column} = {bomb!r:.40} -> {name}: {worked:.0f} s of work, {took:.0f} s")
+        wrong += [f"{table}.{column} = {bomb!r:.40} -> {name}: {problem}" for problem in _problems(path, name)]
         for leftover in tmp_path.glob("chat.db*"):
             leftover.unlink()
     assert not wrong, "\n".join(wrong)

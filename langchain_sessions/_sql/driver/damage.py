@@ -106,15 +106,22 @@ def _mark(data: Any) -> None:
 _MARK = Mark._fields
 _OF_WRITES = frozenset({"n", "part"})
 """Columns beside which a body holds pending writes; what other bodies hold their serializer alone can read."""
+_COUNT = _within(1 << 62)
+"""Far from the end of what a column holds: what is added to it never overflows it."""
 _DECODERS: dict[str, Callable[[Any], object]] = {
     "data": _mark,
     "delta": _document,
     "event kind": _within(1 << 15),
+    "events": _COUNT,
     "extra": _document,
     "flags": _within(1 << 31),
     "head_runs": decode_ranges,
+    "indexed_to": _COUNT,
     "initial_state": _document,
     "ledger": Ledger.decode,
+    "live_events": _COUNT,
+    "live_tokens": _COUNT,
+    "live_turns": _COUNT,
     "metadata": _document,
     "others": decode_ranges,
     "refs": decode_ranges,
@@ -122,6 +129,7 @@ _DECODERS: dict[str, Callable[[Any], object]] = {
     "staged": partial(unpack_staged, 0),
     "state": _document,
     "tokens": _within(1 << 40),
+    "turns": _COUNT,
     "value": json.loads,
     "writes": unpack_writes,
 }
