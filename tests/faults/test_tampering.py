@@ -181,6 +181,8 @@ MANY, LEAST, MOST = 2**31, -(2**63), 2**63 - 1
         ("events.at", LEAST, "verify"),
         ("events.tokens", MOST, "compact"),
         ("events.tokens", LEAST, "compact"),
+        ("recall_chunks.last_seq", MOST, "verify"),
+        ("recall_logs.indexed_to", MOST, "verify"),
         ("sessions.head_runs", MANY, "get_tuple"),
         ("sessions.live_events", MOST, "append"),
         ("sessions.live_events", LEAST, "compact"),
@@ -202,6 +204,17 @@ def test_item_12_large_numbers_overflow_nothing_and_take_no_memory(
         assert tracemalloc.get_traced_memory()[1] < MEMORY
     finally:
         tracemalloc.stop()
+
+
+def test_item_12_an_index_that_reaches_beyond_its_log_is_told(template: Path, tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+    shutil.copy(template, path)
+    with SessionService(f"sqlite:///{path}") as sessions:
+        assert sessions.verify("x") == sessions.verify("other")
+    assert _tamper(path, "recall_logs", "indexed_to", 10**15)
+    with SessionService(f"sqlite:///{path}") as sessions:
+        assert "the index claims to hold events that the log does not have" in str(sessions.verify("x"))
+        assert "the index claims" not in str(sessions.verify("other"))
 
 
 @pytest.mark.timeout(36_000 if WHOLE else 600)

@@ -190,7 +190,7 @@ class Indexer:
             if loaded is None:
                 return None
             for stored, buckets in loaded:
-                if any(type(each) is not int for each in stored[:5]):
+                if any(type(each) is not int for each in stored[:5]) or stored.last_seq > progress.indexed_to:
                     found.append(f"chunk {number} of the index does not say how far it reaches, or how much it holds")
                     continue
                 query = EventQuery(kinds=MESSAGE_CODES, after_seq=after, before_seq=stored.last_seq + 1)
@@ -204,9 +204,15 @@ class Indexer:
                     raise CorruptRowError(problem) from error
                 if contents != expected:
                     found.append(f"chunk {number} of the index differs from the log")
-        query = EventQuery(kinds=MESSAGE_CODES, after_seq=after, before_seq=progress.indexed_to + 1, limit=1)
-        if progress.chunks and (yield from ask(self.store.find_events, key, query, self.now())).rows:
-            found.append("the index leaves out events that it claims to hold")
+        upto = min(progress.indexed_to, progress.last_seq)
+        if progress.chunks or upto < progress.indexed_to:
+            query = EventQuery(kinds=MESSAGE_CODES, after_seq=after, before_seq=upto + 1, limit=1)
+            left = yield from ask(self.store.find_events, key, query, self.now())
+            if progress.chunks and left.rows:
+                found.append("the index leaves out events that it claims to hold")
+            # Read after the index was: events that came in between and are in it are no difference.
+            if progress.indexed_to > left.view.last_seq:
+                found.append("the index claims to hold events that the log does not have")
         return found
 
     def _expected(self, session_id: str, rows: list[EventRow], stored: StoredChunk) -> _Contents:
