@@ -184,6 +184,7 @@ MANY, LEAST, MOST = 2**31, -(2**63), 2**63 - 1
         ("recall_chunks.last_seq", MOST, "verify"),
         ("recall_logs.indexed_to", MOST, "verify"),
         ("sessions.head_runs", MANY, "get_tuple"),
+        ("sessions.head_runs", "", "history"),
         ("sessions.live_events", MOST, "append"),
         ("sessions.live_events", LEAST, "compact"),
         ("sessions.live_tokens", LEAST, "edit"),
@@ -191,8 +192,8 @@ MANY, LEAST, MOST = 2**31, -(2**63), 2**63 - 1
         ("checkpoint_staged.body", MANY, "get_tuple"),
     ],
 )
-def test_item_12_large_numbers_overflow_nothing_and_take_no_memory(
-    template: Path, tmp_path: Path, place: str, bomb: int, name: str
+def test_item_12_what_was_found_overflows_nothing_and_takes_no_memory(
+    template: Path, tmp_path: Path, place: str, bomb: Any, name: str
 ) -> None:
     table, _, column = place.partition(".")
     path = tmp_path / "chat.db"

@@ -90,6 +90,11 @@ def _document(text: Any) -> None:
         raise TypeError
 
 
+def _ranges(data: Any) -> None:
+    # Text without a character decodes as no ranges, and was never written.
+    decode_ranges(bytes(memoryview(data)))
+
+
 def _within(most: int) -> Callable[[Any], None]:
     def check(number: Any) -> None:
         if not isinstance(number, (int, Decimal)) or not 0 <= number < most:
@@ -115,7 +120,7 @@ _DECODERS: dict[str, Callable[[Any], object]] = {
     "events": _COUNT,
     "extra": _document,
     "flags": _within(1 << 31),
-    "head_runs": decode_ranges,
+    "head_runs": _ranges,
     "indexed_to": _COUNT,
     "initial_state": _document,
     "ledger": Ledger.decode,
@@ -123,9 +128,9 @@ _DECODERS: dict[str, Callable[[Any], object]] = {
     "live_tokens": _COUNT,
     "live_turns": _COUNT,
     "metadata": _document,
-    "others": decode_ranges,
-    "refs": decode_ranges,
-    "runs": decode_ranges,
+    "others": _ranges,
+    "refs": _ranges,
+    "runs": _ranges,
     "staged": partial(unpack_staged, 0),
     "state": _document,
     "tokens": _within(1 << 40),
