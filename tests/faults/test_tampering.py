@@ -183,6 +183,7 @@ MANY, LEAST, MOST = 2**31, -(2**63), 2**63 - 1
         ("events.tokens", LEAST, "compact"),
         ("recall_chunks.last_seq", MOST, "verify"),
         ("recall_logs.indexed_to", MOST, "verify"),
+        ("sessions.last_seq", MANY, "fork"),
         ("sessions.head_runs", MANY, "get_tuple"),
         ("sessions.head_runs", "", "history"),
         ("sessions.live_events", MOST, "append"),

@@ -43,7 +43,7 @@ from langchain_sessions._sql.log.removing import remove_rows
 from langchain_sessions._sql.log.rewinding import replay
 from langchain_sessions._sql.log.shared_state import change_shared_state
 from langchain_sessions._sql.threads.history import copy_thread
-from langchain_sessions.errors import EventNotFoundError, SessionExistsError, SessionNotFoundError
+from langchain_sessions.errors import CorruptRowError, EventNotFoundError, SessionExistsError, SessionNotFoundError
 from langchain_sessions.stores._erasing import UserRemoved
 from langchain_sessions.stores._values import SessionDraft, SessionQuery, SessionSlice
 
@@ -321,7 +321,12 @@ def fork_session(tx: Transaction, key: SessionKey, draft: SessionDraft, at_seq: 
     target = _add(tx, draft)
     for start in range(1, upto + 1, _FORK_CHUNK):
         some = SeqSet.between(start, min(start + _FORK_CHUNK - 1, upto))
-        insert_events(tx, target.skey, read_rows(tx, source, some))
+        rows = read_rows(tx, source, some)
+        # A log has no gap. Where its row names positions that are not there, going on to the last takes for ever.
+        if not rows:
+            problem = f"The row of session {key.id!r} cannot be read: it names a position that the log does not have."
+            raise CorruptRowError(problem)
+        insert_events(tx, target.skey, rows)
     _copy_invocations(tx, source, target, upto)
     # Of the marks that were copied: what came after the position of the fork must not hide what came before.
     ledger = Ledger.of(load_marks(tx, target), upto)
