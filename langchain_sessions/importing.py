@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -18,14 +18,23 @@ from langchain_sessions._core.rows import Anyone
 from langchain_sessions._core.twins import finish
 from langchain_sessions._importing.conversations import HistoryImport
 from langchain_sessions._importing.opening import open_source
-from langchain_sessions._importing.prediction import FEW, MOST, SAMPLE, Grown, sampled_threads, scaled_messages
+from langchain_sessions._importing.prediction import (
+    FEW,
+    MOST,
+    SAMPLE,
+    Grown,
+    Predicted,
+    sampled_threads,
+    scaled_messages,
+)
+from langchain_sessions._importing.several import count_of
 from langchain_sessions._importing.threads import ThreadImport
-from langchain_sessions._importing.values import SourceError, ThreadSource
+from langchain_sessions._importing.values import SourceError
 from langchain_sessions._log.log import log_of
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions._sql.store import SqlStore
 from langchain_sessions._sql.tables.size import database_bytes
-from langchain_sessions.errors import EventConflictError, InvalidInputError, SessionNotFoundError
+from langchain_sessions.errors import EventConflictError, InvalidInputError, SessionEndedError, SessionNotFoundError
 from langchain_sessions.service import SessionService
 
 if TYPE_CHECKING:
@@ -33,7 +42,8 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.serde.base import SerializerProtocol
     from sqlalchemy.engine import URL
 
-    from langchain_sessions._importing.values import CheckpointName, HistorySource
+    from langchain_sessions._importing.several import Found
+    from langchain_sessions._importing.values import CheckpointName, History, HistorySource, ThreadSource
 
 OwnerOf = Callable[[str, Mapping[str, Any]], "str | None"]
 # Problems that a report names; a source that is damaged throughout has millions.
@@ -93,6 +103,7 @@ class ImportReport:
         bytes_before: The size of the source; None where nobody knows.
         bytes_after: How much the target grew; None where nobody knows. Of a prediction, what an import would need in
             SQLite.
+        unowned: How many of the threads are nobody's; of a prediction, of its sample.
     """
 
     threads: int
@@ -103,6 +114,7 @@ class ImportReport:
     problem_count: int
     bytes_before: int | None
     bytes_after: int | None
+    unowned: int = 0
 
 
 @told
@@ -188,16 +200,16 @@ class _Run:
         self._progress = progress
         self._problems: list[ImportProblem] = []
         self._problem_count = 0
-        self._threads = self._unchanged = self._checkpoints = self._messages = 0
+        self._threads = self._unchanged = self._unowned = self._checkpoints = self._messages = 0
         self._began = self._told = time.monotonic()
         self._at, self._done, self._total, self._steps, self._steps_total = "", 0, 0, 0, 0
 
-    def take(self, source: ThreadSource | HistorySource, serde: SerializerProtocol | None) -> None:
-        """Take over every thread of a source."""
-        if isinstance(source, ThreadSource):
-            self.take_threads(source, serde, dict.fromkeys(self._listed(source.threads())), source.count())
-        else:
-            self.take_histories(source)
+    def take(self, source: Found, serde: SerializerProtocol | None) -> None:
+        """Take over every thread and every conversation of a source."""
+        if (threads := source.threads) is not None:
+            self.take_threads(threads, serde, dict.fromkeys(self._listed(threads.threads())), threads.count())
+        if source.histories is not None:
+            self.take_histories(source.histories)
 
     def take_threads(
         self,
@@ -222,8 +234,8 @@ class _Run:
             except SourceError as problem:
                 self._note(thread_id, "", str(problem))
             except SessionNotFoundError:
-                self._note(thread_id, "", "a session of that id is somebody else's")
-            except InvalidInputError as problem:
+                self._note(thread_id, "", self._whose(thread_id))
+            except (InvalidInputError, SessionEndedError) as problem:
                 self._note(thread_id, "", str(problem))
             self._done += 1
             self._tell()
@@ -233,40 +245,61 @@ class _Run:
         before = self._count(thread_id, owner)
         taken = work.take(thread_id, owner, places)
         self._threads += 1
+        self._unowned += owner is None
         self._unchanged += taken == 0
         self._checkpoints += taken
         self._messages += self._count(thread_id, owner) - before
 
     def take_histories(self, source: HistorySource, every: int = 1, most: int | None = None) -> None:
         """Take over one of so many conversations, of each at most so many messages."""
-        work = HistoryImport(self._sessions)
-        self._total = -(-_count_of(source) // every)
+        work = HistoryImport(self._sessions, self._note)
+        self._total += -(-count_of(source) // every)
+        # From here on conversations tell how far it is.
+        self._steps = self._steps_total = 0
         for whole in islice(self._listed(source.histories()), 0, None, every):
             history = replace(whole, events=islice(whole.events, most))
             self._at = history.id
             told = {"user_id": history.user_id, **history.metadata}
-            owner = self._owner_of(history.id, told) or history.user_id
-            try:
-                before = self._count(history.id, owner)
-                work.take(history, owner)
-                added = self._count(history.id, owner) - before
-            except SessionNotFoundError:
-                self._note(history.id, "", "a session of that id is somebody else's")
-            except (SourceError, InvalidInputError, EventConflictError) as problem:
-                self._note(history.id, "", str(problem))
-            else:
-                self._threads += 1
-                self._unchanged += added == 0
-                self._messages += added
+            self._take_history(work, history, self._owner_of(history.id, told) or history.user_id)
             self._done += 1
             self._tell()
+
+    def _take_history(self, work: HistoryImport, history: History, owner: str | None) -> None:
+        problems, before, given = self._problem_count, self._count(history.id, owner), 0
+        try:
+            given = work.take(history, owner)
+        except SessionNotFoundError:
+            self._note(history.id, "", self._whose(history.id))
+        except EventConflictError as problem:
+            another = f"another conversation is here under this id: its event {problem.event_id!r} says something else"
+            self._note(history.id, "", another)
+        except (InvalidInputError, SessionEndedError) as problem:
+            self._note(history.id, "", str(problem))
+        after = self._count(history.id, owner)
+        is_whole = self._problem_count == problems
+        # What was written before or after what is wrong is here, and counts.
+        if is_whole or given or after > before:
+            self._threads += 1
+            self._unowned += owner is None
+            self._unchanged += is_whole and after == before
+            self._messages += after - before
 
     def _count(self, thread_id: str, owner: str | None) -> int:
         """How many entries the log of a session has."""
         try:
             return self._sessions.as_user(owner).get(thread_id).version
-        except SessionNotFoundError:
+        except (SessionNotFoundError, InvalidInputError):
             return 0
+
+    def _whose(self, thread_id: str) -> str:
+        """Why a session that is here is out of reach of the owner that a thread is to have."""
+        try:
+            is_unowned = self._sessions.get(thread_id).user_id is None
+        except SessionNotFoundError:
+            is_unowned = False
+        if is_unowned:
+            return "a session of that id is here, and is nobody's: import it without a user, or delete it before"
+        return "a session of that id is somebody else's"
 
     def _listed(self, threads: Iterator[_Listed]) -> Iterator[_Listed]:
         try:
@@ -311,6 +344,7 @@ class _Run:
         return ImportReport(
             threads=self._threads,
             unchanged=self._unchanged,
+            unowned=self._unowned,
             checkpoints=self._checkpoints,
             messages=self._messages,
             problems=tuple(self._problems),
@@ -318,15 +352,6 @@ class _Run:
             bytes_before=before,
             bytes_after=after,
         )
-
-
-def _count_of(source: ThreadSource | HistorySource) -> int:
-    """How many threads a source can list."""
-    found = 0
-    with suppress(SourceError):
-        for _ in source.threads() if isinstance(source, ThreadSource) else source.histories():
-            found += 1
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +363,7 @@ class _Prediction:
     progress: Callable[[ImportProgress], None] | None
 
 
-def _predicted(sessions: SessionService, source: ThreadSource | HistorySource, how: _Prediction) -> ImportReport:
+def _predicted(sessions: SessionService, source: Found, how: _Prediction) -> ImportReport:
     """What an import would come to, from one of a sample into a file that is thrown away."""
     log = log_of(sessions)
     with (
@@ -352,26 +377,33 @@ def _predicted(sessions: SessionService, source: ThreadSource | HistorySource, h
         ) as sample,
     ):
         sample.create_schema()
-        empty = _size(sample) or 0
         run = _Run(sample, how.owner_of, how.progress)
+        at = Grown(_size(sample) or 0, 0)
 
         def grown() -> Grown:
-            return Grown(max((_size(sample) or 0) - empty, 0), run.messages)
+            return Grown(max((_size(sample) or 0) - at.bytes, 0), run.messages - at.messages)
 
-        if isinstance(source, ThreadSource):
-            chosen = sampled_threads(source)
-            run.take_threads(source, how.serde, chosen.first, chosen.size)
+        found: list[Predicted] = []
+        if source.threads is not None:
+            chosen = sampled_threads(source.threads)
+            run.take_threads(source.threads, how.serde, chosen.first, chosen.size)
             first = grown()
-            run.take_threads(source, how.serde, chosen.rest, chosen.size)
-            found = chosen.scaled(first, grown())
-        else:
-            messages = source.count()
-            every = max(1, -(-_count_of(source) // SAMPLE)) if messages is None or messages > FEW else 1
-            run.take_histories(source, every, None if messages is None or messages <= FEW else MOST)
-            found = scaled_messages(grown(), messages, every)
-        report = run.report(source.size(), found.bytes)
-    threads = _count_of(source)
-    return replace(report, threads=threads, unchanged=0, checkpoints=found.checkpoints, messages=found.messages)
+            run.take_threads(source.threads, how.serde, chosen.rest, chosen.size)
+            found.append(chosen.scaled(first, grown()))
+        if source.histories is not None:
+            at = Grown(_size(sample) or 0, run.messages)
+            messages = source.histories.count()
+            every = max(1, -(-count_of(source.histories) // SAMPLE)) if messages is None or messages > FEW else 1
+            run.take_histories(source.histories, every, None if messages is None or messages <= FEW else MOST)
+            found.append(scaled_messages(grown(), messages, every))
+        report = run.report(source.size(), sum(each.bytes for each in found))
+    return replace(
+        report,
+        threads=sum(count_of(each) for each in (source.threads, source.histories) if each is not None),
+        unchanged=0,
+        checkpoints=sum(each.checkpoints for each in found),
+        messages=sum(each.messages for each in found),
+    )
 
 
 def _size(sessions: SessionService) -> int | None:
@@ -381,7 +413,7 @@ def _size(sessions: SessionService) -> int | None:
 
 
 @contextmanager
-def _opened(source: Any) -> Iterator[ThreadSource | HistorySource]:
+def _opened(source: Any) -> Iterator[Found]:
     found = open_source(source)
     try:
         yield found

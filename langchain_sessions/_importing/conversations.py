@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from langchain_sessions._importing.past import at_past_times
 from langchain_sessions._importing.values import SourceError
+from langchain_sessions.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from langchain_sessions._importing.values import History
     from langchain_sessions.events import NewEvent
@@ -22,26 +22,26 @@ _BATCH = 200
 class HistoryImport:
     """Writes histories into the sessions of one service."""
 
-    def __init__(self, sessions: SessionService) -> None:
-        """Write into a service."""
+    def __init__(self, sessions: SessionService, tell: Callable[[str, str, str], None]) -> None:
+        """Write into a service, and say `tell(thread, "", problem)` for each event that cannot be taken over."""
         self._now = datetime.now(timezone.utc)
+        self._tell = tell
         self._sessions = at_past_times(sessions, lambda: self._now)
 
-    def take(self, history: History, owner: str | None) -> None:
+    def take(self, history: History, owner: str | None) -> int:
         """Append what the session does not have yet: events are known by the ids that the source gives them.
 
+        Returns how many events could be read.
+
         Raises:
-            SourceError: A message cannot be read; those before it are here.
+            InvalidInputError: The session cannot be called so, or hold such metadata.
             SessionNotFoundError: There is such a session, and it is somebody else's.
+            SessionEndedError: It has ended.
             EventConflictError: An event of this name says something else here.
         """
         mine = self._sessions.as_user(owner)
-        events = iter(history.events)
-        is_new, problem = True, None
-        while problem is None:
-            batch, problem = _batch(events)
-            if not batch:
-                break
+        is_new, given = True, 0
+        for batch in self._batches(history):
             self._now = next((event.timestamp for event in batch if event.timestamp), self._now)
             if is_new:
                 session = mine.open(history.id)
@@ -49,16 +49,34 @@ class HistoryImport:
                     mine.update(history.id, title=history.title, metadata=history.metadata)
                 is_new = False
             self._now = next((event.timestamp for event in reversed(batch) if event.timestamp), self._now)
-            mine.append(history.id, batch)
-        if problem is not None:
-            raise problem
+            self._append(mine, history.id, batch)
+            given += len(batch)
+        return given
 
+    def _batches(self, history: History) -> Iterator[list[NewEvent]]:
+        """The events that can be read."""
+        batch: list[NewEvent] = []
+        try:
+            for each in history.events:
+                if isinstance(each, SourceError):
+                    self._tell(history.id, "", str(each))
+                    continue
+                batch.append(each)
+                if len(batch) == _BATCH:
+                    yield batch
+                    batch = []
+        except SourceError as problem:
+            self._tell(history.id, "", str(problem))
+        if batch:
+            yield batch
 
-def _batch(events: Iterator[NewEvent]) -> tuple[list[NewEvent], SourceError | None]:
-    """The next events, and what is wrong with the one after them."""
-    batch: list[NewEvent] = []
-    try:
-        batch.extend(islice(events, _BATCH))
-    except SourceError as problem:
-        return batch, problem
-    return batch, None
+    def _append(self, mine: SessionService, session_id: str, batch: Sequence[NewEvent]) -> None:
+        try:
+            mine.append(session_id, batch)
+        except InvalidInputError:
+            # One of them is refused: the others are taken one by one.
+            for event in batch:
+                try:
+                    mine.append(session_id, [event])
+                except InvalidInputError as problem:
+                    self._tell(session_id, "", f"event {event.id}: {problem}")

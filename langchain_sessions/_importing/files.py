@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import IO, TYPE_CHECKING, Any
 
 from langchain_sessions._core.codec.values import unpack
 from langchain_sessions._exporting.form import FORMAT, NEWEST
@@ -14,13 +16,14 @@ from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.events import NewEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from io import TextIOWrapper
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from langchain_core.messages import BaseMessage
 
 _BROKEN = "\0"
+_UNDECODED = re.compile("[\udc80-\udcff]")
+"""What stands in the place of bytes that are not UTF-8."""
 _GONE = frozenset({"superseded", "rewound", "detached", "failed", "open"})
 _NAMED = ("session_id", "thread_id", "conversation_id", "id")
 _TAKEN = ("author", "branch", "invocation_id", "error_code", "error_message")
@@ -36,11 +39,11 @@ class FileHistories:
             InvalidInputError: It is in no form that is known here, or in one of a newer release.
         """
         self._path = path
-        self._file: TextIOWrapper | None = None
+        self._file: IO[bytes] | None = None
         try:
-            with path.open(encoding="utf-8-sig") as file:
+            with path.open(encoding="utf-8-sig", errors="surrogateescape") as file:
                 first = next((line for line in file if line.strip()), "")
-        except (OSError, UnicodeDecodeError):
+        except OSError:
             raise InvalidInputError("source", f"the file cannot be read: {path}") from None
         found = _json_or_none(first)
         self._is_ours = isinstance(found, dict) and FORMAT in found
@@ -74,70 +77,130 @@ class FileHistories:
 
     def _lines(self) -> Iterator[Mapping[str, Any]]:
         self.close()
-        self._file = self._path.open(encoding="utf-8-sig", errors="surrogateescape")
+        self._file = self._path.open("rb")
         for at, line in enumerate(self._file, 1):
             if line.strip():
-                found = _json_or_none(line)
-                yield found if isinstance(found, dict) else {_BROKEN: at}
+                yield _line(at, line)
 
     def _ours(self) -> Iterator[History]:
         lines = self._lines()
         heads: list[Mapping[str, Any]] = [next(lines)]
         while heads:
-            session: Mapping[str, Any] = heads.pop().get("session") or {}
+            session = heads.pop().get("session")
             events = _events_until_head(lines, heads)
-            if isinstance(session.get("id"), str):
-                metadata = unpack(session.get("metadata") or {})
-                yield History(session["id"], session.get("user_id"), metadata, events, session.get("title"))
+            if isinstance(session, dict) and isinstance(session.get("id"), str):
+                user, title = (_text(session.get(name)) for name in ("user_id", "title"))
+                metadata, problems = _metadata(session.get("metadata"), unpack)
+                yield History(session["id"], user, metadata, chain(problems, events), title)
+            else:
+                yield History("", None, {}, iter([SourceError("a line begins a session without an id")]))
             # What nobody took, or could be read, stands before the next conversation.
             while not heads and (line := next(lines, None)) is not None:
                 heads += [line] if FORMAT in line else []
 
     def _openai(self) -> Iterator[History]:
         stem = self._path.stem
-        loose: list[tuple[int, Mapping[str, Any]]] = []
+        has_loose = False
         for at, line in enumerate(self._lines(), 1):
             if isinstance(messages := line.get("messages"), list):
                 name = next((str(line[key]) for key in _NAMED if line.get(key)), f"{stem}-{at}")
-                yield History(name, None, line.get("metadata") or {}, _numbered(enumerate(messages, 1), openai_message))
+                numbered = ((nth, f"message {nth}", each) for nth, each in enumerate(messages, 1))
+                metadata, problems = _metadata(line.get("metadata"))
+                yield History(name, None, metadata, chain(problems, _numbered(numbered, openai_message)))
             else:
-                loose.append((at, line))
-        if loose:
-            yield History(stem, None, {}, _numbered(loose, openai_message))
+                has_loose = True
+        if has_loose:
+            # Read once more: a conversation of a message per line may be longer than memory.
+            yield History(stem, None, {}, _numbered(self._loose(), openai_message))
+
+    def _loose(self) -> Iterator[tuple[int, str, Any]]:
+        """The lines that are a message each, as they are numbered among all."""
+        for at, line in enumerate(self._lines(), 1):
+            if not isinstance(line.get("messages"), list):
+                yield at, f"line {at}", line
 
     def _langchain(self) -> Iterator[History]:
+        text = self._path.read_text(encoding="utf-8-sig", errors="surrogateescape")
+        is_torn = _UNDECODED.search(text) is not None
         try:
-            found = json.loads(self._path.read_text(encoding="utf-8-sig"))
-        except ValueError:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
             raise SourceError("the file is not JSON") from None
         if isinstance(found, list):
             found = {self._path.stem: found}
         for name, messages in found.items():
             if not isinstance(messages, list):
-                raise SourceError("it is no list of messages")
-            convert = openai_message if messages and "role" in messages[0] else langchain_message
-            yield History(name, None, {}, _numbered(enumerate(messages, 1), convert))
+                yield History(name, None, {}, iter([SourceError("it is no list of messages")]))
+                continue
+            is_openai = bool(messages) and isinstance(messages[0], dict) and "role" in messages[0]
+            numbered = ((nth, f"message {nth}", _whole(each, nth, is_torn)) for nth, each in enumerate(messages, 1))
+            yield History(name, None, {}, _numbered(numbered, openai_message if is_openai else langchain_message))
 
 
-def _numbered(messages: Iterable[tuple[int, Any]], convert: Callable[[Any], BaseMessage]) -> Iterator[NewEvent]:
-    for at, message in messages:
+def _line(at: int, line: bytes) -> Mapping[str, Any]:
+    """A line of JSON; what is wrong with it, where it is none."""
+    try:
+        found = json.loads(line.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        return {_BROKEN: f"line {at} is not UTF-8"}
+    except (ValueError, RecursionError):
+        return {_BROKEN: f"line {at} is not JSON"}
+    return found if isinstance(found, dict) else {_BROKEN: f"line {at} is not JSON"}
+
+
+def _whole(message: Any, nth: int, is_torn: bool) -> Any:  # noqa: FBT001 - what is known of the file
+    """A message, or what is wrong with it where a file holds bytes that are not UTF-8."""
+    if is_torn and _UNDECODED.search(json.dumps(message, ensure_ascii=False)):
+        return {_BROKEN: f"message {nth} is not UTF-8"}
+    return message
+
+
+def _metadata(found: Any, read: Callable[[Any], Any] = dict) -> tuple[Mapping[str, Any], Sequence[SourceError]]:
+    """The metadata of a conversation, and what is wrong with it."""
+    try:
+        if not found or isinstance(found, dict):
+            return read(found or {}), ()
+    except (ValueError, TypeError, KeyError, AttributeError):
+        pass
+    return {}, (SourceError("its metadata is no object of JSON, and is left out"),)
+
+
+def _text(found: Any) -> str | None:
+    return found if isinstance(found, str) else None
+
+
+def _numbered(
+    messages: Iterable[tuple[int, str, Any]], convert: Callable[[Any], BaseMessage]
+) -> Iterator[NewEvent | SourceError]:
+    """Messages by their numbers and places; what is wrong with one that is none, and then the others."""
+    for at, place, message in messages:
         if isinstance(message, dict) and _BROKEN in message:
-            raise SourceError(f"line {message[_BROKEN]} is not JSON")
-        yield NewEvent(message=read_with(convert, message), id=f"{at}")
+            yield SourceError(message[_BROKEN])
+            continue
+        try:
+            read = read_with(convert, message)
+        except SourceError as problem:
+            yield SourceError(f"{place}: {problem}")
+            continue
+        yield NewEvent(message=read, id=f"{at}")
 
 
-def _events_until_head(lines: Iterator[Mapping[str, Any]], heads: list[Mapping[str, Any]]) -> Iterator[NewEvent]:
+def _events_until_head(
+    lines: Iterator[Mapping[str, Any]], heads: list[Mapping[str, Any]]
+) -> Iterator[NewEvent | SourceError]:
     """The events of one conversation of an export; the head of the next one goes into `heads`."""
     for line in lines:
         if FORMAT in line:
             heads.append(line)
             return
         if _BROKEN in line:
-            raise SourceError(f"line {line[_BROKEN]} is not JSON")
+            yield SourceError(line[_BROKEN])
+            continue
         try:
             event = _event(line)
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise SourceError("a line is no event") from None
+        except (SourceError, KeyError, TypeError, ValueError, AttributeError):
+            yield SourceError("a line is no event")
+            continue
         if event is not None:
             yield event
 
@@ -163,5 +226,5 @@ def _event(line: Mapping[str, Any]) -> NewEvent | None:
 def _json_or_none(line: str) -> Any:
     try:
         return json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import column, exc, select, table
 
 from langchain_sessions._importing.messages import adk_message, agents_message, langchain_message, read_with
-from langchain_sessions._importing.savers import count_rows, database_size, unread
+from langchain_sessions._importing.savers import count_rows, database_size, is_locked, unread
 from langchain_sessions._importing.values import History, SourceError
 from langchain_sessions.events import NewEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
     from langchain_core.messages import BaseMessage
     from sqlalchemy import Connection, Executable
 
 _BATCH = 500
+_OLD_COLUMNS = ("actions", "error_code", "error_message", "partial")
+_STRANGE = (SourceError, ValueError, TypeError, KeyError, AttributeError, LookupError, RecursionError)
 
 
 class _Database:
@@ -41,7 +44,7 @@ class _Database:
     def _rows(self, statement: Executable) -> Sequence[Any]:
         try:
             return self._connection.execute(statement).all()
-        except exc.SQLAlchemyError as error:
+        except (exc.SQLAlchemyError, UnicodeDecodeError) as error:
             raise unread(error) from error
 
 
@@ -67,30 +70,52 @@ class MessageTable(_Database):
         """See `HistorySource`."""
         return count_rows(self._connection, self._table)
 
-    def _events(self, session: Any) -> Iterator[NewEvent]:
-        keys = self._table.c
-        columns: list[Any] = [keys.id, keys[self._body], *([keys[self._at]] if self._at else [])]
+    def _events(self, session: Any) -> Iterator[NewEvent | SourceError]:
         after = -1
         while True:
-            wanted = select(*columns).where(keys.session_id == session, keys.id > after)
-            found = self._rows(wanted.order_by(keys.id).limit(_BATCH))
+            found = self._next(session, after)
             for row_id, body, *at in found:
                 when = _moment(at[0]) if at else None
-                yield NewEvent(message=read_with(self._convert, body), id=f"{row_id}", timestamp=when)
                 after = row_id
+                try:
+                    message = read_with(self._convert, body)
+                except SourceError as problem:
+                    yield SourceError(f"row {row_id}: {problem}")
+                else:
+                    yield NewEvent(message=message, id=f"{row_id}", timestamp=when)
             if len(found) < _BATCH:
                 return
 
+    def _next(self, session: Any, after: int) -> Sequence[Any]:
+        """The rows behind one. Where the database does not give them at once, each that it gives for itself."""
+        keys = self._table.c
+        columns: list[Any] = [keys.id, keys[self._body], *([keys[self._at]] if self._at else [])]
+        where = (keys.session_id == session, keys.id > after)
+        try:
+            return self._rows(select(*columns).where(*where).order_by(keys.id).limit(_BATCH))
+        except SourceError as problem:
+            if is_locked(problem.__cause__ or problem):
+                raise
+        names = self._rows(select(keys.id).where(*where).order_by(keys.id).limit(_BATCH))
+        found: list[Any] = []
+        for (name,) in names:
+            try:
+                found += self._rows(select(*columns).where(keys.session_id == session, keys.id == name))
+            except SourceError:
+                found.append((name, None))
+        return found
+
 
 class AdkSessions(_Database):
-    """What Google ADK's `DatabaseSessionService` stored. Its pickled actions of old schemas are not looked at."""
+    """What Google ADK's `DatabaseSessionService` stored. Its pickled actions of old schemas are never loaded."""
 
     def __init__(self, connection: Connection, columns: Mapping[str, set[str]]) -> None:
         """Read a database of either schema."""
         super().__init__(connection)
         self._is_new = "event_data" in columns["events"]
         names = ("id", "app_name", "user_id", "session_id", "invocation_id", "timestamp")
-        more = ("event_data",) if self._is_new else ("content", "author", "branch")
+        older = [name for name in _OLD_COLUMNS if name in columns["events"]]
+        more = ["event_data"] if self._is_new else ["content", "author", "branch", *older]
         self._events_table = table("events", *(column(name) for name in (*names, *more)))
         self._sessions = table("sessions", *(column(name) for name in ("app_name", "user_id", "id", "state")))
         self._shared = {
@@ -112,20 +137,55 @@ class AdkSessions(_Database):
         """See `HistorySource`."""
         return count_rows(self._connection, self._events_table)
 
-    def _events(self, app: str, user: str, session: str) -> Iterator[NewEvent]:
-        keys = self._events_table.c
-        mine = select(self._events_table).where(keys.app_name == app, keys.user_id == user, keys.session_id == session)
+    def _events(self, app: str, user: str, session: str) -> Iterator[NewEvent | SourceError]:
         told: dict[str, Any] = {}
         last: NewEvent | None = None
-        for row in self._rows(mine.order_by(keys.timestamp, keys.id)):
-            for last in self._event(row._mapping):  # noqa: SLF001 - SQLAlchemy's public name for it
+        has_pickled = False
+        for row in self._event_rows(app, user, session):
+            if isinstance(row, SourceError):
+                yield row
+                continue
+            has_pickled = has_pickled or _is_pickled(row.get("actions"))
+            try:
+                found = list(self._event(row))
+            except _STRANGE:
+                yield SourceError(f"event {row['id']}: it is no event of this form")
+                continue
+            for last in found:
                 told.update(last.state_delta or {})
                 yield last
+        if has_pickled:
+            yield SourceError("its actions are pickled, which is never loaded; its state came over as it is at the end")
         # A state that a session was created with is in no event of it.
         rest = {key: value for key, value in self._state(app, user, session).items() if told.get(key) != value}
         if rest:
             at, name = (None, "") if last is None else (last.timestamp, last.id)
             yield NewEvent(state_delta=rest, id=f"state/{name}", timestamp=at)
+
+    def _event_rows(self, app: str, user: str, session: str) -> Iterator[Mapping[str, Any] | SourceError]:
+        """The rows of a session in order, some at a time; what is wrong with one that cannot be read."""
+        keys = self._events_table.c
+        where = (keys.app_name == app, keys.user_id == user, keys.session_id == session)
+        names = [name for (name,) in self._rows(select(keys.id).where(*where).order_by(keys.timestamp, keys.id))]
+        for at in range(0, len(names), _BATCH):
+            some = names[at : at + _BATCH]
+            found = {row.id: row._mapping for row in self._event_batch(where, some)}  # noqa: SLF001 - its public name
+            yield from (
+                found[name] if name in found else SourceError(f"event {name}: it cannot be read") for name in some
+            )
+
+    def _event_batch(self, where: Sequence[Any], names: Sequence[str]) -> Sequence[Any]:
+        keys = self._events_table.c
+        try:
+            return self._rows(select(self._events_table).where(*where, keys.id.in_(names)))
+        except SourceError as problem:
+            if is_locked(problem.__cause__ or problem) or len(names) == 1:
+                raise
+        found: list[Any] = []
+        for name in names:
+            with suppress(SourceError):
+                found += self._event_batch(where, [name])
+        return found
 
     def _state(self, app: str, user: str, session: str) -> dict[str, Any]:
         """The state as it is: the session's, its user's and its application's."""
@@ -143,23 +203,33 @@ class AdkSessions(_Database):
         data = _json(row["event_data"]) if self._is_new else {**row, "content": _json(row["content"])}
         if data.get("partial"):
             return
-        delta = (data.get("actions") or {}).get("state_delta") if self._is_new else None
+        actions = data.get("actions")
+        delta = None if _is_pickled(actions) else _json(actions or {}).get("state_delta")
         said: list[Any] = [*adk_message(data.get("content") or {}, data.get("author"))]
-        for at, message in enumerate(said or ([None] if delta else [])):
+        for at, message in enumerate(said or ([None] if delta or data.get("error_code") else [])):
             yield NewEvent(
                 message=message,
                 id=str(row["id"]) if at == 0 else f"{row['id']}/{at}",
                 author=data.get("author"),
                 branch=data.get("branch") or None,
+                invocation_id=row["invocation_id"] or None,
+                error_code=data.get("error_code") or None,
+                error_message=data.get("error_message") or None,
                 state_delta=delta if at == 0 else None,
                 timestamp=_moment(row["timestamp"]),
             )
 
 
-def _taken() -> Iterator[NewEvent]:
+def _taken() -> Iterator[SourceError]:
     """Of a session whose id another one has: an id is one session's here."""
-    raise SourceError("another user or application has a session of this id")
-    yield
+    yield SourceError("another user or application has a session of this id")
+
+
+def _is_pickled(actions: Any) -> bool:
+    """Whether the actions of an old schema are not JSON."""
+    if actions is None or isinstance(actions, dict):
+        return False
+    return not bytes(actions if not isinstance(actions, str) else actions.encode()).lstrip().startswith(b"{")
 
 
 def message_tables(columns: Mapping[str, set[str]]) -> Sequence[str]:
@@ -168,10 +238,9 @@ def message_tables(columns: Mapping[str, set[str]]) -> Sequence[str]:
     return sorted(name for name, found in columns.items() if found in (wanted, wanted | {"created_at"}))
 
 
-def langchain_history(connection: Connection, columns: Mapping[str, set[str]]) -> MessageTable:
+def langchain_history(connection: Connection, name: str, columns: Container[str]) -> MessageTable:
     """`SQLChatMessageHistory` or langchain-postgres, whose table has the time of each message."""
-    name = message_tables(columns)[0]
-    at = "created_at" if "created_at" in columns[name] else None
+    at = "created_at" if "created_at" in columns else None
     return MessageTable(connection, name, "message", at, langchain_message)
 
 

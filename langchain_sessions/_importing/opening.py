@@ -13,6 +13,7 @@ from langchain_sessions._core.edge import require
 from langchain_sessions._importing.files import FileHistories
 from langchain_sessions._importing.histories import AdkSessions, agents_sessions, langchain_history, message_tables
 from langchain_sessions._importing.savers import MemoryThreads, PostgresThreads, SqliteThreads, is_locked
+from langchain_sessions._importing.several import Found, SeveralHistories
 from langchain_sessions.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -22,16 +23,16 @@ if TYPE_CHECKING:
 
     from langchain_sessions._importing.values import HistorySource, ThreadSource
 
-    Source = ThreadSource | HistorySource
-
 _DRIVERS = {"postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg", "sqlite": "sqlite"}
 _SQLITE_HEAD = b"SQLite format 3\0"
 # Which tables tell whose database it is.
-_KINDS: tuple[tuple[frozenset[str], Callable[[Connection, Mapping[str, set[str]]], Source]], ...] = (
+_SAVERS: tuple[tuple[frozenset[str], Callable[[Connection, Mapping[str, set[str]]], ThreadSource]], ...] = (
     (frozenset({"checkpoints", "checkpoint_blobs", "checkpoint_writes"}), PostgresThreads),
     (frozenset({"checkpoints", "writes"}), SqliteThreads),
-    (frozenset({"agent_sessions", "agent_messages"}), agents_sessions),
-    (frozenset({"sessions", "events", "app_states", "user_states"}), AdkSessions),
+)
+_HISTORIES: tuple[tuple[str, frozenset[str], Callable[[Connection, Mapping[str, set[str]]], HistorySource]], ...] = (
+    ("agent_messages", frozenset({"agent_sessions", "agent_messages"}), agents_sessions),
+    ("events", frozenset({"sessions", "events", "app_states", "user_states"}), AdkSessions),
 )
 
 _KEY = frozenset({"thread_id", "checkpoint_ns", "checkpoint_id"})
@@ -45,7 +46,7 @@ _NEEDED = {
 _OUR_VERSIONS = {"version", "applied_at"}
 
 
-def open_source(source: Any) -> Source:
+def open_source(source: Any) -> Found:
     """Open a source for reading.
 
     Args:
@@ -55,7 +56,7 @@ def open_source(source: Any) -> Source:
         InvalidInputError: There is no such file, it cannot be read, or it is nothing that is known here.
     """
     if isinstance(source, InMemorySaver):
-        return MemoryThreads(source)
+        return Found(threads=MemoryThreads(source))
     if isinstance(source, Path):
         return _file(source)
     if isinstance(source, URL):
@@ -73,7 +74,7 @@ def open_source(source: Any) -> Source:
     return _database(url)
 
 
-def _file(path: Path) -> Source:
+def _file(path: Path) -> Found:
     if not path.is_file():
         raise InvalidInputError("source", f"no such file: {path}")
     try:
@@ -84,10 +85,10 @@ def _file(path: Path) -> Source:
     if head == _SQLITE_HEAD:
         # Read-only and as a URI: a path that is wrong stays no database, and the source is never changed.
         return _database(URL.create("sqlite", database=f"file:{path.absolute()}", query={"mode": "ro", "uri": "true"}))
-    return FileHistories(path)
+    return Found(histories=FileHistories(path))
 
 
-def _database(url: URL) -> Source:
+def _database(url: URL) -> Found:
     backend = url.get_backend_name()
     if backend not in _DRIVERS:
         raise InvalidInputError("source", f"databases of {backend} are not read")
@@ -116,18 +117,25 @@ def _database(url: URL) -> Source:
         raise
 
 
-def _of_tables(connection: Connection, columns: Mapping[str, set[str]]) -> Source:
-    """The source that these tables are."""
-    for tables, kind in _KINDS:
+def _of_tables(connection: Connection, columns: Mapping[str, set[str]]) -> Found:
+    """What these tables are: applications keep the threads of a saver and histories in one database, and several."""
+    for tables, saver in _SAVERS:
         if tables <= columns.keys():
             for name in sorted(tables & _NEEDED.keys()):
                 missing = ", ".join(sorted(_NEEDED[name] - columns[name]))
                 unknown = f"the table {name} is of a release that is not known here: it has no column {missing}"
                 require(not missing, "source", unknown)
-            return kind(connection, columns)
-    if message_tables(columns):
-        return langchain_history(connection, columns)
-    is_ours = any(found == _OUR_VERSIONS for name, found in columns.items() if name.endswith("schema_versions"))
+            threads: ThreadSource | None = saver(connection, columns)
+            break
+    else:
+        threads = None
+    found = {name: kind(connection, columns) for name, tables, kind in _HISTORIES if tables <= columns.keys()}
+    found.update((name, langchain_history(connection, name, columns[name])) for name in message_tables(columns))
+    if threads is None and len(found) == 1:
+        return Found(histories=next(iter(found.values())))
+    if found or threads is not None:
+        return Found(threads, SeveralHistories(found, threads) if found else None)
+    is_ours = any(each == _OUR_VERSIONS for name, each in columns.items() if name.endswith("schema_versions"))
     ours = "this is a database of langchain-sessions itself: `export` writes a file that `import` reads"
     require(not is_ours, "source", ours)
     raise InvalidInputError("source", "the database holds no conversations of a library that is known here")

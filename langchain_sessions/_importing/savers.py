@@ -68,7 +68,7 @@ def unread(error: Exception) -> SourceError:
     return SourceError("the database cannot read it")
 
 
-def is_locked(error: Exception) -> bool:
+def is_locked(error: BaseException) -> bool:
     """Whether another process has a SQLite database for itself."""
     return "is locked" in str(error)
 

@@ -101,12 +101,15 @@ class ThreadSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A conversation that was stored as messages: its id, its owner if known, and its events in order."""
+    """A conversation that was stored as messages: its id, its owner if known, and its events in order.
+
+    Among the events stands, where one cannot be read, what is wrong with it: those after it are read all the same.
+    """
 
     id: str
     user_id: str | None
     metadata: Mapping[str, Any]
-    events: Iterable[NewEvent]
+    events: Iterable[NewEvent | SourceError]
     title: str | None = None
 
 

@@ -159,6 +159,7 @@ def test_files_that_are_damaged_or_none(sessions: SessionService, tmp_path: Path
     report = import_threads(sessions, torn)
     assert [(each.thread, each.problem) for each in report.problems] == [
         ("torn", "a line is no event"),
+        ("torn", "a line is no event"),
         ("whole", "line 5 is not JSON"),
     ]
     newer = lines(tmp_path / "newer.jsonl", {"langchain-sessions": 99, "session": {}})
@@ -190,7 +191,9 @@ def test_what_sql_chat_message_history_stores(sessions: SessionService, tmp_path
         connection.execute(text("INSERT INTO message_store (session_id, message) VALUES ('two', '{broken')"))
     engine.dispose()
     report = import_threads(sessions, url)
-    assert [(each.thread, each.problem) for each in report.problems] == [("two", "it is no message of this form")]
+    assert [(each.thread, each.problem) for each in report.problems] == [
+        ("two", "row 6: it is no message of this form")
+    ]
     same(sessions, "one", SAID)
 
 
