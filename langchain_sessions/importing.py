@@ -155,6 +155,9 @@ def import_threads(
     """
     owner_of = _owner_of(sessions, user, user_from)
     with _opened(source) as found:
+        if found.threads is not None:
+            # Before anything is made or written: with the wrong key every single checkpoint would be a problem.
+            ThreadImport(sessions, found.threads, serde, lambda *_: None).check_key()
         if dry_run:
             return _predicted(sessions, found, _Prediction(owner_of, serde, progress))
         before = _size(sessions)
@@ -218,14 +221,8 @@ class _Run:
         chosen: Mapping[str, Sequence[CheckpointName] | None],
         steps: int,
     ) -> None:
-        """Take over some threads, of each the checkpoints that are named, or all; so many checkpoints in all.
-
-        Raises:
-            InvalidInputError: The source encrypts, and this is not its key.
-        """
+        """Take over some threads, of each the checkpoints that are named, or all; so many checkpoints in all."""
         work = ThreadImport(self._sessions, source, serde, self._note, self._step)
-        # Before anything is written: with the wrong key every single checkpoint would be a problem.
-        work.check_key()
         self._total, self._steps_total = len(chosen), steps
         for thread_id, places in chosen.items():
             self._at = thread_id

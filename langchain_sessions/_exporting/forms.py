@@ -89,7 +89,13 @@ def _openai(message: BaseMessage) -> Any:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)
+    written = json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)
+    try:
+        written.encode()
+    except UnicodeEncodeError:
+        # Half of a pair, which models do send, is no text that a file could hold.
+        return json.dumps(value, allow_nan=False, default=str)
+    return written
 
 
 FORMS: Mapping[str, Callable[[SessionService, Session], Iterator[str]]] = {

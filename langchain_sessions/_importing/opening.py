@@ -12,6 +12,7 @@ from sqlalchemy.engine import URL, make_url
 from langchain_sessions._core.edge import require
 from langchain_sessions._importing.files import FileHistories
 from langchain_sessions._importing.histories import AdkSessions, agents_sessions, langchain_history, message_tables
+from langchain_sessions._importing.reasons import why_unreachable
 from langchain_sessions._importing.savers import MemoryThreads, PostgresThreads, SqliteThreads, is_locked
 from langchain_sessions._importing.several import Found, SeveralHistories
 from langchain_sessions.errors import InvalidInputError
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from langchain_sessions._importing.values import HistorySource, ThreadSource
 
 _DRIVERS = {"postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg", "sqlite": "sqlite"}
+_PORT = 5432
 _SQLITE_HEAD = b"SQLite format 3\0"
 # Which tables tell whose database it is.
 _SAVERS: tuple[tuple[frozenset[str], Callable[[Connection, Mapping[str, set[str]]], ThreadSource]], ...] = (
@@ -98,8 +100,10 @@ def _database(url: URL) -> Found:
         connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
     except ImportError:
         raise InvalidInputError("source", f"the driver of {backend} is not installed") from None
-    except exc.SQLAlchemyError:
-        raise InvalidInputError("source", "the database cannot be opened") from None
+    except exc.SQLAlchemyError as error:
+        place = f"the database at {url.host}:{url.port or _PORT}" if url.host else "the database"
+        why = ": ".join(filter(None, [f"{place} cannot be opened", why_unreachable(error)]))
+        raise InvalidInputError("source", why) from None
     try:
         looking = inspect(connection)
         columns = {

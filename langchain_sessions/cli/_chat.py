@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +10,7 @@ from uuid import uuid4
 import typer
 
 from langchain_sessions.cli._models import open_model, trouble_of
-from langchain_sessions.cli._target import fail, service
+from langchain_sessions.cli._target import fail, in_json, service
 from langchain_sessions.cli._words import in_words
 from langchain_sessions.errors import SessionEndedError, SessionNotFoundError, SessionsError
 
@@ -47,12 +46,14 @@ def chat(
     *,
     model: Annotated[str, typer.Option(help="PROVIDER:NAME, such as openai:gpt-5-mini.")],
     system: Annotated[str | None, typer.Option(help="Instructions for the model; they are not stored.")] = None,
-    last: Annotated[int, typer.Option(min=0, help="Begin with the newest so many entries.")] = 10,
+    last: Annotated[int, typer.Option(help="Begin with the newest so many entries.")] = 10,
 ) -> None:
     """Talk with a model that remembers. `/help` there names what else can be typed.
 
     Lines of a file or a pipe are questions, one each; only the answers go to standard output then.
     """
+    if last < 0:
+        fail("--last: give 0 or a number above it")
     # The file before the model: a mistyped one costs nothing, and is told without a key.
     with service(context) as sessions:
         talk = Conversation(sessions, session or uuid4().hex[:12], open_model(model), system, form=context.obj.form)
@@ -161,9 +162,7 @@ class Conversation:
             self._aside("\n(broken off)")
             return
         if self._form:
-            typer.echo(
-                json.dumps({"session_id": self._id, "role": "assistant", "text": "".join(said)}, ensure_ascii=False)
-            )
+            typer.echo(in_json({"session_id": self._id, "role": "assistant", "text": "".join(said)}))
         else:
             typer.echo()
 

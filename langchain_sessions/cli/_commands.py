@@ -17,7 +17,7 @@ from langchain_sessions.cli import _chat as chatting
 from langchain_sessions.cli import _health as health
 from langchain_sessions.cli import _moving as moving
 from langchain_sessions.cli import _upkeep as upkeep
-from langchain_sessions.cli._target import AnywhereGroup, Target, answer, service
+from langchain_sessions.cli._target import AnywhereGroup, Target, answer, fail, service
 from langchain_sessions.filters import EventFilter
 
 if TYPE_CHECKING:
@@ -149,10 +149,12 @@ def tail(
     if follow and context.obj.form:
         # A list that never ends is no JSON.
         context.obj = replace(context.obj, form="jsonl")
+    if lines < 0:
+        fail("-n: give 0 or a number above it")
     with service(context) as sessions:
         seq = sessions.get(session).version
-        before = EventFilter(last_n=lines, before_seq=seq + 1)
-        _tell(context, list(sessions.events(session, before)) if lines > 0 else [])
+        if lines:
+            _tell(context, list(sessions.events(session, EventFilter(last_n=lines, before_seq=seq + 1))))
         try:
             while follow:
                 time.sleep(_PAUSE)
@@ -192,7 +194,8 @@ def search(
 
 @app.command()
 def stats(
-    context: typer.Context, biggest: Annotated[int, typer.Option(help="Show so many of the biggest sessions.")] = 10
+    context: typer.Context,
+    biggest: Annotated[int, typer.Option(help="Show so many of the biggest sessions.")] = 10,
 ) -> None:
     """Sizes, the biggest sessions, growth, and what compaction saved."""
     from langchain_sessions.cli._numbers import add_up, stored_bytes

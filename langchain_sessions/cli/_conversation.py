@@ -111,7 +111,12 @@ def paged(console: Console, pieces: Iterable[Text]) -> None:
         # The reader has seen enough. Ctrl-C is the pager's, which goes on.
         suppress(BrokenPipeError, KeyboardInterrupt),
         subprocess.Popen(  # noqa: S603 - the reader's own
-            [pager, *command[1:]], stdin=subprocess.PIPE, text=True, encoding="utf-8", env=environment
+            [pager, *command[1:]],
+            stdin=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            errors="backslashreplace",
+            env=environment,
         ) as reading,
     ):
         for piece in pieces:

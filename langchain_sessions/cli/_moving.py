@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import sys
-from contextlib import nullcontext
-from dataclasses import asdict
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, replace
 from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from langchain_sessions.cli._numbers import in_units
-from langchain_sessions.cli._target import INCOMPLETE, Target, fail, say, service
+from langchain_sessions.cli._numbers import in_units, stored_bytes
+from langchain_sessions.cli._target import INCOMPLETE, Target, fail, in_json, say, service
 from langchain_sessions.cli._words import in_words
 from langchain_sessions.errors import StoreUnavailableError
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
     from langchain_sessions.exporting import ExportForm
-    from langchain_sessions.importing import ImportProgress, ImportReport
+    from langchain_sessions.importing import ImportProblem, ImportProgress, ImportReport
 
 app = typer.Typer()
 _SHOWN = 20
@@ -52,10 +54,10 @@ def import_source(
     if dry_run and where.file is not None and not where.file.is_file():
         # A prediction needs no database of its own, and leaves none behind.
         context.obj = Target("sqlite://", where.user, where.namespace, where.prefix, where.form)
-    elif where.file is not None and not where.file.is_file():
-        typer.echo(f"creating {where.file}", err=True)
     serde = None if key_from is None else _opening(key_from)
-    with service(context, creates=True, as_operator=True) as sessions:
+    with _creating(where.file), service(context, creates=True, as_operator=True) as sessions:
+        # Asking how large it is would make the file, and a source that is refused makes none.
+        before = 0 if where.file is not None and not where.file.exists() else stored_bytes(sessions, where.file)
         try:
             report = import_threads(
                 sessions,
@@ -68,7 +70,21 @@ def import_source(
             )
         except StoreUnavailableError as error:
             fail(f"{in_words(error)} What was imported until then is whole, and the same command goes on.")
-    _close(context, report, dry_run=dry_run)
+        total = None if dry_run else stored_bytes(sessions, where.file)
+    if report.bytes_after is None and total is not None and before is not None:
+        report = replace(report, bytes_after=max(total - before, 0))
+    _close(context, report, total, dry_run=dry_run)
+
+
+@contextmanager
+def _creating(file: Path | None) -> Iterator[None]:
+    """Say that a database was created, once it is."""
+    existed = file is None or file.exists()
+    try:
+        yield
+    finally:
+        if not existed and file is not None and file.exists():
+            typer.echo(f"created {file}", err=True)
 
 
 @app.command("export")
@@ -88,13 +104,21 @@ def export(
         if session is not None:
             sessions.get(session)
         try:
-            target = nullcontext(sys.stdout) if to is None else to.open("x", encoding="utf-8")
+            target = (
+                nullcontext(sys.stdout) if to is None else to.open("x", encoding="utf-8", errors="backslashreplace")
+            )
         except FileExistsError:
             fail(f"the file exists: {to}")
         except OSError as error:
             fail(f"the file cannot be written: {to} ({error.strerror})")
         else:
-            _write(target, export_sessions(sessions, session, form=wanted), to)
+            lines = export_sessions(sessions, session, form=wanted)
+            _write(target, lines if to is not None or form == "markdown" else map(_encodable, lines), to)
+
+
+def _encodable(line: str) -> str:
+    """A line of JSON that standard output can hold."""
+    return line if line.isascii() else in_json(json.loads(line))
 
 
 def _write(target: AbstractContextManager[IO[str]], lines: Iterator[str], to: Path | None) -> None:
@@ -127,25 +151,37 @@ def _opening(variable: str) -> SerializerProtocol:
         fail("--key-from needs another package: pip install pycryptodome")
 
 
+def _problem(told: ImportProblem) -> str:
+    """A problem in the words of the command."""
+    typed = f"import it without --user, or `langchain-sessions delete {told.thread}` before"
+    return told.problem.replace("import it without a user, or delete it before", typed)
+
+
 def _progress(told: ImportProgress) -> None:
     steps = f", {told.checkpoints} of {told.checkpoints_total} checkpoints" if told.checkpoints_total else ""
     left = f"{told.seconds_left:.0f} s left"
-    typer.echo(f"\r{told.threads} of {told.total} threads{steps}, {left}\x1b[K", nl=False, err=True)
+    # A line that breaks is not the one that the next report writes over.
+    line = f"{told.threads} of {told.total} threads{steps}, {left}"[: shutil.get_terminal_size().columns - 1]
+    typer.echo(f"\r{line}\x1b[K", nl=False, err=True)
 
 
-def _close(context: typer.Context, report: ImportReport, *, dry_run: bool) -> None:
+def _close(context: typer.Context, report: ImportReport, total: int | None, *, dry_run: bool) -> None:
     if sys.stderr.isatty():
         typer.echo("", err=True)
     for problem in report.problems[:_SHOWN]:
         where = " ".join(filter(None, [problem.thread, problem.checkpoint])) or "source"
-        typer.echo(f"not imported: {ascii(where)[1:-1]}: {problem.problem}", err=True)
+        typer.echo(f"not imported: {ascii(where)[1:-1]}: {_problem(problem)}", err=True)
     if report.problem_count > _SHOWN:
         typer.echo(f"and {report.problem_count - _SHOWN} more", err=True)
-    after = "predicted" if dry_run else "after"
-    sizes = f"{in_units(report.bytes_before)} before, {in_units(report.bytes_after)} {after}"
+    if report.unowned and not dry_run:
+        has = "1 thread has" if report.unowned == 1 else f"{report.unowned} threads have"
+        typer.echo(f"{has} no owner; give --user", err=True)
+    grown = in_units(report.bytes_after)
+    after = f"{grown} predicted" if dry_run else f"{in_units(total)} after (+{grown})"
+    sizes = f"{in_units(report.bytes_before)} before, {after}"
     words = (
         f"{'about ' if dry_run else ''}{report.threads} threads ({report.unchanged} unchanged), "
         f"{report.checkpoints} checkpoints, {report.messages} messages; {sizes}"
     )
-    say(context, words, is_prediction=dry_run, **asdict(report))
+    say(context, words, is_prediction=dry_run, **asdict(report), bytes_total=total)
     raise typer.Exit(code=INCOMPLETE if report.problem_count else 0)

@@ -13,57 +13,89 @@ from rich.text import Text
 from langchain_sessions.events import Standing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from datetime import datetime
 
     from langchain_core.messages import BaseMessage
+    from rich.console import Console, ConsoleOptions, RenderableType
 
     from langchain_sessions.events import SessionEvent
     from langchain_sessions.search import SearchHit
     from langchain_sessions.session import Session
 
+_WIDE = 80
+_SHORT = frozenset({"events", "last change", "seq", "time", "score", "kind", "standing"})
 _HARMLESS = "\n\t\u200c\u200d"
 """The joiners among them: they hold emoji and letters of some scripts together."""
 
 
-def sessions_table(sessions: Iterable[Session]) -> Table:
-    """One line for each session."""
-    table = Table("session", "user", "title", "events", "last change")
+class Rows:
+    """Rows as a table. On a narrow terminal each is lines of its own: ids are to be typed, and stay whole."""
+
+    def __init__(self, *names: str) -> None:
+        """Name the columns."""
+        self._names = names
+        self._rows: list[tuple[tuple[Text | str, ...], str]] = []
+
+    def add_row(self, *cells: Text | str, style: str = "") -> None:
+        """One more."""
+        self._rows.append((cells, style))
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        """See rich."""
+        if options.max_width >= _WIDE:
+            table = Table()
+            for name in self._names:
+                table.add_column(name, overflow="fold", no_wrap=name in _SHORT)
+            for cells, style in self._rows:
+                table.add_row(*cells, style=style)
+            yield table
+            return
+        for cells, style in self._rows:
+            yield Text.assemble(cells[0], style=style or "bold", overflow="fold")
+            for name, cell in zip(self._names[1:], cells[1:], strict=True):
+                if str(cell):
+                    yield Text.assemble((f"  {name}: ", "dim"), cell, style=style, overflow="fold")
+
+
+def sessions_table(sessions: Iterable[Session]) -> Rows:
+    """One row for each session."""
+    rows = Rows("session", "user", "title", "events", "last change")
     for session in sessions:
         user = Text("none", style="dim") if session.user_id is None else plain(session.user_id)
         count = str(session.version)
-        table.add_row(plain(session.id), user, plain(session.title or ""), count, _moment(session.updated_at))
-    return table
+        rows.add_row(plain(session.id), user, plain(session.title or ""), count, _moment(session.updated_at))
+    return rows
 
 
-def messages_table(messages: Iterable[BaseMessage]) -> Table:
+def messages_table(messages: Iterable[BaseMessage]) -> Rows:
     """What a model would be shown."""
-    table = Table("role", "text")
+    rows = Rows("role", "text")
     for message in messages:
-        table.add_row(message.type, said(message))
-    return table
+        rows.add_row(message.type, said(message))
+    return rows
 
 
-def events_table(events: Iterable[SessionEvent]) -> Table:
+def events_table(events: Iterable[SessionEvent]) -> Rows:
     """The log as it is: what no longer stands is dim."""
-    table = Table("seq", "time", "kind", "standing", "text")
+    rows = Rows("seq", "time", "kind", "standing", "text")
     for event in events:
         message = event.message
         kind = event.kind.value if message is None else message.type
         style = "" if event.standing is Standing.LIVE else "dim"
         text = Text() if message is None else said(message)
-        table.add_row(str(event.seq), _moment(event.timestamp), kind, event.standing.value, text, style=style)
-    return table
+        rows.add_row(str(event.seq), _moment(event.timestamp), kind, event.standing.value, text, style=style)
+    return rows
 
 
-def hits_table(hits: Iterable[SearchHit]) -> Table:
+def hits_table(hits: Iterable[SearchHit]) -> Rows:
     """What a search found, best first."""
-    table = Table("session", "seq", "time", "score", "text")
+    rows = Rows("session", "seq", "time", "score", "text")
     for hit in hits:
         event = hit.event
         where = plain(event.session_id), str(event.seq), _moment(event.timestamp)
-        table.add_row(*where, f"{hit.score:.2f}", plain(hit.text))
-    return table
+        rows.add_row(*where, f"{hit.score:.2f}", plain(hit.text))
+    return rows
 
 
 def plain(text: str) -> Text:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +43,10 @@ class AnywhereGroup(TyperGroup):
             if word == "--":
                 rest += [word, *words]
             elif word in _WITH_VALUE:
-                front += [word, *[value for value in [next(words, None)] if value is not None]]
+                value = next(words, None)
+                if value is None or value in _WITH_VALUE | _ALONE:
+                    ctx.fail(f"Option {word!r} requires an argument.")
+                front += [word, str(value)]
             elif word in _ALONE or word.partition("=")[0] in _WITH_VALUE:
                 front.append(word)
             else:
@@ -77,9 +81,15 @@ class Target:
             url = make_url(self.url)
         except exc.ArgumentError:
             return None
-        if url.get_backend_name() != "sqlite" or url.database in {None, "", ":memory:"} or "uri" in url.query:
+        if url.get_backend_name() != "sqlite":
             return None
-        return Path(str(url.database))
+        name = url.database or ""
+        if "uri" in url.query and name.startswith("file:"):
+            parts = urlsplit(name)
+            if url.query.get("mode") == "memory" or "mode=memory" in parts.query:
+                return None
+            name = url2pathname(parts.path)
+        return None if name in {"", ":memory:"} else Path(name)
 
 
 @contextmanager
@@ -88,6 +98,8 @@ def service(context: typer.Context, *, creates: bool = False, as_operator: bool 
     where: Target = context.obj
     if not creates and where.file is not None and not where.file.exists():
         fail(f"no such file: {where.file}. `langchain-sessions --url {where.url} init` would create it.")
+    if where.url.startswith("file:") and where.file is not None and where.file.exists() and not where.file.is_dir():
+        fail(f"no folder: {where.file} is a file. That of a database is --url sqlite:///{where.file}")
     with (
         told(),
         SessionService(where.url, app=where.namespace, table_prefix=where.prefix, create_schema=creates) as sessions,
@@ -118,10 +130,10 @@ def answer(
     """Give an answer as JSON, as lines of JSON, or as it is shown to people."""
     form = context.obj.form
     if form == "json":
-        typer.echo(json.dumps(list(found), ensure_ascii=False, indent=1))
+        typer.echo(in_json(list(found), indent=1))
     elif form == "jsonl":
         for each in found:
-            typer.echo(json.dumps(each, ensure_ascii=False))
+            typer.echo(in_json(each))
     else:
         from rich.console import Console
 
@@ -130,9 +142,19 @@ def answer(
             console.print(piece)
 
 
+def in_json(value: Any, indent: int | None = None) -> str:
+    """JSON that standard output can hold: all of it in ASCII, where its encoding does not have a character."""
+    written = json.dumps(value, ensure_ascii=False, indent=indent)
+    try:
+        written.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(value, indent=indent)
+    return written
+
+
 def say(context: typer.Context, words: str, **told: Any) -> None:
     """Say what was done: a line to people, an object to programs."""
     if context.obj.form:
-        typer.echo(json.dumps(told, ensure_ascii=False))
+        typer.echo(in_json(told))
     else:
         typer.echo(words)

@@ -71,9 +71,9 @@ def blank(
         raise typer.Abort
     with service(context) as sessions:
         done = sessions.blank(session, message, superseded=superseded)
-    typer.echo(f"{len(done.seqs)} overwritten")
-    for seq in done.summaries:
-        typer.echo(f"the summary at {seq} was made of it and may repeat it")
+    repeats = [f"the summary at {seq} was made of it and may repeat it" for seq in done.summaries]
+    words = "\n".join([f"{len(done.seqs)} overwritten", *repeats])
+    say(context, words, session_id=session, seqs=list(done.seqs), summaries=list(done.summaries))
 
 
 @app.command()
@@ -96,7 +96,7 @@ def compact(
     context: typer.Context,
     session: SessionId,
     *,
-    keep: Annotated[int, typer.Option("--keep", min=1, help="Turns that stay in the context.")] = 10,
+    keep: Annotated[int, typer.Option("--keep", help="Turns that stay in the context.")] = 10,
     model: Annotated[str | None, typer.Option(help="Who writes a summary of the others: openai:gpt-5-mini …")] = None,
 ) -> None:
     """Archive the older turns of a session, without a summary unless a model is named.

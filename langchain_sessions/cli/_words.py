@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from langchain_sessions._importing.reasons import why_unreachable
 from langchain_sessions.errors import (
+    EventConflictError,
     InvalidInputError,
     SchemaError,
     SchemaMissingError,
@@ -13,6 +15,7 @@ from langchain_sessions.errors import (
     SessionNotFoundError,
     SessionsError,
     SyncNotAvailableError,
+    UnsupportedDatabaseError,
 )
 
 _TYPED = {
@@ -23,6 +26,8 @@ _TYPED = {
     "form": "--format",
     "last_n": "--last",
     "limit": "--limit",
+    "max_turns": "--keep",
+    "message_id": "MESSAGE",
     "new_id": "--as",
     "query": "QUERY",
     "serde": "--key-from",
@@ -37,10 +42,27 @@ _TYPED = {
     "branch": "--branch",
 }
 """What somebody typed for a parameter."""
+_POINTER = "; see the cause."
 
 
 def in_words(error: SessionsError) -> str:
     """One line that says what is wrong and what to type."""
+    told = _of_input(error) if isinstance(error, (InvalidInputError, EventConflictError)) else _of_state(error)
+    if told.endswith(_POINTER):
+        # A command shows no causes.
+        why = why_unreachable(error.__cause__)
+        told = f"{told.removesuffix(_POINTER)}{why and ': '}{why}."
+    return " ".join(told.split())
+
+
+def _of_input(error: InvalidInputError | EventConflictError) -> str:
+    if isinstance(error, EventConflictError):
+        return f"Session {error.session_id!r} holds another message as event {error.event_id!r} already."
+    told = str(error).replace("name a message, or positions, or pass superseded=True", "name one, or give --superseded")
+    return told.replace(f"{error.field}:", f"{_TYPED.get(error.field, error.field)}:", 1)
+
+
+def _of_state(error: SessionsError) -> str:
     told = str(error)
     if isinstance(error, SchemaMissingError):
         told = "The database holds no tables of langchain-sessions. `langchain-sessions init` creates them."
@@ -63,8 +85,8 @@ def in_words(error: SessionsError) -> str:
         )
     elif isinstance(error, SealedEventError):
         told = f"Event {error.seq} of session {error.session_id!r} is sealed: an application that has its key reads it."
+    elif isinstance(error, UnsupportedDatabaseError):
+        told = told.replace("; or InMemoryStore() for what may be forgotten", "")
     elif isinstance(error, SyncNotAvailableError):
         told = "--url: name a driver that is not asynchronous, such as postgresql://… or sqlite:///…"
-    elif isinstance(error, InvalidInputError):
-        told = told.replace(f"{error.field}:", f"{_TYPED.get(error.field, error.field)}:", 1)
-    return " ".join(told.split())
+    return told

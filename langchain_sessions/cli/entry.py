@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import gc
+import io
 import sys
 
 
 def main() -> None:
     """Run the command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A character that a terminal, or no text at all, can hold is shown as its code.
+            stream.reconfigure(errors="backslashreplace")
     # What is imported stays: looking for garbage meanwhile would be a tenth of the time until the first line.
     gc.disable()
     try:
