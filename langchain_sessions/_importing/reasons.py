@@ -9,6 +9,7 @@ _REASONS = {
     "does not exist": "there is no such database or user",
     "unknown database": "there is no such database",
     "refused": "nothing listens there",
+    "translate host": "there is no such host",
     "resolve": "there is no such host",
     "name or service not known": "there is no such host",
     "nodename nor servname": "there is no such host",

@@ -71,7 +71,7 @@ def import_source(
         except StoreUnavailableError as error:
             fail(f"{in_words(error)} What was imported until then is whole, and the same command goes on.")
         total = None if dry_run else stored_bytes(sessions, where.file)
-    if report.bytes_after is None and total is not None and before is not None:
+    if total is not None and before is not None:
         report = replace(report, bytes_after=max(total - before, 0))
     _close(context, report, total, dry_run=dry_run)
 
@@ -84,6 +84,7 @@ def _creating(file: Path | None) -> Iterator[None]:
         yield
     finally:
         if not existed and file is not None and file.exists():
+            _wipe()
             typer.echo(f"created {file}", err=True)
 
 
@@ -165,9 +166,14 @@ def _progress(told: ImportProgress) -> None:
     typer.echo(f"\r{line}\x1b[K", nl=False, err=True)
 
 
-def _close(context: typer.Context, report: ImportReport, total: int | None, *, dry_run: bool) -> None:
+def _wipe() -> None:
+    """Take the last progress off a terminal."""
     if sys.stderr.isatty():
-        typer.echo("", err=True)
+        typer.echo("\r\x1b[K", nl=False, err=True)
+
+
+def _close(context: typer.Context, report: ImportReport, total: int | None, *, dry_run: bool) -> None:
+    _wipe()
     for problem in report.problems[:_SHOWN]:
         where = " ".join(filter(None, [problem.thread, problem.checkpoint])) or "source"
         typer.echo(f"not imported: {ascii(where)[1:-1]}: {_problem(problem)}", err=True)

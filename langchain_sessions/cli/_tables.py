@@ -41,7 +41,11 @@ class Rows:
         """One more."""
         self._rows.append((cells, style))
 
-    def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+    def __rich_console__(
+        self,
+        console: Console,
+        options: ConsoleOptions,
+    ) -> Iterator[RenderableType]:
         """See rich."""
         if options.max_width >= _WIDE:
             table = Table()
@@ -51,11 +55,17 @@ class Rows:
                 table.add_row(*cells, style=style)
             yield table
             return
+        from rich.padding import Padding
+
         for cells, style in self._rows:
             yield Text.assemble(cells[0], style=style or "bold", overflow="fold")
             for name, cell in zip(self._names[1:], cells[1:], strict=True):
                 if str(cell):
-                    yield Text.assemble((f"  {name}: ", "dim"), cell, style=style, overflow="fold")
+                    yield Padding(
+                        Text.assemble((f"{name}: ", "dim"), cell, style=style, overflow="fold"),
+                        (0, 0, 0, 2),
+                        expand=False,
+                    )
 
 
 def sessions_table(sessions: Iterable[Session]) -> Rows:

@@ -43,6 +43,7 @@ _TYPED = {
 }
 """What somebody typed for a parameter."""
 _POINTER = "; see the cause."
+_PLACES = ("cannot be reached", "could not connect", "cannot be read or written")
 
 
 def in_words(error: SessionsError) -> str:
@@ -50,7 +51,7 @@ def in_words(error: SessionsError) -> str:
     told = _of_input(error) if isinstance(error, (InvalidInputError, EventConflictError)) else _of_state(error)
     if told.endswith(_POINTER):
         # A command shows no causes.
-        why = why_unreachable(error.__cause__)
+        why = why_unreachable(error.__cause__) if any(words in told for words in _PLACES) else ""
         told = f"{told.removesuffix(_POINTER)}{why and ': '}{why}."
     return " ".join(told.split())
 

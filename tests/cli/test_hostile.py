@@ -83,6 +83,8 @@ def test_what_an_import_says_of_owners_and_sizes(tmp_path: Path) -> None:
         0,
         f"created {tmp_path / 'new.db'}\n1 thread has no owner; give --user\n",
     )
+    total = first.stdout.partition("before, ")[2].partition(" after")[0]
+    assert f"{total} after (+{total})" in first.stdout
     again = run("import", str(source), "--url", url)
     assert "B after (+0 bytes)" in again.stdout
     owned = run("import", str(source), "--url", url, "--user", "ada")
@@ -123,6 +125,9 @@ def test_a_cause_is_told_or_left_out() -> None:
     assert in_words(error) == "The database at h:1 cannot be reached."
     error.__cause__ = OSError(13, "Permission denied")
     assert in_words(error) == "The database at h:1 cannot be reached: permission denied."
+    other = StoreUnavailableError("The database could not do it; see the cause.")
+    other.__cause__ = RuntimeError('column "x" does not exist')
+    assert in_words(other) == "The database could not do it."
 
 
 def test_a_file_in_the_place_of_a_folder_is_one_line(url: str, tmp_path: Path) -> None:
