@@ -14,7 +14,7 @@ _REFUSED = re.compile(r"[^A-Za-z0-9_-]")
 _WORD = re.compile(r"[A-Za-z0-9]")
 _LONGEST = 64
 _UNNAMED = "unnamed"
-_BLOCKS = frozenset({"tool_call", "tool_call_chunk", "invalid_tool_call", "tool_use", "function_call"})
+CALL_BLOCKS = frozenset({"tool_call", "tool_call_chunk", "invalid_tool_call", "tool_use", "function_call"})
 
 Call = TypeVar("Call")
 
@@ -50,7 +50,7 @@ def with_taken_names(calls: list[Call]) -> list[Call]:
 
 def block_with_taken_name(block: dict[str, Any]) -> dict[str, Any]:
     """A block of content; where it is a call, with a name that every provider takes."""
-    return with_taken_name(block) if block.get("type") in _BLOCKS else block
+    return with_taken_name(block) if block.get("type") in CALL_BLOCKS else block
 
 
 def kwargs_with_taken_names(kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -7,13 +7,14 @@ out as it is, its messages the same objects, after one look at each.
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
+from langchain_sessions._chat.blocks import sendable, whole_blocks
 from langchain_sessions._chat.call_ids import is_taken_by_all, rename_calls
-from langchain_sessions._chat.names import block_with_taken_name, kwargs_with_taken_names, taken_name, with_taken_names
+from langchain_sessions._chat.kinds import kind_of, of_known_kind
+from langchain_sessions._chat.names import kwargs_with_taken_names, taken_name, with_taken_names
 from langchain_sessions._core.view import call_ids, pair_tool_calls, without_calls
 from langchain_sessions._core.whole import clip, whole_text, whole_value
 
@@ -27,17 +28,7 @@ EMPTY = "(empty)"
 BEGINNING = "(The conversation begins.)"
 """What the assistant answers where it spoke first."""
 
-_MEDIA = frozenset(
-    {"image", "image_url", "input_image", "audio", "input_audio", "video", "file", "input_file", "document", "media"}
-)
-_KINDS = (HumanMessage, AIMessage, ToolMessage, SystemMessage)
-_NESTED = frozenset({"source", "image_url", "input_audio", "file", "s3Location", "s3_location"})
-_DATA = frozenset({"base64", "data", "bytes", "file_data", "file_id", "fileId", "text", "content"})
-_ADDRESSES = frozenset({"url", "uri", "image_url", "file_url", "file_uri", "fileUri", "source"})
-_FETCHED = re.compile(r"(https?|data|gs|s3):", re.IGNORECASE)
-_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{64,}={0,2}")
-# A longer beginning would tell no more.
-_LOOKED_AT = 128
+_THOUGHTS = frozenset({"thinking", "reasoning", "redacted_thinking"})
 
 
 def made_valid(
@@ -61,9 +52,10 @@ def made_valid(
     if is_valid(messages, over, taken):
         return list(messages)
     valid: list[BaseMessage] = []
+    known = rename_calls([of_known_kind(message) for message in messages], taken)
     # What says nothing goes first: it may stand between a result and the question behind it.
-    said = [message for message in map(mended, rename_calls(messages, taken)) if not _is_left_out(message)]
-    spoken = [message for _, message in pair_tool_calls(said)]
+    said = [message for message in map(mended, known) if not _is_left_out(message)]
+    spoken = [message for _, message in pair_tool_calls(said) if not _is_left_out(message)]
     for at, message in enumerate(spoken):
         if isinstance(message, ToolMessage):
             continue  # stands with its call
@@ -122,10 +114,10 @@ def is_valid(messages: Sequence[BaseMessage], over: int, taken: Iterable[str] = 
     awaited: set[str] = set()
     before: type[BaseMessage] | None = None
     for message in messages:
-        kind = _kind(message)
+        kind = kind_of(message)
         if kind is SystemMessage and before is None and _says_something_whole(message):
             continue
-        if not (_follows(kind, before) and _says_something_whole(message)):
+        if kind is BaseMessage or not (_follows(kind, before) and _says_something_whole(message)):
             return False
         if isinstance(message, ToolMessage):
             if message.tool_call_id not in awaited or STRUCTURED in message.additional_kwargs:
@@ -143,13 +135,6 @@ def is_valid(messages: Sequence[BaseMessage], over: int, taken: Iterable[str] = 
     return not awaited and not (before is ToolMessage and over == len(messages))
 
 
-def _kind(message: BaseMessage) -> type[BaseMessage]:
-    own = type(message)
-    if own in _KINDS:
-        return own
-    return next((kind for kind in _KINDS if isinstance(message, kind)), BaseMessage)
-
-
 def _is_bare(message: AIMessage) -> bool:
     return not (message.tool_calls or message.invalid_tool_calls or message.additional_kwargs)
 
@@ -160,7 +145,7 @@ def _says_something_whole(message: BaseMessage) -> bool:
     is_plain = type(text) is str and bool(text) and text.isascii() and not text.isspace()
     if is_plain and message.name is None and (not isinstance(message, AIMessage) or _is_bare(message)):
         return True
-    return mended(message) is message and not _is_empty(message)
+    return of_known_kind(message) is message and mended(message) is message and not _is_empty(message)
 
 
 def _follows(kind: type[BaseMessage], before: type[BaseMessage] | None) -> bool:
@@ -206,7 +191,8 @@ def mended(message: BaseMessage) -> BaseMessage:
     """A message with whole texts, no empty blocks and no media that nobody can fetch; itself where it has that."""
     changes: dict[str, Any] = {}
     content = message.content
-    whole: Any = _whole_words(content) if isinstance(content, str) else _whole_blocks(content)
+    asked = call_ids(message) if isinstance(message, AIMessage) else None
+    whole: Any = _whole_words(content) if isinstance(content, str) else whole_blocks(content, asked)
     if whole is not content:
         changes["content"] = whole
     if message.name is not None and _speaker(message) is not message.name:
@@ -214,7 +200,7 @@ def mended(message: BaseMessage) -> BaseMessage:
     if isinstance(message, AIMessage):
         for name in ("tool_calls", "invalid_tool_calls"):
             calls: list[Any] = getattr(message, name)
-            if calls and (made := with_taken_names(whole_value(calls))) is not calls:
+            if calls and (made := with_taken_names(sendable(calls))) is not calls:
                 changes[name] = made
         kwargs = kwargs_with_taken_names(whole_value(message.additional_kwargs))
         if kwargs is not message.additional_kwargs:
@@ -306,50 +292,6 @@ def _whole_words(text: str) -> str:
     return "" if text.isspace() else whole_text(text)
 
 
-def _whole_blocks(content: list[Any]) -> list[Any]:
-    made = [_whole_block(block) for block in content]
-    kept = [block for block in made if block is not None]
-    same = len(kept) == len(content) and all(a is b for a, b in zip(content, kept, strict=True))
-    return content if same else kept
-
-
-def _whole_block(block: str | dict[Any, Any]) -> str | dict[Any, Any] | None:
-    """A block that says something; None where it does not."""
-    if isinstance(block, str):
-        return whole_text(block) if block.strip() else None
-    known = block_with_taken_name(whole_value(block))
-    kind = known.get("type")
-    text = known.get("text")
-    if kind == "text" and (text is None or not str(text).strip()):
-        return None
-    if kind in _MEDIA and _is_dangling(known):
-        return {"type": "text", "text": f"[{str(kind).removeprefix('input_').removesuffix('_url')} left out]"}
-    return known
-
-
-def _is_dangling(block: dict[str, Any]) -> bool:
-    """Whether a block of media has nothing behind it, or something that only the one who wrote it can reach."""
-    holders, addresses, has_data = [block], list[str](), False
-    while holders:
-        holder = holders.pop()
-        for key, value in holder.items():
-            if isinstance(value, dict):
-                holders += [cast("dict[str, Any]", value)] if key in _NESTED else []
-            elif isinstance(value, str) and value and key in _ADDRESSES:
-                addresses.append(value)
-            elif isinstance(value, (str, bytes, list)) and value:
-                # LangChain's blocks have an id of their own, which names nothing but where it is said to.
-                has_data = has_data or key in _DATA or (key == "id" and holder.get("source_type") == "id")
-    if not all(map(_is_fetched, addresses)):
-        return True
-    return not (addresses or has_data)
-
-
-def _is_fetched(address: str) -> bool:
-    """Whether a provider can reach an address, or it is the data itself, as some servers take it there."""
-    return bool(_FETCHED.match(address) or _BASE64.fullmatch(address[:_LOOKED_AT]))
-
-
 def _is_left_out(message: BaseMessage) -> bool:
     return _is_empty(message) and not isinstance(message, (HumanMessage, ToolMessage))
 
@@ -359,4 +301,12 @@ def _is_empty(message: BaseMessage) -> bool:
     if isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls):
         return False
     content = message.content
-    return (not content or content.isspace()) if isinstance(content, str) else not content
+    if isinstance(content, str):
+        return not content or content.isspace()
+    # A reply that was cut within its thoughts: some clients leave them out, and others send nothing but them.
+    is_of_thoughts = isinstance(message, AIMessage) and all(map(_is_thought, content))
+    return not content or is_of_thoughts
+
+
+def _is_thought(block: str | dict[Any, Any]) -> bool:
+    return isinstance(block, dict) and block.get("type") in _THOUGHTS

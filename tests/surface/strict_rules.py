@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 
 Messages = "Sequence[BaseMessage]"
 MOST_NESTED = 100
+TEXTS = ("text", "input_text", "output_text")
+MEDIA = (
+    *("image", "image_url", "file", "input_audio", "video_url", "audio_url", "input_video", "text-plain"),
+    *("input_image", "video", "audio"),
+)
+THOUGHTS = ("thinking", "reasoning", "redacted_thinking")
 ROLES = {HumanMessage: "user", AIMessage: "assistant", ToolMessage: "tool"}
 
 
@@ -47,7 +53,8 @@ def blocks(message: BaseMessage) -> list[Any]:
 def text_of(block: Any) -> str | None:
     if isinstance(block, str):
         return block
-    return str(block.get("text", "")) if block.get("type") == "text" else None
+    is_text = block.get("type") in TEXTS or ("type" not in block and "text" in block)
+    return str(block.get("text") or "") if is_text else None
 
 
 # -- what all demand -------------------------------------------------------------------------------------------
@@ -64,14 +71,43 @@ def _whole(messages: Sequence[BaseMessage]) -> Iterator[str]:
 def _media(messages: Sequence[BaseMessage]) -> Iterator[str]:
     for at, message in enumerate(messages):
         for block in blocks(message):
-            if isinstance(block, dict) and block.get("type") in ("image", "image_url", "file", "input_audio"):
-                inner = block.get("image_url")
+            if isinstance(block, dict) and block.get("type") in MEDIA:
+                inner = block.get(block["type"])
                 address = block.get("url") or (inner.get("url") if isinstance(inner, dict) else inner)
-                if address and str(address).lower().startswith(("http://", "https://", "data:", "gs:", "s3:")):
+                if address and re.match(r"(https?|gs|s3)://\w|data:[^,]*,.", str(address), re.IGNORECASE):
                     continue
-                if not address and (block.get("base64") or block.get("file_id") or block.get("data")):
+                if not address and any(block.get(key) for key in ("base64", "file_id", "data", "text")):
                     continue
                 yield f"message {at}: media that nobody can fetch"
+
+
+def _known(messages: Sequence[BaseMessage]) -> Iterator[str]:
+    """Clients know four kinds of messages, and leave thoughts out or send them as nothing."""
+    for at, message in enumerate(messages):
+        if not isinstance(message, (HumanMessage, AIMessage, ToolMessage, SystemMessage)):
+            yield f"message {at} is of a kind that clients refuse"
+        said = [block for block in blocks(message) if not (isinstance(block, dict) and block.get("type") in THOUGHTS)]
+        if blocks(message) and not said and not calls(message):
+            yield f"message {at} has nothing but thoughts"
+
+
+def _written(messages: Sequence[BaseMessage]) -> Iterator[str]:
+    """What is asked goes out as JSON, which has no infinite numbers and no bytes."""
+    sent = [(calls(message), [b for b in blocks(message) if text_of(b) is not None]) for message in messages]
+    try:
+        json.dumps(sent, allow_nan=False)
+    except (ValueError, TypeError) as error:
+        yield f"cannot be written as JSON: {error}"
+
+
+def _blocks_of_calls(messages: Sequence[BaseMessage]) -> Iterator[str]:
+    for at, message in enumerate(messages):
+        asked = [call["id"] for call in calls(message)]
+        held = [b for b in blocks(message) if isinstance(b, dict) and b.get("type") in ("tool_use", "function_call")]
+        if any(block.get("call_id", block.get("id")) not in asked for block in held):
+            yield f"message {at} has a block of a call that nobody answers"
+        if "function_call" in message.additional_kwargs:
+            yield f"message {at} calls a function that nobody answers"
 
 
 def _paired(messages: Sequence[BaseMessage]) -> Iterator[str]:
@@ -220,7 +256,7 @@ PROVIDERS: dict[str, Callable[[Sequence[BaseMessage]], Iterator[str]]] = {
     "mistral": mistral,
     "bedrock": bedrock,
 }
-_ALL = (_whole, _media, _paired, _system_first, _deep)
+_ALL = (_known, _written, _whole, _media, _paired, _blocks_of_calls, _system_first, _deep)
 
 
 def violations(messages: Sequence[BaseMessage]) -> list[str]:

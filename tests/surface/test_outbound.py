@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 
 from langchain_sessions import InMemoryStore, SessionService, create_conversation_search_tool
@@ -48,12 +57,43 @@ MEDIA: list[dict[str, Any]] = [
     {"type": "image_url", "image_url": "content://media/1"},
     {"type": "image", "url": "BLOB:http://localhost/1"},
     {"type": "image", "url": "HTTPS://example.com/cat.png"},
+    {"type": "image_url", "image_url": {"url": "data:image/png;base64,"}},
+    {"type": "image", "url": "https://"},
+    {"type": "video_url", "video_url": {"url": "file:///cat.mp4"}},
+    {"type": "audio_url", "audio_url": {"url": ""}},
+    {"type": "input_video"},
+    {"type": "text-plain", "url": "blob:1", "mime_type": "text/plain"},
+    {"type": "text-plain", "text": "words", "mime_type": "text/plain"},
 ]
 NAMES = st.sampled_from(
     ["look", "multi_tool_use.parallel", "", "look up!", "x" * 80, "функция", HALF, "два слова", "__", "a\n"]
 )
 SPEAKERS = st.none() | NAMES
-BLOCKS = st.lists(TEXTS.map(lambda text: {"type": "text", "text": text}) | st.sampled_from(MEDIA) | TEXTS, max_size=3)
+WORDS: st.SearchStrategy[Any] = st.builds(
+    lambda kind, text: {**kind, "text": text},
+    st.sampled_from([{"type": "text"}, {"type": "input_text"}, {"type": "output_text"}, {}]),
+    TEXTS,
+)
+ODD: list[dict[str, Any]] = [
+    {"type": "text", "text": "so", "score": float("inf")},
+    {"type": "text", "text": "so", "at": datetime(2026, 1, 1, tzinfo=timezone.utc)},
+]
+BLOCKS = st.lists(WORDS | st.sampled_from(MEDIA + ODD) | TEXTS, max_size=3)
+SPOKEN: list[dict[str, Any]] = [
+    {"type": "thinking", "thinking": "hm", "signature": "s"},
+    {"type": "reasoning", "id": "rs_1", "summary": []},
+    {"type": "redacted_thinking", "data": "x"},
+    {"type": "tool_use", "id": "toolu_01", "name": "look", "input": {}},
+    {"type": "tool_use", "id": "call_0", "name": "look", "input": {}},
+    {"type": "function_call", "call_id": "call_1", "id": "fc_1", "name": "look", "arguments": "{}"},
+]
+OLD_CALLS: list[dict[str, Any]] = [
+    {},
+    {},
+    {"function_call": {"name": "look", "arguments": "{}"}},
+    {"function_call": {"name": "look", "arguments": '{"q": NaN}'}},
+    {"function_call": {"name": "", "arguments": "{"}},
+]
 
 
 def nested(levels: int) -> dict[str, Any]:
@@ -63,26 +103,35 @@ def nested(levels: int) -> dict[str, Any]:
     return value
 
 
-VALUES = TEXTS | st.integers() | st.lists(TEXTS, max_size=2) | st.tuples(TEXTS, TEXTS) | st.just(700).map(nested)
+LEAVES = st.sampled_from([float("nan"), float("-inf"), b"bytes", date(2026, 1, 1)])
+VALUES = TEXTS | st.integers() | LEAVES | st.lists(TEXTS, max_size=2) | st.tuples(TEXTS, TEXTS)
 ARGS = st.dictionaries(st.sampled_from(["q", HALF]), VALUES, max_size=2)
+# A log keeps what nests so deeply as JSON, beside which there is nothing else.
+DEEP = st.dictionaries(st.sampled_from(["q", HALF]), TEXTS | st.integers() | st.just(700).map(nested), max_size=2)
 
 
 @st.composite
 def replies(draw: st.DrawFn) -> AIMessage:
     """An assistant's message: words, calls, malformed calls, in any mixture."""
     count = draw(st.integers(0, 3))
-    calls: list[Any] = [{"name": draw(NAMES), "args": draw(ARGS), "id": draw(IDS)} for _ in range(count)]
+    args = draw(st.sampled_from([ARGS, DEEP]))
+    calls: list[Any] = [{"name": draw(NAMES), "args": draw(args), "id": draw(IDS)} for _ in range(count)]
     broken: list[Any] = [
         {"name": draw(SPEAKERS), "args": "{", "id": draw(IDS), "error": None} for _ in range(draw(st.integers(0, 1)))
     ]
-    content: Any = draw(TEXTS | BLOCKS)
-    return AIMessage(content, tool_calls=calls, invalid_tool_calls=broken, name=draw(SPEAKERS))
+    content: Any = draw(TEXTS | st.lists(WORDS | st.sampled_from(MEDIA + ODD + SPOKEN) | TEXTS, max_size=3))
+    old: dict[str, Any] = draw(st.sampled_from(OLD_CALLS))
+    return AIMessage(
+        content, tool_calls=calls, invalid_tool_calls=broken, name=draw(SPEAKERS), additional_kwargs=dict(old)
+    )
 
 
 MESSAGES = st.one_of(
     st.builds(HumanMessage, content=TEXTS | BLOCKS, name=SPEAKERS),
     replies(),
     st.builds(ToolMessage, content=TEXTS | BLOCKS, tool_call_id=IDS, name=SPEAKERS),
+    st.builds(ChatMessage, content=TEXTS | BLOCKS, role=st.sampled_from(["user", "assistant", "critic"])),
+    st.builds(FunctionMessage, content=TEXTS, name=NAMES),
 )
 LOGS = st.lists(MESSAGES, max_size=12)
 
@@ -90,10 +139,10 @@ LOGS = st.lists(MESSAGES, max_size=12)
 @settings(max_examples=500, deadline=None)
 @given(LOGS, TEXTS)
 def test_any_log_makes_a_prompt_that_all_five_take(log: list[BaseMessage], asked: str) -> None:
-    given_log = [message.model_copy() for message in log]
+    given_log = [message.model_copy(deep=True) for message in log]
     prompt = made_valid([*log, HumanMessage(asked)], over=len(log))
     assert violations(prompt) == []
-    assert log == given_log
+    assert list(map(repr, log)) == list(map(repr, given_log))
     assert [a is b for a, b in zip(prompt, made_valid(prompt, over=len(prompt) - 1), strict=True)] == [True] * len(
         prompt
     )
@@ -185,6 +234,28 @@ def test_calls_are_renamed_wherever_a_message_repeats_them() -> None:
     # The beginning of a prompt stays the same as the conversation goes on, for the provider's cache.
     longer = [*log, HumanMessage("e"), second, result, AIMessage("f")]
     assert made_valid([*longer, HumanMessage("g")], over=len(longer))[: len(prompt)] == prompt
+
+
+def test_a_reply_of_thoughts_alone_is_left_out() -> None:
+    """As one that was cut within them: some clients would send it as nothing, and others not without what follows."""
+    thoughts = AIMessage([{"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "text", "text": " "}])
+    asked = [HumanMessage("a"), thoughts, HumanMessage("b")]
+    assert made_valid(asked, over=2) == [asked[0], asked[2]]
+    call: Any = {"name": "look", "args": {}, "id": "call_1"}
+    working = AIMessage([{"type": "thinking", "thinking": "hm", "signature": "s"}], tool_calls=[call])
+    turn = [HumanMessage("a"), working, ToolMessage("so", tool_call_id="call_1")]
+    assert made_valid(turn, over=0)[1] is working
+
+
+def test_functions_go_out_as_tools_and_roles_as_those_that_all_know() -> None:
+    old: Any = {"function_call": {"name": "look", "arguments": '{"q": NaN, "n": 1}'}}
+    log = [HumanMessage("a"), AIMessage("", additional_kwargs=old), FunctionMessage(content="so", name="look")]
+    log = [*log, ChatMessage(content="b", role="assistant"), ChatMessage(content="c", role="user")]
+    prompt: Any = made_valid([*log, *log, HumanMessage("d")], over=2 * len(log))
+    assert violations(prompt) == []
+    assert [message.type for message in prompt[:5]] == ["human", "ai", "tool", "ai", "human"]
+    assert prompt[1].tool_calls[0]["args"] == {"q": None, "n": 1}
+    assert prompt[1].tool_calls[0]["id"] == prompt[2].tool_call_id != prompt[6].tool_calls[0]["id"]
 
 
 def test_a_valid_prompt_goes_out_as_it_is() -> None:

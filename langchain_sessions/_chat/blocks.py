@@ -1,0 +1,141 @@
+"""What stands in a message beside plain words, as every provider takes it: blocks, media, and values of arguments."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from langchain_sessions._chat.names import CALL_BLOCKS, block_with_taken_name
+from langchain_sessions._core.whole import whole_text, whole_value
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+Value = TypeVar("Value")
+
+_TEXTS = frozenset({"text", "input_text", "output_text"})
+_MEDIA = frozenset(
+    {
+        *(
+            "image",
+            "image_url",
+            "input_image",
+            "audio",
+            "audio_url",
+            "input_audio",
+            "video",
+            "video_url",
+            "input_video",
+        ),
+        *("file", "input_file", "document", "media", "text-plain"),
+    }
+)
+_NESTED = frozenset(
+    {"source", "image_url", "audio_url", "video_url", "input_audio", "file", "s3Location", "s3_location"}
+)
+_DATA = frozenset({"base64", "data", "bytes", "file_data", "file_id", "fileId", "text", "content"})
+_ADDRESSES = frozenset(
+    {"url", "uri", "image_url", "audio_url", "video_url", "file_url", "file_uri", "fileUri", "source"}
+)
+_FETCHED = re.compile(r"(?:https?|gs|s3)://[^\s/]|data:[^,]*,\s*\S", re.IGNORECASE)
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{64,}={0,2}")
+# A longer beginning would tell no more.
+_LOOKED_AT = 128
+
+
+def sendable(value: Value, *, keeps_bytes: bool = False) -> Value:
+    """A value as JSON knows them, which has no infinite numbers and nothing but texts; itself where it is one.
+
+    Args:
+        value: The value.
+        keeps_bytes: Leave bytes as they are, for clients that take media so.
+    """
+    known = whole_value(value)
+    return known if _is_json(known, keeps_bytes) else cast("Value", _as_json(known, keeps_bytes))
+
+
+def _is_json(value: object, keeps_bytes: bool) -> bool:  # noqa: FBT001
+    if value is None or isinstance(value, (str, int)):
+        return True
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, dict):
+        held: dict[Any, Any] = value
+        return all(map(_is_key, held)) and all(_is_json(item, keeps_bytes) for item in held.values())
+    if isinstance(value, (list, tuple)):
+        return all(_is_json(item, keeps_bytes) for item in cast("list[Any]", value))
+    return keeps_bytes and isinstance(value, bytes)
+
+
+def _is_key(key: object) -> bool:
+    return key is None or isinstance(key, (str, int)) or (isinstance(key, float) and math.isfinite(key))
+
+
+def _as_json(value: object, keeps_bytes: bool) -> object:  # noqa: FBT001
+    if _is_json(value, keeps_bytes):
+        return value
+    if isinstance(value, float):
+        return None
+    if isinstance(value, dict):
+        held: dict[Any, Any] = value
+        return {
+            key if _is_key(key) else whole_text(str(key)): _as_json(item, keeps_bytes) for key, item in held.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [_as_json(item, keeps_bytes) for item in cast("list[Any]", value)]
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else whole_text(str(value))
+
+
+def whole_blocks(content: list[Any], asked: Collection[str] | None = None) -> list[Any]:
+    """The blocks that say something, as they can be sent; the same object where all are so.
+
+    Args:
+        content: The blocks of a message.
+        asked: The ids of its calls: a block of a call that is none of them nobody would answer. None where a block
+            can be no call of the message.
+    """
+    made = [_whole_block(block, asked) for block in content]
+    kept = [block for block in made if block is not None]
+    same = len(kept) == len(content) and all(a is b for a, b in zip(content, kept, strict=True))
+    return content if same else kept
+
+
+def _whole_block(block: str | dict[Any, Any], asked: Collection[str] | None) -> str | dict[Any, Any] | None:
+    """A block that says something; None where it does not."""
+    if isinstance(block, str):
+        return whole_text(block) if block.strip() else None
+    kind = block.get("type")
+    text = block.get("text")
+    if (kind in _TEXTS or (kind is None and "text" in block)) and (text is None or not str(text).strip()):
+        return None
+    if kind in _MEDIA and _is_dangling(block):
+        return {"type": "text", "text": f"[{str(kind).removeprefix('input_').removesuffix('_url')} left out]"}
+    if kind not in CALL_BLOCKS:
+        return sendable(block, keeps_bytes=True)
+    if asked is not None and block.get("call_id", block.get("id")) not in asked:
+        return None
+    return block_with_taken_name(sendable(block))
+
+
+def _is_dangling(block: dict[str, Any]) -> bool:
+    """Whether a block of media has nothing behind it, or something that only the one who wrote it can reach."""
+    holders, addresses, has_data = [block], list[str](), False
+    while holders:
+        holder = holders.pop()
+        for key, value in holder.items():
+            if isinstance(value, dict):
+                holders += [cast("dict[str, Any]", value)] if key in _NESTED else []
+            elif isinstance(value, str) and value and key in _ADDRESSES:
+                addresses.append(value)
+            elif isinstance(value, (str, bytes, list)) and value:
+                # LangChain's blocks have an id of their own, which names nothing but where it is said to.
+                has_data = has_data or key in _DATA or (key == "id" and holder.get("source_type") == "id")
+    if not all(map(_is_fetched, addresses)):
+        return True
+    return not (addresses or has_data)
+
+
+def _is_fetched(address: str) -> bool:
+    """Whether a provider can reach an address, or it is the data itself, as some servers take it there."""
+    return bool(_FETCHED.match(address) or _BASE64.fullmatch(address[:_LOOKED_AT]))
