@@ -22,8 +22,7 @@ from langchain_core.runnables import ConfigurableFieldSpec
 from typing_extensions import override
 
 from langchain_sessions._chat.address import Address, Addressing, OwnerPolicy, user_named
-from langchain_sessions._chat.call_ids import rename_calls
-from langchain_sessions._chat.outbound import mended
+from langchain_sessions._chat.outbound import made_valid, mended
 from langchain_sessions._chat.store_run import append_all
 from langchain_sessions._core.edge import check_branch, check_id, check_optional_id, helpful, require, told_methods
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
@@ -220,7 +219,9 @@ class SessionChatMessageHistory(BaseChatMessageHistory):
 
 
 def _sendable(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Messages with whole texts and, in turns that are over, ids of calls that no other has.
+    """Messages of which those of turns that are over are as providers take them, and unchanged where they are so.
+
+    Two answers in a row stay two, though some providers refuse that: whoever reads a history wants both of them.
 
     What is still going on keeps its ids: whoever executes its calls adds results under what was read here.
     """
@@ -229,7 +230,7 @@ def _sendable(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     if last is not None and (isinstance(last, ToolMessage) or call_ids(last)):
         cut = next((at for at in range(cut - 1, -1, -1) if isinstance(messages[at], HumanMessage)), 0)
     asked = [call for message in messages[cut:] for call in call_ids(message)]
-    return [mended(message) for message in (*rename_calls(messages[:cut], asked), *messages[cut:])]
+    return [*made_valid(messages[:cut], cut, taken=asked, joins=False), *map(mended, messages[cut:])]
 
 
 if not TYPE_CHECKING:

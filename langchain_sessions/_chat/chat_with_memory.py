@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from langchain_sessions._chat.address import merged
 from langchain_sessions._chat.call import Call
-from langchain_sessions._chat.filling import added_by_template, fill
+from langchain_sessions._chat.filling import added_by_template, fill, fill_alone
 from langchain_sessions._chat.news import as_messages, sort_request
 from langchain_sessions._chat.prompt import merge_system
 from langchain_sessions._chat.replies import Delivered, ReplyRecorder, consumed_calls, listening
@@ -339,11 +339,8 @@ class Wrapped:
         return as_messages(cast("Mapping[str, object]", value)[self.input_key])
 
     def without_memory(self, value: object) -> object:
-        """An input for a call that remembers nothing: keys that a template expects are there, and empty."""
-        if self.history_key is None or not isinstance(value, Mapping):
-            return value
-        empty = {self.history_key: [], **({} if self.system_key is None else {self.system_key: ""})}
-        return {**empty, **cast("Mapping[str, object]", value)}
+        """An input for a call that remembers nothing, as it can be sent."""
+        return fill_alone(self, value)
 
     @property
     def model(self) -> BaseChatModel | None:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableBinding, RunnableSequence
 
-from langchain_sessions._chat.news import message_of
-from langchain_sessions._chat.outbound import bounded, made_valid, mended_input, mended_message
+from langchain_sessions._chat.news import as_messages, message_of
+from langchain_sessions._chat.outbound import bounded, is_valid, made_valid, mended_input, mended_message
 from langchain_sessions._core.view import call_ids
 from langchain_sessions._core.whole import whole_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from langchain_core.runnables import Runnable
 
     from langchain_sessions._chat.chat_with_memory import Wrapped
@@ -54,6 +53,27 @@ def fill(wrapped: Wrapped, value: Mapping[str, Any], draft: PromptDraft, max_cha
     if system is not None:
         filled[system] = whole_text(draft.instructions)
     return Filled(filled, [*history, *(mended_message(message, max_characters) for message in draft.tail)])
+
+
+def fill_alone(wrapped: Wrapped, value: object) -> object:
+    """An input for a call that remembers nothing, as it can be sent: keys that a template expects are there, and empty.
+
+    Args:
+        wrapped: A model or a chain.
+        value: The input as the caller gave it.
+    """
+    if not isinstance(value, Mapping):
+        if isinstance(value, str) or wrapped.input_key is not None:
+            return mended_input(value)
+        said = as_messages(value)
+        return value if is_valid(said, over=0) else made_valid(said, over=0)
+    asked, remembered, system = _keys(wrapped)
+    given = {
+        key: mended_input(part) if isinstance(part, str) or key in (asked, remembered) else part
+        for key, part in cast("Mapping[str, object]", value).items()
+    }
+    empty: dict[str, object] = {} if wrapped.history_key is None else {remembered: []}
+    return {**empty, **({} if system is None else {system: ""}), **given}
 
 
 def added_by_template(wrapped: Wrapped, value: Mapping[str, Any]) -> list[BaseMessage]:

@@ -32,7 +32,7 @@ _THOUGHTS = frozenset({"thinking", "reasoning", "redacted_thinking"})
 
 
 def made_valid(
-    messages: Sequence[BaseMessage], over: int | None = None, *, taken: Iterable[str] = ()
+    messages: Sequence[BaseMessage], over: int | None = None, *, taken: Iterable[str] = (), joins: bool = True
 ) -> list[BaseMessage]:
     """The messages as every provider takes them.
 
@@ -46,6 +46,7 @@ def made_valid(
         messages: What is remembered and what is being said.
         over: How many of them belong to turns that are over; all of them where nothing is said.
         taken: Ids of calls that stand elsewhere in the prompt.
+        joins: Make one message of what the assistant said in two.
     """
     over = len(messages) if over is None else over
     # Nearly every prompt is, and this runs with each call.
@@ -76,7 +77,7 @@ def made_valid(
         dead = [call for call in calls if call not in answered]
         kept = without_calls(message, dead) if dead else message
         valid += [message for message in (kept, *results) if message is not None]
-    return _finished(valid)
+    return _finished(valid, joins=joins)
 
 
 def _results_after(messages: Sequence[BaseMessage], at: int) -> list[ToolMessage]:
@@ -155,7 +156,7 @@ def _follows(kind: type[BaseMessage], before: type[BaseMessage] | None) -> bool:
     return kind is not HumanMessage or before is not ToolMessage
 
 
-def _finished(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+def _finished(messages: Sequence[BaseMessage], *, joins: bool) -> list[BaseMessage]:
     """Messages none of which is empty, the assistant never twice in a row nor first."""
     made: list[BaseMessage] = []
     for given in messages:
@@ -164,7 +165,7 @@ def _finished(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
             before = made[-1] if made else None
             if before is None or isinstance(before, SystemMessage):
                 made.append(HumanMessage(BEGINNING))
-            elif isinstance(before, AIMessage):
+            elif joins and isinstance(before, AIMessage):
                 made[-1] = _joined(before, message)
                 continue
         made.append(message)

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    ChatMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnableLambda
 from langchain_core.runnables.history import RunnableWithMessageHistory
@@ -14,6 +22,7 @@ from langchain_sessions import EventFilter, SessionNotFoundError, SessionService
 from langchain_sessions.compaction import Compaction, SlidingWindow
 from langchain_sessions.history import SessionChatMessageHistory
 from tests.surface.conftest import Face, texts
+from tests.surface.strict_rules import violations
 
 if TYPE_CHECKING:
     from langchain_core.chat_history import BaseChatMessageHistory
@@ -70,6 +79,32 @@ async def test_what_is_added_is_read(face: Face, stored: SessionService) -> None
     await add(face, history, AIMessageChunk(content="streamed"), AIMessage(""))
     assert type(history.messages[-1]) is AIMessage
     assert (await read(face, history))[-1] == "streamed"
+
+
+ASKED: Any = {"name": "look", "args": {}, "id": "c1"}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [HumanMessage(""), AIMessage("k")],
+        [HumanMessage("a"), AIMessage("", tool_calls=[ASKED]), ToolMessage("r", tool_call_id="c1"), HumanMessage("b")],
+        [AIMessage("Welcome!"), HumanMessage("a"), AIMessage("k")],
+        [HumanMessage("a"), AIMessage([{"type": "thinking", "thinking": "hm"}]), HumanMessage("b"), AIMessage("k")],
+        [HumanMessage("a"), AIMessage([{"type": "tool_use", "id": "c1", "name": "l", "input": {}}, "k"])],
+        [ChatMessage(content="a", role="user"), AIMessage("k")],
+    ],
+)
+def test_what_no_provider_takes_is_said_differently(said: list[BaseMessage], sessions: SessionService) -> None:
+    history = SessionChatMessageHistory("s1", sessions)
+    history.add_messages(said)
+    assert violations([*history.messages, HumanMessage("q")]) == []
+
+
+def test_two_answers_in_a_row_stay_two(sessions: SessionService) -> None:
+    history = SessionChatMessageHistory("s1", sessions)
+    history.add_messages([HumanMessage(""), AIMessage("one"), AIMessage("two")])
+    assert [message.text for message in history.messages[1:]] == ["one", "two"]
 
 
 async def test_clear_rewinds(face: Face, stored: SessionService) -> None:

@@ -459,3 +459,24 @@ def test_a_chain_with_a_template_is_bounded_where_asked(moved: bool) -> None:  #
         assert whole.count("4900 characters") == 3
         assert len(whole) < 500
         assert sum(len(str(message.text)) == 5_000 for message in ada.messages("s1")) == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "goes_out"),
+    [
+        (HALF, whole_text(HALF)),
+        ([HumanMessage(HALF)], [HumanMessage(whole_text(HALF))]),
+        ([("human", "hi"), ("ai", ""), ("human", "so?")], [HumanMessage("hi"), HumanMessage("so?")]),
+        ([SystemMessage("Be brief."), HumanMessage(" ")], [SystemMessage("Be brief."), HumanMessage("(empty)")]),
+    ],
+)
+async def test_what_is_said_without_a_session_can_be_sent_too(
+    face: Face, sessions: SessionService, given: Any, goes_out: Any
+) -> None:
+    model = InsistingModel()
+    memory = SessionMemoryAdvisor(sessions, on_missing_session="skip")
+    await face.invoke(memory.wrap(model), given, {})
+    assert model.seen == [[HumanMessage(goes_out)] if isinstance(goes_out, str) else goes_out]
+    chain = memory.wrap(TEMPLATE | model, input_key="question", history_key="history", system_key="memory")
+    await face.invoke(chain, {"question": HALF, "place": HALF}, {})
+    assert model.seen[-1][-1] == HumanMessage(whole_text(HALF))
