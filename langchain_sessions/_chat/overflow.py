@@ -126,6 +126,8 @@ TOO_LONG_CODES = frozenset(
         "request_too_large",  # Anthropic, by bytes
         "model_context_window_exceeded",  # Anthropic, z.ai
         "contextwindowexceedederror",  # litellm's proxy
+        "prompt_too_long",  # gateways
+        "input_too_long",
     }
 )
 _STRING_TOO_LONG = "string_above_max_length"  # OpenAI, of any parameter that is a string
@@ -156,6 +158,8 @@ _OTHER_CODES = frozenset(
 _SOMETHING_ELSE = re.compile(
     r"rate.?limit|\btp[md]\b|too many requests|throttl|please wait|quota|allowance|billing|credits|enqueued|\bbatch"
     r"|(?:tokens?|requests?) (?:per|/) ?(?:sec|min|hour|day|month)|\b(?:hourly|daily|weekly|monthly)\b"
+    r"|free.?tier|usage limit|insufficient (?:balance|funds|credit)|upgrade your (?:plan|account|subscription|tier)"
+    r"|(?:last|past|previous) (?:\d+ ?)?(?:s|sec\w*|m|min\w*|h|hrs?|hours?|d|days?|weeks?|months?)\b"
     r"|content.?(?:filter|policy|management)|safety|api.?key|unauthori[sz]ed|does not exist|model.{0,40}not.?found"
     r"|(?:invalid|unknown|unsupported) model|(?:auth\w*|access|bearer|csrf|refresh|session|id|api) token"
     rf"|time[d ]?.?out\b|deadline|logprobs|{words_for('rate')}"
@@ -167,6 +171,7 @@ _NO_LENGTH = re.compile(
     r"|(?:request|http) header|unexpected token|vocab|\bdepth\b|recursion|logit.?bias|temperature"
     r"|\btop_[kp]\b|cache_control|flagged|violate|model ['`\"][^'`\"]+['`\"] is not supported"
     r"|\bdimensions?\b"
+    r"|exceeded (?:for|by) (?:this |your |the )?(?:account|organi[sz]ation|project|team|workspace|tenant|user|key)\b"
     r"|(?<!\d )(?<!and )(?<!or )\b(?:image|audio|video|file|pdf|media|attachment)s? (?:inputs?|tokens?|size)\b"
     r"|(?:at most|max(?:imum)?(?: of)?|limit(?: of| is)?|up to|no more than|exactly):? \d+ (?:image|video|audio|file"
     r"|page|document|attachment|pixel|stop\b|tool|function|call|request|block|item|element|propert|choice|candidate|second"
@@ -208,7 +213,8 @@ _WINDOW_OF_SUM = re.compile(r"(?:exceed\w*|überschr\w*|超过|超過|超出|>)(
 
 # The general shape: a measure, a bound, and what the caller sent. Whole words, so that `budget_tokens` is none.
 _MEASURE = re.compile(
-    r"\btoken\w{0,3}\b|max_num_tokens|max_(?:seq|model|input)_len|\bn_ctx|\bkv size\b"
+    # In letters of ASCII: those of Chinese stand beside it without a blank.
+    r"(?a:\btoken\w{0,3}\b)|max_num_tokens|max_(?:seq|model|input)_len|\bn_ctx|\bkv size\b"
     r"|\bcontext[_ -](?:length|window|size)|\bcontext\b"
     rf"|\b(?:prompt|input|sequence|text) (?:length|size|bytes)\b|{words_for('measure')}"
 )
@@ -224,7 +230,19 @@ _OF_PROMPTS = re.compile(
     r"|コンテキスト(?:長|ウィンドウ|サイズ)"
     r"|컨텍스트 ?(?:길이|창|크기)|(?:длин\w*|окн\w*) контекста"
 )
-_TOO_LONG = re.compile(r"\b(?:prompt|input|conversation)(?: text)? (?:is |was )?too (?:long|large)\b")
+# Texts that say it all without a measure, or without what was sent.
+_TOO_LONG = re.compile(
+    r"\b(?:prompt|input|conversation|chat)(?: text| history)?[ _](?:is |was )?too[ _](?:long|large)\b"
+    r"|\bsequence too long: \d|\bsequence length (?:of |is )?\(?\d+\)? (?:exceeds?|is (?:greater|longer|larger) than)\b"
+    r"|\btotal (?:number of )?tokens:? \(?\d+\)? exceeds? (?:the )?(?:\w+ ){0,3}\d"
+    # A limit that has a name before it, such as that of a day, is a quota.
+    r"|(?<![\w-] )\btoken limit exceeded\b"
+    r"|(?:プロンプト|入力|メッセージ|会話)(?:文|履歴)?が長すぎ"
+    r"|(?:입력|프롬프트|메시지|대화)(?:이|가|은|는)? 너무 (?:깁|길)"
+    r"|(?:提示词?|提示詞?|输入|輸入|对话|對話)(?:内容|文本|內容)?(?:过长|過長|太长|太長)"
+)
+# OpenAI's words of any parameter that is a string, where a gateway leaves its code out.
+_STRING_NAMED = re.compile(r"invalid '([^']+)': string too long")
 _REFUSED = frozenset({None, 400, 413, 422, 500})
 _TOO_LARGE = 413
 
@@ -253,8 +271,9 @@ def _verdict(told: Told) -> bool | None:
         return False
     if said is not None or told.names & _NAMES or told.codes & TOO_LONG_CODES:
         return _leaves_room(told.text)
-    if _STRING_TOO_LONG in told.codes:
-        return _holds_words(told.param)
+    named = _STRING_NAMED.search(told.text)
+    if _STRING_TOO_LONG in told.codes or named is not None:
+        return _holds_words(told.param or (named.group(1) if named is not None else ""))
     if _OUTPUT_NAMED.search(told.text):
         return bool(_SUM.search(told.text)) and _has_general_shape(told) and _leaves_room(told.text)
     return True if told.status == _TOO_LARGE or _has_general_shape(told) else None

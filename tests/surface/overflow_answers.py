@@ -552,6 +552,27 @@ OVERFLOWS = (
     ),
     Answer("unknown", "characters of n_ctx", refuse(400, "prompt_tokens 9000 > n_ctx 8192")),
     Answer("unknown", "traditional Chinese", refuse(400, "提示詞過長 超出模型的上下文視窗")),
+    *(
+        Answer("unknown", about, refuse(400, text))
+        for about, text in (
+            ("Chinese, tokens beside letters", "输入token数量超过限制"),
+            ("Chinese, tokens of a request", "请求的tokens总数超出模型限制"),
+            ("Chinese, in one sentence", "提示词过长"),
+            ("Japanese, in one sentence", "プロンプトが長すぎます"),
+            ("Korean, in one sentence", "입력이 너무 깁니다"),
+            ("a sequence", "Sequence too long: 9000"),
+            ("a sequence and its bound", "sequence length 9000 exceeds max_seq_len 8192"),
+            ("a limit of tokens", "Token limit exceeded"),
+            ("a total", "total tokens 9000 exceed 8192"),
+            ("a history", "Conversation history too long"),
+            (
+                "one long message, without a code",
+                "Invalid 'messages[1].content': string too long. Expected a string with maximum length 1048576.",
+            ),
+        )
+    ),
+    Answer("unknown", "a code of a prompt", refuse(400, "Bad request.", code="prompt_too_long")),
+    Answer("unknown", "a code of an input", refuse(400, "Bad request.", code="input_too_long")),
 )
 
 _ECHO = (
@@ -873,6 +894,18 @@ OTHERS = (
             ("blocks", "A maximum of 4 blocks with cache_control may be provided. Found 5. context request"),
             ("answer too long", "num_predict in the request is larger than maximum tokens"),
             ("at once", "Too many concurrent requests: maximum 4 per token"),
+            ("a plan", "Your input tokens exceed the free tier limit, upgrade your plan"),
+            ("usage", "Usage limit reached: too many input tokens"),
+            ("a balance", "Insufficient balance: request requires 9000 tokens, more than available"),
+            (
+                "tokens of a day",
+                "Your account has exceeded the maximum number of prompt tokens in the last 24h",
+            ),
+            ("tokens of somebody", "Token limit exceeded for organization org_x"),
+            (
+                "the description of a tool",
+                "Invalid 'tools[0].function.description': string too long. Expected maximum 1024, request: 2000 tokens",
+            ),
         )
     ),
     Answer("a proxy", "an error without a word", Refuse(400, ""), is_overflow=False),
