@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.utils.json import parse_json_markdown
 
 from langchain_sessions._core.flow import Flow, ask, declared, faces
 from langchain_sessions._core.view import is_cut
@@ -18,16 +17,19 @@ from langchain_sessions.compaction._structured import (
     STRUCTURED_CHARACTERS,
     Schema,
     check_schema,
-    json_part,
+    read_json,
     read_structured,
     reply_behind,
     schema_text,
+    unframed,
+    without_thought,
 )
 from langchain_sessions.compaction._summarizer import (
     PLAIN_CHARACTERS,
     Summary,
     SummaryLimits,
     SummaryTask,
+    cut_text,
     fit_text,
     whole_sentences,
 )
@@ -187,10 +189,11 @@ def _as_said(reply: object, max_characters: int) -> Summary:
     Raises:
         SummaryError: It is none.
     """
-    text = _text_of(reply)
+    text = without_thought(_text_of(reply))
     was_cut = is_cut(reply) and bool(text.strip())
     if was_cut:
-        text = whole_sentences(text)
+        # It has no end that could be lost.
+        text = cut_text(whole_sentences(text), max_characters)
         if not text:
             raise SummaryError(Outcome.SUMMARY_FAILED, "the summary was cut off within its first sentence")
     return Summary(text=fit_text(text, max_characters), is_cut=was_cut)
@@ -211,13 +214,13 @@ def _from_raw(schema: Schema, raw: object, max_characters: int) -> Summary:
 def _json_in(raw: object) -> object:
     """The JSON in a reply, as far as it goes."""
     if isinstance(raw, AIMessage) and raw.tool_calls:
-        return raw.tool_calls[0]["args"]
+        return unframed(raw.tool_calls[0]["args"])
     broken = raw.invalid_tool_calls if isinstance(raw, AIMessage) else []
     text = (broken[0]["args"] or "") if broken else _text_of(raw)
     if not text.strip():
         raise SummaryError(Outcome.SUMMARY_BLANK, "the summary is blank")
     try:
-        return parse_json_markdown(json_part(text))
+        return read_json(text)
     except ValueError as error:
         raise SummaryError(Outcome.SUMMARY_FAILED, "the answer does not fit the schema") from error
 
@@ -236,7 +239,7 @@ def _begun(answer: object, max_characters: int) -> Summary:
     given: Any = whole.get("keywords")
     keywords: list[Any] = given if isinstance(given, list) else []
     return Summary(
-        text=fit_text(text, max_characters),
+        text=cut_text(text, max_characters),
         title=whole.get("title"),
         keywords=tuple(keywords),
         is_cut=True,

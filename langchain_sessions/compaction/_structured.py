@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard, cast
 
 from langchain_core.messages import AIMessage
+from langchain_core.utils.json import parse_json_markdown
 from pydantic import BaseModel, Field, ValidationError
 
 from langchain_sessions._core.edge import require
@@ -15,7 +16,7 @@ from langchain_sessions.compaction._summarizer import Summary, cut_text, fit_tex
 from langchain_sessions.errors import SummaryError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 STRUCTURED_CHARACTERS = 1_000
 
@@ -162,14 +163,52 @@ def _with_lists(text: str, details: Mapping[str, Any], max_characters: int) -> s
 
 
 _THOUGHT = re.compile(r"\s*<(think|thinking|reasoning)>.*?</\1>", re.DOTALL)
+_UNFINISHED = re.compile(r"\s*<(?:think|thinking|reasoning)>")
+# Some servers put the beginning of the tag into the prompt.
+_UNBEGUN = re.compile(r"(?:(?!<think>).)*?</think>[ \t]*\n", re.DOTALL)
 _OBJECT = re.compile(r'\{\s*"')
+_TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
+_DECODER = json.JSONDecoder(strict=False)
 
 
-def json_part(text: str) -> str:
-    """A text from where its JSON object begins: behind what a model thought aloud, fences, and words with braces."""
+def without_thought(text: str) -> str:
+    """A text behind what a model thought aloud; blank where it thought to the end."""
+    said = _THOUGHT.sub("", _UNBEGUN.sub("", text, count=1), count=1)
+    return "" if _UNFINISHED.match(said) else said
+
+
+def read_json(text: str) -> object:
+    """The object with a summary in a text, as far as it goes: behind thoughts and words, in fences, lists and frames.
+
+    Raises:
+        ValueError: There is none.
+    """
     text = _THOUGHT.sub("", text, count=1)
-    begins = _OBJECT.search(text)
-    return text[begins.start() if begins else max(text.find("{"), 0) :]
+    begins = [found.start() for found in _OBJECT.finditer(text)]
+    part = text[begins[0] if begins else max(text.find("{"), 0) :]
+    for given in (part, _TRAILING_COMMA.sub("", part)):
+        for answer in _objects_in(given):
+            if "summary" in answer:
+                return answer
+    return unframed(parse_json_markdown(part))
+
+
+def _objects_in(text: str) -> Iterator[dict[str, Any]]:
+    """The whole objects in a text, without their frames."""
+    at = 0
+    while (found := _OBJECT.search(text, at)) is not None:
+        try:
+            value, at = _DECODER.raw_decode(text, found.start())
+        except (ValueError, RecursionError):
+            return
+        yield cast("dict[str, Any]", unframed(value))
+
+
+def unframed(answer: object) -> object:
+    """An answer without a frame of one key, such as the name of the schema, around it."""
+    held = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
+    inner = next(iter(held.values())) if len(held) == 1 else None
+    return cast("object", inner) if isinstance(inner, dict) and "summary" in inner else answer
 
 
 def reply_behind(error: Exception) -> AIMessage | None:

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 
 PLAIN_CHARACTERS = 4_000
 _MAX_TITLE = 200
-_SENTENCE_END = re.compile(r"[.!?](?=\s|$)|[。！？\n]")  # noqa: RUF001 - Chinese and Japanese end sentences too
-_SENTENCE_ENDS = ".!?\n。！？"  # noqa: RUF001 - Chinese and Japanese end sentences too
+_SENTENCE_END = re.compile(
+    r"[.!?][\"'”’)\]]*(?=\s|$)|[。！？।][”’」』）\"]*|\n"  # noqa: RUF001 - of Chinese, Japanese and Hindi too
+)
+_SENTENCE_ENDS = ".!?\n。！？।"  # noqa: RUF001
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -170,7 +170,7 @@ def test_six_hundred_turns_with_a_dead_summariser() -> None:
             fact = f"fact-{number:03}" if number % 6 == 0 else "nothing"
             chat.invoke(f"{fact}: " + "words of no weight " * 10, {"configurable": {"session_id": "s1"}})
         assert len(model.lengths) == 600
-        assert max(model.lengths) <= 5_100
+        assert max(model.lengths) < 5_000
         assert len([n for n in range(0, 600, 6) if service.search(f"fact-{n:03}", session_id="s1").items]) == 100
         assert service.verify("s1") == []
 
@@ -206,8 +206,13 @@ class Local(ScriptedModel):
         f"```json\n{json.dumps(SUMMARY, indent=1)}\n```",
         f"Sure! Here is the summary:\n\n{json.dumps(SUMMARY)}",
         AIMessage("", tool_calls=[{"name": "ConversationSummary", "args": SUMMARY, "id": "c"}]),
+        json.dumps(SUMMARY)[:-1] + ",}",
+        json.dumps([SUMMARY]),
+        json.dumps({"ConversationSummary": SUMMARY}),
+        AIMessage("", tool_calls=[{"name": "f", "args": {"ConversationSummary": SUMMARY}, "id": "c"}]),
+        f'The schema {{"type": "object"}} gives: {json.dumps(SUMMARY)}\nas asked.',
     ],
-    ids=["bare", "fenced", "with words", "a call"],
+    ids=["bare", "fenced", "with words", "a call", "a comma", "a list", "a frame", "a framed call", "an echo"],
 )
 async def test_structured_output_is_read_from_the_raw_text(local: Faced, said: Any) -> None:
     await local.talk("s1", 6)
@@ -302,12 +307,45 @@ async def test_a_summary_that_was_cut_off_in_its_first_sentence_is_none(local: F
         ("- one\n- two\n- thr", "- one\n- two"),
         ("It is 3.5", ""),
         ("他买了票。然后", "他买了票。"),
+        ("他说「好。」然后", "他说「好。」"),
+        ('She said "I go." Then', 'She said "I go."'),
+        ("She said “I go home.” Then", "She said “I go home.”"),
+        ("(She left.) Then", "(She left.)"),
+        ("वह जाती है। फिर वह", "वह जाती है।"),
         ("", ""),
     ],
 )
 def test_whole_sentences(text: str, kept: str) -> None:
     assert whole_sentences(text) == kept
     assert whole_sentences(HumanMessage(text).text) == kept
+
+
+@pytest.mark.parametrize(
+    ("said", "reason", "outcome", "summary"),
+    [
+        ("<think>hm. ok.</think>Ada likes trains.", "stop", Outcome.COMPACTED, "Ada likes trains."),
+        ("hm. ok.\n</think>\n\nAda likes trains.", "stop", Outcome.COMPACTED, "Ada likes trains."),
+        ("<think>hm. ok.</think>Ada likes trains. She w", "length", Outcome.COMPACTED, "Ada likes trains."),
+        ("<think>The user wants. I should", "length", Outcome.SUMMARY_BLANK, None),
+        ("<think>The user wants.", "stop", Outcome.SUMMARY_BLANK, None),
+    ],
+)
+async def test_what_a_summariser_thought_aloud_is_no_summary(
+    local: Faced, said: str, reason: str, outcome: Outcome, summary: str | None
+) -> None:
+    await local.talk("s1", 6)
+    reply = AIMessage(said, response_metadata={"finish_reason": reason})
+    result = await local.compact("s1", Compaction(None, Summarize(ScriptedModel(replies=[reply]), keep_events=2)))
+    assert (result.outcome, result.summary) == (outcome, summary)
+
+
+async def test_a_summary_that_was_cut_off_far_too_late_is_used_as_far_as_it_fits(local: Faced) -> None:
+    await local.talk("s1", 90)
+    reply = AIMessage("Ada likes trains. " * 1000, response_metadata={"finish_reason": "length"})
+    result = await local.compact("s1", Compaction(None, Summarize(ScriptedModel(replies=[reply]), keep_events=2)))
+    assert result.outcome is Outcome.COMPACTED
+    assert 3_900 < len(result.summary or "") <= 4_000
+    assert (result.summary or "").endswith("Ada likes trains.")
 
 
 AS_TEXT = json.dumps(SUMMARY)
