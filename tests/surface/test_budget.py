@@ -19,6 +19,7 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 from langchain_sessions import SessionService
+from langchain_sessions._log.log import log_of
 from langchain_sessions.compaction import (
     Compaction,
     CompactionPlan,
@@ -90,6 +91,33 @@ async def test_a_worker_under_a_long_root_compacts_what_it_sees(
     for number in range(5):
         await face.invoke(chat, f"part {number}", config)
     assert max(counting.seen) <= 2_000
+    assert ada.verify("s1") == []
+
+
+async def test_a_worker_that_compacts_in_the_background_keeps_within_a_window_that_is_known(
+    face: Face, sessions: SessionService, ada: SessionService, counting: Counting, config: RunnableConfig
+) -> None:
+    """There is no reply yet behind which the first prompt could be made to fit."""
+    long_root(ada, 40)
+    compaction = Compaction(TokenCount(2_000), TokenWindow(max_tokens=500), where="background")
+    chat = SessionMemoryAdvisor(sessions, compaction=compaction, branch="orch.w1", context_window=2_500).wrap(counting)
+    for number in range(3):
+        await face.invoke(chat, f"part {number}", config)
+    assert max(counting.seen) < 2_500
+    assert ada.verify("s1") == []
+
+
+async def test_ancestors_are_compacted_in_the_background_too(
+    face: Face, sessions: SessionService, ada: SessionService, counting: Counting, config: RunnableConfig
+) -> None:
+    long_root(ada, 40)
+    compaction = Compaction(TokenCount(2_000), TokenWindow(max_tokens=500), where="background")
+    chat = SessionMemoryAdvisor(sessions, compaction=compaction, branch="orch.w1").wrap(counting)
+    for number in range(3):
+        await face.invoke(chat, f"part {number}", config)
+        assert await log_of(sessions).background.adrain(10)
+    assert counting.seen[0] > 2_000 > counting.seen[1]
+    assert counting.seen[2] < 2_000
     assert ada.verify("s1") == []
 
 
