@@ -173,7 +173,9 @@ _DECODER = json.JSONDecoder(strict=False)
 
 def without_thought(text: str) -> str:
     """A text behind what a model thought aloud; blank where it thought to the end."""
-    said = _THOUGHT.sub("", _UNBEGUN.sub("", text, count=1), count=1)
+    # From the beginning alone: a search would look for the end anew from every letter.
+    unbegun = _UNBEGUN.match(text)
+    said = _THOUGHT.sub("", text[unbegun.end() if unbegun else 0 :], count=1)
     return "" if _UNFINISHED.match(said) else said
 
 
@@ -186,6 +188,8 @@ def read_json(text: str) -> object:
     text = _THOUGHT.sub("", text, count=1)
     begins = [found.start() for found in _OBJECT.finditer(text)]
     part = text[begins[0] if begins else max(text.find("{"), 0) :]
+    if "{" not in part:
+        raise ValueError  # without a search that takes the longer the more words there are
     for given in (part, _TRAILING_COMMA.sub("", part)):
         for answer in _objects_in(given):
             if "summary" in answer:
