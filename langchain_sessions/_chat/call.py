@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 
 from langchain_sessions._chat import prompt as prompts
-from langchain_sessions._chat.fit import compact_before, compact_behind, prompt_costs, shorten
+from langchain_sessions._chat.fit import compact_before, prompt_costs, shorten
 from langchain_sessions._chat.news import (
     News,
     Request,
@@ -29,6 +29,7 @@ from langchain_sessions._core.codec.same import equal
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.rows import TURN_OF
 from langchain_sessions._log.log import log_of
+from langchain_sessions.compaction._background import compact_later
 from langchain_sessions.compaction._triggers import known_window
 from langchain_sessions.errors import (
     PromptTooLongError,
@@ -145,7 +146,8 @@ class Call:
         try:
             yield from call._store_request(context)
             compaction = call.options.compaction
-            if compaction is not None and compaction.where != "manual":
+            has_window = model.context_window or getattr(model.model, "profile", None)
+            if compaction is not None and (compaction.where == "before" or has_window):
                 yield from compact_before(call, compaction)
         except BaseException as error:
             yield from call.fail(None, error)
@@ -380,7 +382,8 @@ class Call:
             model = self.model
             if model.prompt_tokens is not None:
                 model = replace(model, prompt_tokens=model.prompt_tokens + self.memory.budget.count_messages(kept))
-            yield from compact_behind(self, compaction, model)
+            log, on = log_of(self.address.sessions), self.address.session_id
+            yield from compact_later(log, on, compaction, branch=self.options.branch, call=model, ancestors=True)
 
     def interrupt(self, partial: AIMessage | None, *, steps: Sequence[BaseMessage] = ()) -> Flow[None]:
         """The reader left: keep what arrived. A question that got no word of answer is not replayed."""

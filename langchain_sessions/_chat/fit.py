@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from langchain_sessions._chat.session_memory import carries
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._log.log import log_of
-from langchain_sessions.compaction._background import compact_now
 from langchain_sessions.compaction._fallback import LastResort
 from langchain_sessions.compaction._plan import Compaction, CompactionResult, Outcome
 from langchain_sessions.compaction._triggers import DEFAULT_CONTEXT_WINDOW, PromptSize, known_window
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
     from langchain_sessions._chat.call import Call
-    from langchain_sessions.compaction._plan import ModelCall
 
 # What a message without a word counts for.
 _FRAME = 4
@@ -36,9 +34,9 @@ def compact_before(call: Call, compaction: Compaction) -> Flow[None]:
 
     What is compacted in the background is so before the call as well where the prompt would not fit otherwise.
     """
-    if compaction.where == "background":
+    if compaction.where != "before":
         limit = known_window(call.model)
-        if limit is None or (yield from _size(call)) < limit:
+        if compaction.where == "manual" or limit is None or (yield from _size(call)) < limit:
             return
     own, *ancestors = _scopes(call)
     yield from call.prompt()
@@ -52,30 +50,6 @@ def compact_before(call: Call, compaction: Compaction) -> Flow[None]:
     if ancestors and window is not None and (yield from _size(call)) >= window:
         # What the strategy keeps of each scope is too much of all together.
         yield from _keep_newest(call, compaction, window)
-
-
-def compact_behind(call: Call, compaction: Compaction, model: ModelCall) -> Flow[None]:
-    """Compact in the background after a reply: the viewer's own scope, and where it is not enough, its ancestors.
-
-    Args:
-        call: The call.
-        compaction: When and how.
-        model: What is known of the model, and of the prompt with the reply.
-    """
-    log, session_id = log_of(call.address.sessions), call.address.session_id
-    own, *ancestors = _scopes(call)
-
-    def run() -> Flow[None]:
-        result = yield from compact_now(log, session_id, compaction, branch=own, call=model, automatic=True)
-        if compaction.when is None:
-            return
-        of_prompt = replace(compaction, when=PromptSize(compaction.when))
-        for scope in ancestors:
-            if result.is_compacted:
-                return  # what the prompt is now, the next call knows
-            result = yield from compact_now(log, session_id, of_prompt, branch=scope, call=model, automatic=True)
-
-    yield from ask(log.background.start, (log.app, session_id, own), run)
 
 
 def shorten(call: Call) -> Flow[bool]:

@@ -11,33 +11,21 @@ from langchain_core.messages import (
     ChatMessage,
     FunctionMessage,
     HumanMessage,
-    SystemMessage,
     ToolMessage,
 )
 
-_KINDS = (HumanMessage, AIMessage, ToolMessage, SystemMessage)
 _ASSISTANTS = frozenset({"assistant", "ai", "model", "bot", "chatbot"})
 # Functions had no ids: a result answers the call before it, which the renaming of ids keeps together.
 _FUNCTION = "call_function"
 
 
-def kind_of(message: BaseMessage) -> type[BaseMessage]:
-    """Which of the kinds that all clients know a message is of; `BaseMessage` where it is of none."""
-    own = type(message)
-    if own in _KINDS:
-        return own
-    return next((kind for kind in _KINDS if isinstance(message, kind)), BaseMessage)
-
-
 def of_known_kind(message: BaseMessage) -> BaseMessage:
-    """A message as one of a kind that all clients know; itself where it is one.
+    """A message that is of none of the kinds that all clients know, or calls a function, as one of them.
 
     The call of a function, as OpenAI had them before tools, and its result are those of a tool.
     """
     if isinstance(message, AIMessage):
-        return _with_call(message) if "function_call" in message.additional_kwargs else message
-    if kind_of(message) is not BaseMessage:
-        return message
+        return _with_call(message)
     if isinstance(message, FunctionMessage):
         return ToolMessage(message.content, tool_call_id=_FUNCTION, name=message.name, id=message.id)
     role = message.role.lower() if isinstance(message, ChatMessage) else message.type

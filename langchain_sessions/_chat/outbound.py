@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from langchain_sessions._chat.blocks import sendable, whole_blocks
 from langchain_sessions._chat.call_ids import is_taken_by_all, rename_calls
-from langchain_sessions._chat.kinds import kind_of, of_known_kind
+from langchain_sessions._chat.kinds import of_known_kind
 from langchain_sessions._chat.names import kwargs_with_taken_names, taken_name, with_taken_names
 from langchain_sessions._core.view import call_ids, pair_tool_calls, without_calls
 from langchain_sessions._core.whole import clip, whole_text, whole_value
@@ -28,6 +28,7 @@ EMPTY = "(empty)"
 BEGINNING = "(The conversation begins.)"
 """What the assistant answers where it spoke first."""
 
+_KINDS = (HumanMessage, AIMessage, ToolMessage, SystemMessage)
 _THOUGHTS = frozenset({"thinking", "reasoning", "redacted_thinking"})
 
 
@@ -53,7 +54,7 @@ def made_valid(
     if is_valid(messages, over, taken):
         return list(messages)
     valid: list[BaseMessage] = []
-    known = rename_calls([of_known_kind(message) for message in messages], taken)
+    known = rename_calls([of_known_kind(message) if _is_odd(message) else message for message in messages], taken)
     # What says nothing goes first: it may stand between a result and the question behind it.
     said = [message for message in map(mended, known) if not _is_left_out(message)]
     spoken = [message for _, message in pair_tool_calls(said) if not _is_left_out(message)]
@@ -115,7 +116,7 @@ def is_valid(messages: Sequence[BaseMessage], over: int, taken: Iterable[str] = 
     awaited: set[str] = set()
     before: type[BaseMessage] | None = None
     for message in messages:
-        kind = kind_of(message)
+        kind = _kind(message)
         if kind is SystemMessage and before is None and _says_something_whole(message):
             continue
         if kind is BaseMessage or not (_follows(kind, before) and _says_something_whole(message)):
@@ -136,6 +137,21 @@ def is_valid(messages: Sequence[BaseMessage], over: int, taken: Iterable[str] = 
     return not awaited and not (before is ToolMessage and over == len(messages))
 
 
+def _kind(message: BaseMessage) -> type[BaseMessage]:
+    """Which of the kinds that all clients know a message is of; `BaseMessage` where it is of none."""
+    own = type(message)
+    if own in _KINDS:
+        return own
+    return next((kind for kind in _KINDS if isinstance(message, kind)), BaseMessage)
+
+
+def _is_odd(message: BaseMessage) -> bool:
+    """Whether a message is of another kind, or calls as only some clients know it."""
+    if isinstance(message, AIMessage):
+        return "function_call" in message.additional_kwargs
+    return _kind(message) is BaseMessage
+
+
 def _is_bare(message: AIMessage) -> bool:
     return not (message.tool_calls or message.invalid_tool_calls or message.additional_kwargs)
 
@@ -146,7 +162,7 @@ def _says_something_whole(message: BaseMessage) -> bool:
     is_plain = type(text) is str and bool(text) and text.isascii() and not text.isspace()
     if is_plain and message.name is None and (not isinstance(message, AIMessage) or _is_bare(message)):
         return True
-    return of_known_kind(message) is message and mended(message) is message and not _is_empty(message)
+    return not _is_odd(message) and mended(message) is message and not _is_empty(message)
 
 
 def _follows(kind: type[BaseMessage], before: type[BaseMessage] | None) -> bool:

@@ -9,6 +9,7 @@ import contextvars
 import logging
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
@@ -161,11 +162,27 @@ def compact_now(
 
 
 def compact_later(
-    log: Log, session_id: str, compaction: Compaction, *, branch: str | None = None, call: ModelCall | None = None
+    log: Log,
+    session_id: str,
+    compaction: Compaction,
+    *,
+    branch: str | None = None,
+    call: ModelCall | None = None,
+    ancestors: bool = False,
 ) -> Flow[bool]:
-    """`SessionService.compact_later`."""
+    """`SessionService.compact_later`; for a viewer also what it sees of its ancestors, where its own is not enough."""
 
-    def run() -> Flow[CompactionResult]:
-        return compact_now(log, session_id, compaction, branch=branch, call=call, automatic=True)
+    def run() -> Flow[None]:
+        result = yield from compact_now(log, session_id, compaction, branch=branch, call=call, automatic=True)
+        if not ancestors or branch is None or compaction.when is None:
+            return
+        from langchain_sessions.compaction._triggers import PromptSize
+
+        scope: str | None = branch
+        of_prompt = replace(compaction, when=PromptSize(compaction.when))
+        # What the prompt is after a compaction, the next call knows.
+        while scope is not None and not result.is_compacted:
+            scope = scope.rpartition(".")[0] or None
+            result = yield from compact_now(log, session_id, of_prompt, branch=scope, call=call, automatic=True)
 
     return (yield from ask(log.background.start, (log.app, session_id, branch), run))
