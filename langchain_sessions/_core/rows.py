@@ -44,6 +44,8 @@ MARKS = {"open": 1, "done": 2, "failed": 3, "interrupted": 4}
 MARK_NAMES = {code: name for name, code in MARKS.items()}
 TURN_OF = "turn:"
 """Begins the id of a run whose question stood in the log before it: a checkpoint or the application put it there."""
+ALL_AWAKE: Final = 0
+"""What a run says counts until something happens to it: that it has been idle for too long is found by who reads."""
 YEARS: Final = range(-62_135_596_800_000_000, 253_402_300_800_000_000)
 """The times that Python has a date for: the years 1 to 9999."""
 

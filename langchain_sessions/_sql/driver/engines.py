@@ -185,7 +185,7 @@ def _sqlite_engine(url: URL, synchronous: str) -> Engine:
 
     @event.listens_for(engine, "connect")
     def set_up(connection: Any, _record: Any) -> None:
-        # The driver begins nothing by itself: `SqliteEnds` says when.
+        # The driver begins nothing by itself: `SqliteBoundaries` says when.
         connection.isolation_level = None
         cursor = connection.cursor()
         for pragma in (

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from langchain_sessions._core.archive import Prepared, prepare_archive
 from langchain_sessions._core.ledger import Ledger, covers_of, view_of
 from langchain_sessions._core.ranges import SeqSet
-from langchain_sessions._core.rows import EventRow, SessionKey, SessionRow, moved
-from langchain_sessions._sql.log.counting import ALL_AWAKE, add_counters
+from langchain_sessions._core.rows import ALL_AWAKE, EventRow, SessionKey, SessionRow, moved
+from langchain_sessions._sql.log.counting import add_counters
 from langchain_sessions._sql.log.log_rows import load_light, read_rows
 from langchain_sessions._sql.log.lookup import (
     insert_events,

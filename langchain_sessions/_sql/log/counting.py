@@ -5,10 +5,10 @@ The root scope's counters lie on the session row, which an append writes anyway;
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from langchain_sessions._core.ledger import count_scope, moved_between, tally_change
-from langchain_sessions._core.rows import Counters, InvocationRow, SessionKey, SessionRow
+from langchain_sessions._core.rows import ALL_AWAKE, Counters, InvocationRow, SessionKey, SessionRow
 from langchain_sessions._sql.log.log_rows import load_light, load_light_at
 from langchain_sessions._sql.log.lookup import (
     find_rows,
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 
     from langchain_sessions._core.ledger import LogView
     from langchain_sessions._sql.driver.transaction import Transaction
-
-
-ALL_AWAKE: Final = 0
-"""What a run says counts until something happens to it: that it has been idle for too long is found by who reads."""
 
 
 def add_counters(tx: Transaction, session: SessionRow, counted: Mapping[str | None, Counters]) -> None:

@@ -15,7 +15,7 @@ from langchain_sessions._core.ledger import last_mark, tally_change, view_of
 from langchain_sessions._core.rows import EventRow, InvocationRow, SessionKey, SessionRow, moved, owner_shape
 from langchain_sessions._core.state import require_owner, with_replaced
 from langchain_sessions._sql.driver.transaction import Transaction, param
-from langchain_sessions._sql.log.counting import ALL_AWAKE, add_counters, read_invocation
+from langchain_sessions._sql.log.counting import add_counters, read_invocation
 from langchain_sessions._sql.log.log_rows import light_columns, light_row
 from langchain_sessions._sql.log.lookup import (
     event_columns,
@@ -64,11 +64,11 @@ def append_locked(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Appen
     # What is there already was found again, and takes no position.
     last = session.last_seq + len(placed.fresh)
     after = session._replace(last_seq=last, ledger=ledger.encode())
-    stood = view_of(session, unfinished, ALL_AWAKE)
+    stood = view_of(session, unfinished, r.ALL_AWAKE)
     turned = _note_marks(tx, session, batch, placed.fresh)
     if any(row.invocation_id is not None for row in batch.rows):
         unfinished = load_unfinished(tx, after)
-    stand = view_of(after, unfinished, ALL_AWAKE)
+    stand = view_of(after, unfinished, r.ALL_AWAKE)
     known = {row.seq: row for row in (*(row for run in turned for row in _rows_of_run(tx, session, run)), *relatives)}
     add_counters(tx, session, tally_change(known.values(), stood, [*known.values(), *placed.fresh], stand))
     return Appended(placed.rows, last, view_of(after, unfinished, batch.idle_before))

@@ -40,8 +40,6 @@ _FAILED = r.MARKS["failed"]
 _DONE = r.MARKS["done"]
 # Small, for a window that is full at once; after it four times as much each time.
 _FIRST_READ = 16
-_AWAKE = 0
-"""What a run says counts until something happens to it: that it has been idle for too long is found by who reads."""
 
 
 def append_events(at: Partitions, key: SessionKey, batch: AppendBatch) -> Flow[Appended]:
@@ -82,7 +80,7 @@ def _append(at: Partitions, batch: AppendBatch, head: SessionHead) -> Flow[Chang
         owed = [(delta, batch.now) for delta in deltas if is_shared(delta)]
         after = replace(after.with_session(**changes), owed=(*head.owed, *owed))
     before = {*relatives, *touched}
-    counted = tally_change(before, head.view(_AWAKE), {*before, *placed.fresh}, after.view(_AWAKE))
+    counted = tally_change(before, head.view(r.ALL_AWAKE), {*before, *placed.fresh}, after.view(r.ALL_AWAKE))
     after = after.adding(counted)
     appended = Appended(placed.rows, after.session.last_seq, after.view(batch.idle_before))
     return Change((appended, bool(after.owed)), after, rows)

@@ -18,7 +18,7 @@ from langchain_sessions._core.blanking import (
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import tally_change
 from langchain_sessions._core.ranges import SeqSet
-from langchain_sessions._core.rows import moved
+from langchain_sessions._core.rows import ALL_AWAKE, moved
 from langchain_sessions.stores._erasing import Blanked, BlankPlan
 from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._partitioned.access import (
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from langchain_sessions.stores._partitioned.forms import SessionHead
     from langchain_sessions.stores.engine import Row
 
-_AWAKE = 0
-
 
 def blank_events(at: Partitions, key: SessionKey, plan: BlankPlan) -> Flow[Blanked]:
     """The contract's `blank_events`."""
@@ -60,7 +58,7 @@ def blank_events(at: Partitions, key: SessionKey, plan: BlankPlan) -> Flow[Blank
 
 
 def _blank(at: Partitions, plan: BlankPlan, head: SessionHead) -> Flow[Change]:
-    session, view = head.session, head.view(_AWAKE)
+    session, view = head.session, head.view(ALL_AWAKE)
     rows = yield from _asked(at, head, view, plan)
     chosen = choose(session.id, rows, view, plan.asked, plan.seqs, superseded=plan.superseded)
     made = summaries_of(chosen.all, (yield from read_marks(at, head)))
