@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         Outcome,
     )
     from langchain_sessions.compaction._prompts import SummaryPrompts
+    from langchain_sessions.compaction._strategies import Interval, SlidingWindow, TimeWindow, TokenWindow, TurnWindow
     from langchain_sessions.compaction._structured import ConversationSummary
     from langchain_sessions.compaction._summarize import Summarize
     from langchain_sessions.compaction._summarizer import Summarizer, Summary, SummaryLimits, SummaryTask
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
         all_of,
         any_of,
     )
-    from langchain_sessions.compaction._windows import Interval, SlidingWindow, TimeWindow, TokenWindow, TurnWindow
     from langchain_sessions.errors import (
         BareAdvisorError,
         CommitUnknownError,
@@ -139,7 +139,7 @@ _HOMES = {
     "compaction._summarize": ("Summarize",),
     "compaction._summarizer": ("Summarizer", "Summary", "SummaryLimits", "SummaryTask"),
     "compaction._triggers": ("ContextUsage", "Elapsed", "EventCount", "TokenCount", "TurnCount", "all_of", "any_of"),
-    "compaction._windows": ("Interval", "SlidingWindow", "TimeWindow", "TokenWindow", "TurnWindow"),
+    "compaction._strategies": ("Interval", "SlidingWindow", "TimeWindow", "TokenWindow", "TurnWindow"),
     "errors": (
         "BareAdvisorError",
         "CommitUnknownError",

@@ -20,8 +20,8 @@ from langchain_sessions._core.edge import check_branch, helpful, require
 from langchain_sessions._log.log import log_of
 from langchain_sessions.compaction._plan import ModelCall, check_compaction
 from langchain_sessions.selectors import Selector, message_window, not_empty
-from langchain_sessions.tokens._at_hand import ExactAtHand
 from langchain_sessions.tokens._estimate import EstimatedTokenCounter, holds_media
+from langchain_sessions.tokens._exact_for_model import ExactForModel
 from langchain_sessions.tokens._usage import UsageBook, kind_of_text
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ class PromptBudget:
         """Count with `counter`."""
         self._counter = counter
         self._book = UsageBook()
-        self._exact = ExactAtHand()
+        self._exact = ExactForModel()
         self._tools: dict[int, tuple[Tool, int]] = {}
 
     # -- before the model ----------------------------------------------------------------------------------

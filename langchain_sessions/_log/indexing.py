@@ -27,7 +27,7 @@ def indexer_of(log: Log) -> Indexer:
 
     if log.search is None:
         raise InvalidInputError("search", "this service was built with search=False")
-    return Indexer(log.store, log.codec, log.search.engine, log.now)
+    return Indexer(log.store, log.codec, log.search.index_builder, log.now)
 
 
 def embedder_of(log: Log) -> Embedder | None:

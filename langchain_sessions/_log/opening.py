@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core.codec.messages import MessageCodec
 from langchain_sessions._core.edge import check_duration, check_id, require
-from langchain_sessions._core.encode import EventEncoder
+from langchain_sessions._core.event_rows import EventEncoder
 from langchain_sessions._core.rows import ANYONE
 from langchain_sessions._log.log import Log, Shared
 from langchain_sessions._recall.settings import SearchSettings
 from langchain_sessions.compaction._background import BackgroundRuns
-from langchain_sessions.stores._schemes import engine_for
+from langchain_sessions.stores._partition_engines import engine_for
 from langchain_sessions.tokens import EstimatedTokenCounter, TokenCounter
 
 if TYPE_CHECKING:

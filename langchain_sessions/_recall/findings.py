@@ -8,8 +8,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from langchain_sessions._core.ledger import LogView
-from langchain_sessions._recall.engine import RecallEngine, only_term, tool_term
 from langchain_sessions._recall.index.buckets import bucket_of
+from langchain_sessions._recall.index.builder import IndexBuilder, only_term, tool_term
 from langchain_sessions._recall.index.chunks import PackedEvents
 from langchain_sessions._recall.index.postings import Segment
 from langchain_sessions._recall.index.shelves import GAP, LONGEST_LOG, ShelfEvents, ShelfTraits
@@ -109,12 +109,12 @@ class Traits:
     """The traits of chunks and of shelves, for one search; it holds the places of those that need not be read.
 
     Args:
-        engine: Made them.
+        builder: Made them.
         store: Where they lie.
     """
 
-    def __init__(self, engine: RecallEngine, store: SessionStore) -> None:
-        chunks, self._shelf_cache = engine.caches(store)
+    def __init__(self, builder: IndexBuilder, store: SessionStore) -> None:
+        chunks, self._shelf_cache = builder.caches(store)
         self.chunks = KnownTraits(chunks)
         self.shelves = KnownTraits(self._shelf_cache)
 
@@ -137,7 +137,7 @@ class ReadLogs:
         self,
         read: IndexRead,
         admission: Admission,
-        engine: RecallEngine,
+        builder: IndexBuilder,
         codec: MessageCodec,
         traits: Traits,
     ) -> None:
@@ -160,7 +160,7 @@ class ReadLogs:
                 tails.append([])
                 tests.append(admission.quick(part, log.view))
             if log.tail:
-                segment, admitted = _segment(log, admission, engine, codec)
+                segment, admitted = _segment(log, admission, builder, codec)
                 parts.append(segment)
                 tails.append(log.tail)
                 tests.append(admitted.__contains__ if len(admitted) < len(log.tail) else None)
@@ -235,14 +235,14 @@ class ReadLogs:
 
 
 def _segment(
-    log: IndexedLog, admission: Admission, engine: RecallEngine, codec: MessageCodec
+    log: IndexedLog, admission: Admission, builder: IndexBuilder, codec: MessageCodec
 ) -> tuple[Segment, set[int]]:
     """The events after the index, inverted in memory; and which of them may be returned."""
     segment = Segment()
     admitted: set[int] = set()
     for row in log.tail:
         message = codec.decode(log.session.id, row)
-        index = segment.add(engine.entry(row, message))
+        index = segment.add(builder.entry(row, message))
         if not admission.counts(row, log.view):
             segment.hidden.add(index)
         elif admission.admits(row, log.view) and admission.admits_message(row, message):
@@ -250,7 +250,7 @@ def _segment(
     return segment, admitted
 
 
-def index_query(request: SearchRequest, query: Query, engine: RecallEngine) -> IndexQuery:
+def index_query(request: SearchRequest, query: Query, builder: IndexBuilder) -> IndexQuery:
     """What to read of the index for a query."""
     terms = list(chain.from_iterable(query.groups))
     whole = [term for term in terms if not term.endswith("*")]
@@ -261,21 +261,21 @@ def index_query(request: SearchRequest, query: Query, engine: RecallEngine) -> I
     whole += [start for start in begun if start not in short]
     return IndexQuery(
         searched=request.searched,
-        fingerprint=engine.fingerprint,
+        fingerprint=builder.fingerprint,
         buckets=tuple(sorted({bucket_of(term) for term in whole})),
         beginnings=tuple(sorted(set(short))),
-        most_scanned=engine.settings.scanned,
-        most_apart=MOST_APART if _may_be_shelved(request, engine) else None,
+        most_scanned=builder.settings.scanned,
+        most_apart=MOST_APART if _may_be_shelved(request, builder) else None,
         longest_shelved=LONGEST_LOG,
     )
 
 
-def _may_be_shelved(request: SearchRequest, engine: RecallEngine) -> bool:
+def _may_be_shelved(request: SearchRequest, builder: IndexBuilder) -> bool:
     """Whether shelves can answer: they leave out what was taken back, and do not tell branches of logs apart."""
     where = request.where
     return (
         request.searched.session_id is None
-        and engine.settings.weights.reach <= GAP
+        and builder.settings.weights.reach <= GAP
         and isinstance(where.branch, AnyBranch)
         and not where.standings & TAKEN_BACK
     )

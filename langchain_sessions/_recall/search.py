@@ -25,7 +25,7 @@ from langchain_sessions.search import SearchPage
 from langchain_sessions.stores._values import EventQuery
 
 if TYPE_CHECKING:
-    from langchain_sessions._core.encode import EventEncoder
+    from langchain_sessions._core.event_rows import EventEncoder
     from langchain_sessions._core.rows import SessionKey
     from langchain_sessions._recall.index.indexing import Indexer
     from langchain_sessions._recall.meaning.nearness import MeaningReader
@@ -52,7 +52,7 @@ class Searcher:
         self._store = store
         self._encoder = encoder
         self.behind: list[SessionKey] = []
-        self._maker = indexer.engine.maker
+        self._maker = indexer.builder.maker
         self._shelver = Shelver(indexer, encoder)
         self._ranked = RankedSearch(store, encoder.codec, indexer, self._shelver, reader)
         self._in_time_order = TimeOrderedSearch(store, encoder, self._ranked)

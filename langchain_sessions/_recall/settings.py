@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from langchain_core.documents import BaseDocumentCompressor
     from langchain_core.embeddings import Embeddings
 
-    from langchain_sessions._recall.engine import RecallEngine
+    from langchain_sessions._recall.index.builder import IndexBuilder
     from langchain_sessions._recall.meaning.embedder import Embed, Embedder
     from langchain_sessions._recall.rank.reranking import Reranker
 
@@ -72,11 +72,11 @@ class SearchSettings:
         require(self.embed is None or is_embedder, "embed", wanted)
 
     @cached_property
-    def engine(self) -> RecallEngine:
+    def index_builder(self) -> IndexBuilder:
         """What makes terms and entries; built on first use, since the tables behind it take a while to load."""
-        from langchain_sessions._recall.engine import RecallEngine  # noqa: PLC0415
+        from langchain_sessions._recall.index.builder import IndexBuilder  # noqa: PLC0415
 
-        return RecallEngine(self)
+        return IndexBuilder(self)
 
     @cached_property
     def reranker(self) -> Reranker | None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         Outcome,
     )
     from langchain_sessions.compaction._prompts import SummaryPrompts
+    from langchain_sessions.compaction._strategies import Interval, SlidingWindow, TimeWindow, TokenWindow, TurnWindow
     from langchain_sessions.compaction._structured import ConversationSummary
     from langchain_sessions.compaction._summarize import Summarize
     from langchain_sessions.compaction._summarizer import Summarizer, Summary, SummaryLimits, SummaryTask
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
         all_of,
         any_of,
     )
-    from langchain_sessions.compaction._windows import Interval, SlidingWindow, TimeWindow, TokenWindow, TurnWindow
     from langchain_sessions.errors import SummaryError
 
 _PARTS = {
@@ -61,7 +61,7 @@ _PARTS = {
         "all_of",
         "any_of",
     ),
-    "_windows": ("Interval", "SlidingWindow", "TimeWindow", "TokenWindow", "TurnWindow"),
+    "_strategies": ("Interval", "SlidingWindow", "TimeWindow", "TokenWindow", "TurnWindow"),
 }
 __all__ = [
     "Compaction",

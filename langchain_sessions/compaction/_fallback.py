@@ -14,6 +14,7 @@ from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.kinds import MESSAGE_CODES
 from langchain_sessions._core.ranges import NO_SEQS, SeqSet
 from langchain_sessions.compaction._model_summarizer import ModelSummarizer
+from langchain_sessions.compaction._strategies import TurnWindow
 from langchain_sessions.compaction._summarize import Summarize
 from langchain_sessions.compaction._triggers import (
     DEFAULT_CONTEXT_WINDOW,
@@ -24,7 +25,6 @@ from langchain_sessions.compaction._triggers import (
     TokenCount,
     known_window,
 )
-from langchain_sessions.compaction._windows import TurnWindow
 from langchain_sessions.events import SessionEvent, Standing
 from langchain_sessions.stores._values import EventQuery
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from langchain_core.messages import AIMessage
 
-from langchain_sessions.compaction._selection import is_summary, spoken
+from langchain_sessions.compaction._archivable import is_summary, spoken
 from langchain_sessions.events import SessionEvent, Standing
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import Cover, ledger_of
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._log.log import read_rows
+from langchain_sessions.compaction._archivable import choose_archived
 from langchain_sessions.compaction._fallback import (
     PENDING,
     LastResort,
@@ -41,7 +42,6 @@ from langchain_sessions.compaction._plan import (
     check_compaction,
 )
 from langchain_sessions.compaction._records import record_row, session_changes, summary_rows
-from langchain_sessions.compaction._selection import choose_archived
 from langchain_sessions.compaction._summarizer import GuardedSummarizer, Summary, SummaryLimits, SummaryTask
 from langchain_sessions.errors import SessionNotFoundError, SessionsError, SummaryError
 from langchain_sessions.events import Standing

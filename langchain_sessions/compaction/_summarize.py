@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from langchain_core.runnables import Runnable
 
 from langchain_sessions._core.edge import check_kind, check_positive, helpful, require
+from langchain_sessions.compaction._archivable import split_segments
 from langchain_sessions.compaction._model_summarizer import ModelSummarizer
 from langchain_sessions.compaction._prompts import SummaryPrompts
-from langchain_sessions.compaction._selection import split_segments
+from langchain_sessions.compaction._strategies import SlidingWindow
 from langchain_sessions.compaction._summarizer import Summarizer, SummaryLimits
-from langchain_sessions.compaction._windows import SlidingWindow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -213,7 +213,7 @@ def test_a_catch_up_that_meets_a_delete_leaves_nothing(ada: SessionService) -> N
     finally:
         del store.write_index
     assert change
-    place = store.find_index(log_of(ada).key("s1"), indexer.engine.fingerprint, log_of(ada).now())
+    place = store.find_index(log_of(ada).key("s1"), indexer.builder.fingerprint, log_of(ada).now())
     assert (place.indexed_to, place.chunks) == (0, ())
 
 

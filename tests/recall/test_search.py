@@ -346,7 +346,7 @@ def test_long_logs_are_indexed_on_the_way_and_compare_with_the_log(ada: SessionS
         talk(ada, 100)
         ada.append("s1", NewEvent(state_delta={"n": start}))
     place = log_of(ada).store.find_index(
-        log_of(ada).key("s1"), indexer_of(log_of(ada)).engine.fingerprint, log_of(ada).now()
+        log_of(ada).key("s1"), indexer_of(log_of(ada)).builder.fingerprint, log_of(ada).now()
     )
     if backend != "memory":
         assert 1024 <= place.indexed_to <= place.last_seq

@@ -208,7 +208,7 @@ def test_a_shelf_that_cannot_be_read_is_made_anew(service: SessionService) -> No
     store._runner.run(TransactionKind.WRITE, harm)
     log = log_of(service)
     assert log.search is not None
-    log.search.engine._caches.clear()
+    log.search.index_builder._caches.clear()
     assert hits(ada, "kettle") == expected
     assert hits(ada, "kettle") == expected
 

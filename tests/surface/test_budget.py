@@ -34,7 +34,7 @@ from langchain_sessions.compaction import (
 from langchain_sessions.errors import PromptTooLongError
 from langchain_sessions.memory import SessionMemoryAdvisor
 from langchain_sessions.middleware import SessionMemoryMiddleware
-from langchain_sessions.tokens._at_hand import ExactAtHand, counts_itself
+from langchain_sessions.tokens._exact_for_model import ExactForModel, counts_itself
 from tests.compaction.models import ScriptedModel
 from tests.openai_stub.replies import Overflow
 from tests.surface.clients import make_client
@@ -246,7 +246,7 @@ async def test_a_model_that_counts_itself_is_believed(
 @pytest.mark.parametrize("name", ["gpt-4o", "another-model"])
 def test_a_vocabulary_that_is_cached_takes_over(tmp_path: Path, name: str) -> None:
     """And none is downloaded: of a model that nobody has a vocabulary of the tokens are estimated."""
-    at_hand = ExactAtHand(tmp_path)
+    at_hand = ExactForModel(tmp_path)
     model = ChatOpenAI(model=name, api_key=SecretStr("k"))
     assert at_hand.counter(model) is None
     at_hand.wait()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.engine_lines import MOST, count, engines, lines_of
-from langchain_sessions.stores import _schemes
+from langchain_sessions.stores import _partition_engines
 
 STORES = Path(__file__).parents[2] / "langchain_sessions" / "stores"
 BASE = [*sorted((STORES / "_partitioned").glob("*.py")), STORES / "engine.py", *sorted(STORES.glob("_[bltv]*.py"))]
@@ -36,6 +36,6 @@ def test_what_counts_as_a_line_of_code() -> None:
 
 @pytest.mark.parametrize("path", BASE, ids=lambda path: path.name)
 def test_the_base_names_no_engine(path: Path) -> None:
-    names = {*engines(), *_schemes.ENGINES} - {"memory", "apart"}  # words of English, too
+    names = {*engines(), *_partition_engines.ENGINES} - {"memory", "apart"}  # words of English, too
     said = set(re.findall(r"[a-z]+", path.read_text().lower()))
     assert said & names == set()

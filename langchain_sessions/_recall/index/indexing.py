@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from langchain_sessions._core.codec.messages import MessageCodec
-    from langchain_sessions._recall.engine import RecallEngine
+    from langchain_sessions._recall.index.builder import IndexBuilder
     from langchain_sessions._recall.index.postings import Entry
     from langchain_sessions.stores._base import SessionStore
     from langchain_sessions.stores._values import SearchedLogs
@@ -59,14 +59,14 @@ class Indexer:
     Args:
         store: Where logs and indexes lie.
         codec: Reads the messages.
-        engine: Makes the entries.
+        builder: Makes the entries.
         now: The present in microseconds.
     """
 
-    def __init__(self, store: SessionStore, codec: MessageCodec, engine: RecallEngine, now: Callable[[], int]) -> None:
+    def __init__(self, store: SessionStore, codec: MessageCodec, builder: IndexBuilder, now: Callable[[], int]) -> None:
         self.store = store
         self.codec = codec
-        self.engine = engine
+        self.builder = builder
         self.now = now
 
     def catch_up(self, key: SessionKey) -> Flow[int]:
@@ -85,7 +85,7 @@ class Indexer:
         if self.codec.encrypts:
             return 0
         while lost < _LOST:
-            progress = yield from ask(self.store.find_index, key, self.engine.fingerprint, self.now())
+            progress = yield from ask(self.store.find_index, key, self.builder.fingerprint, self.now())
             if progress.indexed_to >= progress.last_seq:
                 break
             # Far behind, nobody gains by small steps, and whole chunks are never merged again.
@@ -110,7 +110,7 @@ class Indexer:
         found: list[tuple[EventRow, Entry]] = []
         passages = 0
         for row in rows:
-            entry = self.engine.entry(row, self.codec.decode(session_id, row))
+            entry = self.builder.entry(row, self.codec.decode(session_id, row))
             found.append((row, entry))
             passages += len(entry.lengths)
             if passages >= MOST_PASSAGES_HELD:
@@ -122,7 +122,7 @@ class Indexer:
     ) -> Flow[IndexChange | None]:
         """The next step: the entries in a new chunk, with small ones before it. None where somebody was faster."""
         if not entries:
-            return IndexChange(progress=progress, fingerprint=self.engine.fingerprint, indexed_to=upto)
+            return IndexChange(progress=progress, fingerprint=self.builder.fingerprint, indexed_to=upto)
         terms = sum(sum(entry.lengths) for _, entry in entries)
         merged = chunks_to_merge([ChunkSize(*chunk) for chunk in progress.chunks], len(entries), terms)
         numbers = [chunk.number for chunk in merged]
@@ -136,8 +136,8 @@ class Indexer:
             if chunk.passages > _MOST_PASSAGES_MERGED:
                 numbers, chunk = [], OpenChunk()
         for row, entry in entries:
-            chunk.add(self.engine.traits(row, entry), entry.passages)
-        change = partial(_change, self.engine.fingerprint, progress, chunk, upto, tuple(numbers))
+            chunk.add(self.builder.traits(row, entry), entry.passages)
+        change = partial(_change, self.builder.fingerprint, progress, chunk, upto, tuple(numbers))
         return _made(key.id, [row for row, _ in entries], change)
 
     def catch_up_quietly(self, key: SessionKey) -> Flow[None]:
@@ -157,7 +157,7 @@ class Indexer:
             StoreUnavailableError: The index kept changing.
         """
         for _ in range(_LOST):
-            progress = yield from ask(self.store.find_index, key, self.engine.fingerprint, self.now())
+            progress = yield from ask(self.store.find_index, key, self.builder.fingerprint, self.now())
             found = yield from self._differences(key, progress)
             if found is not None:
                 return found
@@ -218,8 +218,8 @@ class Indexer:
     def _expected(self, session_id: str, rows: list[EventRow], stored: StoredChunk) -> _Contents:
         chunk = OpenChunk()
         for row in rows:
-            entry = self.engine.entry(row, self.codec.decode(session_id, row))
-            chunk.add(self.engine.traits(row, entry), entry.passages)
+            entry = self.builder.entry(row, self.codec.decode(session_id, row))
+            chunk.add(self.builder.traits(row, entry), entry.passages)
         if not chunk.traits:
             return b"", {}
         packed = ChunkTraits.of(chunk.traits).pack()

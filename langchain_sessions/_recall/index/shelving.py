@@ -42,7 +42,7 @@ from langchain_sessions.stores._values import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from langchain_sessions._core.encode import EventEncoder
+    from langchain_sessions._core.event_rows import EventEncoder
     from langchain_sessions._core.rows import Owner
     from langchain_sessions._recall.findings import KnownTraits
     from langchain_sessions._recall.index.indexing import Indexer
@@ -70,12 +70,12 @@ class Shelver:
     def __init__(self, indexer: Indexer, encoder: EventEncoder) -> None:
         self._indexer = indexer
         self._store = indexer.store
-        self._engine = indexer.engine
+        self._builder = indexer.builder
         self._admission = Admission(EventFilter(), encoder)
 
     def is_current(self, read: IndexRead) -> bool:
-        """Whether all shelves were built as this engine builds them."""
-        return all(shelf.fingerprint == self._engine.fingerprint for shelf in read.shelves)
+        """Whether all shelves were built as this one builds them."""
+        return all(shelf.fingerprint == self._builder.fingerprint for shelf in read.shelves)
 
     def shelve(self, searched: SearchedLogs, read: IndexRead, traits: KnownTraits[ShelfTraits]) -> Flow[int]:
         """Put on shelves what is on none; how many logs were. Shelves of another make go.
@@ -84,7 +84,7 @@ class Shelver:
         few times in its life while the number of shelves stays near events / `MOST_SLOTS`.
         """
         owner = searched.owner if isinstance(searched.owner, str) else None
-        foreign = tuple(shelf.number for shelf in read.shelves if shelf.fingerprint != self._engine.fingerprint)
+        foreign = tuple(shelf.number for shelf in read.shelves if shelf.fingerprint != self._builder.fingerprint)
         if foreign:
             dropped = ShelfChange(app=searched.app, owner=owner, replaced=foreign)
             return int((yield from ask(self._store.write_shelf, dropped)))
@@ -153,10 +153,10 @@ class Shelver:
 
     def _shelve_all(self, searched: SearchedLogs) -> Flow[Mapping[int, int]]:
         """Put on shelves what a search would; by the key of each session how many events that added."""
-        traits = Traits(self._engine, self._store)
+        traits = Traits(self._builder, self._store)
         query = IndexQuery(
             searched=searched,
-            fingerprint=self._engine.fingerprint,
+            fingerprint=self._builder.fingerprint,
             buckets=(),
             held=traits,
             most_apart=MOST_APART,
@@ -178,7 +178,7 @@ class Shelver:
             app=app,
             owner=owner,
             # Drawn, since two processes may make shelves of one owner at once; odd, so that none is 0.
-            shelf=StoredShelf(secrets.randbits(62) | 1, self._engine.fingerprint, shelf.slots, packed),
+            shelf=StoredShelf(secrets.randbits(62) | 1, self._builder.fingerprint, shelf.slots, packed),
             buckets=pack_buckets(shelf.chunk.postings, shelf.chunk.passages),
             logs={log.skey: log.last_seq for log in shelf.logs},
             replaced=tuple(replaced),
@@ -187,7 +187,7 @@ class Shelver:
     def _query(self, searched: SearchedLogs, logs: Iterable[int], shelves: Iterable[int] = ()) -> IndexQuery:
         return IndexQuery(
             searched=searched,
-            fingerprint=self._engine.fingerprint,
+            fingerprint=self._builder.fingerprint,
             buckets=(),
             beginnings=("",),
             most_scanned=_EVERYTHING,
@@ -224,7 +224,7 @@ class Shelver:
             parts.append(part := PackedEvents(ChunkTraits.unpack(chunk.traits), chunk.terms, buckets))
             self._admission.hide(part, log.view)
         decode = self._indexer.codec.decode
-        tail = [(row, self._engine.entry(row, decode(log.session.id, row))) for row in log.tail]
+        tail = [(row, self._builder.entry(row, decode(log.session.id, row))) for row in log.tail]
         size = sum(part.passages for part in parts) + sum(len(entry.lengths) for _, entry in tail)
         if size > MOST_PASSAGES:
             return True
@@ -238,7 +238,7 @@ class Shelver:
             names.update(part.speakers)
             labels.update(part.labels)
         for row, entry in tail:
-            shelf.add(self._engine.traits(row, entry), entry, counts=self._admission.counts(row, log.view))
+            shelf.add(self._builder.traits(row, entry), entry, counts=self._admission.counts(row, log.view))
             if entry.author and entry.flags & LABELLED:
                 labels[entry.author] += 1
             elif entry.author:

@@ -10,7 +10,7 @@ from langchain_sessions._core import rows as r
 from langchain_sessions._core.kinds import MESSAGE_CODES
 from langchain_sessions._core.ledger import visible_scopes
 from langchain_sessions._core.matching import matches
-from langchain_sessions._recall.engine import SUMMARY, SYNTHETIC, only_term, tool_term
+from langchain_sessions._recall.index.builder import SUMMARY, SYNTHETIC, only_term, tool_term
 from langchain_sessions._recall.index.inverted import LABELLED
 from langchain_sessions.events import Standing
 from langchain_sessions.filters import AnyBranch
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-    from langchain_sessions._core.encode import EventEncoder
+    from langchain_sessions._core.event_rows import EventEncoder
     from langchain_sessions._core.ledger import LogView
     from langchain_sessions._core.rows import EventRow
     from langchain_sessions._recall.index.chunks import PackedEvents

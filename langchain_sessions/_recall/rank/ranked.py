@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from langchain_sessions._core.codec.messages import MessageCodec
-    from langchain_sessions._recall.engine import RecallEngine
+    from langchain_sessions._recall.index.builder import IndexBuilder
     from langchain_sessions._recall.index.indexing import Indexer
     from langchain_sessions._recall.index.shelving import Shelver
     from langchain_sessions._recall.meaning.nearness import Meaning, MeaningReader, Semantic
@@ -87,21 +87,21 @@ class RankedSearch:
         self._codec = codec
         self._indexer = indexer
         self._shelver = shelver
-        self._engine: RecallEngine = indexer.engine
+        self._builder: IndexBuilder = indexer.builder
         self._reader = reader
 
     @property
     def maker(self) -> TermMaker:
         """What makes the terms of queries."""
-        return self._engine.maker
+        return self._builder.maker
 
     def find(self, request: SearchRequest, query: Query, admission: Admission) -> Flow[Ranking]:
         """What fits a query, checked as far as the page that is asked for."""
-        traits = Traits(self._engine, self._store)
+        traits = Traits(self._builder, self._store)
         read = yield from self.read(request, query, traits)
-        logs = ReadLogs(read, admission, self._engine, self._codec, traits)
-        candidates = self._engine.settings.candidates
-        matcher = QueryMatcher(query, self._engine.maker)
+        logs = ReadLogs(read, admission, self._builder, self._codec, traits)
+        candidates = self._builder.settings.candidates
+        matcher = QueryMatcher(query, self._builder.maker)
         meaning, semantic = yield from self._meant(request.searched, query)
         ranks = _Ranks(request, logs)
         while True:
@@ -116,7 +116,9 @@ class RankedSearch:
         relaxed = False
         if not kept and (softer := _without_phrases(query)) is not None:
             # A title in a question is seldom said word for word; the other words still are.
-            kept = yield from self._checked(request.searched, admission, QueryMatcher(softer, self._engine.maker), hits)
+            kept = yield from self._checked(
+                request.searched, admission, QueryMatcher(softer, self._builder.maker), hits
+            )
             kept = _in_order(kept, request, logs)
             relaxed = bool(kept)
         kept = yield from self._reranked(request, kept)
@@ -126,7 +128,7 @@ class RankedSearch:
 
     def _reranked(self, request: SearchRequest, kept: list[Finding]) -> Flow[list[Finding]]:
         """The hits with the best of them in the order of the application's own judge, where there is one."""
-        judge = self._engine.settings.reranker
+        judge = self._builder.settings.reranker
         if judge is None or request.order == "time" or not isinstance(request.text, str) or not kept:
             return kept
         # The rest stays as it was: a judge costs more for each text than the whole search.
@@ -160,8 +162,8 @@ class RankedSearch:
         shortlist = shortlist_logs(
             logs.parts,
             query,
-            self._engine.maker,
-            weights=self._engine.settings.weights,
+            self._builder.maker,
+            weights=self._builder.settings.weights,
             admits=logs.admits,
             candidates=candidates,
         )
@@ -189,8 +191,8 @@ class RankedSearch:
         """What the index holds for the query; logs that are too far behind it catch up first."""
         if self._codec.encrypts:
             return (yield from self._read_sealed(request.searched))
-        traits = traits or Traits(self._engine, self._store)
-        wanted = replace(index_query(request, query, self._engine), held=traits)
+        traits = traits or Traits(self._builder, self._store)
+        wanted = replace(index_query(request, query, self._builder), held=traits)
         read = IndexRead([], [])
         stuck = False
         for attempt in range(_ROUNDS):

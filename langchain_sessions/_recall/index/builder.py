@@ -38,7 +38,7 @@ def only_term(name: str) -> str:
     return f"only:{tool_term(name)[5:]}"
 
 
-class RecallEngine:
+class IndexBuilder:
     """Makes terms and entries.
 
     Args:
