@@ -14,9 +14,11 @@ from langchain_sessions._chat.news import message_of
 from langchain_sessions._chat.outbound import bounded, made_valid, mended
 from langchain_sessions._chat.store_run import STORED
 from langchain_sessions._core.flow import Flow, ask
+from langchain_sessions._core.kinds import SYSTEM
 from langchain_sessions._core.ledger import visible_scopes
+from langchain_sessions._core.matching import query_of
 from langchain_sessions._core.ranges import SeqSet
-from langchain_sessions._core.rows import ROOTED, SYSTEM
+from langchain_sessions._core.rows import ROOTED
 from langchain_sessions._core.view import pair_tool_calls
 from langchain_sessions._log.log import log_of, read_rows
 from langchain_sessions.errors import InvalidInputError
@@ -126,7 +128,7 @@ def _rows_of(address: Address, wanted: EventFilter) -> Flow[list[EventRow]]:
     """What of a log meets a filter, as rows."""
     log = log_of(address.sessions)
     now = log.now()
-    query = log.encoder.query(wanted, idle_before=log.idle_before(now))
+    query = query_of(wanted, log.codec, idle_before=log.idle_before(now))
     found: EventSlice = yield from ask(log.store.find_events, log.key(address.session_id), query, now)
     return found.rows
 

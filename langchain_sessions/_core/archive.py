@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from langchain_sessions._core import kinds as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.ledger import Cover, LogView, encode_cover, tally_change
 from langchain_sessions._core.ranges import SeqSet
@@ -158,7 +159,7 @@ def _left_out(plan: ArchivePlan, near: Sequence[EventRow], view: LogView, upto: 
     covered = {row.place for row in near if row.seq in plan.covered}
     found: list[int] = []
     for row in near:
-        mine = row.scope == plan.scope and row.kind < r.FIRST_RECORD and not row.flags & r.SUMMARY
+        mine = row.scope == plan.scope and row.kind < k.FIRST_RECORD and not row.flags & r.SUMMARY
         if not mine or row.place > upto or row.place in covered or (old is not None and old.covers(row)):
             continue
         if view.standing(row) not in (Standing.REWOUND, Standing.ARCHIVED):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import ormsgpack
 
+from langchain_sessions._core import kinds as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.checkpoints import CheckpointRow, PackedWrites, digests_in, unpack_staged, unpack_writes
 from langchain_sessions._core.edge import UNREADABLE
@@ -78,10 +79,10 @@ def choose(
         InvalidInputError: A position holds a record, which says nothing.
     """
     found = sorted({row.seq: row for row in rows}.values())
-    records = [row.seq for row in found if row.kind >= r.FIRST_RECORD]
+    records = [row.seq for row in found if row.kind >= k.FIRST_RECORD]
     if records and seqs:
         raise InvalidInputError("seqs", f"position {records[0]} holds a record and no message")
-    found = [row for row in found if row.kind < r.FIRST_RECORD]
+    found = [row for row in found if row.kind < k.FIRST_RECORD]
     missing = sorted({*seqs} - {row.seq for row in found})
     if missing or (asked and not found):
         raise EventNotFoundError(session_id, f"position {missing[0]}" if missing else f"message {asked!r}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import BaseMessage
 
+from langchain_sessions._core import kinds as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.codec.messages import MessageCodec, digest, unreadable
 from langchain_sessions._core.codec.text import searchable_text
@@ -21,25 +22,22 @@ from langchain_sessions._core.edge import (
     check_branch,
     check_id,
     check_optional_id,
-    fold,
     from_micros,
     new_id,
     require,
     to_micros,
 )
-from langchain_sessions._core.kinds import CODES, ENTRY_CODES, RECORDS, ROLE_CODES, only_tool_of, speaker_of, tools_of
+from langchain_sessions._core.kinds import CODES, RECORDS
 from langchain_sessions._core.rows import EventRow
 from langchain_sessions._core.state import dump_delta
 from langchain_sessions.errors import CorruptRowError, InvalidInputError
-from langchain_sessions.events import EventKind, NewEvent, SessionEvent, Standing
-from langchain_sessions.stores._values import EventQuery
+from langchain_sessions.events import EventKind, NewEvent, SessionEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     MessageTest = Callable[[EventRow, BaseMessage], bool]
     from langchain_sessions._core.ledger import LogView
-    from langchain_sessions.filters import EventFilter
     from langchain_sessions.tokens import TokenCounter
 
 _NO_KIND = -1
@@ -78,7 +76,7 @@ class EventEncoder:
             # What only reports how far a run got is a record of its own kind, which lists can leave out.
             is_mark = mark and event.state_delta is None and event.metadata is None
             ident = check_id(event.id, "id") if event.id is not None else new_id()
-            kind = r.INVOCATION if is_mark else r.STATE
+            kind = k.INVOCATION if is_mark else k.STATE
             row = EventRow(0, ident, 0, None, None, kind, flags, now, 0, *[None] * 8)
         else:
             is_one = isinstance(event.message, BaseMessage)
@@ -99,7 +97,7 @@ class EventEncoder:
         """The row of a bare message: what most appends are, so it does nothing that they do not need."""
         kind, own_flags, ident, text, folded, body = self.codec.encode(message)
         flags |= own_flags
-        if kind == r.HUMAN and not flags & r.SYNTHETIC:
+        if kind == k.HUMAN and not flags & r.SYNTHETIC:
             flags |= r.TURN
         event_id: str | None = None
         if event is not None:
@@ -150,7 +148,7 @@ class EventEncoder:
             CorruptRowError: It cannot be read.
         """
         fields = self._fields(session_id, row, view)
-        if row.kind < r.FIRST_RECORD:
+        if row.kind < k.FIRST_RECORD:
             fields["message"] = self.codec.decode(session_id, row)
         return built(SessionEvent, fields)
 
@@ -160,7 +158,7 @@ class EventEncoder:
         Raises:
             CorruptRowError: It was stored before, and cannot be read.
         """
-        is_new = view is None and row.kind < r.FIRST_RECORD and row[2:5] == _NEW
+        is_new = view is None and row.kind < k.FIRST_RECORD and row[2:5] == _NEW
         if is_new and row[9:13] == _BARE and not row.flags & _TOLD and row.extra is None:
             # What differs from its default has to be there from the start.
             # Most callers throw an append's answer away: times, ids and the message are read from the row when asked
@@ -171,7 +169,7 @@ class EventEncoder:
     def _told(self, session_id: str, row: EventRow, view: LogView | None) -> dict[str, Any]:
         """What a row says of its event, whose message is decoded when it is first asked for."""
         fields = self._fields(session_id, row, view)
-        if row.kind < r.FIRST_RECORD:
+        if row.kind < k.FIRST_RECORD:
             fields["_decode"] = partial(self.codec.decode, session_id, row)
         return fields
 
@@ -218,7 +216,7 @@ class EventEncoder:
             fields["is_interrupted"] = row.flags & r.INTERRUPTED != 0
             fields["is_in_thread"] = row.flags & r.ROOTED != 0
             fields["is_blanked"] = row.flags & r.BLANKED != 0
-        if row.kind >= r.FIRST_RECORD:
+        if row.kind >= k.FIRST_RECORD:
             fields["kind"] = RECORDS.get(row.kind, EventKind.UNKNOWN)
         if row.extra:
             self._read_extra(session_id, row, fields)
@@ -237,81 +235,9 @@ class EventEncoder:
     def _unsealed(self, session_id: str, row: EventRow, value: Any) -> Any:
         return self.codec.unseal_text(session_id, row.seq, value) if isinstance(value, str) else value
 
-    def query(self, wanted: EventFilter, *, idle_before: int = 0, with_total: bool = False) -> EventQuery:
-        """A filter in stored form."""
-        codes = {ROLE_CODES[name] for name in wanted.roles}
-        kinds = {code for kind in wanted.kinds for code in ENTRY_CODES[kind]} or codes
-        if codes:
-            # No kind at all would mean every kind.
-            kinds = kinds & codes or {_NO_KIND}
-        standings = wanted.standings
-        if wanted.archived is not None:
-            chosen = {Standing.ARCHIVED} if wanted.archived else frozenset(Standing) - {Standing.ARCHIVED}
-            standings = frozenset((standings or frozenset(Standing)) & chosen)
-            kinds = kinds if standings else {_NO_KIND}
-        is_sealed = self.codec.encrypts
-        test = self.message_test(wanted)
-        return EventQuery(
-            kinds=frozenset(kinds),
-            standings=frozenset(standings),
-            synthetic=wanted.synthetic,
-            since=None if wanted.since is None else to_micros(wanted.since),
-            until=None if wanted.until is None else to_micros(wanted.until),
-            keyword=None if is_sealed or wanted.keyword is None else fold(wanted.keyword),
-            keywords=() if is_sealed else tuple(map(fold, wanted.keywords)),
-            match_all=wanted.match == "all",
-            branch=wanted.branch,
-            authors=frozenset(wanted.authors),
-            invocation_id=wanted.invocation_id,
-            after_seq=wanted.after_seq,
-            before_seq=wanted.before_seq,
-            newest=wanted.is_newest_first,
-            limit=wanted.limit,
-            offset=wanted.offset,
-            with_total=with_total,
-            predicate=None if test is None else self._predicate(test),
-            idle_before=idle_before,
-        )
-
-    def _predicate(self, test: MessageTest) -> Callable[[EventRow], bool]:
-        def holds(row: EventRow) -> bool:
-            return row.kind < r.FIRST_RECORD and test(row, self.codec.decode("", row))
-
-        return holds
-
-    def message_test(self, wanted: EventFilter) -> MessageTest | None:
-        """What of a filter only the message itself can tell, no database; None where that is nothing."""
-        tests: list[MessageTest] = []
-        if authors := wanted.authors:
-            tests.append(lambda row, message: (row.author or speaker_of(message)) in authors)
-        if tools := wanted.tools:
-            tests.append(lambda _, message: not tools.isdisjoint(tools_of(message)))
-        if without := wanted.without_tools:
-            tests.append(lambda _, message: only_tool_of(message) not in without)
-        if (pattern := wanted.pattern) is not None:
-            tests.append(lambda _, message: pattern.search(searchable_text(message)) is not None)
-        if self.codec.encrypts and (wanted.keyword is not None or wanted.keywords):
-            # Of what is sealed no database holds the words.
-            tests.append(_keyword_test(wanted))
-        if len(tests) > 1:
-            return lambda row, message: all(test(row, message) for test in tests)
-        return tests[0] if tests else None
-
     def text(self, row: EventRow) -> str:
         """The searchable text of a row."""
         return searchable_text(self.codec.decode("", row))
-
-
-def _keyword_test(wanted: EventFilter) -> MessageTest:
-    word = None if wanted.keyword is None else fold(wanted.keyword)
-    words = tuple(map(fold, wanted.keywords))
-    enough = all if wanted.match == "all" else any
-
-    def holds(_: EventRow, message: BaseMessage) -> bool:
-        folded = fold(searchable_text(message))
-        return (word is None or word in folded) and (not words or enough(each in folded for each in words))
-
-    return holds
 
 
 def new_record(kind: int, now: int) -> EventRow:

@@ -1,6 +1,7 @@
 """The kinds of entries of a log: one table of message types, the records beside them, what messages say of themselves.
 
-A new message type is a row here, and what is special about its fields in `codec/messages.py`.
+A new message type is a number and a row here, and what is special about its fields in `codec/messages.py`. Numbers
+are stored: one that was given away is never given again.
 """
 
 from __future__ import annotations
@@ -17,11 +18,16 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langchain_sessions._core import rows as r
 from langchain_sessions.events import EventKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+# Message kinds are small and positive, records of other happenings are 32 and above.
+HUMAN, AI, SYSTEM, TOOL, CHAT, FUNCTION, OTHER = 1, 2, 3, 4, 5, 6, 7
+STATE, REWIND, COMPACTION, INVOCATION, LIFECYCLE, BLANK = 32, 33, 34, 35, 36, 37
+FIRST_RECORD: Final = 32
 
 
 class MessageKind(NamedTuple):
@@ -41,15 +47,15 @@ class MessageKind(NamedTuple):
 
 
 MESSAGES: Final = (
-    MessageKind(r.HUMAN, "human", "user", HumanMessage),
-    MessageKind(r.AI, "ai", "assistant", AIMessage),
-    MessageKind(r.SYSTEM, "system", "system", SystemMessage),
-    MessageKind(r.TOOL, "tool", "tool", ToolMessage),
-    MessageKind(r.CHAT, "chat", "chat", ChatMessage),
-    MessageKind(r.FUNCTION, "function", "function", FunctionMessage),
-    MessageKind(r.OTHER, "other", "other", None),
+    MessageKind(HUMAN, "human", "user", HumanMessage),
+    MessageKind(AI, "ai", "assistant", AIMessage),
+    MessageKind(SYSTEM, "system", "system", SystemMessage),
+    MessageKind(TOOL, "tool", "tool", ToolMessage),
+    MessageKind(CHAT, "chat", "chat", ChatMessage),
+    MessageKind(FUNCTION, "function", "function", FunctionMessage),
+    MessageKind(OTHER, "other", "other", None),
 )
-MESSAGE_CODES: Final = frozenset(range(r.HUMAN, r.FIRST_RECORD))
+MESSAGE_CODES: Final = frozenset(range(HUMAN, FIRST_RECORD))
 """What is stored of messages, with the codes that later releases may give to types of theirs."""
 CLASSES: Final[Mapping[int, type[BaseMessage]]] = {kind.code: kind.cls for kind in MESSAGES if kind.cls is not None}
 CODES: Final[Mapping[type[BaseMessage], int]] = {cls: code for code, cls in CLASSES.items()}
@@ -58,12 +64,12 @@ ROLE_CODES: Final[Mapping[str, int]] = {name: kind.code for kind in MESSAGES for
 TYPES: Final[Mapping[str, str]] = {name: kind.name for kind in MESSAGES for name in (kind.name, kind.role)}
 """LangChain's name by each of these names."""
 RECORDS: Final[Mapping[int, EventKind]] = {
-    r.STATE: EventKind.STATE,
-    r.REWIND: EventKind.REWIND,
-    r.COMPACTION: EventKind.COMPACTION,
-    r.INVOCATION: EventKind.INVOCATION,
-    r.LIFECYCLE: EventKind.LIFECYCLE,
-    r.BLANK: EventKind.BLANK,
+    STATE: EventKind.STATE,
+    REWIND: EventKind.REWIND,
+    COMPACTION: EventKind.COMPACTION,
+    INVOCATION: EventKind.INVOCATION,
+    LIFECYCLE: EventKind.LIFECYCLE,
+    BLANK: EventKind.BLANK,
 }
 ENTRY_CODES: Final[Mapping[EventKind, frozenset[int]]] = {
     EventKind.MESSAGE: MESSAGE_CODES,

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from operator import sub
 from typing import TYPE_CHECKING
 
+from langchain_sessions._core import kinds as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.ranges import NO_SEQS, SeqRange, SeqSet, decode_ranges
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 _STANDINGS = {1: Standing.OPEN, 3: Standing.FAILED, 4: Standing.INTERRUPTED}
 COUNTED = (Standing.LIVE, Standing.INTERRUPTED, Standing.OPEN)
 
-MARK_KINDS = {r.REWIND: "rewind", r.COMPACTION: "compaction", r.BLANK: "blank"}
+MARK_KINDS = {k.REWIND: "rewind", k.COMPACTION: "compaction", k.BLANK: "blank"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +261,7 @@ class LogView:
 
     def standing(self, row: EventRow) -> Standing:
         """Where the row stands."""
-        if row.kind >= r.FIRST_RECORD:
+        if row.kind >= k.FIRST_RECORD:
             return Standing.REWOUND if row.seq in self.ledger.hidden else Standing.LIVE
         head, _, summaries = self._lookup
         if row.flags & r.SUMMARY:

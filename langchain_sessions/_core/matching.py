@@ -1,19 +1,153 @@
-"""An event query as a predicate of a row: the reference that every SQL translation must equal."""
+"""What a filter means: its stored form, and that form as a predicate of a row.
+
+The predicate is the reference that every SQL translation must equal. A new criterion is a field of `EventFilter` and
+one here, and what `query_of` and `matches` say of it; or, where only a message can tell, one of `message_tests`.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Final
 
+from langchain_sessions._core import kinds as k
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.edge import ascii_lower
+from langchain_sessions._core.codec.text import searchable_text
+from langchain_sessions._core.edge import ascii_lower, fold, to_micros
+from langchain_sessions._core.kinds import ENTRY_CODES, ROLE_CODES, only_tool_of, speaker_of, tools_of
 from langchain_sessions._core.ledger import LogView, visible_scopes
-from langchain_sessions.filters import AnyBranch
-from langchain_sessions.stores._values import EventQuery, EventSlice
+from langchain_sessions.events import Standing
+from langchain_sessions.filters import ANY_BRANCH, AnyBranch, EventFilter
+from langchain_sessions.stores._values import EventSlice
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
+    from langchain_core.messages import BaseMessage
+
+    from langchain_sessions._core.codec.messages import MessageCodec
     from langchain_sessions._core.rows import EventRow
+
+    MessageTest = Callable[[EventRow, BaseMessage], bool]
+
+_NO_KIND: Final = -1
+_WINDOW: Final = frozenset({"newest", "limit", "offset", "with_total", "idle_before", "predicate", "match_all"})
+INDEXED: Final = frozenset({"kinds", "authors", "branch", "synthetic", "tools", "without_tools"})
+"""The criteria that the index of recall decides as a row does. Of all others it asks the row."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EventQuery:
+    """The criteria of an `EventFilter` in stored form, and a window.
+
+    An event that names no author may be anybody's: it meets `authors`, and `predicate` asks its message.
+
+    Rows come back oldest first. `newest` counts the window from the end. `predicate` is asked for each row that
+    meets everything else, before the window; it is for what no database compares alike.
+    """
+
+    kinds: frozenset[int] = frozenset()
+    standings: frozenset[Standing] = frozenset()
+    synthetic: bool | None = None
+    since: int | None = None
+    until: int | None = None
+    keyword: str | None = None
+    keywords: tuple[str, ...] = ()
+    match_all: bool = True
+    branch: str | AnyBranch | None = ANY_BRANCH
+    authors: frozenset[str] = frozenset()
+    invocation_id: str | None = None
+    after_seq: int | None = None
+    before_seq: int | None = None
+    newest: bool = False
+    limit: int | None = None
+    offset: int = 0
+    with_total: bool = False
+    predicate: Callable[[EventRow], bool] | None = None
+    idle_before: int = 0
+
+
+def query_of(wanted: EventFilter, codec: MessageCodec, *, idle_before: int = 0, with_total: bool = False) -> EventQuery:
+    """A filter in stored form."""
+    codes = {ROLE_CODES[name] for name in wanted.roles}
+    kinds = {code for kind in wanted.kinds for code in ENTRY_CODES[kind]} or codes
+    if codes:
+        # No kind at all would mean every kind.
+        kinds = kinds & codes or {_NO_KIND}
+    standings = wanted.standings
+    if wanted.archived is not None:
+        chosen = {Standing.ARCHIVED} if wanted.archived else frozenset(Standing) - {Standing.ARCHIVED}
+        standings = frozenset((standings or frozenset(Standing)) & chosen)
+        kinds = kinds if standings else {_NO_KIND}
+    is_sealed = codec.encrypts
+    tests = message_tests(wanted, codec)
+    return EventQuery(
+        kinds=frozenset(kinds),
+        standings=frozenset(standings),
+        synthetic=wanted.synthetic,
+        since=None if wanted.since is None else to_micros(wanted.since),
+        until=None if wanted.until is None else to_micros(wanted.until),
+        keyword=None if is_sealed or wanted.keyword is None else fold(wanted.keyword),
+        keywords=() if is_sealed else tuple(map(fold, wanted.keywords)),
+        match_all=wanted.match == "all",
+        branch=wanted.branch,
+        authors=frozenset(wanted.authors),
+        invocation_id=wanted.invocation_id,
+        after_seq=wanted.after_seq,
+        before_seq=wanted.before_seq,
+        newest=wanted.is_newest_first,
+        limit=wanted.limit,
+        offset=wanted.offset,
+        with_total=with_total,
+        predicate=_predicate(tests, codec) if tests else None,
+        idle_before=idle_before,
+    )
+
+
+def _predicate(tests: Mapping[str, MessageTest], codec: MessageCodec) -> Callable[[EventRow], bool]:
+    def holds(row: EventRow) -> bool:
+        return row.kind < k.FIRST_RECORD and passes(tests, row, codec.decode("", row))
+
+    return holds
+
+
+def passes(tests: Mapping[str, MessageTest], row: EventRow, message: BaseMessage) -> bool:
+    """Whether a message passes all of some tests."""
+    return all(test(row, message) for test in tests.values())
+
+
+def message_tests(wanted: EventFilter, codec: MessageCodec) -> dict[str, MessageTest]:
+    """What of a filter only the message itself can tell, no database, by the name of the criterion."""
+    tests: dict[str, MessageTest] = {}
+    if authors := wanted.authors:
+        tests["authors"] = lambda row, message: (row.author or speaker_of(message)) in authors
+    if tools := wanted.tools:
+        tests["tools"] = lambda _, message: not tools.isdisjoint(tools_of(message))
+    if without := wanted.without_tools:
+        tests["without_tools"] = lambda _, message: only_tool_of(message) not in without
+    if (pattern := wanted.pattern) is not None:
+        tests["pattern"] = lambda _, message: pattern.search(searchable_text(message)) is not None
+    if codec.encrypts and (wanted.keyword is not None or wanted.keywords):
+        # Of what is sealed no database holds the words.
+        tests["keywords"] = _keyword_test(wanted)
+    return tests
+
+
+def _keyword_test(wanted: EventFilter) -> MessageTest:
+    word = None if wanted.keyword is None else fold(wanted.keyword)
+    words = tuple(map(fold, wanted.keywords))
+    enough = all if wanted.match == "all" else any
+
+    def holds(_: EventRow, message: BaseMessage) -> bool:
+        folded = fold(searchable_text(message))
+        return (word is None or word in folded) and (not words or enough(each in folded for each in words))
+
+    return holds
+
+
+def needs_row(query: EventQuery, standings: frozenset[Standing]) -> bool:
+    """Whether an index that leaves out all but some standings cannot decide everything that a query asks of a row."""
+    asked = {each.name for each in fields(EventQuery) if getattr(query, each.name) != each.default}
+    return bool(asked - _WINDOW - INDEXED - {"standings"}) or query.standings != standings
 
 
 def matches(row: EventRow, query: EventQuery, view: LogView) -> bool:

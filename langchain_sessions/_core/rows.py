@@ -9,15 +9,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from langchain_sessions._core.kinds import FIRST_RECORD, HUMAN
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from langchain_sessions.stores._values import SessionDraft
-
-# Kinds of entries. Message kinds are small and positive, records of other happenings are 32 and above.
-HUMAN, AI, SYSTEM, TOOL, CHAT, FUNCTION, OTHER = 1, 2, 3, 4, 5, 6, 7
-STATE, REWIND, COMPACTION, INVOCATION, LIFECYCLE, BLANK = 32, 33, 34, 35, 36, 37
-FIRST_RECORD = 32
 
 # Flags of an entry.
 SYNTHETIC = 1

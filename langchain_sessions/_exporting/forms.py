@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import convert_to_openai_messages
 
+from langchain_sessions._core.kinds import role_of
 from langchain_sessions._exporting.form import event_line, session_line
 from langchain_sessions.filters import EventFilter
 
@@ -67,7 +68,7 @@ def markdown_lines(sessions: SessionService, session: Session) -> Iterator[str]:
             continue
         if event.is_synthetic:
             continue
-        who = event.author or {"human": "User", "ai": "Assistant"}.get(event.message.type, event.message.type)
+        who = event.author or role_of(event.message).capitalize()
         yield f"**{who}** · {event.timestamp:%Y-%m-%d %H:%M}"
         yield ""
         said = str(event.message.text)

@@ -13,7 +13,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import ormsgpack
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, RemoveMessage
 from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_METHODS, SAFE_MSGPACK_TYPES
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import (
@@ -26,6 +26,8 @@ from langgraph.checkpoint.serde.jsonplus import (
     JsonPlusSerializer,
 )
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
+
+from langchain_sessions._core.kinds import CLASSES
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -166,20 +168,13 @@ def _pack(code: int, *parts: Any) -> ormsgpack.Ext:
     return ormsgpack.Ext(code, ormsgpack.packb(list(parts), option=ormsgpack.OPT_NON_STR_KEYS))
 
 
-_MESSAGES = {
-    "HumanMessage": "human",
-    "AIMessage": "ai",
-    "SystemMessage": "system",
-    "ToolMessage": "tool",
-    "ChatMessage": "chat",
-    "FunctionMessage": "function",
-    "RemoveMessage": "modifier",
-}
+_REVIVED: tuple[type[BaseMessage], ...] = (*CLASSES.values(), RemoveMessage)
+_HOMES = {cls.__name__: cls.__module__ for cls in _REVIVED}
 
 
 def _message_home(place: str, name: str) -> tuple[str, str]:
     """Where a class is today that LangChain serialized under its public path."""
     whole = name.removesuffix("Chunk")
-    if place.startswith("langchain") and whole in _MESSAGES:
-        return f"langchain_core.messages.{_MESSAGES[whole]}", name
+    if place.startswith("langchain") and whole in _HOMES:
+        return _HOMES[whole], name
     return place, name

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, FunctionMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, ToolMessage
 
+from langchain_sessions._core import kinds as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.blanking import BLANK_TEXT, Words
 from langchain_sessions._core.codec.messages import ident_of
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _KEPT: Final = ("mark", "covers", "long_running")
 _NO_WORDS: Final = frozenset({"type", "id", "tool_call_id", "index", "name", "mime_type", "source_type"})
+_UNKNOWN: Final = "unknown"
 # What nests deeper is left as it is in other values; the event itself is overwritten whole.
 _DEEPEST: Final = 50
 
@@ -42,7 +44,7 @@ def blank_events(
     require(all(type(seq) is int and seq > 0 for seq in at), "seqs", "give positions of the log")
     now = log.now()
     plan = BlankPlan(
-        record=new_record(r.BLANK, now),
+        record=new_record(k.BLANK, now),
         now=now,
         row=partial(_blanked, log.encoder, session_id),
         words=partial(_words, log.encoder, session_id),
@@ -64,7 +66,7 @@ def _blanked(encoder: EventEncoder, session_id: str, row: EventRow) -> EventRow:
     flags = row.flags & ~(r.SEALED | r.DIGEST_ID) | encoded.flags | r.BLANKED
     kept = {name: value for name, value in json.loads(row.extra or "{}").items() if name in _KEPT}
     body = encoded.body
-    if row.kind == r.OTHER:
+    if row.kind == k.OTHER:
         # Of somebody's own class only its base is known: it is read as a chat message.
         body = json.dumps({"type": message.role}) if isinstance(message, ChatMessage) else body
     return row._replace(
@@ -97,12 +99,11 @@ def _shell(row: EventRow, said: BaseMessage | None) -> BaseMessage:
         invalid = [{**call, "args": "", "error": None} for call in said.invalid_tool_calls]
         fields |= {"invalid_tool_calls": invalid, "usage_metadata": said.usage_metadata}
     elif cls is ToolMessage:
-        fields["tool_call_id"] = getattr(said, "tool_call_id", None) or ""
         fields["status"] = getattr(said, "status", "success")
-    elif cls is ChatMessage:
-        fields["role"] = getattr(said, "role", None) or "unknown"
-    elif cls is FunctionMessage:
-        fields.setdefault("name", "")
+    # What a class cannot be made without: who says it, or which call it answers.
+    for name, field in cls.model_fields.items():
+        if field.is_required() and name not in {"content", *fields}:
+            fields[name] = getattr(said, name, None) or _UNKNOWN
     return cls(content=BLANK_TEXT, **fields)
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from langchain_sessions._core.flow import Flow, ask
+from langchain_sessions._core.matching import query_of
 from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.filters import EventFilter
 from langchain_sessions.stores._values import SessionQuery
@@ -36,7 +37,7 @@ def forget_session(log: Log, session_id: str) -> Flow[None]:
     if not log.shared.copies:
         return
     # Ids are read as rows: what cannot be decoded has to be forgotten as well.
-    query = replace(log.encoder.query(EventFilter()), limit=_PAGE)
+    query = replace(query_of(EventFilter(), log.codec), limit=_PAGE)
     while True:
         try:
             found = yield from ask(log.store.find_events, log.key(session_id), query, log.now())

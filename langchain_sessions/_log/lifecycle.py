@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from langchain_sessions._core import rows as r
+from langchain_sessions._core import kinds as k
 from langchain_sessions._core.codec.values import as_dict, dump_exact, dump_mapping
 from langchain_sessions._core.cursors import decode_positions, encode_cursor
 from langchain_sessions._core.edge import check_duration, check_id, check_title, require
@@ -126,14 +126,14 @@ def update_session(
 def end_session(log: Log, session_id: str) -> Flow[Session]:
     """`SessionService.end`."""
     now = log.now()
-    row = yield from ask(log.store.end_session, log.key(session_id), new_record(r.LIFECYCLE, now), now, now)
+    row = yield from ask(log.store.end_session, log.key(session_id), new_record(k.LIFECYCLE, now), now, now)
     return log.session_of(row)
 
 
 def reopen_session(log: Log, session_id: str) -> Flow[Session]:
     """`SessionService.reopen`."""
     now = log.now()
-    row = yield from ask(log.store.end_session, log.key(session_id), new_record(r.LIFECYCLE, now), None, now)
+    row = yield from ask(log.store.end_session, log.key(session_id), new_record(k.LIFECYCLE, now), None, now)
     return log.session_of(row)
 
 

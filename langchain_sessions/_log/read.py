@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_sessions._core.cursors import decode_positions, encode_cursor
 from langchain_sessions._core.edge import UNREADABLE, check_branch, check_kind, require
 from langchain_sessions._core.flow import Flow, ask
+from langchain_sessions._core.matching import query_of
 from langchain_sessions._core.state import merged_view
 from langchain_sessions._core.view import Context, has_calls, pair_tool_calls
 from langchain_sessions._log.log import read_rows
@@ -40,7 +41,7 @@ def find_events(
     check_kind(where, EventFilter, "where", "EventFilter(…), such as EventFilter(roles={'human'})")
     now = log.now()
     chosen = log.seen(where if where is not None else _EVERYTHING)
-    query = log.encoder.query(chosen, idle_before=log.idle_before(now), with_total=with_total)
+    query = query_of(chosen, log.codec, idle_before=log.idle_before(now), with_total=with_total)
     older = False
     if cursor is not None:
         direction, (at, size, *_) = decode_positions(cursor, 2, "older", "newer")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_sessions._core import rows as r
+from langchain_sessions._core import kinds as k
 from langchain_sessions._core.edge import check_optional_id, require
 from langchain_sessions._core.event_rows import new_record
 from langchain_sessions._core.flow import Flow, ask
@@ -41,7 +41,7 @@ def _go_back(
 ) -> Flow[RewindResult]:
     now = log.now()
     plan = RewindPlan(
-        record=new_record(r.REWIND, now),
+        record=new_record(k.REWIND, now),
         now=now,
         to_seq=to_seq,
         before_invocation=before_invocation,

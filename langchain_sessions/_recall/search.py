@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.kinds import MESSAGE_CODES
+from langchain_sessions._core.matching import EventQuery
 from langchain_sessions._recall.index.shelving import Shelver
 from langchain_sessions._recall.page import HitViewer
 from langchain_sessions._recall.rank.admission import Admission
@@ -22,7 +23,6 @@ from langchain_sessions._recall.text.grammar import (
     what_is_wrong,
 )
 from langchain_sessions.search import SearchPage
-from langchain_sessions.stores._values import EventQuery
 
 if TYPE_CHECKING:
     from langchain_sessions._core.event_rows import EventEncoder
@@ -55,7 +55,7 @@ class Searcher:
         self._maker = indexer.builder.maker
         self._shelver = Shelver(indexer, encoder)
         self._ranked = RankedSearch(store, encoder.codec, indexer, self._shelver, reader)
-        self._in_time_order = TimeOrderedSearch(store, encoder, self._ranked)
+        self._in_time_order = TimeOrderedSearch(store, encoder.codec, self._ranked)
         self._viewer = HitViewer(store, encoder, self._maker)
 
     def search(self, request: SearchRequest) -> Flow[SearchPage]:
@@ -73,7 +73,7 @@ class Searcher:
             # Nothing is read by this, but a session that is not there is told even to whoever asks for nothing.
             yield from ask(self._store.scan_logs, request.searched, EventQuery(kinds=MESSAGE_CODES, before_seq=1))
             return SearchPage(items=(), total=0, hint=hint)
-        admission = Admission(request.where, self._encoder, request.searched.idle_before)
+        admission = Admission(request.where, self._encoder.codec, request.searched.idle_before)
         if query.mode is QueryKind.RANKED:
             return (yield from self._by_rank(request, query, admission))
         found = yield from self._in_time_order.find(request, query)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from langchain_sessions._core.kinds import role_of
 from langchain_sessions.cli._tables import plain, said
 from langchain_sessions.events import EventKind, Standing
 from langchain_sessions.filters import EventFilter
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 _PAGE = 200
 _MOST_RUNS = 3
-_SPEAKERS = {"human": "user", "ai": "assistant"}
 _COLOURS = {"human": "bold green", "ai": "bold cyan", "tool": "bold yellow", "system": "bold magenta"}
 _JOINED = re.compile("[\u200d\ufe0f\U0001f1e6-\U0001f1ff\U0001f3fb-\U0001f3ff]")
 """What joins characters to one picture: joiners, forms, letters of flags, tones of skin."""
@@ -53,7 +53,7 @@ def spoken(events: Iterable[SessionEvent], width: int) -> Iterator[Text]:
             if record is not None:
                 yield Text(f"── {record}", style="dim")
             continue
-        who = event.author or event.message.name or _SPEAKERS.get(event.message.type, event.message.type)
+        who = event.author or event.message.name or role_of(event.message)
         standing = "" if event.standing is Standing.LIVE else f", {event.standing.value}"
         faded = standing and event.standing is not Standing.ARCHIVED
         head = Text.assemble(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.kinds import MESSAGE_CODES
+from langchain_sessions._core.matching import EventQuery
 from langchain_sessions._core.ranges import NO_SEQS, SeqSet
 from langchain_sessions.compaction._model_summarizer import ModelSummarizer
 from langchain_sessions.compaction._strategies import TurnWindow
@@ -26,7 +27,6 @@ from langchain_sessions.compaction._triggers import (
     known_window,
 )
 from langchain_sessions.events import SessionEvent, Standing
-from langchain_sessions.stores._values import EventQuery
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

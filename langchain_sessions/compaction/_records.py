@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_sessions._core import rows as r
+from langchain_sessions._core import kinds as k
 from langchain_sessions.compaction._prompts import SHADOW_PROMPT
 from langchain_sessions.events import NewEvent
 
@@ -30,7 +30,7 @@ KEYWORDS = "keywords"
 def record_row(encoder: EventEncoder, scope: str | None, details: Mapping[str, Any], now: int) -> EventRow:
     """The record of a run; what is None in its details is left out."""
     known = {name: value for name, value in details.items() if value is not None}
-    return encoder.row(NewEvent(metadata=known), now)._replace(kind=r.COMPACTION, branch=scope)
+    return encoder.row(NewEvent(metadata=known), now)._replace(kind=k.COMPACTION, branch=scope)
 
 
 def summary_rows(

@@ -36,6 +36,7 @@ from langchain_sessions.stores._threads import ThreadStore
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from langchain_sessions._core.matching import EventQuery
     from langchain_sessions._core.rows import Counters, EventRow, InvocationRow, Owner, SessionKey, SessionRow
     from langchain_sessions.stores._erasing import Blanked, BlankPlan, Remainder, UserRemoved
     from langchain_sessions.stores._values import (
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
         Appended,
         ArchivePlan,
         ContextSlice,
-        EventQuery,
         EventSlice,
         RewindPlan,
         Rewound,

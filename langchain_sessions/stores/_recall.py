@@ -11,10 +11,10 @@ from langchain_sessions.stores._life import Store
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from langchain_sessions._core.matching import EventQuery
     from langchain_sessions._core.ranges import SeqSet
     from langchain_sessions._core.rows import SessionKey
     from langchain_sessions.stores._values import (
-        EventQuery,
         IndexChange,
         IndexProgress,
         IndexQuery,

@@ -10,14 +10,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from langchain_sessions._core.rows import Counters, EventRow, Owner, SessionHeading, SessionKey, SessionRow
-from langchain_sessions.filters import ANY_BRANCH, AnyBranch
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
 
     from langchain_sessions._core.ledger import LogView
     from langchain_sessions._core.ranges import SeqSet
-    from langchain_sessions.events import Standing
 
 SameMessage = Callable[[EventRow, EventRow], bool]
 
@@ -71,37 +69,6 @@ class Appended(NamedTuple):
     rows: tuple[EventRow, ...]
     version: int
     view: LogView | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EventQuery:
-    """The criteria of an `EventFilter` in stored form, and a window.
-
-    An event that names no author may be anybody's: it meets `authors`, and `predicate` asks its message.
-
-    Rows come back oldest first. `newest` counts the window from the end. `predicate` is asked for each row that
-    meets everything else, before the window; it is for what no database compares alike.
-    """
-
-    kinds: frozenset[int] = frozenset()
-    standings: frozenset[Standing] = frozenset()
-    synthetic: bool | None = None
-    since: int | None = None
-    until: int | None = None
-    keyword: str | None = None
-    keywords: tuple[str, ...] = ()
-    match_all: bool = True
-    branch: str | AnyBranch | None = ANY_BRANCH
-    authors: frozenset[str] = frozenset()
-    invocation_id: str | None = None
-    after_seq: int | None = None
-    before_seq: int | None = None
-    newest: bool = False
-    limit: int | None = None
-    offset: int = 0
-    with_total: bool = False
-    predicate: Callable[[EventRow], bool] | None = None
-    idle_before: int = 0
 
 
 class EventSlice(NamedTuple):

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from langchain_sessions._core import rows as r
+from langchain_sessions._core import kinds as k
 from langchain_sessions._core.event_rows import new_record
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ranges import SeqSet
@@ -59,7 +59,7 @@ def archiving(
 ) -> Flow[list[SessionEvent] | None]:
     """The workflow of `archive`, for whoever drives it on a face of their own."""
     now = log.now()
-    record = new_record(r.COMPACTION, now)
+    record = new_record(k.COMPACTION, now)
     if details:
         extra = {"metadata": log.encoder.seal(dict(details), "details")}
         record = record._replace(extra=json.dumps(extra, separators=(",", ":")))

@@ -21,6 +21,7 @@ from langchain_core.messages import (
 )
 from pydantic import BaseModel
 
+from langchain_sessions._core import kinds as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.codec.text import REASONING_FIELDS, searchable_text
 from langchain_sessions._core.codec.values import dump_json, dump_readably, load_json, pack, unpack
@@ -149,7 +150,7 @@ class MessageCodec:
     def encode(self, message: BaseMessage) -> EncodedMessage:
         """The columns of a message. Never refuses one for its content; chunks become whole messages."""
         kind = CODES.get(type(message), 0)
-        if kind == r.AI:
+        if kind == k.AI:
             message = without_private(message)
         elif not kind:
             if isinstance(message, BaseMessageChunk):
@@ -188,7 +189,7 @@ class MessageCodec:
         if self.encrypts:
             sealed = self.seal_text(dump_json([text, pack(rest, self.serde)]))
             return EncodedMessage(kind, flags | r.SEALED, ident, None, None, sealed)
-        plain = text is not None and not (kind == r.AI and _says_more(rest))
+        plain = text is not None and not (kind == k.AI and _says_more(rest))
         searchable = text if plain and text is not None else searchable_text(message)
         body = dump_readably(pack(rest, self.serde)) if rest else None
         folded = folded_column(text or "", searchable)
@@ -204,7 +205,7 @@ class MessageCodec:
         if message.__pydantic_extra__:
             rest[_EXTRA] = message.__pydantic_extra__
         rest[_CLASS] = [cls.__module__, cls.__qualname__]
-        kind = next((code for known, code in CODES.items() if isinstance(message, known)), r.OTHER)
+        kind = next((code for known, code in CODES.items() if isinstance(message, known)), k.OTHER)
         return self._columns(message, kind, flags, ident, rest)
 
     def decode(self, session_id: str, row: StoredMessage) -> BaseMessage:
@@ -340,9 +341,10 @@ def _template(cls: type[BaseMessage]) -> _Template:
     for name, field in cls.model_fields.items():
         if not field.is_required():
             fields[name] = field.get_default(call_default_factory=True)
+    # What is required was given with every message that is stored: a row that lacks it is read all the same.
     for name in cls.model_fields:
-        if name in ("tool_call_id", "role", "name") and name not in fields:
-            fields[name] = None
+        if name != "content":
+            fields.setdefault(name, None)
     dicts, lists = (tuple(name for name, value in fields.items() if type(value) is kind) for kind in (dict, list))
     return _Template(fields, dicts, lists)
 

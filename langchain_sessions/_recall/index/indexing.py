@@ -10,6 +10,7 @@ from langchain_sessions._core.codec.messages import unreadable
 from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.kinds import MESSAGE_CODES
+from langchain_sessions._core.matching import EventQuery
 from langchain_sessions._core.rows import EventRow, SessionKey
 from langchain_sessions._recall.index.buckets import pack_buckets
 from langchain_sessions._recall.index.chunks import (
@@ -28,7 +29,7 @@ from langchain_sessions.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from langchain_sessions.stores._values import EventQuery, IndexChange, IndexProgress, SessionQuery, StoredChunk
+from langchain_sessions.stores._values import IndexChange, IndexProgress, SessionQuery, StoredChunk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

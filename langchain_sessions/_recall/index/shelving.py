@@ -71,7 +71,7 @@ class Shelver:
         self._indexer = indexer
         self._store = indexer.store
         self._builder = indexer.builder
-        self._admission = Admission(EventFilter(), encoder)
+        self._admission = Admission(EventFilter(), encoder.codec)
 
     def is_current(self, read: IndexRead) -> bool:
         """Whether all shelves were built as this one builds them."""

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.kinds import MESSAGE_CODES, speaker_of
+from langchain_sessions._core.matching import EventQuery
 from langchain_sessions._core.rows import BLANKED, SessionKey
 from langchain_sessions._recall.meaning.embedder import BATCH_TIMEOUT, LONGEST_TEXT
 from langchain_sessions._recall.meaning.vectors import VectorFormat
 from langchain_sessions._recall.text.documents import searchable_text
 from langchain_sessions.errors import EmbeddingError, SealedEventError, SessionNotFoundError, StoreError
-from langchain_sessions.stores._values import EventQuery, SessionQuery, VectorChange
+from langchain_sessions.stores._values import SessionQuery, VectorChange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

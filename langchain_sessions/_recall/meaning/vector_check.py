@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.kinds import MESSAGE_CODES
+from langchain_sessions._core.matching import EventQuery
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._recall.meaning.embedding import embed_texts, embedded_text
 from langchain_sessions._recall.meaning.vectors import QueryVector, VectorFormat
 from langchain_sessions.errors import EmbeddingError
-from langchain_sessions.stores._values import EventQuery, SearchedLogs
+from langchain_sessions.stores._values import SearchedLogs
 
 if TYPE_CHECKING:
     from langchain_sessions._core.codec.messages import MessageCodec

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.kinds import MESSAGE_CODES
 from langchain_sessions._core.ledger import visible_scopes
-from langchain_sessions._core.matching import matches
+from langchain_sessions._core.matching import INDEXED, matches, message_tests, needs_row, passes, query_of
 from langchain_sessions._recall.index.builder import SUMMARY, SYNTHETIC, only_term, tool_term
 from langchain_sessions._recall.index.inverted import LABELLED
 from langchain_sessions.events import Standing
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-    from langchain_sessions._core.event_rows import EventEncoder
+    from langchain_sessions._core.codec.messages import MessageCodec
     from langchain_sessions._core.ledger import LogView
     from langchain_sessions._core.rows import EventRow
     from langchain_sessions._recall.index.chunks import PackedEvents
@@ -37,17 +37,18 @@ class Admission:
 
     Args:
         where: The filter.
-        encoder: Knows its stored form, and what only a message can tell.
+        codec: Reads the messages that it asks.
         idle_before: Open invocations not touched since count as failed.
     """
 
-    def __init__(self, where: EventFilter, encoder: EventEncoder, idle_before: int = 0) -> None:
+    def __init__(self, where: EventFilter, codec: MessageCodec, idle_before: int = 0) -> None:
         self.where = where
-        stored = encoder.query(replace(where, standings=where.standings or SEARCHED), idle_before=idle_before)
+        stored = query_of(replace(where, standings=where.standings or SEARCHED), codec, idle_before=idle_before)
         self.query = replace(stored, kinds=stored.kinds & MESSAGE_CODES if stored.kinds else MESSAGE_CODES)
         self.kinds = self.query.kinds if stored.kinds else frozenset[int]()
         self._of_rows = replace(self.query, predicate=None)
-        self._of_messages = encoder.message_test(where)
+        self._of_messages = message_tests(where, codec)
+        self._asks_rows = needs_row(self._of_rows, SEARCHED)
         self._scopes = None if isinstance(where.branch, AnyBranch) else visible_scopes(where.branch)
         self._gone = TAKEN_BACK - where.standings
 
@@ -71,26 +72,18 @@ class Admission:
 
     def admits_message(self, row: EventRow, message: BaseMessage) -> bool:
         """Whether the message meets the rest of the filter."""
-        return self._of_messages is None or self._of_messages(row, message)
+        return passes(self._of_messages, row, message)
 
     @property
     def needs_message(self) -> bool:
-        """Whether the index cannot tell what only the message can: its chunks know authors and tools, no more."""
-        where = self.where
-        return self._of_messages is not None and bool(where.pattern or where.keyword or where.keywords)
+        """Whether the index cannot tell all that only the message can."""
+        return bool(self._of_messages.keys() - INDEXED)
 
     def needs_row(self, view: LogView) -> bool:
         """Whether the index cannot decide for a log: something changed where its events stand, or it is too coarse."""
-        query, ledger = self._of_rows, view.ledger
+        ledger = view.ledger
         return bool(
-            query.since is not None
-            or query.until is not None
-            or query.keyword is not None
-            or query.keywords
-            or query.invocation_id is not None
-            or query.after_seq is not None
-            or query.before_seq is not None
-            or query.standings != SEARCHED
+            self._asks_rows
             or ledger.hidden
             or ledger.edits
             or (self._scopes is not None and view.head is not None)

@@ -17,7 +17,7 @@ from langchain_sessions._recall.text.grammar import Query, QueryKind
 from langchain_sessions.errors import InvalidInputError, SealedEventError
 
 if TYPE_CHECKING:
-    from langchain_sessions._core.event_rows import EventEncoder
+    from langchain_sessions._core.codec.messages import MessageCodec
     from langchain_sessions._core.ledger import LogView
     from langchain_sessions._core.rows import SessionRow
     from langchain_sessions._recall.rank.ranked import RankedSearch
@@ -48,21 +48,21 @@ class TimeOrderedSearch:
 
     Args:
         store: Where the logs lie.
-        encoder: Knows the stored form of a filter.
+        codec: Reads messages.
         ranked: Reads what comes after the index.
     """
 
-    def __init__(self, store: SessionStore, encoder: EventEncoder, ranked: RankedSearch) -> None:
+    def __init__(self, store: SessionStore, codec: MessageCodec, ranked: RankedSearch) -> None:
         self._store = store
-        self._encoder = encoder
+        self._codec = codec
         self._ranked = ranked
 
     def find(self, request: SearchRequest, query: Query) -> Flow[Stretch]:
         """The events of a page. Bodies are held for one stretch of log at a time, places for one page."""
         asked = self._asked(request, query)
-        if asked.pattern is None and not self._encoder.codec.encrypts:
+        if asked.pattern is None and not self._codec.encrypts:
             yield from self._require_readable(request, query)
-        wanted = Admission(asked, self._encoder, request.searched.idle_before).query
+        wanted = Admission(asked, self._codec, request.searched.idle_before).query
         shown = None if request.cursor is None else _place(request.cursor)
         # One more than is shown tells whether another page follows.
         needed = (request.page + 1) * request.limit + 1

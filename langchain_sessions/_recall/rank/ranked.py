@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.kinds import MESSAGE_CODES, speaker_of
+from langchain_sessions._core.matching import EventQuery
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import SessionKey, bytes_of
 from langchain_sessions._recall.findings import Finding, ReadLogs, Traits, index_query
@@ -21,7 +22,7 @@ from langchain_sessions._recall.text.documents import searchable_text
 from langchain_sessions._recall.text.grammar import ClauseKind, Query, QueryMatcher
 from langchain_sessions._recall.text.passages import split_passages
 from langchain_sessions.errors import StoreError
-from langchain_sessions.stores._values import EventQuery, IndexedLog, IndexRead
+from langchain_sessions.stores._values import IndexedLog, IndexRead
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Select, and_, func, literal_column, or_, select
 
-from langchain_sessions._core import rows as r
+from langchain_sessions._core import kinds as k
 from langchain_sessions._core.rows import EventRow, SessionKey, SessionRow
 from langchain_sessions._sql.driver.transaction import Later, Row, Transaction, param
 from langchain_sessions._sql.index.searched_logs import (
@@ -322,7 +322,7 @@ def _tails(tx: Transaction, query: IndexQuery, some: Some) -> Later:
         return (
             select(e.c.skey, *event_columns(tx.tables))
             .select_from(joined)
-            .where(*searched_criteria(tx, searched, some), e.c.kind < r.FIRST_RECORD)
+            .where(*searched_criteria(tx, searched, some), e.c.kind < k.FIRST_RECORD)
             .order_by(e.c.skey, e.c.seq)
             .limit(param("k_most"))
         )

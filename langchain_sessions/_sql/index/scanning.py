@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import ScalarSelect, Select, and_, or_, select
 
 from langchain_sessions._core.ledger import LogView, view_of
-from langchain_sessions._core.matching import matches
+from langchain_sessions._core.matching import EventQuery, matches
 from langchain_sessions._core.rows import EventRow, InvocationRow, SessionKey, owner_shape
 from langchain_sessions._core.stretch import Stretch, next_stretch
 from langchain_sessions._sql.driver.transaction import Later, Prepared, Transaction, param
@@ -23,7 +23,7 @@ from langchain_sessions._sql.index.searched_logs import (
 from langchain_sessions._sql.log.criteria import criteria_of
 from langchain_sessions._sql.log.lookup import event_columns, key_criteria, key_values, locating, session_row
 from langchain_sessions.errors import SessionNotFoundError
-from langchain_sessions.stores._values import EventQuery, EventSlice, LogScan, LogSlice, SearchedLogs
+from langchain_sessions.stores._values import EventSlice, LogScan, LogSlice, SearchedLogs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

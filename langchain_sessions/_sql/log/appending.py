@@ -30,6 +30,7 @@ from sqlalchemy import (
     update,
 )
 
+from langchain_sessions._core import kinds as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import last_mark
@@ -275,7 +276,7 @@ def _counted(rows: Sequence[EventRow]) -> tuple[int, int, int]:
     """What the messages of a batch of one branch add to its counters."""
     events = turns = tokens = 0
     for row in rows:
-        if row.kind < r.FIRST_RECORD:
+        if row.kind < k.FIRST_RECORD:
             events += 1
             tokens += row.tokens
             if row.flags & r.TURN:

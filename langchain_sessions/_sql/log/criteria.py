@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import ColumnElement, String, and_, false, func, literal_column, not_, or_, true
 from sqlalchemy import cast as sql_cast
 
+from langchain_sessions._core import kinds as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.ledger import Cover, LogView, visible_scopes
 from langchain_sessions._core.ranges import SeqSet
@@ -21,8 +22,8 @@ from langchain_sessions.filters import AnyBranch
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
 
+    from langchain_sessions._core.matching import EventQuery
     from langchain_sessions._sql.tables.schema import Tables
-    from langchain_sessions.stores._values import EventQuery
 
 # A log with more stretches than this compiles its own statement each time, rather than keeping one for ever.
 _CACHED_RANGES = 16
@@ -162,7 +163,7 @@ def _standing_cases(view: LogView, tables: Tables) -> list[tuple[Standing, Colum
     ledger = view.ledger
     head = SeqSet(tuple(sorted(view.head or ())))
     hidden = in_set(e.seq, ledger.hidden)
-    is_record = e.kind >= r.FIRST_RECORD
+    is_record = e.kind >= k.FIRST_RECORD
     rooted = flagged(tables, r.ROOTED)
     is_summary = flagged(tables, r.SUMMARY)
     summaries = SeqSet.of(seq for cover in ledger.covers.values() for seq in cover.summaries)
@@ -197,5 +198,5 @@ def _of_invocations(names: Sequence[str], tables: Tables) -> ColumnElement[bool]
     """The events of some runs: those that carry the name of one, and the questions that gave one its name."""
     e = tables.events.c
     questions = [name.removeprefix(r.TURN_OF) for name in names if name.startswith(r.TURN_OF)]
-    asked = and_(e.invocation_id.is_(None), e.kind == r.HUMAN, e.ident.in_(questions)) if questions else false()
+    asked = and_(e.invocation_id.is_(None), e.kind == k.HUMAN, e.ident.in_(questions)) if questions else false()
     return or_(func.coalesce(e.invocation_id, "").in_(names), asked)

@@ -13,6 +13,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import and_ as both
 
+from langchain_sessions._core import kinds as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.rows import EventRow, Mark, SessionRow
 from langchain_sessions._sql.log.lookup import event_columns
@@ -47,7 +48,7 @@ def load_light(tx: Transaction, session: SessionRow, scope: str | None, view: Lo
     mine = or_(e.branch.is_(None), rooted) if scope is None else both(e.branch == scope, ~rooted)
 
     def build(found: ColumnElement[bool]) -> Select[Any]:
-        return select(*light_columns(tx.tables)).where(e.skey == session.skey, mine, e.kind < r.FIRST_RECORD, found)
+        return select(*light_columns(tx.tables)).where(e.skey == session.skey, mine, e.kind < k.FIRST_RECORD, found)
 
     after = cover.upto if cover is not None else 0
     rows = tx.once(build(e.seq > after))

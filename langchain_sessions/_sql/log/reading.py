@@ -10,9 +10,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, func, literal_column, or_, select
 
+from langchain_sessions._core import kinds as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.ledger import LogView, visible_scopes
-from langchain_sessions._core.matching import cut_window
+from langchain_sessions._core.matching import EventQuery, cut_window
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import EventRow, SessionKey, SessionRow
 from langchain_sessions._core.view import context_rows
@@ -20,7 +21,7 @@ from langchain_sessions._sql.driver.transaction import Prepared, Transaction, pa
 from langchain_sessions._sql.log.criteria import Criterion, criteria_of, flagged, in_ranges, visible
 from langchain_sessions._sql.log.lookup import event_columns, require_view
 from langchain_sessions.events import Standing
-from langchain_sessions.stores._values import ContextSlice, EventQuery, EventSlice
+from langchain_sessions.stores._values import ContextSlice, EventSlice
 
 # Rows that a predicate looks at between two round trips: few enough to stop soon, enough for a whole log in reason.
 _CHUNK = 500
@@ -162,7 +163,7 @@ def _plain(tx: Transaction, session: SessionRow, viewer: str | None, limit: int 
         others = or_(e.rev != literal_column("0"), *(e[name].is_not(None) for name in _OTHERS))
         seen = visible(viewer, tx.tables).build() & ~flagged(tx.tables, r.SUMMARY)
         found = select(*(e[name] for name in _FEW), others)
-        found = found.where(e.skey == param("skey"), e.seq <= param("q_last"), e.kind < r.FIRST_RECORD, seen)
+        found = found.where(e.skey == param("skey"), e.seq <= param("q_last"), e.kind < k.FIRST_RECORD, seen)
         return found.order_by(e.skey.desc(), e.seq.desc()).limit(param("q_limit"))
 
     values: dict[str, Any] = {"skey": session.skey, "q_last": session.last_seq}
@@ -184,7 +185,7 @@ def _plain(tx: Transaction, session: SessionRow, viewer: str | None, limit: int 
 
 
 def _messages(tx: Transaction) -> Criterion:
-    return Criterion("messages", lambda: tx.tables.events.c.kind < r.FIRST_RECORD, {})
+    return Criterion("messages", lambda: tx.tables.events.c.kind < k.FIRST_RECORD, {})
 
 
 def _floors(tx: Transaction, session: SessionRow, viewer: str | None, view: LogView) -> list[Criterion]:

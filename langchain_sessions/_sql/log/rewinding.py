@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import or_, select
 
+from langchain_sessions._core.kinds import REWIND
 from langchain_sessions._core.ledger import Ledger, differing, marks_of, undone_target, view_of
-from langchain_sessions._core.rows import ALL_AWAKE, REWIND, SessionKey, SessionRow, moved, with_extra
+from langchain_sessions._core.rows import ALL_AWAKE, SessionKey, SessionRow, moved, with_extra
 from langchain_sessions._core.state import StateChange, apply_deltas, shared_keys, state_before, with_turned
 from langchain_sessions._sql.log.counting import count_moved, read_invocation
 from langchain_sessions._sql.log.log_rows import load_marks

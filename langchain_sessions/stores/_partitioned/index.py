@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.kinds import MESSAGE_CODES
 from langchain_sessions._core.ledger import Ledger
+from langchain_sessions._core.matching import EventQuery
 from langchain_sessions._core.rows import EventRow, SessionKey
 from langchain_sessions._core.stretch import next_stretch
 from langchain_sessions.errors import SessionNotFoundError
@@ -17,7 +18,6 @@ from langchain_sessions.stores._partitioned.forms import IndexHead, SessionHead,
 from langchain_sessions.stores._partitioned.log import read_matching
 from langchain_sessions.stores._partitioned.sessions import all_heads
 from langchain_sessions.stores._values import (
-    EventQuery,
     EventSlice,
     IndexChange,
     IndexedLog,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_sessions._core import rows as r
+from langchain_sessions._core import kinds as k
 from langchain_sessions._core.ledger import COUNTED, moved_between, tally_change
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions.stores._partitioned.access import ROWS_AT_ONCE, Partitions
@@ -23,7 +23,7 @@ def scope_rows(at: Partitions, head: SessionHead, view: LogView, scope: str | No
     beside = SeqSet() if cover is None else cover.holes | SeqSet.of(cover.summaries)
     rows = yield from at.events(head, (beside & SeqSet.between(1, upto)).ranges)
     rows += yield from _between(at, head, upto, head.session.last_seq)
-    return [row for row in rows if row.scope == scope and row.kind < r.FIRST_RECORD]
+    return [row for row in rows if row.scope == scope and row.kind < k.FIRST_RECORD]
 
 
 def _between(at: Partitions, head: SessionHead, after: int, upto: int) -> Flow[list[EventRow]]:
@@ -54,4 +54,4 @@ def live_rows(at: Partitions, head: SessionHead, upto: int) -> Flow[list[EventRo
         beside = beside | cover.holes | SeqSet.of(cover.summaries)
     rows = yield from at.events(head, (beside & SeqSet.between(1, floor)).ranges)
     rows += yield from _between(at, head, floor, upto)
-    return [row for row in rows if row.kind < r.FIRST_RECORD and view.standing(row) in COUNTED]
+    return [row for row in rows if row.kind < k.FIRST_RECORD and view.standing(row) in COUNTED]

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from langchain_sessions._core import kinds as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.identity import identify_batch, require_version
 from langchain_sessions._core.ledger import LogView, last_mark, tally_change, visible_scopes
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from langchain_sessions._core.flow import Flow
-    from langchain_sessions.stores._values import AppendBatch, EventQuery
+    from langchain_sessions._core.matching import EventQuery
+    from langchain_sessions.stores._values import AppendBatch
 
 _FAILED = r.MARKS["failed"]
 _DONE = r.MARKS["done"]
@@ -212,7 +214,7 @@ def load_context(
 
     def is_shown(row: EventRow) -> bool:
         # What stands elsewhere is read by its positions below, however far back they are.
-        if row.seq in elsewhere or row.seq <= floors.get(row.scope, 0) or row.kind >= r.FIRST_RECORD:
+        if row.seq in elsewhere or row.seq <= floors.get(row.scope, 0) or row.kind >= k.FIRST_RECORD:
             return False
         return sees(viewer, row) and view.in_context(row, invocation_id)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from langchain_sessions._core.kinds import REWIND
 from langchain_sessions._core.ledger import Ledger, differing, marks_of, undone_target
 from langchain_sessions._core.ranges import SeqSet
-from langchain_sessions._core.rows import REWIND, Mark, SessionKey, moved, with_extra
+from langchain_sessions._core.rows import Mark, SessionKey, moved, with_extra
 from langchain_sessions._core.state import (
     StateChange,
     apply_deltas,

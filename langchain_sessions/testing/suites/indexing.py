@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langchain_sessions._core.edge import to_micros
+from langchain_sessions._core.matching import EventQuery
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import ANYONE, Owner, SessionKey
 from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.stores._values import (
-    EventQuery,
     IndexChange,
     IndexProgress,
     IndexQuery,
