@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from langchain_sessions._core.rows import SessionKey
     from langchain_sessions._log.log import Log
     from langchain_sessions._recall.index.indexing import Indexer
+    from langchain_sessions._recall.index.mending import Mender
     from langchain_sessions._recall.meaning.embedder import Embedder
     from langchain_sessions._recall.meaning.embedding import VectorBuilder
 
@@ -53,14 +54,24 @@ def embed_later(log: Log, keys: Iterable[SessionKey]) -> Flow[None]:
         return
 
 
+def mender_of(log: Log) -> Mender:
+    """What compares the index with the log."""
+    from langchain_sessions._recall.index.shelving import Shelver
+
+    return Shelver(indexer_of(log), log.encoder).mender
+
+
 def reindex_logs(log: Log, session_id: str | None, progress: Callable[[str, int], None] | None) -> Flow[int]:
     """`SessionService.reindex`."""
     from langchain_sessions._recall.index.shelving import Shelver
 
     indexer = indexer_of(log)
+    shelver = Shelver(indexer, log.encoder)
     if session_id is None:
-        return (yield from Shelver(indexer, log.encoder).reindex(log.app, log.owner, progress))
-    added = yield from indexer.catch_up(log.key(session_id))
+        return (yield from shelver.reindex(log.app, log.owner, progress))
+    key = log.key(session_id)
+    added = yield from shelver.mender.mend(key)
+    added += yield from indexer.catch_up(key)
     if progress is not None:
         progress(session_id, added)
     return added

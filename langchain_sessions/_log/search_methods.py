@@ -116,7 +116,8 @@ class SearchMethods:
         """Bring the index of recall up to date; how many events were added to it.
 
         Nobody has to: appends and searches do. It spares the first search of an imported log the wait, and that after
-        a release or a language that makes other terms. It may be stopped at any time and goes on where it was.
+        a release or a language that makes other terms. What there is already is compared with the log, as `verify`
+        does, and built anew where it differs. It may be stopped at any time and goes on where it was.
 
         Args:
             session_id: The session; by default all sessions that this view reaches.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._log.indexing import embedder_of, indexer_of
+from langchain_sessions._log.indexing import embedder_of, mender_of
 from langchain_sessions.errors import CorruptRowError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def verify_session(log: Log, session_id: str) -> Flow[list[str]]:
     found = yield from ask(log.store.verify_session, key, log.now())
     if log.search is not None:
         try:
-            found += yield from indexer_of(log).verify(key)
+            found += yield from mender_of(log).verify(key)
         except CorruptRowError:
             found.append("the index, or what it is made of, cannot be read")
     if (embedder := embedder_of(log)) is not None:

@@ -202,7 +202,7 @@ class IndexQuery:
         most_apart: With shelves: how many logs that a shelf would take may be read one by one; None for without.
         longest_shelved: Longer logs are no shelf's.
         only: Of these logs only those, by the keys of their sessions, and no shelves but `whole_shelves`.
-        whole_shelves: With `only`: shelves of which all is read.
+        whole_shelves: With `only`: shelves of which all is read; None for those that are to hold one of these logs.
     """
 
     searched: SearchedLogs
@@ -214,7 +214,7 @@ class IndexQuery:
     most_apart: int | None = None
     longest_shelved: int = 0
     only: tuple[int, ...] | None = None
-    whole_shelves: tuple[int, ...] = ()
+    whole_shelves: tuple[int, ...] | None = ()
 
 
 class StoredChunk(NamedTuple):
@@ -272,7 +272,7 @@ class StoredShelf(NamedTuple):
 
     Attributes:
         number: Its number, the store's own.
-        fingerprint: How it was built.
+        fingerprint: How it was built; empty where it is named and not there.
         slots: How many places for events it has.
         traits: What it knows of its logs and events, packed; empty where the caller has it.
     """
@@ -302,7 +302,7 @@ class ShelfChange:
         owner: Whose it is.
         buckets: Its terms by bucket.
         logs: The sessions on it by their own keys, and the newest position of each that it holds.
-        replaced: Shelves that go.
+        replaced: Shelves that go; without a new one all that hold one of `logs` go, too.
     """
 
     app: str

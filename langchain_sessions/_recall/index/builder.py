@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
@@ -49,6 +50,7 @@ class IndexBuilder:
         self.settings = settings
         self.maker = TermMaker(settings.language)
         self.entries = EntryMaker(self.maker)
+        self.taken_apart: OrderedDict[tuple[int, int], dict[int, bytes]] = OrderedDict()
         # Weak: settings may outlive the stores that they were used with.
         self._caches: WeakKeyDictionary[SessionStore, tuple[TraitsCache[ChunkTraits], ShelfCache]] = WeakKeyDictionary()
         # Whatever changes an entry changes the name of the index, which is then built anew log by log.

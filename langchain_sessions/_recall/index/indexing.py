@@ -171,11 +171,37 @@ class Indexer:
         page = () if searched.session_id is not None else (yield from ask(self.store.list_sessions, query)).rows
         keys = [searched.key] if searched.session_id is not None else [SessionKey(s.app, s.id, s.user_id) for s in page]
         for key in keys:
-            if (yield from self._is_damaged(key)):
+            if (yield from self.is_wrong(key)):
                 return True
         return False
 
-    def _is_damaged(self, key: SessionKey) -> Flow[bool]:
+    def require_readable(self, key: SessionKey) -> Flow[None]:
+        """Go through a log as if to index it.
+
+        Raises:
+            CorruptRowError: It holds what cannot be read.
+        """
+        after = 0
+        while True:
+            query = EventQuery(kinds=MESSAGE_CODES, after_seq=after, limit=BATCH)
+            rows = (yield from ask(self.store.find_events, key, query, self.now())).rows
+            if not rows:
+                return
+            entries = _made(key.id, rows, partial(self._entries, key.id, rows))
+            after = entries[-1][0].seq
+
+    def rebuild(self, key: SessionKey) -> Flow[int]:
+        """Build the index of a log anew; how many events are in it."""
+        progress = yield from ask(self.store.find_index, key, self.builder.fingerprint, self.now())
+        empty = IndexChange(
+            progress=progress._replace(indexed_to=0), fingerprint=self.builder.fingerprint, indexed_to=0
+        )
+        # Where somebody was faster the index moves, which only a search or an append makes it do: they see it too.
+        yield from ask(self.store.write_index, key, empty, self.now())
+        return (yield from self.catch_up(key))
+
+    def is_wrong(self, key: SessionKey) -> Flow[bool]:
+        """Whether the index of a log is not what the log says, or cannot be read."""
         try:
             return bool((yield from self.verify(key)))
         except CorruptRowError:
@@ -206,10 +232,10 @@ class Indexer:
                 if contents != expected:
                     found.append(f"chunk {number} of the index differs from the log")
         upto = min(progress.indexed_to, progress.last_seq)
-        if progress.chunks or upto < progress.indexed_to:
+        if progress.indexed_to:
             query = EventQuery(kinds=MESSAGE_CODES, after_seq=after, before_seq=upto + 1, limit=1)
             left = yield from ask(self.store.find_events, key, query, self.now())
-            if progress.chunks and left.rows:
+            if left.rows:
                 found.append("the index leaves out events that it claims to hold")
             # Read after the index was: events that came in between and are in it are no difference.
             if progress.indexed_to > left.view.last_seq:

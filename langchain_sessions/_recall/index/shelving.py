@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections import Counter
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._core.flow import Flow, ask
@@ -13,6 +14,7 @@ from langchain_sessions._recall.findings import MOST_APART, Traits
 from langchain_sessions._recall.index.buckets import pack_buckets
 from langchain_sessions._recall.index.chunks import PackedEvents
 from langchain_sessions._recall.index.inverted import LABELLED
+from langchain_sessions._recall.index.mending import Mender
 from langchain_sessions._recall.index.shelves import (
     GAP,
     LONGEST_LOG,
@@ -73,6 +75,11 @@ class Shelver:
         self._builder = indexer.builder
         self._admission = Admission(EventFilter(), encoder.codec)
 
+    @cached_property
+    def mender(self) -> Mender:
+        """What compares it all with the logs; no search needs it."""
+        return Mender(self._indexer, self)
+
     def is_current(self, read: IndexRead) -> bool:
         """Whether all shelves were built as this one builds them."""
         return all(shelf.fingerprint == self._builder.fingerprint for shelf in read.shelves)
@@ -112,10 +119,13 @@ class Shelver:
     def reindex(self, app: str, owner: Owner, progress: Callable[[str, int], None] | None = None) -> Flow[int]:
         """Bring the indexes of all sessions up to date, one after the other; how many events were added.
 
-        Where an owner has so many sessions that a search would put them on shelves, that is done here. It may be
-        stopped at any time and goes on where it was.
+        What there is is compared with the logs first, and made anew where it differs. Where an owner has so many
+        sessions that a search would put them on shelves, that is done here. It may be stopped at any time and goes on
+        where it was.
         """
-        total, now = 0, self._indexer.now
+        now = self._indexer.now
+        mended = yield from self._mend_all(app, owner)
+        total = sum(mended.values())
         shelved: dict[str | None, Mapping[int, int]] = {}
         after: tuple[int, int] | None = None
         while True:
@@ -134,10 +144,28 @@ class Shelver:
                     continue
                 total += added
                 if progress is not None:
-                    progress(session.id, added)
+                    progress(session.id, added + mended.get(session.skey, 0))
             after = page.after
             if after is None:
                 return total
+
+    def _mend_all(self, app: str, owner: Owner) -> Flow[dict[int, int]]:
+        """Make anew what differs from its log; by the key of a session how many events were indexed for it."""
+        found: dict[int, int] = {}
+        after: tuple[int, int] | None = None
+        while True:
+            query = SessionQuery(app=app, owner=owner, now=self._indexer.now(), limit=100, after=after)
+            page = yield from ask(self._store.list_sessions, query)
+            for session in page.rows:
+                try:
+                    added = yield from self.mender.mend(SessionKey(session.app, session.id, session.user_id))
+                except SessionNotFoundError:  # deleted in between
+                    continue
+                if added:
+                    found[session.skey] = added
+            after = page.after
+            if after is None:
+                return found
 
     def drop(self, searched: SearchedLogs) -> Flow[bool]:
         """Delete the shelves of an owner; whether there were any."""
@@ -211,12 +239,12 @@ class Shelver:
                 for key in read.behind:
                     yield from self._indexer.catch_up(key)
                 read = yield from ask(self._store.load_index, query)
-            later = {log.session.skey for log in read.logs if not self._add(shelf, log)}
+            later = {log.session.skey for log in read.logs if not self.add(shelf, log)}
             if later:
                 return [log for log in some if log.skey in later] + waiting
         return waiting
 
-    def _add(self, shelf: OpenShelf, log: IndexedLog) -> bool:
+    def add(self, shelf: OpenShelf, log: IndexedLog) -> bool:
         """Copy one log; False where it is for another shelf."""
         parts: list[PackedEvents] = []
         for chunk in log.chunks:

@@ -38,6 +38,7 @@ from langchain_sessions._sql.index.shelves import (
     find_shelves,
     is_expired,
     load_shelves,
+    read_copies,
     shelves_of,
 )
 from langchain_sessions._sql.log.lookup import event_columns
@@ -76,6 +77,8 @@ def _read_once(tx: Transaction, query: IndexQuery) -> IndexRead | None:
     """The index as of one generation; None where it changed on the way."""
     if query.most_apart is not None and query.only is None and can_shelve(query.searched):
         return _read_shelved(tx, query, query.most_apart)
+    if query.only is not None and query.whole_shelves is None:
+        return read_copies(tx, query.only)
     if query.only is not None and query.whole_shelves:
         return IndexRead([], [], [], load_shelves(tx, query.whole_shelves))
     some = Some(query.only) if query.only is not None else ALL

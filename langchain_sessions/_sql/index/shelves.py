@@ -15,10 +15,10 @@ from langchain_sessions._core.rows import owner_shape
 from langchain_sessions._sql.driver.transaction import Later, Row, Transaction, param
 from langchain_sessions._sql.index.searched_logs import is_shelved
 from langchain_sessions._sql.log.lookup import key_values, owner_criterion, session_columns, session_row
-from langchain_sessions._sql.log.removing import drop_shelves
+from langchain_sessions._sql.log.removing import drop_shelves, remove_shelves
 from langchain_sessions._sql.tables.recall import TRAITS
 from langchain_sessions._sql.tables.types import as_bytes
-from langchain_sessions.stores._values import SearchedLogs, ShelfChange, StoredShelf, shelf_key
+from langchain_sessions.stores._values import IndexRead, SearchedLogs, ShelfChange, StoredShelf, shelf_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -112,6 +112,31 @@ def load_shelves(tx: Transaction, numbers: Sequence[int]) -> dict[int, dict[str,
     return buckets_by([row for outcome in found for row in outcome.rows])
 
 
+def read_copies(tx: Transaction, skeys: Sequence[int]) -> IndexRead | None:
+    """The shelves that are to hold some sessions, with all that is on them; None where these changed on the way."""
+    claims = _claims(tx, skeys)
+    numbers = sorted({shelf for _, shelf, *_ in claims})
+    buckets = load_shelves(tx, numbers)
+    if _claims(tx, skeys) != claims:
+        return None
+    found = {shelf: StoredShelf(shelf, made or "", slots or 0, b"") for _, shelf, made, slots, _ in claims}
+    shelves = [
+        shelf._replace(traits=as_bytes(buckets.get(number, {}).get(TRAITS, b""))) for number, shelf in found.items()
+    ]
+    current = {skey for skey, *_, is_current in claims if is_current}
+    return IndexRead([], [], shelves, buckets, frozenset(skeys) - current)
+
+
+def _claims(tx: Transaction, skeys: Sequence[int]) -> list[Row]:
+    """Session, shelf, what built it and its slots, and whether it is to hold the session as it is now."""
+    s, recall = tx.tables.sessions.c, tx.tables.recall
+    held, shelves = recall.shelf_logs, recall.shelves
+    joined = held.join(tx.tables.sessions, s.skey == held.c.skey).outerjoin(shelves, shelves.c.shelf == held.c.shelf)
+    columns = [held.c.skey, held.c.shelf, shelves.c.fingerprint, shelves.c.slots, held.c.last_seq == s.last_seq]
+    asked = select(*columns).select_from(joined).where(held.c.skey.in_(skeys))
+    return tx.once(asked.order_by(held.c.skey, held.c.shelf))
+
+
 def shelves_of(tx: Transaction, rows: Sequence[Row], query: IndexQuery) -> list[StoredShelf] | None:
     """Shelves with the traits that the caller does not have; None where one is gone."""
     missing = [row[0] for row in rows if shelf_key(row[0]) not in query.held]
@@ -171,11 +196,12 @@ def bucket_values(query: IndexQuery) -> dict[str, Any]:
 
 def write_shelf(tx: Transaction, change: ShelfChange) -> bool:
     """The contract's `write_shelf`. The sessions are locked first, so a deletion waits or has been."""
-    if not _are_there(tx, change) or _count(tx, change.replaced) != len(change.replaced):
+    if (change.shelf and not _are_there(tx, change)) or _count(tx, change.replaced) != len(change.replaced):
         return False
     drop_shelves(tx, change.replaced)
     shelf, recall = change.shelf, tx.tables.recall
     if shelf is None:
+        remove_shelves(tx, list(change.logs))
         return True
     whole = tx.prepare(
         "new shelf", lambda: insert(recall.shelves).values({c.name: param(c.name) for c in recall.shelves.c})
