@@ -230,6 +230,18 @@ def tally(rows: Iterable[EventRow]) -> dict[str | None, Counters]:
     return counted
 
 
+def counted(rows: Iterable[EventRow]) -> tuple[int, int, int]:
+    """What the messages of a batch of one branch add to its counters."""
+    events = turns = tokens = 0
+    for row in rows:
+        if row.kind < FIRST_RECORD:
+            events += 1
+            tokens += row.tokens
+            if row.flags & TURN:
+                turns += 1
+    return events, turns, tokens
+
+
 ACTIVITY_GRAIN: Final = 60_000_000
 """Activity is indexed to the minute: an indexed time that moves with every append defeats PostgreSQL's HOT."""
 

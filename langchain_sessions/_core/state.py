@@ -25,7 +25,7 @@ TEMP = "temp:"
 _MAX_KEY = 255
 REPLACED = "was"
 """In the `extra` of what changes a session's state: what its keys held before, in lists, empty for nothing."""
-_MOST_REPLACED = 1_000
+MOST_REPLACED = 1_000
 """So many characters of that are kept; what replaced more is searched for."""
 
 
@@ -108,7 +108,7 @@ def with_turned(extra: str | None, before: str, after: str) -> str | None:
 
 
 def _noted(extra: str | None, before: Mapping[str, list[Any]]) -> str | None:
-    return with_extra(extra, REPLACED, before) if len(dump_json(before)) <= _MOST_REPLACED else extra
+    return with_extra(extra, REPLACED, before) if len(dump_json(before)) <= MOST_REPLACED else extra
 
 
 def state_before(current: str, entries: Iterable[tuple[str | None, str | None, bool]]) -> str | None:

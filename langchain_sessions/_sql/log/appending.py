@@ -6,41 +6,20 @@ trips with the commit, on SQLite one short transaction. What it cannot answer go
 
 from __future__ import annotations
 
-import json
-from functools import partial
-from itertools import compress
 from typing import TYPE_CHECKING, Any
-from typing import cast as cast_type
 
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    Integer,
-    Select,
-    Table,
-    Text,
-    case,
-    cast,
-    column,
-    exists,
-    func,
-    insert,
-    literal_column,
-    select,
-    update,
-)
+from sqlalchemy import BigInteger, Select, Table, case, exists, func, insert, literal_column, update
 
-from langchain_sessions._core import kinds as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import last_mark
 from langchain_sessions._core.rows import (
     ACTIVITY_GRAIN,
     OWNER_SHAPES,
-    Counters,
     EventRow,
     SessionKey,
     bytes_of,
+    counted,
     due_times,
 )
 from langchain_sessions._sql.driver.failures import UniqueViolationError
@@ -53,14 +32,19 @@ from langchain_sessions._sql.log.lookup import (
     key_criteria,
     skey_named,
     update_rows,
-    upsert,
 )
-from langchain_sessions._sql.tables.types import quoted
+from langchain_sessions._sql.log.one_statement import is_of_session, known_again, prepare_one
+from langchain_sessions._sql.log.side_rows import (
+    invocation_values,
+    note_invocation,
+    note_scope,
+    scope_values,
+    side_source,
+)
+from langchain_sessions.errors import StoreError
 from langchain_sessions.stores._values import AppendBatch, Appended
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from sqlalchemy.sql.dml import Insert, Update
 
     from langchain_sessions._sql.store import SqlStore
@@ -80,8 +64,11 @@ def append_events(store: SqlStore, key: SessionKey, batch: AppendBatch) -> Flow[
         kind = TransactionKind.STATEMENT if in_one else TransactionKind.APPEND
         try:
             appended = yield from ask(store.run, kind, append_plain, key, batch)
-        except UniqueViolationError:
-            # Somebody has the id already: whether with the same message, only the full way can tell.
+        except StoreError as error:
+            # Somebody has the id already: whether with the same message, only the full way can tell. And what one
+            # statement could not make of a state that is damaged, it tells.
+            if not isinstance(error, UniqueViolationError) and (type(error) is not StoreError or not in_one):
+                raise
             appended = None
         if appended is not None:
             return appended
@@ -96,8 +83,11 @@ def is_plain(batch: AppendBatch, *, in_one: bool = False) -> bool:
         return False
     branch, invocation_id = first.branch, first.invocation_id
     for row in batch.rows:
-        # State, identities that the caller gave and failures change more than this log's newest rows.
-        if row.delta is not None or row.event_id is not None or (row.flags >> r.MARK_SHIFT) & 7 == _FAILED:
+        # Identities that the caller gave and failures change more than this log's newest rows.
+        if row.event_id is not None or (row.flags >> r.MARK_SHIFT) & 7 == _FAILED:
+            return False
+        # So does state; one statement can change that of the session, once.
+        if row.delta is not None and (not in_one or row is not first or not is_of_session(row.delta)):
             return False
         # One statement adds to the counters of one scope and to one invocation.
         if row.branch != branch or row.invocation_id != invocation_id:
@@ -113,7 +103,7 @@ def append_plain(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Append
     """
     values = _bump_values(key, batch)
     if tx.flavour == "postgresql":
-        return _append_in_one_statement(tx, key, batch, values)
+        return _append_in_one(tx, key, batch, values)
     statement = tx.prepare(("bump", *_shape(key, batch)), lambda: _bump(tx, key, batch))
     if tx.flavour == "mysql":
         if tx.run(statement, values) == 0:
@@ -153,7 +143,7 @@ def _shape(key: SessionKey, batch: AppendBatch) -> tuple[Any, ...]:
 def _bump_values(key: SessionKey, batch: AppendBatch) -> dict[str, Any]:
     rows = batch.rows
     first = rows[0]
-    events, turns, tokens = _counted(rows) if first.branch is None else (0, 0, 0)
+    events, turns, tokens = counted(rows) if first.branch is None else (0, 0, 0)
     return {
         "k_app": key.app,
         "k_id": key.id,
@@ -232,7 +222,7 @@ def _side_rows(tx: Transaction, key: SessionKey, batch: AppendBatch, first_seq: 
     s = tx.tables.sessions.c
 
     def located(table: Table) -> Select[Any]:
-        return _side_source(table, s.skey).where(s.app == param("k_app"), s.id == param("k_id"))
+        return side_source(table, s.skey).where(s.app == param("k_app"), s.id == param("k_id"))
 
     if row.invocation_id is not None:
         mark = last_mark(batch.rows)
@@ -245,133 +235,14 @@ def _side_rows(tx: Transaction, key: SessionKey, batch: AppendBatch, first_seq: 
     if row.branch is not None:
         scopes = tx.tables.scopes
         statement = tx.prepare("note scope", lambda: note_scope(tx, located(scopes)))
-        found.append((statement, {**place, **_scope_values(batch)}))
+        found.append((statement, {**place, **scope_values(batch)}))
     return found
 
 
-def _side_source(table: Table, skey: Any, **given: Any) -> Select[Any]:
-    """Selects a row of a side table for a session key that another row names."""
-    # PostgreSQL cannot infer the type of a bare value in the SELECT of a CTE.
-    named = {c.name: cast(param(c.name), c.type) if given else param(c.name) for c in table.c}
-    columns: list[Any] = list({**named, "skey": skey, **given}.values())
-    return cast_type("Select[Any]", select(*columns))
-
-
-def invocation_values(batch: AppendBatch, mark: int, first_seq: int) -> dict[str, Any]:
-    """The row of a batch's invocation."""
-    return {
-        "id": batch.rows[0].invocation_id,
-        "first_seq": first_seq,
-        "status": mark or r.MARKS["done"],
-        "updated_at": batch.now,
-    }
-
-
-def _scope_values(batch: AppendBatch) -> dict[str, Any]:
-    scope = batch.rows[0].branch
-    return {"scope": scope, **dict(zip(Counters._fields, _counted(batch.rows), strict=True))}
-
-
-def _counted(rows: Sequence[EventRow]) -> tuple[int, int, int]:
-    """What the messages of a batch of one branch add to its counters."""
-    events = turns = tokens = 0
-    for row in rows:
-        if row.kind < k.FIRST_RECORD:
-            events += 1
-            tokens += row.tokens
-            if row.flags & r.TURN:
-                turns += 1
-    return events, turns, tokens
-
-
-def note_invocation(tx: Transaction, source: Select[Any], *, marked: bool) -> Insert:
-    """Note that an invocation wrote something, and with `marked` how far it got."""
-    changes: dict[str, Any] = {"updated_at": lambda new: new.updated_at}
-    if marked:
-        changes["status"] = lambda new: new.status
-    return upsert(tx, tx.tables.invocations, source, ("skey", "id"), changes)
-
-
-def note_scope(tx: Transaction, source: Select[Any]) -> Insert:
-    """Add to the counters of a branch."""
-    table = tx.tables.scopes
-    changes = {name: partial(_plus, table.c[name], name) for name in Counters._fields}
-    return upsert(tx, table, source, ("skey", "scope"), changes)
-
-
-def _plus(column: Any, name: str, new: Any) -> Any:
-    return column + new[name]
-
-
-def _append_in_one_statement(
-    tx: Transaction, key: SessionKey, batch: AppendBatch, values: dict[str, Any]
-) -> Appended | None:
+def _append_in_one(tx: Transaction, key: SessionKey, batch: AppendBatch, values: dict[str, Any]) -> Appended | None:
     """PostgreSQL: bump, insert and side rows in one round trip."""
-    first = batch.rows[0]
-    named, branched = first.invocation_id is not None, first.branch is not None
-    mark = last_mark(batch.rows) if named else 0
-    held: tuple[bool, ...] = ()
-    if len(batch.rows) == 1:
-        held = tuple([value is not None for value in first])
-        values.update(zip(_NAMED, first, strict=True))
-    else:
-        values["e_rows"] = _as_json(batch)
-    shape = ("append", held, *_shape(key, batch), bool(mark), branched)
-    statement = tx.prepare(shape, lambda: _one_statement(tx, key, batch, held, marked=bool(mark), branched=branched))
-    if named:
-        values.update(invocation_values(batch, mark, 0))
-    if branched:
-        values.update(_scope_values(batch))
-    found = tx.row(statement, values)
+    found = tx.row(prepare_one(tx, key, batch, lambda: _bump(tx, key, batch), values), values)
     if found is None:
         return None
-    return Appended(_numbered(key, batch, found[0]), found[0])
-
-
-_NAMED = tuple(f"e_{name}" for name in EventRow._fields)
-
-
-def _as_json(batch: AppendBatch) -> str:
-    """The rows of a batch as one value: a statement serves batches of every size, and the driver binds one text."""
-    rows = [
-        {
-            "seq": at,
-            **{name: value for name, value in zip(EventRow._fields[1:], row[1:], strict=True) if value is not None},
-        }
-        for at, row in enumerate(batch.rows)
-    ]
-    return json.dumps(rows, separators=(",", ":"), ensure_ascii=False)
-
-
-def _one_statement(
-    tx: Transaction, key: SessionKey, batch: AppendBatch, held: tuple[bool, ...], *, marked: bool, branched: bool
-) -> Select[Any]:
-    """The statement of a batch: of one event it names the columns that are `held`, of several it is given JSON."""
-    table = tx.tables.events
-    names: Sequence[str] = EventRow._fields[1:]
-    bump = _bump(tx, key, batch).cte(quoted("bump"))
-    first = bump.c.last_seq - param("b_count", BigInteger()) + literal_column("1")
-    if held:
-        names = tuple(compress(names, held[1:]))
-        given = [cast(param(f"e_{name}"), table.c[name].type) for name in names]
-        source = select(bump.c.skey, bump.c.last_seq, *given).select_from(bump)
-    else:
-        rows = _given_rows(table)
-        source = select(bump.c.skey, first + rows.c.seq, *(rows.c[name] for name in names)).select_from(bump, rows)
-    inserted = insert(table).from_select(["skey", "seq", *names], source).cte(quoted("inserted"))
-    statement = select(bump.c.last_seq).add_cte(inserted)
-    if batch.rows[0].invocation_id is not None:
-        side = _side_source(tx.tables.invocations, bump.c.skey, first_seq=first).select_from(bump)
-        statement = statement.add_cte(note_invocation(tx, side, marked=marked).cte(quoted("note_invocation")))
-    if branched:
-        side = _side_source(tx.tables.scopes, bump.c.skey, scope=cast(param("scope"), tx.tables.scopes.c.scope.type))
-        statement = statement.add_cte(note_scope(tx, side.select_from(bump)).cte(quoted("note_scope")))
-    return statement
-
-
-def _given_rows(table: Table) -> Any:
-    """The rows that a statement is given as JSON, as a table."""
-    kinds = (BigInteger() if isinstance(table.c[name].type, Integer) else Text() for name in EventRow._fields)
-    columns = [column(quoted(name), kind) for name, kind in zip(EventRow._fields, kinds, strict=True)]
-    made = func.json_to_recordset(cast(param("e_rows"), JSON()))
-    return made.table_valued(*columns, name=quoted("given")).render_derived(with_types=True)
+    last, *known = found
+    return Appended(_numbered(key, batch, last), last) if last is not None else known_again(key, batch, *known)

@@ -1,0 +1,278 @@
+"""PostgreSQL: an append in one statement, which bumps the session, changes its state and inserts; one round trip.
+
+Where messages bear ids of their own it looks for them first. What it finds it tells instead of writing anything.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import compress
+from typing import TYPE_CHECKING, Any
+from typing import cast as cast_type
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Integer,
+    Select,
+    Table,
+    Text,
+    case,
+    cast,
+    column,
+    exists,
+    func,
+    insert,
+    literal_column,
+    null,
+    or_,
+    select,
+)
+from sqlalchemy.dialects.postgresql import aggregate_order_by
+
+from langchain_sessions._core import kinds as k
+from langchain_sessions._core import rows as r
+from langchain_sessions._core.edge import UNREADABLE
+from langchain_sessions._core.identity import identify_batch, require_version
+from langchain_sessions._core.ledger import last_mark, view_of
+from langchain_sessions._core.rows import EventRow, InvocationRow, SessionKey, SessionRow, owner_shape
+from langchain_sessions._core.state import APP, MOST_REPLACED, REPLACED, USER
+from langchain_sessions._sql.driver.transaction import Prepared, Transaction, param
+from langchain_sessions._sql.log.lookup import key_criteria, unfinished_of
+from langchain_sessions._sql.log.side_rows import (
+    invocation_values,
+    note_invocation,
+    note_scope,
+    scope_values,
+    side_source,
+)
+from langchain_sessions._sql.tables.types import quoted
+from langchain_sessions.errors import SessionsError
+from langchain_sessions.stores._values import AppendBatch, Appended
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sqlalchemy import ColumnElement
+    from sqlalchemy.sql.dml import Update
+    from sqlalchemy.sql.selectable import CTE
+
+_NAMED = tuple(f"e_{name}" for name in EventRow._fields)
+_SHARED = (f'"{USER}', f'"{APP}')
+_UNSAFE = r"\\u(0000|[dD][89abAB])"
+"""What PostgreSQL cannot read of JSON: characters that its text does not hold."""
+
+
+def changes_state(batch: AppendBatch) -> bool:
+    """Whether the first event of a batch changes the session's state."""
+    return batch.rows[0].delta is not None
+
+
+def is_of_session(delta: str) -> bool:
+    """Whether a change of state reaches no further than its session, in characters that PostgreSQL can read."""
+    return not any(mark in delta for mark in _SHARED) and re.search(_UNSAFE, delta) is None
+
+
+def may_be_known(batch: AppendBatch) -> bool:
+    """Whether a message of a batch has an id of its own, so that it may be there already."""
+    # What belongs to a run moves the run's time too, found or not.
+    return batch.rows[0].invocation_id is None and any(
+        row.kind < k.FIRST_RECORD and not row.flags & r.NO_MESSAGE_ID for row in batch.rows
+    )
+
+
+def prepare_one(
+    tx: Transaction, key: SessionKey, batch: AppendBatch, bump: Callable[[], Update], values: dict[str, Any]
+) -> Prepared:
+    """The statement of a batch; what it is given is put into `values`, beside those of its `bump`."""
+    first = batch.rows[0]
+    named, branched = first.invocation_id is not None, first.branch is not None
+    mark = last_mark(batch.rows) if named else 0
+    held: tuple[bool, ...] = ()
+    if len(batch.rows) == 1:
+        held = tuple([value is not None for value in first])
+        values.update(zip(_NAMED, first, strict=True))
+    else:
+        values["e_rows"] = _as_json(batch)
+    if named:
+        values.update(invocation_values(batch, mark, 0))
+    if branched:
+        values.update(scope_values(batch))
+    changes = changes_state(batch)
+    if changes:
+        # The document goes on with what is replaced: its last brace is written behind that.
+        values["e_delta"], values["e_noted"] = (
+            first.delta,
+            f'{first.extra[:-1] + "," if first.extra else "{"}"{REPLACED}":',
+        )
+        values["e_extra"] = first.extra
+    parts = (named, bool(mark), branched, changes, may_be_known(batch), batch.expected_version is not None)
+    shape = ("append", held, owner_shape(key.owner), *parts)
+    return tx.prepare(shape, lambda: _OneStatement(tx, key, batch, held).build(bump(), marked=bool(mark)))
+
+
+def _as_json(batch: AppendBatch) -> str:
+    """The rows of a batch as one value: a statement serves batches of every size, and the driver binds one text."""
+    rows = [
+        {
+            "seq": at,
+            **{name: value for name, value in zip(EventRow._fields[1:], row[1:], strict=True) if value is not None},
+        }
+        for at, row in enumerate(batch.rows)
+    ]
+    return json.dumps(rows, separators=(",", ":"), ensure_ascii=False)
+
+
+class _OneStatement:
+    """Builds the statement of batches of one shape.
+
+    Of one event it names the columns that are `held`, of several it is given JSON.
+    """
+
+    def __init__(self, tx: Transaction, key: SessionKey, batch: AppendBatch, held: tuple[bool, ...]) -> None:
+        self._tx = tx
+        self._tables = tx.tables
+        self._batch = batch
+        self._mine = key_criteria(tx.tables, owner_shape(key.owner))
+        self._given = None if held else _given_rows(tx.tables.events)
+        self._held = held
+        self._names: Sequence[str] = tuple(compress(EventRow._fields[1:], held[1:])) if held else EventRow._fields[1:]
+
+    def build(self, bump: Update, *, marked: bool) -> Any:
+        """The statement over that of the session row."""
+        known = self._known() if may_be_known(self._batch) else None
+        if known is not None:
+            bump = bump.where(~exists(select(known.c.found)))
+        if changes_state(self._batch):
+            bump = self._with_state(bump)
+        moved = bump.cte(quoted("bump"))
+        statement: Any = select(moved.c.last_seq)
+        if known is not None:
+            statement = select(moved.c.last_seq, cast(null(), Text()).label(quoted("found")))
+            statement = statement.union_all(select(cast(null(), BigInteger()), known.c.found))
+        statement = statement.add_cte(self._insert(moved).cte(quoted("inserted")))
+        first = moved.c.last_seq - param("b_count", BigInteger()) + literal_column("1")
+        if self._batch.rows[0].invocation_id is not None:
+            side = side_source(self._tables.invocations, moved.c.skey, first_seq=first).select_from(moved)
+            statement = statement.add_cte(note_invocation(self._tx, side, marked=marked).cte(quoted("note_invocation")))
+        if self._batch.rows[0].branch is not None:
+            scope = cast(param("scope"), self._tables.scopes.c.scope.type)
+            side = side_source(self._tables.scopes, moved.c.skey, scope=scope).select_from(moved)
+            statement = statement.add_cte(note_scope(self._tx, side).cte(quoted("note_scope")))
+        return statement
+
+    def _insert(self, moved: CTE) -> Any:
+        table = self._tables.events
+        columns: list[Any]
+        places: list[CTE]
+        if self._given is None:
+            columns, places = [moved.c.last_seq, *(self._one(name) for name in self._names)], [moved]
+        else:
+            first = moved.c.last_seq - param("b_count", BigInteger()) + literal_column("1")
+            columns = [first + self._given.c.seq, *(self._given.c[name] for name in self._names)]
+            places = [moved, self._given]
+        names = ["skey", "seq", *self._names]
+        if changes_state(self._batch):
+            # What is replaced is known only in there: `extra` is not what was given.
+            noted = self._noted(moved)
+            if "extra" in names:
+                columns[names.index("extra") - 1] = noted
+            else:
+                names.append("extra")
+                columns.append(noted)
+        return insert(table).from_select(names, select(moved.c.skey, *columns).select_from(*places))
+
+    def _one(self, name: str) -> ColumnElement[Any]:
+        return cast(param(f"e_{name}"), self._tables.events.c[name].type)
+
+    def _noted(self, moved: CTE) -> ColumnElement[Any]:
+        """The `extra` of the event that changes the state: with what it replaces, unless that is large."""
+        kind = self._tables.events.c.extra.type
+        noted = cast(param("e_noted"), Text()) + moved.c.was + literal_column("'}'")
+        is_small = func.length(moved.c.was) <= literal_column(str(MOST_REPLACED))
+        told = case((is_small, noted), else_=cast(param("e_extra"), Text()))
+        if self._given is not None:
+            told = case((self._given.c.delta.is_not(None), told), else_=self._given.c.extra)
+        return cast(told, kind)
+
+    def _with_state(self, bump: Update) -> Update:
+        """With the first event's change of state, and what it replaces. The texts of values stay as they are."""
+        s = self._tables.sessions
+        whole = [s.c.ended_at.is_(None), s.c.aliased == literal_column("0"), _is_readable(s.c.state)]
+        # Locked before it is read: what another writer has put there meanwhile is seen.
+        here = select(s.c.skey, s.c.state).where(*self._mine, *whole).with_for_update().cte(quoted("here"))
+        held = _entries(here.c.state)
+        given = _entries(cast(param("e_delta"), Text()))
+        name = func.to_json(func.coalesce(held.c.key, given.c.key))
+        entry = cast(name, Text()) + literal_column("':'") + cast(func.coalesce(given.c.value, held.c.value), Text())
+        stays = or_(given.c.key.is_(None), func.json_typeof(given.c.value) != literal_column("'null'"))
+        ordered: Any = aggregate_order_by(literal_column("','"), held.c.n.asc().nulls_last(), given.c.n)
+        merged = func.string_agg(entry, ordered).filter(stays)
+        after = select(merged).select_from(held.join(given, held.c.key == given.c.key, full=True))
+        before = func.coalesce(cast(held.c.value, Text()), literal_column("''"))
+        entry = cast(func.to_json(given.c.key), Text()) + literal_column("':['") + before + literal_column("']'")
+        was = select(func.string_agg(entry, aggregate_order_by(literal_column("','"), given.c.n)))
+        was = was.select_from(given.join(held, held.c.key == given.c.key, isouter=True))
+        changed = select(here.c.skey, _braced(after).label(quoted("state")), _braced(was).label(quoted("was")))
+        merge = changed.cte(quoted("changed"))
+        moving = bump.values(state=merge.c.state).where(s.c.skey == merge.c.skey)
+        return cast_type("Update", moving.returning(merge.c.was))
+
+    def _known(self) -> CTE:
+        """What is there of the messages, with all that decides where they stand."""
+        e, s = self._tables.events, self._tables.sessions
+        mine = e.c.skey == s.c.skey
+        mine &= e.c.ident == (self._one("ident") if self._given is None else self._given.c.ident)
+        events = select(func.json_agg(func.row_to_json(e.table_valued()))).where(mine).correlate(s)
+        runs = unfinished_of(self._tx, s.c.skey).correlate(s).subquery(quoted("runs"))
+        open_runs = select(func.json_agg(func.row_to_json(runs.table_valued()))).select_from(runs)
+        parts = (func.row_to_json(s.table_valued()), events.scalar_subquery(), open_runs.scalar_subquery())
+        found = cast(func.json_build_array(*parts), Text()).label(quoted("found"))
+        there = select(literal_column("1")).where(mine).correlate(s).exists()
+        whole = (s.c.ended_at.is_(None), s.c.aliased == literal_column("0"), there)
+        return select(found).where(*self._mine, *whole).cte(quoted("known"))
+
+
+def _braced(text: Select[Any]) -> ColumnElement[str]:
+    return func.concat(literal_column("'{'"), text.scalar_subquery(), literal_column("'}'"), type_=Text())
+
+
+def _entries(text: ColumnElement[Any]) -> Any:
+    """The entries of a JSON document as rows, in their order."""
+    made = func.json_each(cast(text, JSON())).table_valued("key", "value", with_ordinality="n")
+    return made.render_derived()
+
+
+def _is_readable(text: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Whether PostgreSQL can take a document apart, and its encoding holds the characters of every key."""
+    escapes = ~text.regexp_match(literal_column(r"'\\u'"))
+    is_safe = ~text.regexp_match(literal_column(f"'{_UNSAFE}'"))
+    return or_(escapes, is_safe & (func.getdatabaseencoding() == literal_column("'UTF8'")))
+
+
+def _given_rows(table: Table) -> CTE:
+    """The rows that a statement is given as JSON, as a table."""
+    kinds = (BigInteger() if isinstance(table.c[name].type, Integer) else Text() for name in EventRow._fields)
+    columns = [column(quoted(name), kind) for name, kind in zip(EventRow._fields, kinds, strict=True)]
+    made = func.json_to_recordset(cast(param("e_rows"), JSON()))
+    # Named once, however often it is asked: the text is sent each time that it stands in a statement.
+    return select(made.table_valued(*columns, name=quoted("given")).render_derived(with_types=True)).cte(quoted("rows"))
+
+
+def known_again(key: SessionKey, batch: AppendBatch, found: str) -> Appended | None:
+    """The answer where all of a batch was there already; None where only the full way can tell."""
+    try:
+        session, events, runs = json.loads(found)
+        whole = SessionRow(*(session[name] for name in SessionRow._fields))
+        if whole.head_id is not None or whole.head_runs is not None:
+            return None
+        view = view_of(whole, [InvocationRow(**run) for run in runs or ()], batch.idle_before)
+        relatives = sorted(EventRow(*(event[name] for name in EventRow._fields)) for event in events)
+        require_version(key.id, batch, relatives, view, whole.last_seq)
+        placed = identify_batch(key.id, batch, relatives, view, whole.last_seq)
+    except SessionsError:
+        raise
+    except UNREADABLE:
+        return None  # the full way says what is damaged
+    return None if placed.fresh else Appended(placed.rows, whole.last_seq, view)

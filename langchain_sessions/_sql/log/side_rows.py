@@ -1,0 +1,61 @@
+"""What accompanies the events of a batch: the row of its invocation, and the counters of its branch."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from typing import cast as cast_type
+
+from sqlalchemy import Select, Table, cast, select
+
+from langchain_sessions._core import rows as r
+from langchain_sessions._core.rows import Counters, counted
+from langchain_sessions._sql.driver.transaction import Transaction, param
+from langchain_sessions._sql.log.lookup import upsert
+
+if TYPE_CHECKING:
+    from sqlalchemy.sql.dml import Insert
+
+    from langchain_sessions.stores._values import AppendBatch
+
+
+def side_source(table: Table, skey: Any, **given: Any) -> Select[Any]:
+    """Selects a row of a side table for a session key that another row names."""
+    # PostgreSQL cannot infer the type of a bare value in the SELECT of a CTE.
+    named = {c.name: cast(param(c.name), c.type) if given else param(c.name) for c in table.c}
+    columns: list[Any] = list({**named, "skey": skey, **given}.values())
+    return cast_type("Select[Any]", select(*columns))
+
+
+def invocation_values(batch: AppendBatch, mark: int, first_seq: int) -> dict[str, Any]:
+    """The row of a batch's invocation."""
+    return {
+        "id": batch.rows[0].invocation_id,
+        "first_seq": first_seq,
+        "status": mark or r.MARKS["done"],
+        "updated_at": batch.now,
+    }
+
+
+def scope_values(batch: AppendBatch) -> dict[str, Any]:
+    scope = batch.rows[0].branch
+    return {"scope": scope, **dict(zip(Counters._fields, counted(batch.rows), strict=True))}
+
+
+def note_invocation(tx: Transaction, source: Select[Any], *, marked: bool) -> Insert:
+    """Note that an invocation wrote something, and with `marked` how far it got."""
+    changes: dict[str, Any] = {"updated_at": lambda new: new.updated_at}
+    if marked:
+        changes["status"] = lambda new: new.status
+    return upsert(tx, tx.tables.invocations, source, ("skey", "id"), changes)
+
+
+def note_scope(tx: Transaction, source: Select[Any]) -> Insert:
+    """Add to the counters of a branch."""
+    table = tx.tables.scopes
+    changes = {name: partial(_plus, table.c[name], name) for name in Counters._fields}
+    return upsert(tx, table, source, ("skey", "scope"), changes)
+
+
+def _plus(column: Any, name: str, new: Any) -> Any:
+    return column + new[name]
