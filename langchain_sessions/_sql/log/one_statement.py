@@ -29,7 +29,6 @@ from sqlalchemy import (
     or_,
     select,
 )
-from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from langchain_sessions._core import kinds as k
 from langchain_sessions._core import rows as r
@@ -198,6 +197,8 @@ class _OneStatement:
 
     def _with_state(self, bump: Update) -> Update:
         """With the first event's change of state, and what it replaces. The texts of values stay as they are."""
+        from sqlalchemy.dialects.postgresql import aggregate_order_by
+
         s = self._tables.sessions
         whole = [s.c.ended_at.is_(None), s.c.aliased == literal_column("0"), _is_readable(s.c.state)]
         # Locked before it is read: what another writer has put there meanwhile is seen.
