@@ -16,6 +16,7 @@ from langchain_sessions._core.ledger import last_mark
 from langchain_sessions._core.rows import (
     ACTIVITY_GRAIN,
     OWNER_SHAPES,
+    Counters,
     EventRow,
     SessionKey,
     bytes_of,
@@ -34,13 +35,7 @@ from langchain_sessions._sql.log.lookup import (
     update_rows,
 )
 from langchain_sessions._sql.log.one_statement import is_of_session, known_again, prepare_one
-from langchain_sessions._sql.log.side_rows import (
-    invocation_values,
-    note_invocation,
-    note_scope,
-    scope_values,
-    side_source,
-)
+from langchain_sessions._sql.log.side_rows import note_invocation, note_scope, side_source
 from langchain_sessions.errors import StoreError
 from langchain_sessions.stores._values import AppendBatch, Appended
 
@@ -231,16 +226,36 @@ def _side_rows(tx: Transaction, key: SessionKey, batch: AppendBatch, first_seq: 
             ("note invocation", bool(mark)),
             lambda: note_invocation(tx, located(table), marked=bool(mark)),
         )
-        found.append((statement, {**place, **invocation_values(batch, mark, first_seq)}))
+        found.append((statement, {**place, **_invocation_values(batch, mark, first_seq)}))
     if row.branch is not None:
         scopes = tx.tables.scopes
         statement = tx.prepare("note scope", lambda: note_scope(tx, located(scopes)))
-        found.append((statement, {**place, **scope_values(batch)}))
+        found.append((statement, {**place, **_scope_values(batch)}))
     return found
+
+
+def _invocation_values(batch: AppendBatch, mark: int, first_seq: int) -> dict[str, Any]:
+    """The row of a batch's invocation."""
+    return {
+        "id": batch.rows[0].invocation_id,
+        "first_seq": first_seq,
+        "status": mark or r.MARKS["done"],
+        "updated_at": batch.now,
+    }
+
+
+def _scope_values(batch: AppendBatch) -> dict[str, Any]:
+    scope = batch.rows[0].branch
+    return {"scope": scope, **dict(zip(Counters._fields, counted(batch.rows), strict=True))}
 
 
 def _append_in_one(tx: Transaction, key: SessionKey, batch: AppendBatch, values: dict[str, Any]) -> Appended | None:
     """PostgreSQL: bump, insert and side rows in one round trip."""
+    first = batch.rows[0]
+    if first.invocation_id is not None:
+        values.update(_invocation_values(batch, last_mark(batch.rows), 0))
+    if first.branch is not None:
+        values.update(_scope_values(batch))
     found = tx.row(prepare_one(tx, key, batch, lambda: _bump(tx, key, batch), values), values)
     if found is None:
         return None

@@ -39,13 +39,7 @@ from langchain_sessions._core.rows import EventRow, InvocationRow, SessionKey, S
 from langchain_sessions._core.state import APP, MOST_REPLACED, REPLACED, USER
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction, param
 from langchain_sessions._sql.log.lookup import key_criteria, unfinished_of
-from langchain_sessions._sql.log.side_rows import (
-    invocation_values,
-    note_invocation,
-    note_scope,
-    scope_values,
-    side_source,
-)
+from langchain_sessions._sql.log.side_rows import note_invocation, note_scope, side_source
 from langchain_sessions._sql.tables.types import quoted
 from langchain_sessions.errors import SessionsError
 from langchain_sessions.stores._values import AppendBatch, Appended
@@ -94,10 +88,6 @@ def prepare_one(
         values.update(zip(_NAMED, first, strict=True))
     else:
         values["e_rows"] = _as_json(batch)
-    if named:
-        values.update(invocation_values(batch, mark, 0))
-    if branched:
-        values.update(scope_values(batch))
     changes = changes_state(batch)
     if changes:
         # The document goes on with what is replaced: its last brace is written behind that.

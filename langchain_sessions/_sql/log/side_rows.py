@@ -8,15 +8,12 @@ from typing import cast as cast_type
 
 from sqlalchemy import Select, Table, cast, select
 
-from langchain_sessions._core import rows as r
-from langchain_sessions._core.rows import Counters, counted
+from langchain_sessions._core.rows import Counters
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.log.lookup import upsert
 
 if TYPE_CHECKING:
     from sqlalchemy.sql.dml import Insert
-
-    from langchain_sessions.stores._values import AppendBatch
 
 
 def side_source(table: Table, skey: Any, **given: Any) -> Select[Any]:
@@ -25,21 +22,6 @@ def side_source(table: Table, skey: Any, **given: Any) -> Select[Any]:
     named = {c.name: cast(param(c.name), c.type) if given else param(c.name) for c in table.c}
     columns: list[Any] = list({**named, "skey": skey, **given}.values())
     return cast_type("Select[Any]", select(*columns))
-
-
-def invocation_values(batch: AppendBatch, mark: int, first_seq: int) -> dict[str, Any]:
-    """The row of a batch's invocation."""
-    return {
-        "id": batch.rows[0].invocation_id,
-        "first_seq": first_seq,
-        "status": mark or r.MARKS["done"],
-        "updated_at": batch.now,
-    }
-
-
-def scope_values(batch: AppendBatch) -> dict[str, Any]:
-    scope = batch.rows[0].branch
-    return {"scope": scope, **dict(zip(Counters._fields, counted(batch.rows), strict=True))}
 
 
 def note_invocation(tx: Transaction, source: Select[Any], *, marked: bool) -> Insert:
