@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from langchain_sessions._core.expiry import renewed
 from langchain_sessions._core.kinds import FIRST_RECORD, HUMAN
 
 if TYPE_CHECKING:
@@ -298,10 +299,9 @@ def due_times(
     changes: dict[str, int] = {}
     if activity <= now - ACTIVITY_GRAIN:
         changes["activity"] = now
-    # A sliding time to live is renewed seldom: the expiry is indexed, and each renewal writes that index.
     if renewal is not None and renewal_grain is not None and expires_at is not None:
-        due = now + renewal
-        if due - expires_at >= renewal_grain:
+        due = renewed(expires_at, renewal, renewal_grain, now)
+        if due is not None:
             changes["expires_at"] = due
     return changes
 

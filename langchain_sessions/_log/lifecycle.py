@@ -14,11 +14,12 @@ from langchain_sessions._core.codec.values import as_dict, dump_exact, dump_mapp
 from langchain_sessions._core.cursors import decode_positions, encode_cursor
 from langchain_sessions._core.edge import check_duration, check_id, check_title, require
 from langchain_sessions._core.event_rows import new_record
+from langchain_sessions._core.expiry import expiry_columns
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.rows import Anyone
 from langchain_sessions._core.state import APP, USER, dump_delta
 from langchain_sessions._log.copies import forget_session, forget_user
-from langchain_sessions._log.log import new_draft, renewal_grain
+from langchain_sessions._log.log import new_draft
 from langchain_sessions._log.values import UNSET, Removal, Unset
 from langchain_sessions.errors import CorruptRowError, SessionNotFoundError
 from langchain_sessions.page import Page
@@ -114,11 +115,7 @@ def update_session(
     if metadata is not None:
         changes["metadata"] = dump_mapping(metadata, "metadata")
     if not isinstance(time_to_live, Unset):
-        ttl = _duration(time_to_live)
-        slides = log.slides and ttl is not None
-        changes["expires_at"] = None if ttl is None else now + ttl
-        changes["renewal"] = ttl if slides else None
-        changes["renewal_grain"] = renewal_grain(ttl) if slides and ttl is not None else None
+        changes |= expiry_columns(_duration(time_to_live), now, slides=log.slides)
     row = yield from ask(log.store.update_session, log.key(session_id), changes, now)
     return log.session_of(row)
 

@@ -22,6 +22,7 @@ from langchain_sessions._core.edge import (
     to_micros,
     utc_now,
 )
+from langchain_sessions._core.expiry import expiry_columns
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.rows import Anyone, SessionKey, bytes_of
 from langchain_sessions._log.indexing import embed_later, indexer_of
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from langchain_sessions.stores._values import ContextSlice
     from langchain_sessions.tokens import TokenCounter
 
-_HOUR = 3_600_000_000
 _tuple = tuple.__new__
 
 Service = TypeVar("Service", bound="SessionService")
@@ -248,11 +248,6 @@ def after_append(log: Log, key: SessionKey, version: int, rows: Sequence[EventRo
         yield from embed_later(log, [key])
 
 
-def renewal_grain(ttl: int) -> int:
-    """How much of a sliding time to live must have passed before an append renews it."""
-    return min(_HOUR, ttl // 4)
-
-
 def adapter_draft(log: Log, session_id: str, *, anew: bool = True) -> SessionDraft:
     """How an adapter opens a session of this view; `anew` tells whether it may have been deleted before.
 
@@ -273,11 +268,7 @@ def new_draft(
     owner = _new_owner(log, user_id)
     now = log.now()
     draft = SessionDraft(app=log.app, id=check_id(session_id, "session_id"), user_id=owner, now=now, anew=anew)
-    if ttl is None:
-        return draft
-    if not log.slides:
-        return replace(draft, expires_at=now + ttl)
-    return replace(draft, expires_at=now + ttl, renewal=ttl, renewal_grain=renewal_grain(ttl))
+    return draft if ttl is None else replace(draft, **expiry_columns(ttl, now, slides=log.slides))
 
 
 def _new_owner(log: Log, user_id: str | Unset | None) -> str | None:

@@ -20,6 +20,7 @@ from langchain_sessions._sql.log import (
     counting,
     overwriting,
     reading,
+    removing,
     rewinding,
     sessions,
     shared_state,
@@ -178,7 +179,7 @@ class SqlStore(SessionStore):
 
     @both_faces
     def delete_session(self, key: SessionKey, now: int, tombstone_until: int) -> Flow[bool]:
-        gone = yield from ask(self.run, TransactionKind.WRITE, sessions.delete_session, key, now, tombstone_until)
+        gone = yield from ask(self.run, TransactionKind.WRITE, removing.delete_session, key, now, tombstone_until)
         if gone:
             yield from self._forget_log()
         return gone
@@ -189,7 +190,7 @@ class SqlStore(SessionStore):
         total = UserRemoved(0, 0, 0)
         while True:
             batch = yield from ask(
-                self.run, TransactionKind.WRITE, sessions.delete_user_sessions, app, user_id, _BATCH, tombstone_until
+                self.run, TransactionKind.WRITE, removing.delete_user_sessions, app, user_id, _BATCH, tombstone_until
             )
             total = UserRemoved(*map(sum, zip(total, batch, strict=True)))
             if batch.sessions < _BATCH:
@@ -199,7 +200,7 @@ class SqlStore(SessionStore):
 
     @both_faces
     def purge_expired(self, app: str, owner: Owner, now: int, limit: int) -> Flow[int]:
-        gone = yield from ask(self.run, TransactionKind.WRITE, sessions.purge_expired, app, owner, now, limit)
+        gone = yield from ask(self.run, TransactionKind.WRITE, removing.purge_expired, app, owner, now, limit)
         if gone:
             yield from self._forget_log()
         return gone

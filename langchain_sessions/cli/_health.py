@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from langchain_sessions._log.log import log_of
+from langchain_sessions._sql.driver.drivers import DRIVERS
 from langchain_sessions._sql.store import SqlStore
 from langchain_sessions._sql.tables import schema as sql_schema
 from langchain_sessions._sql.tables.migrations import found_version
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 _PARTS = ("langchain-core", "langgraph", "langgraph-checkpoint", "sqlalchemy")
-_DRIVERS = {"psycopg": "psycopg", "pymysql": "PyMySQL", "cassandra": "cassandra-driver"}
+_PACKAGES = {**{driver.name: driver.package for driver in DRIVERS if driver.package}, "cassandra": "cassandra-driver"}
 _NO_STEPS = "nothing to migrate: this store has no numbered schema; `langchain-sessions init` makes what is missing"
 
 
@@ -133,7 +134,7 @@ def _versions(sessions: SessionService, url: str) -> dict[str, Any]:
     scheme = url.partition(":")[0]
     driver = store.driver if isinstance(store, SqlStore) else scheme
     try:
-        found["driver"] = f"{_DRIVERS[driver]} {version(_DRIVERS[driver])}"
+        found["driver"] = f"{_PACKAGES[driver]} {version(_PACKAGES[driver])}"
     except (KeyError, PackageNotFoundError):
         found["driver"] = "sqlite3 of Python" if driver == "pysqlite" else "built in"
     found["server"] = store.look(_server) if isinstance(store, SqlStore) else scheme

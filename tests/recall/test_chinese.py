@@ -11,10 +11,9 @@ from langchain_core.messages import HumanMessage
 from langchain_sessions._recall.index.postings import EntryMaker, Segment, search_segments
 from langchain_sessions._recall.rank.ranking import RankingWeights
 from langchain_sessions._recall.text.dates import asked_dates, date_range
-from langchain_sessions._recall.text.documents import make_document
+from langchain_sessions._recall.text.documents import is_question, make_document
 from langchain_sessions._recall.text.grammar import parse_query
 from langchain_sessions._recall.text.numerals import figures_in, in_figures, value_of
-from langchain_sessions._recall.text.questions import is_question
 from langchain_sessions._recall.text.terms import TermMaker
 
 TALK = {

@@ -1,4 +1,4 @@
-"""From what a caller has (a URL, an engine) to the engines that a store runs on."""
+"""From what a caller has (a URL, an engine of SQLAlchemy's) to the engines of SQLAlchemy's that a store runs on."""
 
 from __future__ import annotations
 
@@ -12,21 +12,13 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import StaticPool
 
+from langchain_sessions._sql.driver.drivers import BY_NAME, DEFAULTS, DRIVERS, EXTRAS, database_of, is_supported
 from langchain_sessions.errors import InvalidInputError, MissingDependencyError, UnsupportedDatabaseError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 TYPE_ASYNC_ENGINE = Any
-_ASYNC_DRIVERS = frozenset({"psycopg_async", "asyncpg", "asyncmy", "aiomysql", "aiosqlite"})
-_SUPPORTED = {
-    "sqlite": frozenset({"pysqlite"}),
-    "postgresql": frozenset({"psycopg", "psycopg_async"}),
-    "mysql": frozenset({"pymysql", "asyncmy"}),
-}
-_DEFAULT_DRIVER = {"sqlite": "pysqlite", "postgresql": "psycopg", "mysql": "pymysql"}
-_ASYNC_TWIN = {"psycopg": "psycopg", "pymysql": "asyncmy"}
-_EXTRAS = {"postgresql": "postgres", "mysql": "mysql"}
 # How long a writer waits for another process before it is told that the file is locked.
 BUSY_SECONDS = 60
 _PAGE_SIZE = 2048
@@ -123,11 +115,12 @@ def is_async_engine(database: Any) -> bool:
 
 
 def _require_supported(dialect: Dialect) -> None:
-    name = "mysql" if dialect.name == "mariadb" else dialect.name
-    if dialect.driver not in _SUPPORTED.get(name, frozenset()):
-        known = ", ".join(f"{db}+{driver}" for db, drivers in _SUPPORTED.items() for driver in sorted(drivers))
+    if not is_supported(dialect):
+        known = ", ".join(f"{driver.database}+{driver.name}" for driver in DRIVERS)
         used = f"{dialect.name}+{dialect.driver}"
-        problem = f"{used} is not supported. Leave the driver out ({name}://…), or use one of: {known}."
+        problem = (
+            f"{used} is not supported. Leave the driver out ({database_of(dialect.name)}://…), or use one of: {known}."
+        )
         raise UnsupportedDatabaseError(problem)
 
 
@@ -138,18 +131,18 @@ def _parse(database: str | URL) -> URL:
     except (ArgumentError, ValueError) as error:
         problem = "not a database URL, such as sqlite:///chat.db for a file, or sqlite:// for one in memory"
         raise InvalidInputError("database", problem) from error
-    name = "mysql" if backend == "mariadb" else backend
+    name = database_of(backend)
     if name == "postgres":
         raise UnsupportedDatabaseError("SQLAlchemy knows postgres:// no longer. Write postgresql:// in the URL.")
     if name == "sqlite" and url.host:
         meant = f"sqlite:///{url.host} for a file here, sqlite:////… for an absolute path"
         raise InvalidInputError("database", f"two slashes name a server, which SQLite has not; write {meant}")
-    if name not in _DEFAULT_DRIVER:
-        known = ", ".join((*_DEFAULT_DRIVER, "cassandra", "file"))
+    if name not in DEFAULTS:
+        known = ", ".join((*DEFAULTS, "cassandra", "file"))
         problem = f"{backend!r} is not supported. Use one of: {known}; or InMemoryStore() for what may be forgotten."
         raise UnsupportedDatabaseError(problem)
     if "+" not in url.drivername:
-        url = url.set(drivername=f"{url.drivername}+{_DEFAULT_DRIVER[name]}")
+        url = url.set(drivername=f"{url.drivername}+{DEFAULTS[name]}")
     return url
 
 
@@ -162,7 +155,7 @@ def _engines_for_url(database: str | URL, synchronous: str) -> Engines:
             return Engines(_sqlite_engine(url, synchronous), None, owned=True, in_memory=_is_memory(url))
         return _server_engines(url)
     except (ImportError, NoSuchModuleError) as error:
-        extra = _EXTRAS.get("mysql" if name == "mariadb" else name, "all")
+        extra = EXTRAS.get(database_of(name), "all")
         raise MissingDependencyError(name, extra) from error
 
 
@@ -219,16 +212,15 @@ def _server_engines(url: URL) -> Engines:
         options["connect_args"] = {"init_command": "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"}
         # Their `utf8` holds no character beyond three bytes.
         url = url.update_query_dict({"charset": "utf8mb4"})
-    driver = url.drivername.partition("+")[2]
-    if driver in _ASYNC_DRIVERS:
+    driver = BY_NAME[url.drivername.partition("+")[2]]
+    if driver.is_async:
         return Engines(
             None, _async_engine(url, options), owned=True, another_async=partial(_async_engine, url, options)
         )
-    twin = _ASYNC_TWIN[driver]
     another = None
     # Without them async calls take a thread of the store's own, with the sync driver.
-    if importlib.util.find_spec("greenlet") and importlib.util.find_spec(twin):
-        twin_url = url.set(drivername=f"{url.get_backend_name()}+{twin}")
+    if importlib.util.find_spec("greenlet") and importlib.util.find_spec(driver.twin):
+        twin_url = url.set(drivername=f"{url.get_backend_name()}+{driver.twin}")
         another = partial(_async_engine, twin_url, options)
     asynchronous = None if another is None else another()
     return Engines(create_engine(url, **options), asynchronous, owned=True, another_async=another)

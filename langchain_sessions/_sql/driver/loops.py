@@ -10,6 +10,8 @@ from weakref import WeakSet, ref
 
 from sqlalchemy import event
 
+from langchain_sessions._sql.driver.drivers import special_of
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator
 
@@ -109,8 +111,9 @@ class _Used:
             # A loop that was closed without closing its generators: asyncmy cannot close without it, and its socket
             # goes with the object.
             with suppress(Exception):
-                if self.engine.dialect.driver == "psycopg":
-                    driver.pgconn.finish()
+                special = special_of(self.engine.dialect)
+                if special is not None:
+                    special.close_without_loop(driver)
                 else:
                     driver.close()
         self.engine.sync_engine.dispose(close=False)

@@ -18,10 +18,10 @@ from langchain_sessions._core.flow import Flow, ask, faces
 from langchain_sessions._core.twins import alone, finish
 from langchain_sessions._sql.driver import forks
 from langchain_sessions._sql.driver.damage import is_damaged
+from langchain_sessions._sql.driver.drivers import special_of
 from langchain_sessions._sql.driver.engines import positional
 from langchain_sessions._sql.driver.failures import DeadConnectionError, Failures, LostRaceError, PassedInError, fitting
 from langchain_sessions._sql.driver.loops import LoopEngines
-from langchain_sessions._sql.driver.pipelining import can_pipeline, send, send_adapted
 from langchain_sessions._sql.driver.transaction import Send, StatementCache, Transaction, Writer, boundaries_for
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions._sql.tables import migrations
@@ -77,7 +77,10 @@ class Runner:
         self.flavour = self.cache.flavour
         self.is_checked = False
         self._creates = self.flavour == "sqlite" if creates is None else creates
-        self._pipelines = can_pipeline(engines.dialect)
+        special = special_of(engines.dialect)
+        # What sends several statements at once, over a connection of each face; None where the driver cannot.
+        senders: tuple[Send | None, Send | None] = (None, None) if special is None else special.senders()
+        self._send, self._asend = senders
         self._pid = os.getpid()
         # SQLite admits one writer; waiting here is fair and costs no polling. In memory there is one connection.
         self._turn: threading.RLock | None = forks.new_turn() if self.flavour == "sqlite" else None
@@ -139,7 +142,7 @@ class Runner:
                 time.sleep(self._pause(error, attempt))
                 work = fitting(work, error)
 
-    def _on_pooled(self, engine: Any, send: Send, kind: TransactionKind, work: Work[T]) -> T:
+    def _on_pooled(self, engine: Any, send: Send | None, kind: TransactionKind, work: Work[T]) -> T:
         """Run an operation on a connection of an engine's pool."""
         pool = engine.pool
         try:
@@ -163,22 +166,22 @@ class Runner:
     def _as_writer(self, kind: TransactionKind, work: Work[T]) -> T:
         """SQLite: run an operation on the connection that is kept for writing, which spares the pool's round."""
         if not self._keeps:
-            return self._on_pooled(self.engines.sync, send, kind, work)
+            return self._on_pooled(self.engines.sync, self._send, kind, work)
         if self._writer.connection is None:
             self._writer.connection = self._detached()
-        return self._in_transaction(self._writer.connection, self._drop_writer, send, kind, work)
+        return self._in_transaction(self._writer.connection, self._drop_writer, None, kind, work)
 
     def _as_reader(self, kind: TransactionKind, work: Work[T]) -> T:
         """SQLite: run an operation on a connection that is kept for reading. Elsewhere `_on_pooled`."""
         if not self._keeps:
-            return self._on_pooled(self.engines.sync, send, kind, work)
+            return self._on_pooled(self.engines.sync, self._send, kind, work)
         readers, bad = self._readers, list[bool]()
         try:
             driver = readers.pop()
         except IndexError:
             driver = self._detached()
         try:
-            return self._in_transaction(driver, lambda: bad.append(True), send, kind, work)
+            return self._in_transaction(driver, lambda: bad.append(True), None, kind, work)
         finally:
             if not bad and readers is self._readers and len(readers) < _MOST_READERS:
                 readers.append(driver)
@@ -245,7 +248,7 @@ class Runner:
 
         try:
             # One greenlet for all of it, the pool's part too.
-            result: T = await greenlet_spawn(self._on_pooled, engine.sync_engine, send_adapted, kind, work)
+            result: T = await greenlet_spawn(self._on_pooled, engine.sync_engine, self._asend, kind, work)
         except BaseException:
             # Drivers close a socket in the loop's next round, and this one may be the last.
             await asyncio.sleep(0)
@@ -280,7 +283,7 @@ class Runner:
         self,
         driver: Any,
         discard: Callable[[], None],
-        send: Send,
+        send: Send | None,
         kind: TransactionKind,
         work: Work[T],
         kept: dict[Any, Any] | None = None,
@@ -295,7 +298,7 @@ class Runner:
         boundaries = self._boundaries
         try:
             was = boundaries.borrow(driver)
-            transaction = Transaction(driver, self.cache, send if self._pipelines else None, kept)
+            transaction = Transaction(driver, self.cache, send, kept)
             boundaries.begin(transaction, kind)
             result = work(transaction)
             committing = True

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Select, and_, func, literal_column, or_, select
 
 from langchain_sessions._core import kinds as k
+from langchain_sessions._core.expiry import is_expired
 from langchain_sessions._core.rows import EventRow, SessionKey, SessionRow
 from langchain_sessions._sql.driver.transaction import Later, Row, Transaction, param
 from langchain_sessions._sql.index.searched_logs import (
@@ -36,7 +37,6 @@ from langchain_sessions._sql.index.shelves import (
     find_left,
     find_shelf_buckets,
     find_shelves,
-    is_expired,
     load_shelves,
     read_copies,
     shelves_of,

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, exists, or_, select
+from sqlalchemy import ColumnElement, Select, exists, select
 
 from langchain_sessions._core.ledger import Ledger, LogView, open_invocations
 from langchain_sessions._core.ranges import decode_ranges
 from langchain_sessions._core.rows import InvocationRow, SessionRow, owner_shape
 from langchain_sessions._sql.driver.transaction import Later, Transaction, param
+from langchain_sessions._sql.log.expiry import is_there
 from langchain_sessions._sql.log.lookup import key_values, owner_criterion, session_columns, session_row
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ ALL: Final = Some()
 def searched_criteria(tx: Transaction, searched: SearchedLogs, some: Some = ALL) -> list[ColumnElement[bool]]:
     """The criteria that every statement over searched sessions carries."""
     s = tx.tables.sessions.c
-    found = [s.app == param("k_app"), or_(s.expires_at.is_(None), s.expires_at > param("k_now"))]
+    found = [s.app == param("k_app"), is_there(tx.tables)]
     if searched.session_id is not None:
         found.append(s.id == param("k_id"))
     if some.keys is not None:

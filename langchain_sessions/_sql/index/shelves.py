@@ -14,6 +14,7 @@ from langchain_sessions._core.checkpoints import blanked_at
 from langchain_sessions._core.rows import owner_shape
 from langchain_sessions._sql.driver.transaction import Later, Row, Transaction, param
 from langchain_sessions._sql.index.searched_logs import is_shelved
+from langchain_sessions._sql.log.expiry import is_over
 from langchain_sessions._sql.log.lookup import key_values, owner_criterion, session_columns, session_row
 from langchain_sessions._sql.log.removing import drop_shelves, remove_shelves
 from langchain_sessions._sql.tables.recall import TRAITS
@@ -23,7 +24,6 @@ from langchain_sessions.stores._values import IndexRead, SearchedLogs, ShelfChan
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from langchain_sessions._core.rows import SessionRow
     from langchain_sessions.stores._values import IndexQuery
 
 _AT_ONCE = 500
@@ -34,11 +34,6 @@ _BEGINNING_END = "\U0010ffff"
 def can_shelve(searched: SearchedLogs) -> bool:
     """Whether these are logs that shelves are kept for: all sessions of one owner."""
     return searched.session_id is None and owner_shape(searched.owner) != "any"
-
-
-def is_expired(session: SessionRow, now: int) -> bool:
-    """Whether a session is not there any more."""
-    return session.expires_at is not None and session.expires_at <= now
 
 
 def find_shelves(tx: Transaction, searched: SearchedLogs) -> Later:
@@ -65,7 +60,7 @@ def find_left(tx: Transaction, searched: SearchedLogs) -> Later:
     def build() -> Select[Any]:
         state = [logs.c.indexed_to, logs.c.fingerprint, logs.c.generation]
         # Expired ones are told as well: a shelf may still hold their words, which no search may find.
-        gone = and_(s.c.expires_at.is_not(None), s.c.expires_at <= param("k_now"))
+        gone = is_over(tx.tables)
         owned = owner_criterion(tx.tables, owner_shape(searched.owner))
         return (
             select(*session_columns(tx.tables), *state)

@@ -26,6 +26,7 @@ from langchain_sessions._core.rows import (
 from langchain_sessions._sql.driver.failures import UniqueViolationError
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
+from langchain_sessions._sql.log.expiry import renewed
 from langchain_sessions._sql.log.locked_appending import append_locked
 from langchain_sessions._sql.log.lookup import (
     check_position,
@@ -159,7 +160,6 @@ def _bump(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Update:
     owner, expects, named = _shape(key, batch)
     now = param("k_now", BigInteger())
     next_seq = s.c.last_seq + param("b_count", BigInteger())
-    due = now + s.c.renewal
     changes: dict[str, Any] = {
         "last_seq": func.last_insert_id(next_seq) if tx.flavour == "mysql" else next_seq,
         "updated_at": now,
@@ -170,7 +170,7 @@ def _bump(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Update:
     if tx.flavour != "sqlite":
         # SQLite writes the indexes of every column that is named here, changed or not: see `_move_times`.
         changes["activity"] = case((s.c.activity <= now - ACTIVITY_GRAIN, now), else_=s.c.activity)
-        changes["expires_at"] = case((due - s.c.expires_at >= s.c.renewal_grain, due), else_=s.c.expires_at)
+        changes["expires_at"] = renewed(tx.tables, now)
     statement = (
         update(s)
         # With `aliased` some event bears an id of the caller's, which the unique index on identities does not know.

@@ -6,6 +6,7 @@ running one on SQLite.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from itertools import compress, repeat
@@ -21,7 +22,6 @@ from sqlalchemy import (
     func,
     insert,
     literal_column,
-    or_,
     select,
     update,
 )
@@ -31,6 +31,7 @@ from langchain_sessions._core.checkpoints import StagedWrites, WriteRow, mention
 from langchain_sessions._core.ledger import LogView, marks_of, view_of
 from langchain_sessions._core.rows import EventRow, InvocationRow, SessionKey, SessionRow, owner_shape
 from langchain_sessions._sql.driver.transaction import Transaction, Values, param
+from langchain_sessions._sql.log.expiry import is_there
 from langchain_sessions._sql.tables.types import quoted
 from langchain_sessions.errors import CorruptRowError, SessionNotFoundError
 
@@ -68,7 +69,7 @@ def key_criteria(tables: Tables, shape: str) -> list[ColumnElement[bool]]:
     return [
         s.app == param("k_app"),
         s.id == param("k_id"),
-        or_(s.expires_at.is_(None), s.expires_at > param("k_now")),
+        is_there(tables),
         *owner_criterion(tables, shape),
     ]
 
@@ -359,3 +360,8 @@ def insert_writes(tx: Transaction, skey: int, ns: int, cid: str, writes: Sequenc
 
     values = {"w_ns": ns, "w_cid": cid, "w_refs": mentioned_in(writes), "w_body": pack_writes(writes)}
     tx.later(tx.prepare("insert writes", build), {"k_skey": skey, **values})
+
+
+def digest_of(app: str, session_id: str) -> str:
+    """The name of a tombstone: nothing of the id can be read from it."""
+    return hashlib.sha256(f"{len(app)}:{app}{session_id}".encode()).hexdigest()

@@ -1,19 +1,18 @@
-"""The life of sessions: created, opened, listed, changed, ended, forked, deleted and purged."""
+"""The life of sessions: created, opened, listed, changed, ended and forked."""
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Column, ColumnElement, Select, delete, insert, or_, select
+from sqlalchemy import Column, ColumnElement, Select, insert, or_, select
 from sqlalchemy import and_ as both
 
+from langchain_sessions._core.expiry import is_expired
 from langchain_sessions._core.ledger import Ledger
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import (
     ACTIVITY_GRAIN,
     EventRow,
-    Owner,
     SessionHeading,
     SessionKey,
     SessionRow,
@@ -23,11 +22,13 @@ from langchain_sessions._core.rows import (
     owner_shape,
 )
 from langchain_sessions._core.state import require_owner
-from langchain_sessions._sql.driver.transaction import Prepared, Transaction, param
+from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.log.counting import recount
+from langchain_sessions._sql.log.expiry import is_there
 from langchain_sessions._sql.log.log_rows import load_marks, read_rows
 from langchain_sessions._sql.log.lookup import (
     delete_rows,
+    digest_of,
     find_rows,
     insert_events,
     insert_row,
@@ -44,7 +45,6 @@ from langchain_sessions._sql.log.rewinding import replay
 from langchain_sessions._sql.log.shared_state import change_shared_state
 from langchain_sessions._sql.threads.history import copy_thread
 from langchain_sessions.errors import CorruptRowError, EventNotFoundError, SessionExistsError, SessionNotFoundError
-from langchain_sessions.stores._erasing import UserRemoved
 from langchain_sessions.stores._values import SessionDraft, SessionQuery, SessionSlice
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def create_session(tx: Transaction, draft: SessionDraft) -> SessionRow:
     taken = _taken(tx, draft)
     if taken is not None:
         # An id has one owner for as long as its row is there, expired or not.
-        if not _is_expired(taken, draft.now) or taken.user_id != draft.user_id:
+        if not is_expired(taken, draft.now) or taken.user_id != draft.user_id:
             raise SessionExistsError(draft.id)
         remove_rows(tx, [taken.skey])
     return _add(tx, draft)
@@ -92,7 +92,7 @@ def open_session(tx: Transaction, draft: SessionDraft) -> SessionRow:
     if taken is not None:
         if taken.user_id != draft.user_id:
             raise SessionNotFoundError(draft.id)
-        if not _is_expired(taken, draft.now):
+        if not is_expired(taken, draft.now):
             return taken
         remove_rows(tx, [taken.skey])
     # A run that was under way when its session was deleted must not bring it back.
@@ -104,10 +104,6 @@ def open_session(tx: Transaction, draft: SessionDraft) -> SessionRow:
 def find_open_session(tx: Transaction, draft: SessionDraft) -> SessionRow | None:
     """The session of a draft if it is there to be used: the cheap first half of opening one."""
     return locate(tx, SessionKey(draft.app, draft.id, draft.user_id), draft.now)
-
-
-def _is_expired(row: SessionRow, now: int) -> bool:
-    return row.expires_at is not None and row.expires_at <= now
 
 
 def _add(tx: Transaction, draft: SessionDraft) -> SessionRow:
@@ -136,12 +132,8 @@ def _add(tx: Transaction, draft: SessionDraft) -> SessionRow:
     return row
 
 
-def digest_of(app: str, session_id: str) -> str:
-    """The name of a tombstone: nothing of the id can be read from it."""
-    return hashlib.sha256(f"{len(app)}:{app}{session_id}".encode()).hexdigest()
-
-
 def _is_buried(tx: Transaction, draft: SessionDraft) -> bool:
+    """Whether a session of this name was deleted lately."""
     found = find_rows(tx, [tx.tables.tombstones.c.until], digest=digest_of(draft.app, draft.id))
     return any(until > draft.now for (until,) in found)
 
@@ -197,7 +189,7 @@ def _places(tx: Transaction, query: SessionQuery, limit: int, mark: tuple[int, i
             .where(
                 s.app == param("k_app"),
                 *owner_criterion(tx.tables, shape),
-                or_(s.expires_at.is_(None), s.expires_at > param("k_now")),
+                is_there(tx.tables),
                 *behind,
             )
             .order_by(s.activity.desc(), s.skey.desc())
@@ -256,58 +248,6 @@ def append_record(tx: Transaction, key: SessionKey, record: EventRow, now: int) 
     insert_events(tx, session.skey, [row])
     set_session(tx, session.skey, **moved(session, 1, now))
     return row
-
-
-def delete_session(tx: Transaction, key: SessionKey, now: int, tombstone_until: int) -> bool:
-    """The contract's `delete_session`."""
-    session = locate(tx, key, now, lock=True)
-    if session is None:
-        return False
-    remove_rows(tx, [session.skey])
-    _bury(tx, key.app, key.id, tombstone_until)
-    return True
-
-
-def _bury(tx: Transaction, app: str, session_id: str, until: int) -> None:
-    digest = digest_of(app, session_id)
-    delete_rows(tx, tx.tables.tombstones, digest=digest)
-    insert_row(tx, tx.tables.tombstones, digest=digest, until=until)
-
-
-def delete_user_sessions(tx: Transaction, app: str, user_id: str, limit: int, tombstone_until: int) -> UserRemoved:
-    """Remove some sessions of a user, and with the last of them the user's state; how much was removed."""
-    s, u = tx.tables.sessions.c, tx.tables.user_state
-    mine = select(s.skey, s.id, s.last_seq).where(s.app == app, s.user_id == user_id).order_by(s.skey).limit(limit)
-    rows = tx.once(mine.with_for_update() if tx.flavour != "sqlite" else mine)
-    if rows:
-        remove_rows(tx, [row[0] for row in rows])
-        for _, session_id, _ in rows:
-            _bury(tx, app, session_id, tombstone_until)
-    keys = 0
-    if len(rows) < limit:
-        keys = len(find_rows(tx, [u.c.name], app=app, user_id=user_id))
-        delete_rows(tx, u, app=app, user_id=user_id)
-    # What a damaged row says of its log may be no number.
-    return UserRemoved(len(rows), sum(seq for _, _, seq in rows if type(seq) is int), keys)
-
-
-def purge_expired(tx: Transaction, app: str, owner: Owner, now: int, limit: int) -> int:
-    """The contract's `purge_expired`."""
-    s, t = tx.tables.sessions.c, tx.tables.tombstones
-    tx.change(delete(t).where(t.c.until <= now))
-    shape = owner_shape(owner)
-    gone = (
-        select(s.skey)
-        .where(s.app == app, s.expires_at.is_not(None), s.expires_at <= now, *owner_criterion(tx.tables, shape))
-        .order_by(s.expires_at, s.skey)
-        .limit(limit)
-    )
-    if tx.flavour != "sqlite":
-        # A purge beside another one, or beside an append that renews, leaves that session to it.
-        gone = gone.with_for_update(skip_locked=True)
-    rows = tx.rows(Prepared(gone, tx.cache.dialect), {"k_owner": owner})
-    remove_rows(tx, [row[0] for row in rows])
-    return len(rows)
 
 
 def fork_session(tx: Transaction, key: SessionKey, draft: SessionDraft, at_seq: int | None) -> SessionRow:

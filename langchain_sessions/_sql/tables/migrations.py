@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext, suppress
+from typing import Any
 
-from sqlalchemy import Table, insert, select
+from sqlalchemy import Table, insert, select, text
 
 from langchain_sessions._sql.driver.transaction import Transaction
 from langchain_sessions._sql.tables.schema import SCHEMA_VERSION, ddl_by_table
@@ -116,35 +117,41 @@ def has_table(tx: Transaction, table: str) -> bool:
     """
     catalogue = {
         # SQLite takes names of tables for equal whatever their case.
-        "sqlite": "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE",
-        "postgresql": "SELECT count(to_regclass(quote_ident(%s)))",
-        "mysql": "SELECT count(*) FROM information_schema.tables WHERE table_schema = database() AND table_name = %s",
-    }[tx.flavour]
-    return bool(tx.ask(catalogue, (table,))[0][0])
+        "sqlite": "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = :table_ COLLATE NOCASE",
+        "postgresql": "SELECT count(to_regclass(quote_ident(:table_)))",
+        "mysql": "SELECT count(*) FROM information_schema.tables"
+        " WHERE table_schema = database() AND table_name = :table_",
+    }
+    return bool(_asked(tx, catalogue, table_=table))
 
 
 def has_column(tx: Transaction, table: str, column: str) -> bool:
     """Whether a table has a column; for steps that may be run again."""
     catalogue = {
-        "sqlite": "SELECT count(*) FROM pragma_table_info(?) WHERE name = ?",
-        "postgresql": "SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass(quote_ident(%s))"
-        " AND attname = %s AND NOT attisdropped",
+        "sqlite": "SELECT count(*) FROM pragma_table_info(:table_) WHERE name = :column_",
+        "postgresql": "SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass(quote_ident(:table_))"
+        " AND attname = :column_ AND NOT attisdropped",
         "mysql": "SELECT count(*) FROM information_schema.columns"
-        " WHERE table_schema = database() AND table_name = %s AND column_name = %s",
-    }[tx.flavour]
-    return bool(tx.ask(catalogue, (table, column))[0][0])
+        " WHERE table_schema = database() AND table_name = :table_ AND column_name = :column_",
+    }
+    return bool(_asked(tx, catalogue, table_=table, column_=column))
 
 
 def has_index(tx: Transaction, table: str, index: str) -> bool:
     """Whether a table has an index; for steps that may be run again."""
     catalogue = {
-        "sqlite": "SELECT count(*) FROM pragma_index_list(?) WHERE name = ?",
+        "sqlite": "SELECT count(*) FROM pragma_index_list(:table_) WHERE name = :index_",
         "postgresql": "SELECT count(*) FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid"
-        " WHERE indrelid = to_regclass(quote_ident(%s)) AND relname = %s",
+        " WHERE indrelid = to_regclass(quote_ident(:table_)) AND relname = :index_",
         "mysql": "SELECT count(*) FROM information_schema.statistics"
-        " WHERE table_schema = database() AND table_name = %s AND index_name = %s",
-    }[tx.flavour]
-    return bool(tx.ask(catalogue, (table, index))[0][0])
+        " WHERE table_schema = database() AND table_name = :table_ AND index_name = :index_",
+    }
+    return bool(_asked(tx, catalogue, table_=table, index_=index))
+
+
+def _asked(tx: Transaction, by_flavour: Mapping[str, str], **values: str | int) -> Any:
+    """One value. The text goes through SQLAlchemy, so that each driver gets the marks that it has for values."""
+    return tx.once(text(by_flavour[tx.flavour]).bindparams(**values))[0][0]
 
 
 def lock_schema(tx: Transaction) -> None:
@@ -154,8 +161,8 @@ def lock_schema(tx: Transaction) -> None:
         StoreUnavailableError: Another process is at it for longer than a minute.
     """
     if tx.flavour == "postgresql":
-        tx.ask("SELECT pg_advisory_xact_lock(%s)", (_LOCK_ID,))
-    elif tx.flavour == "mysql" and tx.ask("SELECT GET_LOCK(%s, 60)", (_LOCK_NAME,))[0][0] != 1:
+        tx.ask(f"SELECT pg_advisory_xact_lock({_LOCK_ID})")
+    elif tx.flavour == "mysql" and tx.ask(f"SELECT GET_LOCK('{_LOCK_NAME}', 60)")[0][0] != 1:
         raise StoreUnavailableError("Another process is changing the schema; try again.")
 
 
@@ -169,7 +176,7 @@ def unlock_schema(tx: Transaction, ending: str) -> None:
         with suppress(Exception) if ending == "ROLLBACK" else nullcontext():
             tx.script(ending)
         with suppress(Exception):
-            tx.ask("SELECT RELEASE_LOCK(%s)", (_LOCK_NAME,))
+            tx.ask(f"SELECT RELEASE_LOCK('{_LOCK_NAME}')")
 
 
 def _record(tx: Transaction, version: int) -> None:

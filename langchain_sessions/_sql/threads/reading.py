@@ -27,6 +27,7 @@ from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import ANYONE, SessionKey, SessionRow, owner_shape
 from langchain_sessions._sql.driver.runner import call_passed_in
 from langchain_sessions._sql.driver.transaction import Later, Prepared, Transaction
+from langchain_sessions._sql.log.expiry import is_there
 from langchain_sessions._sql.log.lookup import (
     ask_staged,
     key_values,
@@ -212,7 +213,7 @@ def _candidates(
             source = source.join(tx.tables.sessions, s.skey == c.skey)
             where += [
                 s.app == bindparam("q_app"),
-                or_(s.expires_at.is_(None), s.expires_at > bindparam("q_now")),
+                is_there(tx.tables, "q_now"),
                 *owner_criterion(tx.tables, shape),
             ]
         if query.cid is not None:

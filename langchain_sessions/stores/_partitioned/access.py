@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from langchain_sessions._core.expiry import is_expired
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import marks_of
 from langchain_sessions._core.ranges import SeqSet
@@ -237,7 +238,7 @@ def session_partition(app: str, session_id: str) -> Partition:
 
 def is_there(head: SessionHead, key: SessionKey, now: int) -> bool:
     """Whether a head is a session that this key reaches."""
-    return head.stage == "live" and key.admits(head.session.user_id) and not head.is_expired(now)
+    return head.stage == "live" and key.admits(head.session.user_id) and not is_expired(head.session, now)
 
 
 def event_rows(skey: int, events: Iterable[EventRow]) -> Rows:

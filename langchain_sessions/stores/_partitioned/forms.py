@@ -80,10 +80,6 @@ class SessionHead:
         """The session's own key."""
         return self.session.skey
 
-    def is_expired(self, now: int) -> bool:
-        """Whether its time is over."""
-        return self.session.expires_at is not None and self.session.expires_at <= now
-
     def view(self, idle_before: int) -> LogView:
         """Where its events stand."""
         return view_of(self.session, self.unfinished.values(), idle_before)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from langchain_sessions._core.expiry import is_expired
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.kinds import MESSAGE_CODES
 from langchain_sessions._core.ledger import Ledger
@@ -48,7 +49,7 @@ def heads_in(at: Partitions, searched: SearchedLogs) -> Flow[list[SessionHead]]:
     if searched.session_id is not None:
         return [(yield from at.require(searched.key, searched.now))]
     heads = yield from all_heads(at, searched.app, searched.owner)
-    return [head for head in heads if not head.is_expired(searched.now)]
+    return [head for head in heads if not is_expired(head.session, searched.now)]
 
 
 def load_index(at: Partitions, query: IndexQuery) -> Flow[IndexRead]:

@@ -1,9 +1,10 @@
-"""The life of sessions: created, opened, listed, changed, ended, forked, deleted and purged."""
+"""The life of sessions: created, opened, listed, changed, ended and forked."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from langchain_sessions._core.expiry import is_expired
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.rows import (
     ACTIVITY_GRAIN,
@@ -17,23 +18,21 @@ from langchain_sessions._core.rows import (
 )
 from langchain_sessions._core.state import require_owner
 from langchain_sessions.errors import SessionExistsError, SessionNotFoundError
-from langchain_sessions.stores._erasing import UserRemoved
 from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._partitioned.access import (
     Change,
     Partitions,
     event_rows,
-    name_of,
     session_partition,
 )
 from langchain_sessions.stores._partitioned.forms import SessionHead, load_head
-from langchain_sessions.stores._partitioned.shared_state import forget_user, is_shared, write_owed
+from langchain_sessions.stores._partitioned.shared_state import is_shared, write_owed
 from langchain_sessions.stores._values import SessionDraft, SessionQuery, SessionSlice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from langchain_sessions.stores.engine import Head, Listed, Partition
+    from langchain_sessions.stores.engine import Listed
 
 _PAGE = 50
 
@@ -60,7 +59,7 @@ def open_session(at: Partitions, draft: SessionDraft) -> Flow[SessionRow]:
         # Also where it is expired: an id has one owner for as long as its head is there.
         if found is not None and found.stage == "live" and found.session.user_id != draft.user_id:
             raise SessionNotFoundError(draft.id)
-        if found is not None and found.stage == "live" and not found.is_expired(draft.now):
+        if found is not None and found.stage == "live" and not is_expired(found.session, draft.now):
             if found.owed:
                 yield from write_owed(at, SessionKey(draft.app, draft.id, draft.user_id), draft.now)
             return found.session
@@ -77,7 +76,7 @@ def open_session(at: Partitions, draft: SessionDraft) -> Flow[SessionRow]:
 def is_free(found: SessionHead, draft: SessionDraft) -> bool:
     """Whether a session may take the place of what was found under its id."""
     if found.stage == "live":
-        return found.is_expired(draft.now) and found.session.user_id == draft.user_id
+        return is_expired(found.session, draft.now) and found.session.user_id == draft.user_id
     return found.stage == "gone" or found.until <= draft.now
 
 
@@ -125,7 +124,7 @@ def list_sessions(at: Partitions, query: SessionQuery) -> Flow[SessionSlice]:
         entries = yield from ask(at.engine.list_heads, query.app, query.owner, mark, query.limit + _PAGE)
         for head in (yield from standing_heads(at, entries)):
             row = head.session
-            if not head.is_expired(query.now) and (last is None or (row.updated_at, row.skey) < last):
+            if not is_expired(head.session, query.now) and (last is None or (row.updated_at, row.skey) < last):
                 found.append(row)
         found.sort(key=lambda row: (row.updated_at, row.skey), reverse=True)
         if len(entries) < query.limit + _PAGE:
@@ -188,70 +187,3 @@ def end_session(at: Partitions, key: SessionKey, record: EventRow, ended_at: int
 
     row: SessionRow = yield from at.change(key, now, decide)
     return row
-
-
-def delete_session(at: Partitions, key: SessionKey, now: int, tombstone_until: int) -> Flow[bool]:
-    """The contract's `delete_session`."""
-    lost = 0
-    while True:
-        found = yield from at.find_session(key, now)
-        if found is None:
-            return False
-        if (yield from _bury(at, name_of(key), found, tombstone_until)):
-            return True
-        lost += 1
-        yield from at.race(lost, f"Session {key.id!r}")
-
-
-def _bury(at: Partitions, partition: Partition, found: SessionHead, until: int) -> Flow[bool]:
-    """Put a tombstone in the place of a session; False where it changed meanwhile."""
-    # Nothing of the session is left in its tombstone, not even its id.
-    blank = new_session_row(found.skey, SessionDraft(app=partition.app, id="", user_id=None, now=0))
-    stone = SessionHead(session=blank, version=found.version, stage="gone", until=until)
-    if not (yield from at.commit(partition, stone, {})):
-        return False
-    yield from ask(at.engine.remove_rows, partition, keys.prefix(found.skey + 1))
-    return True
-
-
-def delete_user(at: Partitions, app: str, user_id: str, now: int, tombstone_until: int) -> Flow[UserRemoved]:
-    """The contract's `delete_user`."""
-    del now
-    total = events = 0
-    for head in (yield from all_heads(at, app, user_id)):
-        # Whether it is expired makes no difference here, so the time is one at which nothing is.
-        key = SessionKey(app, head.session.id, user_id)
-        if (yield from delete_session(at, key, -1, tombstone_until)):
-            total, events = total + 1, events + head.session.last_seq
-    return UserRemoved(total, events, (yield from forget_user(at, app, user_id)))
-
-
-def purge_expired(at: Partitions, app: str, owner: Owner, now: int, limit: int) -> Flow[int]:
-    """The contract's `purge_expired`."""
-    total = 0
-    after: Listed | None = None
-    key = SessionKey(app, "", owner)
-    while True:
-        entries = yield from ask(at.engine.list_due, app, now, after, _PAGE)
-        heads = yield from ask(at.engine.read_heads, [entry.partition for entry in entries])
-        for entry, head in zip(entries, heads, strict=True):
-            found = None if head is None else load_head(head)
-            if found is None or head is None:
-                continue
-            if found.stage != "live":
-                if found.until <= now:
-                    yield from _forget(at, entry.partition, head)
-            elif total < limit and found.is_expired(now) and key.admits(found.session.user_id):
-                total += yield from _forget(at, entry.partition, head)
-        if len(entries) < _PAGE:
-            return total
-        after = entries[-1]
-
-
-def _forget(at: Partitions, partition: Partition, head: Head) -> Flow[bool]:
-    """Remove a partition; False where somebody changed it meanwhile."""
-    found = load_head(head)
-    done = yield from at.repeat(partition, head.version, None, {})
-    if done:
-        yield from ask(at.engine.remove_rows, partition, keys.prefix(found.skey + 1))
-    return done

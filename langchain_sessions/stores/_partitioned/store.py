@@ -15,6 +15,7 @@ from langchain_sessions.stores._partitioned import (
     index,
     log,
     overwriting,
+    removing,
     rewinding,
     sessions,
     shared_state,
@@ -109,11 +110,11 @@ class PartitionedStore(SessionStore):
     def update_session(self) -> None: ...
     @_runs(sessions.end_session)
     def end_session(self) -> None: ...
-    @_runs(sessions.delete_session)
+    @_runs(removing.delete_session)
     def delete_session(self) -> None: ...
-    @_runs(sessions.delete_user)
+    @_runs(removing.delete_user)
     def delete_user(self) -> None: ...
-    @_runs(sessions.purge_expired)
+    @_runs(removing.purge_expired)
     def purge_expired(self) -> None: ...
     @_runs(forks.fork_session)
     def fork_session(self) -> None: ...

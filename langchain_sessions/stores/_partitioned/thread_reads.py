@@ -13,6 +13,7 @@ from langchain_sessions._core.checkpoints import (
     seq_set,
     writes_in_sight,
 )
+from langchain_sessions._core.expiry import is_expired
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import ANYONE, Owner, SessionKey
 from langchain_sessions.errors import SessionNotFoundError, StoreUnavailableError
@@ -64,7 +65,7 @@ def find_checkpoints(
     pages: list[_Page] = []
     heads = {head.skey: head for head in (yield from all_heads(at, query.app, query.owner))}
     for head in heads.values():
-        if head.has_thread and not head.is_expired(query.now):
+        if head.has_thread and not is_expired(head.session, query.now):
             pages += [(yield from _find(at, head, query, after, wanted))]
     ordered = sorted((item for page in pages for item in page.found), key=_place, reverse=True)
     found = ordered[:wanted]

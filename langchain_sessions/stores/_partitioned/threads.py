@@ -22,6 +22,7 @@ from langchain_sessions._core.checkpoints import (
     unpack_staged,
 )
 from langchain_sessions._core.edge import UNREADABLE
+from langchain_sessions._core.expiry import is_expired
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import Ledger
 from langchain_sessions._core.pieces import kids_of
@@ -228,7 +229,7 @@ def _session_for(at: Partitions, key: SessionKey, draft: SessionDraft) -> Flow[t
     while True:
         found = yield from at.find(name_of(key))
         if found is not None and found.stage == "live":
-            is_over = found.is_expired(draft.now)
+            is_over = is_expired(found.session, draft.now)
             is_mine = found.session.user_id == draft.user_id if is_over else key.admits(found.session.user_id)
             if not is_mine:
                 raise SessionNotFoundError(key.id)

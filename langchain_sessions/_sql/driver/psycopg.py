@@ -1,6 +1,7 @@
-"""Several statements in one round trip, where the driver can send them without waiting for each answer.
+"""What psycopg can do that other drivers cannot.
 
-psycopg can, given a libpq of version 14 or later. Elsewhere statements run one by one, with the same outcome.
+It sends several statements in one round trip, without waiting for each answer, given a libpq of version 14 or later.
+Elsewhere statements run one by one, with the same outcome. And it closes a connection whose event loop has ended.
 """
 
 from __future__ import annotations
@@ -10,9 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import Dialect
-
-    from langchain_sessions._sql.driver.transaction import Queued
+    from langchain_sessions._sql.driver.transaction import Queued, Send
 
 
 def send(connection: Any, queue: Sequence[Queued]) -> None:
@@ -47,10 +46,13 @@ async def _asend(connection: Any, queue: Sequence[Queued]) -> None:
         await cursor.close()
 
 
-def can_pipeline(dialect: Dialect) -> bool:
-    """Whether connections of a dialect take statements without waiting."""
-    if dialect.name != "postgresql":
-        return False
+def senders() -> tuple[Send, Send] | tuple[None, None]:
+    """What sends several statements at once, over synchronous and over adapted connections, where libpq can."""
     from psycopg import Pipeline
 
-    return Pipeline.is_supported()
+    return (send, send_adapted) if Pipeline.is_supported() else (None, None)
+
+
+def close_without_loop(connection: Any) -> None:
+    """Close an asynchronous connection whose loop has ended: the socket, which is libpq's."""
+    connection.pgconn.finish()
