@@ -83,9 +83,10 @@ class IndexStore(Store):
         """Put a shelf in the place of others; False, and nothing is changed, where one of them or a log is gone.
 
         A search over all sessions of an owner would read thousands of small indexes; a store may keep an owner's copy
-        of them, shelf by shelf. Whoever deletes a log deletes every shelf that holds it, in the same transaction, so
-        this one waits for deletions of its logs and they for it; appends to them need not wait. The default keeps
-        none: then `load_index` returns none, and names nothing as unshelved.
+        of them, shelf by shelf. Whoever deletes a log deletes every shelf that holds it before it returns: in the same
+        transaction, so that this one waits for deletions of its logs and they for it; or, where there is none over
+        two logs, each looks once more after its own write. Appends need not wait. The default keeps none: then
+        `load_index` returns none, and names nothing as unshelved.
         """
         del change
         return False

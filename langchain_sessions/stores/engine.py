@@ -1,8 +1,8 @@
 """What an engine has to do so that `PartitionedStore` keeps the whole contract over it.
 
-A *partition* is one session, or the shared state of one user or app. It has a *head*, a few kilobytes that say what
-it is, and *rows* in the order of their keys. Everything that a session needs is in its partition, so an engine may
-keep each on a machine of its own; the one thing it must do atomically is `commit`.
+A *partition* is one session, or what the sessions of a user or an app share. It has a *head*, a few kilobytes that
+say what it is, and *rows* in the order of their keys. Everything that a session needs is in its partition, so an
+engine may keep each on a machine of its own; the one thing it must do atomically is `commit`.
 
 Heads and rows are opaque bytes; events are JSON, the rest is packed. Keys are ASCII texts of at most 700 characters,
 compared by code point. Rows of a partition that is not there any more may stay for a while: no key is used twice.
@@ -37,8 +37,10 @@ class Partition(NamedTuple):
 
     Attributes:
         app: The app: a text of up to 255 characters without NUL, compared exactly.
-        kind: `s` for a session, `u` for what is shared by the sessions of a user, `a` by those of an app.
-        id: Which of them: a digest of its name, 32 hexadecimal digits; nothing for an app.
+        kind: `s` for a session, `u` for what is shared by the sessions of a user, `a` by those of an app, `o` for an
+            owner's copy of many small indexes.
+        id: Which of them: a digest of its name, 32 hexadecimal digits; nothing for an app, and for the copy of what
+            belongs to nobody.
     """
 
     app: str

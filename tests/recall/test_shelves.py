@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
@@ -10,18 +11,24 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_sessions import EventFilter, InMemoryStore, NewEvent, SearchSettings, SessionService
+from langchain_sessions._core.flow import drive
 from langchain_sessions._log.log import log_of
 from langchain_sessions._recall.index.shelves import GAP, OpenShelf, ShelfTraits, ShelvedLog, stale_copies
 from langchain_sessions._recall.index.traits import ChunkTraits, EventTraits
 from langchain_sessions._sql.driver.transaction import Transaction
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions._sql.store import SqlStore
+from langchain_sessions.stores._partitioned.shelves import read_shelves, shelves_partition
+from langchain_sessions.stores._partitioned.store import PartitionedStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from langchain_sessions.stores._values import IndexQuery, IndexRead
+
 
 on_databases = pytest.mark.backends("sqlite", "postgres", "mariadb")
+everywhere = pytest.mark.backends("memory", "files", "sqlite", "postgres", "mariadb")
 WORDS = [f"{start}{end}" for start in ("kettle", "pass", "blue", "drawer", "li") for end in ("", "s", "port", "ing")]
 QUERIES = (
     "kettle",
@@ -45,9 +52,19 @@ def hits(view: SessionService, query: str, **options: object) -> list[tuple[str,
     return [(hit.event.session_id, hit.event.seq, round(hit.score, 9)) for hit in page]
 
 
+class WithoutShelves(InMemoryStore):
+    """Reads every log by itself."""
+
+    def load_index(self, query: IndexQuery) -> IndexRead:
+        return super().load_index(replace(query, most_apart=None))
+
+
 def shelved(service: SessionService) -> list[tuple[int, ...]]:
-    """Shelf, key of a session and how far it is there, of all copies that the store keeps."""
+    """Key of a session, shelf and how far it is there, of all copies of ada's that the store keeps."""
     store = log_of(service).store
+    if isinstance(store, PartitionedStore):
+        kept = drive(read_shelves(store.partitions, shelves_partition(log_of(service).app, "ada")))
+        return [(skey, number, seq) for number, claims in kept.claims.items() for skey, seq in claims.items()]
     assert isinstance(store, SqlStore)
 
     def found(tx: Transaction) -> list[tuple[int, ...]]:
@@ -59,12 +76,12 @@ def shelved(service: SessionService) -> list[tuple[int, ...]]:
 
 @pytest.fixture
 def pair(service: SessionService) -> Iterator[tuple[SessionService, SessionService]]:
-    """Ada's view on a database, and beside it one in memory, which keeps no shelves."""
-    with SessionService(InMemoryStore()) as beside:
+    """Ada's view on a store, and beside it one of which every log is read by itself."""
+    with SessionService(WithoutShelves()) as beside:
         yield service.as_user("ada"), beside.as_user("ada")
 
 
-@on_databases
+@everywhere
 def test_shelves_answer_as_the_logs_themselves(
     service: SessionService, pair: tuple[SessionService, SessionService]
 ) -> None:
@@ -98,7 +115,7 @@ def test_shelves_answer_as_the_logs_themselves(
     assert hits(kept, "kettle", order="time") == hits(plain, "kettle", order="time")
 
 
-@on_databases
+@everywhere
 def test_a_shelf_goes_with_any_of_its_logs(service: SessionService) -> None:
     ada = service.as_user("ada")
     for number in range(30):
@@ -115,7 +132,7 @@ def test_a_shelf_goes_with_any_of_its_logs(service: SessionService) -> None:
     assert shelved(service) == []
 
 
-@on_databases
+@everywhere
 def test_reindexing_puts_small_logs_on_shelves_once(service: SessionService) -> None:
     ada = service.as_user("ada")
     for number in range(30):
@@ -129,7 +146,7 @@ def test_reindexing_puts_small_logs_on_shelves_once(service: SessionService) -> 
     assert ada.reindex("s3") == 2
 
 
-@on_databases
+@everywhere
 def test_others_have_shelves_of_their_own(service: SessionService) -> None:
     for owner in ("ada", "grace", None):
         view = service.as_user(owner)

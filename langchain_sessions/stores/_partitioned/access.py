@@ -50,7 +50,11 @@ Decide = Callable[[SessionHead], Flow[Change]]
 
 
 class Partitions:
-    """The partitions of an engine."""
+    """The partitions of an engine.
+
+    Attributes:
+        places: By their own keys, where the sessions are that were listed last.
+    """
 
     def __init__(self, engine: PartitionEngine) -> None:
         """Use an engine."""
@@ -58,6 +62,7 @@ class Partitions:
         self._guard = threading.Lock()
         self._newest = 0
         self._turns = Turns()
+        self.places: dict[int, Partition] = {}
 
     def new_number(self, after: int = 0) -> int:
         """A number for a partition that none has or had: the time, and ten random bits against other processes."""

@@ -10,7 +10,7 @@ from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.kinds import MESSAGE_CODES
 from langchain_sessions._core.ledger import Ledger
 from langchain_sessions._core.matching import EventQuery
-from langchain_sessions._core.rows import EventRow, SessionKey
+from langchain_sessions._core.rows import Anyone, EventRow, SessionKey
 from langchain_sessions._core.stretch import next_stretch
 from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.stores._partitioned import keys
@@ -18,6 +18,14 @@ from langchain_sessions.stores._partitioned.access import Change, Partitions, Ro
 from langchain_sessions.stores._partitioned.forms import IndexHead, SessionHead, VectorHead, load_head
 from langchain_sessions.stores._partitioned.log import read_matching
 from langchain_sessions.stores._partitioned.sessions import all_heads
+from langchain_sessions.stores._partitioned.shelves import (
+    asked_of,
+    drop_shelves_of,
+    load_shelves,
+    read_shelves,
+    read_whole,
+    shelves_partition,
+)
 from langchain_sessions.stores._values import (
     EventSlice,
     IndexChange,
@@ -28,8 +36,10 @@ from langchain_sessions.stores._values import (
     LogSlice,
     SearchedLogs,
     StoredChunk,
+    UnshelvedLog,
     VectorChange,
     VectorProgress,
+    shelf_key,
 )
 from langchain_sessions.stores.engine import Range
 
@@ -38,28 +48,121 @@ if TYPE_CHECKING:
 
     from langchain_sessions._core.ranges import SeqSet
     from langchain_sessions.stores._values import IndexQuery
+    from langchain_sessions.stores.engine import Partition
 
 
-def heads_in(at: Partitions, searched: SearchedLogs) -> Flow[list[SessionHead]]:
-    """The heads of the searched sessions, in the order of their keys.
+def heads_in(at: Partitions, searched: SearchedLogs, only: Sequence[int] | None = None) -> Flow[list[SessionHead]]:
+    """The heads of the searched sessions, in the order of their keys; of some of them by their own keys.
 
     Raises:
         SessionNotFoundError: The search names one session and there is none.
     """
     if searched.session_id is not None:
         return [(yield from at.require(searched.key, searched.now))]
+    if only is not None:
+        known = [(skey, at.places[skey]) for skey in sorted(only) if skey in at.places]
+        raw = yield from ask(at.engine.read_heads, [partition for _, partition in known])
+        some = [(skey, load_head(each)) for (skey, _), each in zip(known, raw, strict=True) if each is not None]
+        return [head for skey, head in some if head.skey == skey and is_there(head, _key(head), searched.now)]
     heads = yield from all_heads(at, searched.app, searched.owner)
     return [head for head in heads if not is_expired(head.session, searched.now)]
 
 
 def load_index(at: Partitions, query: IndexQuery) -> Flow[IndexRead]:
     """The contract's `load_index`."""
-    heads = yield from heads_in(at, query.searched)
-    behind = [_key(head) for head in _behind(heads, query)]
-    # The tail begins where the index ends, whoever built it: one of another kind has to be replaced first.
-    behind += [_key(head) for head in heads if head.index.indexed_to and head.index.fingerprint != query.fingerprint]
+    searched = query.searched
+    if query.only is not None and query.whole_shelves is None:
+        return (yield from _read_copies(at, query))
+    if query.only is not None and query.whole_shelves:
+        partition = owners_shelves(searched)
+        return IndexRead([], [], [], (yield from load_shelves(at, partition, query.whole_shelves)))
+    if query.only is None and query.most_apart is not None and can_shelve(searched):
+        return (yield from _read_shelved(at, query, query.most_apart))
+    heads = yield from heads_in(at, searched, query.only)
+    behind = _late(heads, query)
     if behind:
         return IndexRead([], behind)
+    return IndexRead((yield from _read_logs(at, heads, query)), [])
+
+
+def can_shelve(searched: SearchedLogs) -> bool:
+    """Whether these are logs that shelves are kept for: all sessions of one owner."""
+    return searched.session_id is None and not isinstance(searched.owner, Anyone)
+
+
+def owners_shelves(searched: SearchedLogs) -> Partition:
+    """Where the shelves of the searched sessions' owner are."""
+    return shelves_partition(searched.app, _owner(searched))
+
+
+def _owner(searched: SearchedLogs) -> str | None:
+    return None if isinstance(searched.owner, Anyone) else searched.owner
+
+
+def _late(heads: Sequence[SessionHead], query: IndexQuery) -> list[SessionKey]:
+    """Whose index has to catch up first."""
+    behind = [_key(head) for head in _behind(heads, query)]
+    # The tail begins where the index ends, whoever built it: one of another kind has to be replaced first.
+    others = (head for head in heads if head.index.indexed_to and head.index.fingerprint != query.fingerprint)
+    return [*behind, *map(_key, others)]
+
+
+def _read_shelved(at: Partitions, query: IndexQuery, most_apart: int) -> Flow[IndexRead]:
+    """The shelves of an owner, and the logs that are on none of them."""
+    searched, partition = query.searched, owners_shelves(query.searched)
+    heads = yield from all_heads(at, searched.app, searched.owner)
+
+    def asked(number: int) -> list[Range]:
+        traits = [] if shelf_key(number) in query.held else [keys.exactly(keys.at(number, keys.TRAITS))]
+        return traits + asked_of(query, number)
+
+    while True:
+        kept = yield from read_shelves(at, partition, asked)
+        there = {head.skey: head for head in heads}
+        # A process died between a deletion and this, or it is under way: no search may find what was there.
+        lost = {skey for claims in kept.claims.values() for skey in claims} - there.keys()
+        copies = kept.copies()
+        left = [head for head in heads if (head.skey, head.session.last_seq) not in copies]
+        gone = {head.skey for head in heads if is_expired(head.session, searched.now)}
+        apart = frozenset({head.skey for head in left} | gone | lost)
+        left = [head for head in left if head.skey not in gone]
+        shelves = kept.stored(lambda number: shelf_key(number) in query.held)
+        small = [head for head in left if head.session.last_seq <= query.longest_shelved]
+        large = [head for head in left if head.session.last_seq > query.longest_shelved]
+        if len(small) <= most_apart:
+            # Few logs are read one by one; but one that is too short for an index of its own is not given one.
+            short = [head for head in small if head.session.last_seq <= query.most_scanned]
+            lag = sum(head.session.last_seq - _indexed_to(head, query.fingerprint) for head in short)
+            small = short if lag > query.most_scanned else []
+        behind = _late(large if small else left, query)
+        if small or behind:
+            unshelved = [
+                UnshelvedLog(_key(head), head.skey, head.session.last_seq, _indexed_to(head, query.fingerprint))
+                for head in small
+            ]
+            return IndexRead([], behind, shelves, unshelved=unshelved)
+        logs = yield from _read_logs(at, left, query)
+        again = (yield from ask(at.engine.read_heads, [partition]))[0]
+        if (0 if again is None else again.version) == kept.version:
+            if lost:
+                yield from drop_shelves_of(at, searched.app, _owner(searched), lost)
+            return IndexRead(logs, [], shelves, kept.buckets(), apart)
+        # A shelf that went meanwhile went with a session, which is to be gone from here, too.
+        heads = yield from all_heads(at, searched.app, searched.owner)
+
+
+def _read_copies(at: Partitions, query: IndexQuery) -> Flow[IndexRead]:
+    """The shelves that are to hold a session, with all that is on them."""
+    head = yield from at.require(query.searched.key, query.searched.now)
+    partition = shelves_partition(head.session.app, head.session.user_id)
+    kept = yield from read_whole(at, partition, head.skey)
+    apart = frozenset[int]() if (head.skey, head.session.last_seq) in kept.copies() else frozenset({head.skey})
+    return IndexRead([], [], kept.stored(lambda _: False), kept.buckets(), apart)
+
+
+def _read_logs(at: Partitions, heads: list[SessionHead], query: IndexQuery) -> Flow[list[IndexedLog]]:
+    """Logs one by one, each as of one moment."""
+    asked = bool(heads)
     logs: dict[int, IndexedLog] = {}
     while heads:
         for head in heads:
@@ -69,9 +172,9 @@ def load_index(at: Partitions, query: IndexQuery) -> Flow[IndexRead]:
                 logs.pop(head.skey, None)
         heads = [head for head in heads if head.skey in logs]
         heads = yield from _moved(at, heads, query.searched, logs)
-    if query.searched.session_id is not None and not logs:
+    if query.searched.session_id is not None and asked and not logs:
         raise SessionNotFoundError(query.searched.session_id)
-    return IndexRead([logs[skey] for skey in sorted(logs)], [])
+    return [logs[skey] for skey in sorted(logs)]
 
 
 def _moved(

@@ -20,7 +20,7 @@ _SIGN = 1 << 63
 _PART = 19
 """Where in a key what is behind its part begins."""
 EVENT, NAME, MARK, DELTA, RUN, VALUE = "e", "n", "m", "d", "i", "s"
-TRAITS, BUCKET, VECTOR = "f", "x", "v"
+TRAITS, BUCKET, VECTOR, CLAIMS = "f", "x", "v", "l"
 CHECKPOINT, CHECKPOINT_ID, WRITES, STAGED, OUTSIDE, SHAPE, NAMESPACE, OF_RUN = "k", "z", "w", "t", "q", "h", "g", "j"
 
 _DIGEST, _NUMBER, _ID = 1, 13, 14

@@ -33,6 +33,7 @@ from langchain_sessions.stores._partitioned.access import (
 from langchain_sessions.stores._partitioned.forms import IndexHead, dump_event
 from langchain_sessions.stores._partitioned.index import traits_key, vector_key
 from langchain_sessions.stores._partitioned.rewinding import read_marks
+from langchain_sessions.stores._partitioned.shelves import drop_shelves_of
 from langchain_sessions.stores._partitioned.threads import (
     checkpoint_rows,
     dump_writes,
@@ -52,6 +53,9 @@ def blank_events(at: Partitions, key: SessionKey, plan: BlankPlan) -> Flow[Blank
     """The contract's `blank_events`."""
     done: Blanked = yield from at.change(key, plan.now, partial(_blank, at, plan))
     if done.rows:
+        head = yield from at.find(name_of(key))
+        if head is not None:
+            yield from drop_shelves_of(at, key.app, head.session.user_id, [head.skey])
         # Also where nothing was left to overwrite: the last call may have been cut short here.
         yield from ask(at.engine.remove_rows, name_of(key), "")
     return done

@@ -13,6 +13,7 @@ from langchain_sessions.stores._partitioned.access import Partitions, name_of
 from langchain_sessions.stores._partitioned.forms import SessionHead, load_head
 from langchain_sessions.stores._partitioned.sessions import all_heads
 from langchain_sessions.stores._partitioned.shared_state import forget_user
+from langchain_sessions.stores._partitioned.shelves import drop_shelves_of
 from langchain_sessions.stores._values import SessionDraft
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def _bury(at: Partitions, partition: Partition, found: SessionHead, until: int) 
     if not (yield from at.commit(partition, stone, {})):
         return False
     yield from ask(at.engine.remove_rows, partition, keys.prefix(found.skey + 1))
+    yield from drop_shelves_of(at, partition.app, found.session.user_id, [found.skey])
     return True
 
 
@@ -85,4 +87,6 @@ def _forget(at: Partitions, partition: Partition, head: Head) -> Flow[bool]:
     done = yield from at.repeat(partition, head.version, None, {})
     if done:
         yield from ask(at.engine.remove_rows, partition, keys.prefix(found.skey + 1))
+        if found.stage == "live":
+            yield from drop_shelves_of(at, partition.app, found.session.user_id, [found.skey])
     return done

@@ -27,6 +27,7 @@ from langchain_sessions.stores._partitioned.access import (
 )
 from langchain_sessions.stores._partitioned.forms import SessionHead, load_head
 from langchain_sessions.stores._partitioned.shared_state import is_shared, write_owed
+from langchain_sessions.stores._partitioned.shelves import drop_shelves_of
 from langchain_sessions.stores._values import SessionDraft, SessionQuery, SessionSlice
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from langchain_sessions.stores.engine import Listed
 
 _PAGE = 50
+_MOST_PLACES = 100_000
 
 
 def create_session(at: Partitions, draft: SessionDraft) -> Flow[SessionRow]:
@@ -99,6 +101,8 @@ def _add(at: Partitions, draft: SessionDraft, found: SessionHead | None) -> Flow
         return None
     if found is not None:
         yield from ask(at.engine.remove_rows, partition, keys.prefix(head.skey))
+        if found.stage == "live":
+            yield from drop_shelves_of(at, draft.app, found.session.user_id, [found.skey])
     if head.owed:
         yield from write_owed(at, SessionKey(draft.app, draft.id, draft.user_id), draft.now)
     return head.session
@@ -158,6 +162,9 @@ def all_heads(at: Partitions, app: str, owner: Owner) -> Flow[list[SessionHead]]
         if len(entries) < _PAGE * 4:
             # Of one that moved to the front meanwhile both entries may have been right when they were read.
             newest = {head.skey: head for head in sorted(found, key=lambda head: head.version)}
+            if len(at.places) > _MOST_PLACES:
+                at.places.clear()
+            at.places.update((skey, session_partition(app, head.session.id)) for skey, head in newest.items())
             return [newest[skey] for skey in sorted(newest)]
         mark = entries[-1].place
 

@@ -19,6 +19,7 @@ from langchain_sessions.stores._partitioned import (
     rewinding,
     sessions,
     shared_state,
+    shelves,
     thread_reads,
     thread_upkeep,
     threads,
@@ -176,6 +177,8 @@ class PartitionedStore(SessionStore):
     def load_chunks(self) -> None: ...
     @_runs(index.write_index)
     def write_index(self) -> None: ...
+    @_runs(shelves.write_shelf)
+    def write_shelf(self) -> None: ...
     @_runs(index.scan_logs)
     def scan_logs(self) -> None: ...
     @_runs(index.load_events)
