@@ -3,7 +3,7 @@
 python -m benchmarks.engine_lines
 
 A line counts if there is code on it: no blank ones, no comments, no docstrings. An engine may have `MOST` of them, so
-that who wants another one knows what it takes.
+that who wants another one knows what it takes. What engines of one kind stand on is shown too, and is no engine.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import io
 import sys
 import tokenize
 from pathlib import Path
+from typing import NamedTuple
 
 STORES = Path(__file__).parents[1] / "langchain_sessions" / "stores"
 MOST = 400
@@ -51,33 +52,59 @@ def _documentation(tree: ast.Module) -> set[int]:
     return {line for text in texts for line in range(text.lineno, (text.end_lineno or text.lineno) + 1)}
 
 
-def engines() -> dict[str, list[Path]]:
-    """The modules of each engine: a module or a folder of `stores` that defines a `PartitionEngine`."""
-    found: dict[str, list[Path]] = {}
+class Room(NamedTuple):
+    """A module or a folder of `stores` that defines a `PartitionEngine`.
+
+    Attributes:
+        paths: Its modules.
+        users: The engines over it, where it is what several databases of one kind have in common and none itself.
+    """
+
+    paths: list[Path]
+    users: set[str]
+
+
+def rooms() -> dict[str, Room]:
+    """Every room with a class below `PartitionEngine`."""
+    homes: dict[str, str] = {}
+    bases: dict[str, set[str]] = {}
+    found: dict[str, Room] = {}
     for path in sorted(STORES.rglob("*.py")):
-        if any(_is_engine(node) for node in ast.walk(ast.parse(path.read_text()))):
-            home = path if path.parent == STORES else path.parent
-            found[home.stem.strip("_")] = [path] if home is path else sorted(home.rglob("*.py"))
-    return found
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                bases[node.name] = {base.id for base in node.bases if isinstance(base, ast.Name)}
+                home = path if path.parent == STORES else path.parent
+                homes[node.name] = home.stem.strip("_")
+                paths = [path] if home is path else sorted(home.rglob("*.py"))
+                found.setdefault(homes[node.name], Room(paths, set()))
+    engines = {"PartitionEngine"}
+    while more := {name for name, above in bases.items() if above & engines} - engines:
+        engines |= more
+    engines.remove("PartitionEngine")
+    for name in engines:
+        for base in bases[name] & engines:
+            if homes[base] != homes[name]:
+                found[homes[base]].users.add(homes[name])
+    return {name: room for name, room in found.items() if name in {homes[each] for each in engines}}
 
 
-def _is_engine(node: ast.AST) -> bool:
-    return isinstance(node, ast.ClassDef) and any(
-        isinstance(base, ast.Name) and base.id == "PartitionEngine" for base in node.bases
-    )
+def engines() -> list[str]:
+    """The engines themselves."""
+    return [name for name, room in rooms().items() if not room.users]
 
 
 def count() -> dict[str, int]:
-    """Lines of code by engine."""
-    return {name: sum(lines_of(path.read_text()) for path in paths) for name, paths in engines().items()}
+    """Lines of code by room."""
+    return {name: sum(lines_of(path.read_text()) for path in room.paths) for name, room in rooms().items()}
 
 
 def main() -> int:
     """Print what there is; 1 where an engine is too long."""
-    found = count()
-    for name, lines in found.items():
-        print(f"{name:<12}{lines:>5} of {MOST}")
-    return int(any(lines > MOST for lines in found.values()))
+    found, each = count(), rooms()
+    for name, lines in sorted(found.items(), key=lambda item: bool(each[item[0]].users)):
+        users = ", ".join(sorted(each[name].users))
+        print(f"{name:<12}{lines:>5} {f'no engine itself; over it: {users}' if users else f'of {MOST}'}")
+    return int(any(found[name] > MOST for name in engines()))
 
 
 if __name__ == "__main__":

@@ -77,20 +77,3 @@ class Remainder(NamedTuple):
 
 
 BACKUPS = Remainder("backups, replicas and snapshots of the disk, as long as somebody keeps them")
-OF_FILES = (
-    Remainder("blocks of files that were removed or written anew, until the disk uses them again", ("fstrim -av",)),
-    BACKUPS,
-)
-
-
-def of_cassandra(keyspace: str) -> tuple[Remainder, ...]:
-    """What Cassandra keeps: the commands are for each of its nodes."""
-    anew = ("flush", "garbagecollect", "compact")
-    rows = "removed rows in SSTables, until a compaction after gc_grace_seconds"
-    return (
-        Remainder(rows, tuple(f"nodetool {each} {keyspace}" for each in anew)),
-        Remainder("hints for nodes that were away", ("nodetool truncatehints",)),
-        Remainder("snapshots", (f"nodetool clearsnapshot --all -- {keyspace}",)),
-        Remainder("commit logs, until they are used again"),
-        BACKUPS,
-    )

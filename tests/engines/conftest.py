@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions import PartitionedStore
     from langchain_sessions.stores._cassandra.engine import CassandraEngine
+    from tests.engines.counting import Counting
 
 URL = os.environ.get(cassandra.URL, "")
 
@@ -60,3 +61,14 @@ def store(engine: CassandraEngine) -> PartitionedStore:
     from langchain_sessions import PartitionedStore  # noqa: PLC0415 - only where the engine is
 
     return PartitionedStore(engine)
+
+
+@pytest.fixture
+def counting() -> Iterator[Counting]:
+    """An engine of its own that counts."""
+    from tests.engines.counting import Counting  # noqa: PLC0415 - an extra
+
+    made = Counting(URL)
+    made.create_schema()
+    yield made
+    made.close()

@@ -19,43 +19,12 @@ from langchain_sessions.stores._wide import shelves
 from langchain_sessions.stores.engine import Head, Partition, Range
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from langchain_sessions._core.flow import Flow
-    from langchain_sessions.stores._wide.work import Do
+    from tests.engines.counting import Counting
 
 from tests.engines.conftest import URL
-
-
-class Counting(CassandraEngine):
-    """Keeps what was asked of Cassandra."""
-
-    def __init__(self, database: str) -> None:
-        super().__init__(database)
-        self.asked: list[tuple[str, int]] = []
-
-    def reset(self) -> list[tuple[str, int]]:
-        """What was asked since the last time: statements and how many rows each read."""
-        found, self.asked = self.asked, []
-        return found
-
-    def run(self, work: Sequence[Do], *, serial: bool = False) -> Flow[list[list[Any]]]:
-        found = yield from super().run(work, serial=serial)
-        self.asked += [(do.name, len(rows)) for do, rows in zip(work, found, strict=True)]
-        return found
-
-    def together(self, work: Sequence[Do]) -> Flow[list[Any]]:
-        found = yield from super().together(work)
-        self.asked.append(("batch", len(work)))
-        return found
-
-
-@pytest.fixture
-def counting() -> Iterator[Counting]:
-    engine = Counting(URL)
-    engine.create_schema()
-    yield engine
-    engine.close()
 
 
 @pytest.fixture

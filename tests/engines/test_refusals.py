@@ -17,8 +17,8 @@ from langchain_sessions import (
     SessionService,
     StoreUnavailableError,
 )
+from langchain_sessions.stores._cassandra.address import read_url
 from langchain_sessions.stores._cassandra.engine import CassandraEngine
-from langchain_sessions.stores._wide.address import read_url
 from tests.engines.conftest import URL
 
 if TYPE_CHECKING:

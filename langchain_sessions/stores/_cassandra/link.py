@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from langchain_sessions import errors
 from langchain_sessions._core.edge import require
 from langchain_sessions._core.twins import alone
+from langchain_sessions.stores._cassandra.address import read_url
 from langchain_sessions.stores._cassandra.statements import statements
-from langchain_sessions.stores._wide.address import read_url
 
 try:
     import cassandra

@@ -23,7 +23,7 @@ from filelock import FileLock
 from langchain_sessions._core.edge import require
 from langchain_sessions._core.rows import Anyone
 from langchain_sessions.errors import CorruptRowError, SchemaMissingError, SchemaVersionError
-from langchain_sessions.stores._erasing import OF_FILES
+from langchain_sessions.stores._erasing import BACKUPS, Remainder
 from langchain_sessions.stores._files import folder as f
 from langchain_sessions.stores._files.disk import make_folder, told, write_whole
 from langchain_sessions.stores._partitioned.keys import digest
@@ -50,7 +50,7 @@ class FilesEngine(PartitionEngine):
         create_schema: Make the folder where there is none; by default it is made.
     """
 
-    remains = OF_FILES
+    remains = (Remainder("blocks of files that are gone, until the disk uses them again", ("fstrim -av",)), BACKUPS)
 
     def __init__(self, url: str, *, table_prefix: str = "", create_schema: bool | None = None) -> None:
         """See the class. Nothing is opened before first use."""

@@ -1,1 +1,1 @@
-"""For engines over wide-column stores: lists, large values and small partitions, whatever the driver."""
+"""Partitions over any wide-column store: conditional commits, lists, large values, shelves. No driver is here."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions._core.flow import Flow
     from langchain_sessions._core.rows import Owner
-    from langchain_sessions.stores._wide.work import WideEngine
+    from langchain_sessions.stores._wide.engine import WidePartitions
     from langchain_sessions.stores.engine import Head
 
 _DAY: Final = 86_400_000_000
@@ -81,7 +81,7 @@ def leaving(partition: Partition, before: Head | None, after: Head | None) -> li
 
 
 def list_heads(
-    engine: WideEngine, app: str, owner: Owner, after: tuple[int, int] | None, limit: int
+    engine: WidePartitions, app: str, owner: Owner, after: tuple[int, int] | None, limit: int
 ) -> Flow[list[Listed]]:
     """The engine's `list_heads`."""
     name = _ALL if isinstance(owner, Anyone) else _of(owner)
@@ -99,7 +99,7 @@ def list_heads(
     return found[:limit]
 
 
-def list_due(engine: WideEngine, app: str, before: int, after: Listed | None, limit: int) -> Flow[list[Listed]]:
+def list_due(engine: WidePartitions, app: str, before: int, after: Listed | None, limit: int) -> Flow[list[Listed]]:
     """The engine's `list_due`."""
     start = (-1, 0, "", "") if after is None else (*after.place, after.partition.kind, after.partition.id)
     buckets = yield from _buckets(engine, app, _DUE)
@@ -116,7 +116,7 @@ def list_due(engine: WideEngine, app: str, before: int, after: Listed | None, li
     return found[:limit]
 
 
-def _buckets(engine: WideEngine, app: str, name: str) -> Flow[list[int]]:
+def _buckets(engine: WidePartitions, app: str, name: str) -> Flow[list[int]]:
     """The numbers of the buckets of a list, the newest first."""
     found = yield from engine.run([Do("buckets", (app, name, _CATALOG))])
     return [row[0] for row in found[0]]

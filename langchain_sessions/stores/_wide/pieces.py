@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from langchain_sessions._core.flow import Flow
-    from langchain_sessions.stores._wide.work import WideEngine
+    from langchain_sessions.stores._wide.engine import WidePartitions
     from langchain_sessions.stores.engine import Partition
 
 GONE: Final = b"\0"
@@ -32,7 +32,9 @@ _AT_ONCE: Final = 4
 _ALL: Final = ("", "\x7f", 2**31 - 1)
 
 
-def cut(engine: WideEngine, partition: Partition, rows: Mapping[str, bytes | None]) -> Flow[dict[str, bytes | None]]:
+def cut(
+    engine: WidePartitions, partition: Partition, rows: Mapping[str, bytes | None]
+) -> Flow[dict[str, bytes | None]]:
     """Rows as they are stored. What is large is written now where a batch has no room for all of it."""
     room = _ROOM
     made: dict[str, bytes | None] = {}
@@ -53,7 +55,7 @@ def cut(engine: WideEngine, partition: Partition, rows: Mapping[str, bytes | Non
     return made
 
 
-def joined(engine: WideEngine, partition: Partition, found: Sequence[Iterable[Any]]) -> Flow[list[list[Row]]]:
+def joined(engine: WidePartitions, partition: Partition, found: Sequence[Iterable[Any]]) -> Flow[list[list[Row]]]:
     """What `cut` was given."""
     ranges = [[Row(key, value) for key, value in rows] for rows in found]
     for rows in ranges:
@@ -65,7 +67,7 @@ def joined(engine: WideEngine, partition: Partition, found: Sequence[Iterable[An
     return ranges
 
 
-def _whole(engine: WideEngine, partition: Partition, value: bytes) -> Flow[bytes]:
+def _whole(engine: WidePartitions, partition: Partition, value: bytes) -> Flow[bytes]:
     size, _, name = value[2:].decode().partition("/")
     parts = (yield from engine.run([Do("shelf", (*partition, name, *_ALL))]))[0]
     whole = b"".join(part for _, part in parts)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from langchain_sessions._core.flow import Flow
-    from langchain_sessions.stores._wide.work import WideEngine
+    from langchain_sessions.stores._wide.engine import WidePartitions
     from langchain_sessions.stores.engine import Partition, Range
 
 MOST: Final = 10_485_760
@@ -29,7 +29,8 @@ _LEAST: Final = MOST // 20_480
 KEPT: Final = MOST // 4
 _FIRST, LAST = "\x01", "\x7f"
 _NO_LIMIT: Final = 2**31 - 1
-_COPIED_AT_ONCE: Final = 256
+_COPIED_AT_ONCE: Final = 1024
+_COPIED_BYTES: Final = 500_000
 
 
 def weight_of(rows: Mapping[str, bytes | None]) -> int:
@@ -60,7 +61,7 @@ def live(partition: Partition, wanted: Range) -> Do:
 # -- reading -----------------------------------------------------------------------------------------------
 
 
-def read(engine: WideEngine, partition: Partition, known: Known, ranges: Sequence[Range]) -> Flow[list[list[Any]]]:
+def read(engine: WidePartitions, partition: Partition, known: Known, ranges: Sequence[Range]) -> Flow[list[list[Any]]]:
     """Ranges of a partition of which a part may be on shelves, or go there while it is read."""
     found = yield from _read(engine, partition, known.shelved, ranges)
     if known.weight - known.moved > MOST // 2:
@@ -72,7 +73,7 @@ def read(engine: WideEngine, partition: Partition, known: Known, ranges: Sequenc
 
 
 def _read(
-    engine: WideEngine, partition: Partition, highest: Mapping[str, str], ranges: Sequence[Range]
+    engine: WidePartitions, partition: Partition, highest: Mapping[str, str], ranges: Sequence[Range]
 ) -> Flow[list[list[Any]]]:
     """First the partition's own rows, all at once; then of each range what is on shelves."""
     first = yield from engine.run([live(partition, wanted) for wanted in ranges])
@@ -85,7 +86,7 @@ def _read(
 
 
 def _merged(
-    engine: WideEngine, partition: Partition, highest: Mapping[str, str], wanted: Range, rows: list[Any]
+    engine: WidePartitions, partition: Partition, highest: Mapping[str, str], wanted: Range, rows: list[Any]
 ) -> Flow[list[Any]]:
     """Fill a range a window at a time: as far as both the partition and its shelves were read."""
     found: list[Any] = []
@@ -115,16 +116,17 @@ def _covered(wanted: Range, rows: Sequence[Any]) -> Range:
     return wanted._replace(low=last) if wanted.newest else wanted._replace(high=f"{last}\0")
 
 
-def _from_shelves(engine: WideEngine, partition: Partition, wanted: Range) -> Flow[list[Any]]:
+def _from_shelves(engine: WidePartitions, partition: Partition, wanted: Range) -> Flow[list[Any]]:
     """The rows of a range that are on shelves, as many as it asks for."""
     name = "shelf_newest" if wanted.newest else "shelf"
     limit = _NO_LIMIT if wanted.limit is None else wanted.limit
     low, high = max(wanted.low, _FIRST), wanted.high
-    names = [shelf_of(low)]
-    if names[0] != shelf_of(high):
-        asked = Do("shelf", (*partition, "", shelf_of(low) or _FIRST, high, _NO_LIMIT))
-        names = [row[0] for row in (yield from engine.run([asked]))[0]]
-    found: list[Any] = []
+    near = shelf_of(high if wanted.newest else low)
+    found = (yield from engine.run([Do(name, (*partition, near, low, high, limit))]))[0]
+    if len(found) >= limit or shelf_of(low) == shelf_of(high):
+        return found
+    asked = Do("shelf", (*partition, "", shelf_of(low) or _FIRST, high, _NO_LIMIT))
+    names = [row[0] for row in (yield from engine.run([asked]))[0] if row[0] != near]
     for shelf in reversed(names) if wanted.newest else names:
         found += (yield from engine.run([Do(name, (*partition, shelf, low, high, limit - len(found)))]))[0]
         if len(found) >= limit:
@@ -135,7 +137,7 @@ def _from_shelves(engine: WideEngine, partition: Partition, wanted: Range) -> Fl
 # -- sealing -----------------------------------------------------------------------------------------------
 
 
-def seal(engine: WideEngine, partition: Partition) -> Flow[None]:
+def seal(engine: WidePartitions, partition: Partition) -> Flow[None]:
     """Move all but the newest rows to shelves. Where that does not work the next commit tries again."""
     try:
         yield from _seal(engine, partition)
@@ -143,7 +145,7 @@ def seal(engine: WideEngine, partition: Partition) -> Flow[None]:
         return
 
 
-def _seal(engine: WideEngine, partition: Partition) -> Flow[None]:
+def _seal(engine: WidePartitions, partition: Partition) -> Flow[None]:
     known = yield from engine.read_serially(partition)
     rows = (yield from engine.run([Do("rows_written", (*partition,))]))[0]
     rows.sort(key=lambda row: row[2], reverse=True)
@@ -173,18 +175,24 @@ def _seal(engine: WideEngine, partition: Partition) -> Flow[None]:
     engine.forget(partition)
 
 
-def _copy(engine: WideEngine, partition: Partition, rows: Iterable[Any]) -> Flow[None]:
-    work = [
-        Do("drop_in_shelf", (written, *partition, shelf_of(key), key))
-        if value == pieces.GONE
-        else Do("set_shelf", (written, value, *partition, shelf_of(key), key))
-        for key, value, written in rows
-    ]
-    for start in range(0, len(work), _COPIED_AT_ONCE):
-        yield from engine.run(work[start : start + _COPIED_AT_ONCE])
+def _copy(engine: WidePartitions, partition: Partition, rows: Iterable[Any]) -> Flow[None]:
+    """Copy rows a batch at a time: those of one shelf are one partition, which takes a tenth of single statements."""
+    work: list[Do] = []
+    last, size = "", 0
+    for key, value, written in sorted(rows, key=lambda row: shelf_of(row[0])):
+        shelf = shelf_of(key)
+        if work and (shelf != last or size > _COPIED_BYTES or len(work) >= _COPIED_AT_ONCE):
+            yield from engine.together(work)
+            work, size = [], 0
+        where = (*partition, shelf, key)
+        is_gone = value == pieces.GONE
+        work.append(Do("drop_in_shelf", (written, *where)) if is_gone else Do("set_shelf", (written, value, *where)))
+        last, size = shelf, size + len(value)
+    if work:
+        yield from engine.together(work)
 
 
-def remove(engine: WideEngine, partition: Partition, below: str) -> Flow[None]:
+def remove(engine: WidePartitions, partition: Partition, below: str) -> Flow[None]:
     """Remove the shelves whose keys are smaller, those of pieces among them."""
     now = late()
     for index in ("", pieces.INDEX):

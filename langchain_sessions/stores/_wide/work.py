@@ -1,17 +1,14 @@
-"""What an engine over a wide-column store offers to the parts that it shares with others: statements by their names."""
+"""What is asked of a wide-column store: statements by their names; and a head as they find it."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_sessions.stores.engine import Head
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from langchain_sessions._core.flow import Flow
-    from langchain_sessions.stores.engine import Partition
 
 
 class Do(NamedTuple):
@@ -66,23 +63,3 @@ class Known(NamedTuple):
 NAME = 8
 NAMES = 16
 """So many commits, this one included, may follow one whose answer got lost before nobody can say what became of it."""
-
-
-class WideEngine(Protocol):
-    """An engine that runs statements by their names."""
-
-    def run(self, work: Sequence[Do], *, serial: bool = False) -> Flow[list[list[Any]]]:
-        """Run statements beside each other; the rows of each."""
-        ...
-
-    def together(self, work: Sequence[Do]) -> Flow[list[Any]]:
-        """Run statements on one partition as one."""
-        ...
-
-    def read_serially(self, partition: Partition) -> Flow[Known]:
-        """The head of a partition when nothing is under way any more."""
-        ...
-
-    def forget(self, partition: Partition) -> None:
-        """Look at a head anew when it is asked for."""
-        ...

@@ -1,0 +1,220 @@
+"""What engines over wide-column stores have in common, over dictionaries: the contract, and answers that get lost."""
+
+from __future__ import annotations
+
+import random
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
+from langchain_core.messages import HumanMessage
+
+from langchain_sessions import PartitionedStore, SessionService, StoreUnavailableError
+from langchain_sessions._core.flow import drive
+from langchain_sessions.errors import CommitUnknownError
+from langchain_sessions.stores._partitioned import keys
+from langchain_sessions.stores._wide import shelves
+from langchain_sessions.stores._wide.work import Do
+from langchain_sessions.stores.engine import Head, Partition, Range, Row
+from langchain_sessions.testing import EngineContract, PrivateLoop
+from langchain_sessions.testing.machine import machine_for
+from tests.contract.wide import Database, DictEngine
+from tests.engines.histories import History, Operation, anomalies
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from langchain_sessions.stores.engine import PartitionEngine
+    from langchain_sessions.testing import Face
+
+
+class TestWidePartitions(EngineContract):
+    """Partitions of rows, shelves and lists."""
+
+    @pytest.fixture
+    def engine(self) -> PartitionEngine:
+        return DictEngine()
+
+
+@pytest.fixture
+def small_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partitions are sealed at 20 rows, so that a short session has many shelves."""
+    monkeypatch.setattr(shelves, "MOST", 20 * 512)
+    monkeypatch.setattr(shelves, "KEPT", 5 * 512)
+
+
+@pytest.mark.usefixtures("small_partitions")
+@pytest.mark.parametrize("face", ["sync", "async"])
+def test_random_use_of_sessions_that_lie_on_shelves(face: Face) -> None:
+    loop = PrivateLoop()
+    machine = machine_for(lambda: (PartitionedStore(DictEngine()), face, loop))
+    run_state_machine_as_test(machine, settings=settings(max_examples=15, stateful_step_count=30))
+    loop.close()
+
+
+def service_on(engine: PartitionEngine) -> SessionService:
+    return SessionService(PartitionedStore(engine), search=False).as_user("ada")
+
+
+FATES = ("before", "after", "late", "torn", "twice")
+
+
+@pytest.mark.parametrize("lost", FATES)
+def test_an_append_whose_answer_got_lost_is_there_once(lost: str) -> None:
+    fate = [""]
+    engine = DictEngine(lose=lambda: fate.pop() if fate else "")
+    sessions = service_on(engine)
+    sessions.create("s")
+    for number in range(40):  # more than the names that a head has
+        fate.append(lost)
+        assert len(sessions.append("s", HumanMessage("x", id=f"m{number}"))) == 1
+        assert fate == []
+    assert [event.id for event in sessions.events("s")] == [f"m{number}" for number in range(40)]
+    for call in (lambda: sessions.rewind("s", to_seq=20), lambda: sessions.delete("s")):
+        fate.append(lost)
+        call()
+    sessions.create("s")
+    assert sessions.messages("s") == []
+
+
+def test_a_batch_that_is_refused_for_what_it_wrote_itself_was_written() -> None:
+    engine = DictEngine(lose=lambda: "twice")
+    partition = Partition("app", "s", "1" * 32)
+    assert engine.commit(partition, 0, Head(1, b""), {"k": b"1"})
+    assert engine.commit(partition, 1, Head(2, b""), {"k": b"2"})
+    assert not engine.commit(partition, 1, Head(2, b"other"), {"k": b"3"})
+    assert engine.read_rows(partition, [Range("", "~")]) == [[Row("k", b"2")]]
+
+
+def test_what_a_batch_wrote_is_read_only_once_all_of_it_is_there() -> None:
+    """A head that another process wrote may be seen before its rows; the first read asks serially."""
+    database = Database()
+    fate: list[str] = []
+    writer = DictEngine(database, lose=lambda: fate.pop() if fate else "")
+    partition = Partition("app", "s", "1" * 32)
+    assert writer.commit(partition, 0, Head(1, b""), {"k1": b"1"})
+    reader = DictEngine(database)
+    assert reader.read_heads([partition]) == [Head(1, b"")]
+    assert [row.key for row in reader.read_rows(partition, [Range("", "~")])[0]] == ["k1"]
+    work = [Do("set_head", (0, 2, b"", None, None, None, b"another!", 1, *partition, stamp_of(database, partition)))]
+    fate.append("torn")
+    with pytest.raises(StoreUnavailableError):
+        drive(writer.together([*work, Do("set_row", (b"2", *partition, "k2"))]))
+    assert reader.read_heads([partition]) == [Head(2, b"")]
+    assert [row.key for row in reader.read_rows(partition, [Range("", "~")])[0]] == ["k1", "k2"]
+
+
+def stamp_of(database: Database, partition: Partition) -> bytes:
+    return bytes(database.at(*partition).get("", "stamp")[0])
+
+
+@pytest.mark.usefixtures("small_partitions")
+def test_rows_that_move_to_a_shelf_while_they_are_read_are_there_once() -> None:
+    """Sealed, changed and removed between a reader's look at the head and at the rows."""
+    database = Database()
+    steps: list[Callable[[], object]] = []
+    partition = Partition("app", "s", "1" * 32)
+    names = [f"{7:016x}/e/{(1 << 63) + number:016x}" for number in range(60)]
+    writer = DictEngine(database)
+    for version in range(6):  # none of these passes the bound
+        assert writer.commit(
+            partition, version, Head(version + 1, b""), dict.fromkeys(names[version * 3 :][:3], b"old")
+        )
+    reader = DictEngine(database, behind=lambda: steps.pop()() if steps else None)
+    reader.read_heads([partition])
+    changed: dict[str, bytes | None] = {names[0]: b"new", names[1]: None, names[18]: b"last", names[19]: b"last"}
+    steps.append(lambda: writer.commit(partition, 6, Head(7, b""), {**changed, names[20]: b"last", names[21]: b"last"}))
+    seen = [row.key for row in reader.read_rows(partition, [Range("0", "~")])[0]]
+    assert seen == [names[0], *names[2:22]]
+    assert writer.commit(partition, 7, Head(8, b""), {names[3]: None, names[4]: b"newer"})
+    for it in (reader, writer, DictEngine(database)):
+        it.read_heads([partition])
+        found = it.read_rows(partition, [Range("0", "~")])[0]
+        assert [row.key for row in found] == [names[0], names[2], *names[4:22]]
+        assert [row.value for row in found[:3]] == [b"new", b"old", b"newer"]
+        newest = it.read_rows(partition, [Range("0", names[5], 3, newest=True)])[0]
+        assert [row.key for row in newest] == [names[4], names[2], names[0]]
+    assert "set_shelf" in database.asked
+
+
+def test_what_became_of_a_commit_is_not_guessed_when_too_many_followed() -> None:
+    """Sixteen others wrote between a lost answer and the question; nobody can say, and that is what is said."""
+    database = Database()
+    other = DictEngine(database)
+    partition = Partition("app", "s", "1" * 32)
+
+    def lose() -> str:
+        # Of both that are lost one happened; what is left of either in the head is the same.
+        database.late.clear()
+        engine_lost.pop()
+        for version in range(1, 20):
+            assert other.commit(partition, version, Head(version + 1, b"other"), {})
+        return "before"
+
+    engine_lost = [True]
+    engine = DictEngine(database, lose=lambda: lose() if engine_lost else "")
+    assert other.commit(partition, 0, Head(1, b"first"), {})
+    engine.read_heads([partition])
+    with pytest.raises(CommitUnknownError):
+        engine.commit(partition, 1, Head(2, b"mine"), {})
+
+
+@pytest.mark.usefixtures("small_partitions")
+@pytest.mark.parametrize("seed", range(6))
+def test_writers_whose_answers_get_lost_lose_and_double_nothing(seed: int) -> None:
+    """Some order explains every history of appends and reads, on sessions that move to shelves meanwhile."""
+    database, history = Database(), History()
+    names = ("s1", "s2")
+    for name in names:
+        service_on(DictEngine(database)).create(name)
+
+    def work(number: int) -> None:
+        draw = random.Random(f"{seed}/{number}")  # noqa: S311 - what is lost
+        fates = [*FATES, *[""] * 10]
+        sessions = service_on(DictEngine(database, lose=lambda: draw.choice(fates)))
+        for count in range(15):
+            name, element, began = names[count % 2], f"{number}-{count}", history.now()
+            try:
+                sessions.append(name, HumanMessage("x", id=element))
+            except StoreUnavailableError:
+                history.add(Operation(began, None, name, element))
+            else:
+                history.add(Operation(began, history.now(), name, element))
+            began = history.now()
+            seen = tuple(str(event.id) for event in sessions.events(name))
+            history.add(Operation(began, history.now(), name, seen=seen))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    last = service_on(DictEngine(database))
+    for name in names:
+        began = history.now()
+        seen = tuple(str(event.id) for event in last.events(name))
+        history.add(Operation(began, history.now(), name, seen=seen))
+        assert last.verify(name) == []
+    assert len(history.operations) == 4 * 30 + 2
+    assert anomalies(history.operations) == []
+
+
+@pytest.mark.usefixtures("small_partitions")
+def test_a_session_that_was_removed_leaves_no_row_on_any_shelf() -> None:
+    engine = DictEngine()
+    sessions = service_on(engine)
+    sessions.create("s")
+    for number in range(60):
+        sessions.append("s", HumanMessage("word " * (300_000 if number == 20 else 1), id=f"m{number}"))
+    partition = Partition("default", "s", keys.digest("s"))
+    assert len([where for where in engine.database.rows if where[:3] == partition]) > 3
+    sessions.delete("s")
+    left = {
+        where: columns.values("", "\U0010ffff")
+        for where, columns in engine.database.rows.items()
+        if where[:3] == partition and columns.values("\0", "\U0010ffff")
+    }
+    assert left == {}
+    assert engine.read_rows(partition, [Range("", "~")]) == [[]]
