@@ -27,14 +27,14 @@ from splintr import Tokenizer
 
 from benchmarks.tokens import _random_json, _sources
 from langchain_sessions import SessionMemoryAdvisor, SessionService, TokenCount
-from langchain_sessions.compaction import Compaction, TokenWindow
+from langchain_sessions.compaction import Compaction, ContextUsage, TokenWindow
 from langchain_sessions.tokens import TextCounter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from langchain_sessions import TokenCounter
-    from langchain_sessions.compaction import CompactionResult
+    from langchain_sessions.compaction import CompactionResult, CompactionTrigger
 
 BUDGET, TURNS = 8_000, 144
 TEXTS = Path(__file__).parents[1] / "tests" / "unit" / "token_texts"
@@ -66,6 +66,7 @@ class Counting(BaseChatModel):
 
     counter: Any
     texts: Any
+    model_name: str | None = None
     factor: float | None = None
     seen: list[int] = []  # noqa: RUF012 - a field of pydantic, copied for each model
 
@@ -124,6 +125,9 @@ def run(
     exact: TokenCounter,
     factor: float | None = None,
     counter: TokenCounter | None = None,
+    *,
+    name: str | None = None,
+    when: CompactionTrigger | None = None,
 ) -> Kept:
     """One conversation.
 
@@ -133,17 +137,19 @@ def run(
         exact: Counts as the model does.
         factor: What the model reports by what `exact` counts; None where it reports nothing.
         counter: What the service counts with; None for the default.
+        name: What the model says that it is.
+        when: The trigger, due at the budget; `TokenCount` by default.
     """
     archived: list[float] = []
     with SessionService("sqlite://", tokens=counter) as sessions:
-        model = Counting(counter=exact, texts=speaking(texts, seed), factor=factor)
+        model = Counting(counter=exact, texts=speaking(texts, seed), factor=factor, model_name=name)
         said = speaking(texts, seed + 1_000)
 
         def fired(result: CompactionResult) -> None:
             if result.is_compacted:
                 archived.append(exact.count_messages([e.message for e in result.archived if e.message]).messages)
 
-        compaction = Compaction(TokenCount(BUDGET), TokenWindow(max_tokens=3_000), on_result=fired)
+        compaction = Compaction(when or TokenCount(BUDGET), TokenWindow(max_tokens=3_000), on_result=fired)
         chat = SessionMemoryAdvisor(sessions, compaction=compaction).wrap(model)
         config: Any = {"configurable": {"session_id": "s", "user_id": "ada"}}
         fills: list[float] = []
@@ -156,6 +162,22 @@ def run(
         return Kept([tokens * (factor or 1) for tokens in model.seen], fills)
 
 
+NAMES: dict[str, str] = {
+    "o200k_base": "gpt-4o",
+    "cl100k_base": "gpt-4",
+    "llama3": "llama-3.3-70b",
+    "llama2": "llama-2-13b",
+    "mistral_v3": "mistral-large-latest",
+    "mistral_v1": "open-mistral-7b",
+    "gemma3": "gemini-2.5-flash",
+    "qwen3": "qwen3-32b",
+    "deepseek_v3": "deepseek-chat",
+    "glm4": "glm-4.6",
+    "kimi_k2": "kimi-k2",
+}
+"""Models of each vocabulary that comes with splintr-rs."""
+
+
 def modes(exact: TokenCounter) -> dict[str, tuple[float | None, TokenCounter | None]]:
     """What a model reports of its prompts, and what they are counted with."""
     return {"no reports": (None, None), "reports": (1.0, None), "reports x 1.3": (1.3, None), "exact": (None, exact)}
@@ -166,12 +188,18 @@ def main(argv: Sequence[str] = ()) -> None:
     parser = argparse.ArgumentParser(description=inspect.getdoc(sys.modules[__name__]))
     parser.add_argument("--vocabulary", default="o200k_base", help="what the model counts with")
     parser.add_argument("--conversations", type=int, default=5)
+    parser.add_argument("--unnamed", action="store_true", help="the model does not say what it is called")
+    parser.add_argument("--usage", action="store_true", help="with ContextUsage(.6) of a window, not with TokenCount")
     options = parser.parse_args(argv)
     exact = BundledCounter(options.vocabulary)
+    name = None if options.unnamed else NAMES.get(options.vocabulary)
+    when = ContextUsage(0.6, context_window=round(BUDGET / 0.6)) if options.usage else None
     print(f"{'text':10}{'counter':16}{'prompts':>8}{'over':>6}{'worst':>8}{'fired':>7}{'fill':>7}")
     for kind, texts in corpora().items():
         for mode, (factor, counter) in modes(exact).items():
-            runs = [run(texts, seed, exact, factor, counter) for seed in range(options.conversations)]
+            runs = [
+                run(texts, seed, exact, factor, counter, name=name, when=when) for seed in range(options.conversations)
+            ]
             count = sum(len(kept.prompts) for kept in runs)
             over = [part for kept in runs for part in kept.over]
             fills = [fill for kept in runs for fill in kept.fills]

@@ -51,9 +51,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_SLACK = 8
-"""How many messages more than a window are loaded at least: it begins with a question, and tools answer in between."""
-_GROWTH = 4
+# So many messages more than a window are loaded at least: it begins with a question, and tools answer in between.
+_SLACK, _GROWTH = 8, 4
 
 
 @dataclass(kw_only=True, slots=True)
@@ -74,6 +73,7 @@ class Call:
         drafted: The draft of the prompt that would go out now; None where it has to be made anew.
         shown: What the model was shown last of what we know.
         added: What the template of a chain adds to that, for the count.
+        noted: What is noted beside the reply of its prompt.
         keeping: Which messages of it are stored, and when.
     """
 
@@ -90,6 +90,7 @@ class Call:
     drafted: PromptDraft | None = None
     shown: Sequence[BaseMessage] = ()
     added: Sequence[BaseMessage] = ()
+    noted: Mapping[str, Any] | None = None
     keeping: CallMessages = field(init=False)
 
     def __post_init__(self) -> None:
@@ -230,21 +231,19 @@ class Call:
         prompt = prompts.assemble(draft.system, first, history, draft.tail, self.options.max_characters)
         if self.options.compaction is not None:
             known = {id(message): event.tokens for event, message in zip(draft.history, history, strict=True)}
-            self._count([*self.added, *prompt], known)
+            self._count([*self.added, *prompt], known, draft.history)
         self.shown = prompt
         return prompt
 
-    def _count(self, prompt: Sequence[BaseMessage], known: Mapping[int, int]) -> None:
+    def _count(self, prompt: Sequence[BaseMessage], *known: Any) -> None:
         """Note what the prompt counts for, for whatever triggers ask."""
-        budget = self.memory.budget
         try:
-            self.model = budget.measured(self.model, self._conversation, prompt, known)
+            self.model = self.memory.budget.measured(self.model, self._conversation, prompt, *known)
         except Exception as error:  # noqa: BLE001 - a tool that cannot be counted must not cost the answer
             _log.warning("A prompt was not counted: %s", type(error).__name__)
 
     @property
-    def _conversation(self) -> tuple[object, ...]:
-        """Names the conversation of this viewer among all that a memory keeps."""
+    def _conversation(self) -> tuple[object, ...]:  # of this viewer
         return (log_of(self.address.sessions).owner, self.address.session_id, self.options.branch)
 
     def draft(self) -> Flow[PromptDraft]:
@@ -327,7 +326,7 @@ class Call:
 
     def learn(self, recorder: ReplyRecorder) -> None:
         """Take in what the provider reported of the prompt."""
-        self.memory.budget.learn(self.model, self._conversation, self.shown, recorder)
+        self.noted = self.memory.budget.learn(self.model, self._conversation, self.shown, recorder)
 
     def finish(self, said: Sequence[BaseMessage], *, consumed: Sequence[str] = (), ended: bool = False) -> Flow[None]:
         """Store what was answered. The run is done, unless it asks for tools.
@@ -358,7 +357,7 @@ class Call:
                 raise ReplyNotStoredError(self.address.session_id, said) from error
         except BaseException:
             # Cancelled on the way. The answer is there, and to append it again stores nothing twice.
-            yield from self._append(kept, status, is_reply=True)
+            yield from self._append(kept, status, is_reply=True, noted=self.noted)
             raise
 
     def _status_after(self, said: Sequence[BaseMessage], *, is_open: bool) -> InvocationStatus:
@@ -369,7 +368,7 @@ class Call:
         return InvocationStatus.OPEN if is_open else InvocationStatus.DONE
 
     def _store_reply(self, kept: Sequence[BaseMessage], status: InvocationStatus) -> Flow[None]:
-        stored = yield from self._append(kept, status, is_reply=True)
+        stored = yield from self._append(kept, status, is_reply=True, noted=self.noted)
         for run, standing in self.news.others.items():
             if standing is not Standing.LIVE:
                 yield from self._mark(run, status)
@@ -381,7 +380,8 @@ class Call:
         if compaction is not None and compaction.where == "background":
             model = self.model
             if model.prompt_tokens is not None:
-                model = replace(model, prompt_tokens=model.prompt_tokens + self.memory.budget.count_messages(kept))
+                grown = model.prompt_tokens + self.memory.budget.count_messages(kept, model.model)
+                model = replace(model, prompt_tokens=grown)
             log, on = log_of(self.address.sessions), self.address.session_id
             yield from compact_later(log, on, compaction, branch=self.options.branch, call=model, ancestors=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from langchain_sessions._chat.session_memory import carries
+from langchain_sessions._chat.budget import carries
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._log.log import log_of
 from langchain_sessions.compaction._fallback import LastResort
@@ -118,7 +118,9 @@ def _size(call: Call) -> Flow[int]:
     prompt = yield from call.prompt()
     counter, tokens = log_of(call.address.sessions).tokens, call.model.prompt_tokens
     if tokens is None:
-        tokens = counter.count_messages(prompt).messages + call.memory.budget.count_tools(call.model.tools)
+        tokens = counter.count_messages(prompt).messages + call.memory.budget.count_tools(
+            call.model.tools, call.model.model
+        )
     return call.model.usage.expect(tokens, is_exact=counter.exact)
 
 

@@ -5,41 +5,31 @@ from __future__ import annotations
 import copy
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableSequence, RunnableWithFallbacks
 from langchain_core.runnables.base import RunnableBindingBase
 
 from langchain_sessions._chat.address import Address, Addressing, OwnerPolicy
+from langchain_sessions._chat.budget import PromptBudget
 from langchain_sessions._chat.overflow import is_context_overflow
 from langchain_sessions._chat.prompt import SystemLookups
-from langchain_sessions._core.codec.same import equal
 from langchain_sessions._core.edge import check_branch, helpful, require
 from langchain_sessions._log.log import log_of
 from langchain_sessions.compaction._plan import ModelCall, check_compaction
 from langchain_sessions.selectors import Selector, message_window, not_empty
-from langchain_sessions.tokens._estimate import EstimatedTokenCounter, holds_media
-from langchain_sessions.tokens._exact_for_model import ExactForModel
-from langchain_sessions.tokens._usage import UsageBook, kind_of_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
+    from langchain_core.messages import BaseMessage
     from langchain_core.runnables.config import RunnableConfig
     from typing_extensions import Self
 
-    from langchain_sessions._chat.replies import Heard, ReplyRecorder
     from langchain_sessions.compaction._plan import Compaction
     from langchain_sessions.modes import MemoryMode
     from langchain_sessions.service import SessionService
-    from langchain_sessions.tokens import TokenCounter, Tool
-
-_REPLY = 3  # as `TokenCounter.count_messages` counts the opening of a reply
-# Schemas that are remembered with what they count for; who makes new ones with every call has them counted anew.
-_TOOLS = 256
-_NAMES = ("model_name", "model", "model_id")
 
 _log = logging.getLogger(__name__)
 
@@ -234,197 +224,3 @@ def tools_behind(runnable: Runnable[Any, Any]) -> tuple[Any, ...]:
         found = (tools_behind(step) for step in reversed(runnable.steps))
         return next((tools for tools in found if tools), ())
     return ()
-
-
-class PromptBudget:
-    """Counts the prompts of one memory, and learns from what was reported of them. Safe to share between threads.
-
-    Between us and the provider others may change a prompt: middleware behind ours, the template of a chain, an agent
-    with instructions of its own. What a model is really asked is heard by a callback, and only that is set against a
-    report: where all that we showed went out, what was added is counted too, and expected of the next prompt; where
-    anything of it was changed or left out, nothing is learned.
-    """
-
-    def __init__(self, counter: TokenCounter) -> None:
-        """Count with `counter`."""
-        self._counter = counter
-        self._book = UsageBook()
-        self._exact = ExactForModel()
-        self._tools: dict[int, tuple[Tool, int]] = {}
-
-    # -- before the model ----------------------------------------------------------------------------------
-
-    def measured(
-        self, call: ModelCall, conversation: Hashable, prompt: Sequence[BaseMessage], known: Mapping[int, int]
-    ) -> ModelCall:
-        """A call with what its prompt counts for, and what is known of its model.
-
-        Args:
-            call: The call, with the tools that are offered.
-            conversation: Names the conversation.
-            prompt: The messages as they go out.
-            known: What messages count for that were counted before, by the identity of the object.
-        """
-        exact = self._count_exactly(call.model, prompt)
-        messages = exact or sum(known.get(id(message)) or self._counter.count_message(message) for message in prompt)
-        tokens = messages + self.count_tools(call.tools) + _REPLY
-        name = _name_of(call, is_exact=exact is not None)
-        usage = replace(self._book.usage(name, _kind_of(prompt), conversation), is_exact=exact is not None)
-        return replace(call, prompt_tokens=tokens, usage=usage)
-
-    def _count_exactly(self, model: object, prompt: Sequence[BaseMessage]) -> int | None:
-        """What messages count for by a model's own vocabulary; None where that is not at hand.
-
-        Whoever chose a counter keeps it.
-        """
-        if type(self._counter) is not EstimatedTokenCounter:
-            return None
-        counter = self._exact.counter(model)
-        try:
-            return None if counter is None else counter.count(prompt)
-        except Exception as error:  # noqa: BLE001 - a model's own count must not cost the answer
-            _log.warning("%s could not count a prompt: %s", type(model).__name__, type(error).__name__)
-            return None
-
-    def count_messages(self, messages: Sequence[BaseMessage]) -> int:
-        """What messages count for, by the counter of the service."""
-        return sum(map(self._counter.count_message, messages))
-
-    def count_tools(self, tools: Sequence[Tool]) -> int:
-        """What the schemas of tools count for."""
-        return sum(map(self._count_tool, tools))
-
-    def _count_tool(self, tool: Tool) -> int:
-        # Making a schema costs far more than counting it, and the same tools come with every call.
-        found = self._tools.get(id(tool))
-        if found is not None and found[0] is tool:
-            return found[1]
-        tokens = self._counter.count_messages((), tools=[tool]).tools
-        if len(self._tools) >= _TOOLS:
-            self._tools.clear()
-        self._tools[id(tool)] = (tool, tokens)
-        return tokens
-
-    # -- after the model -----------------------------------------------------------------------------------
-
-    def learn(
-        self, call: ModelCall, conversation: Hashable, shown: Sequence[BaseMessage], recorder: ReplyRecorder
-    ) -> None:
-        """Take in what was reported of a prompt, unless it was changed on its way to the model."""
-        if call.prompt_tokens is None:
-            return
-        for heard in recorder.reported:
-            usage, counted = heard.reply.usage_metadata, self._count_sent(call, call.prompt_tokens, shown, heard)
-            if usage is not None and counted is not None:
-                self._book.report(
-                    _name_of(call, is_exact=call.usage.is_exact),
-                    _kind_of(heard.sent),
-                    conversation,
-                    counted=counted,
-                    reported=usage["input_tokens"],
-                    added=counted - call.prompt_tokens,
-                )
-                return
-        if recorder.reported:
-            _log.debug("A prompt was changed on its way to the model: nothing is learned from its reply.")
-
-    def _count_sent(self, call: ModelCall, expected: int, shown: Sequence[BaseMessage], heard: Heard) -> int | None:
-        """What was really sent counts for, where it holds all that was shown and went to the model that we know."""
-        if not (_is_of(call, heard.params) and carries(heard.sent, shown)):
-            return None
-        tools = self._count_sent_tools(call.tools, heard.params)
-        if tools is None:
-            return None
-        if len(heard.sent) == len(shown) and all(map(_is_alike, heard.sent, shown)):
-            return expected - self.count_tools(call.tools) + tools
-        exact = self._count_exactly(call.model, heard.sent) if call.usage.is_exact else None
-        return (exact or self.count_messages(heard.sent)) + tools + _REPLY
-
-    def _count_sent_tools(self, known: Sequence[Tool], params: Mapping[str, Any]) -> int | None:
-        """What the tools of a request count for; None where they are not those that we know, and cannot be counted.
-
-        A client that names them in a way of its own is believed to send what it was given.
-        """
-        sent = params.get("tools")
-        if not isinstance(sent, (list, tuple)):
-            return self.count_tools(known)
-        offered = cast("Sequence[Any]", sent)
-        if len(offered) == len(known) and {*map(_tool_name, offered)} <= {None, *map(_tool_name, known)}:
-            return self.count_tools(known)
-        try:
-            return self._counter.count_messages((), tools=offered).tools
-        except Exception:  # noqa: BLE001 - objects of a provider's own
-            return None
-
-
-def _tool_name(tool: Any) -> object:  # noqa: ANN401 - a schema, a tool, a function, a model, an object of a client's own
-    """What a tool is called, in whatever form it is offered; None where it does not say."""
-    if not isinstance(tool, dict):
-        return getattr(getattr(tool, "function", tool), "name", None) or getattr(tool, "__name__", None)
-    schema = cast("dict[str, Any]", tool)
-    inner = schema.get("function")
-    named: Any = cast("dict[str, Any]", inner) if isinstance(inner, dict) else schema
-    return named.get("name") or named.get("title") or named.get("type")
-
-
-def _name_of(call: ModelCall, *, is_exact: bool) -> str:
-    """What tells the vocabulary of a model, as far as it can be told, and whether it is what we count with."""
-    return f"{type(call.model).__name__}:{_model_name(call.model)}:{is_exact}"
-
-
-def _model_name(model: object) -> object:
-    return next(filter(None, (getattr(model, name, None) for name in _NAMES)), None)
-
-
-def _is_of(call: ModelCall, params: Mapping[str, Any]) -> bool:
-    """Whether a request went to the model that the call knows, as far as both say: a fallback has other tokens."""
-    if call.model is None:
-        return True
-    kind, ours = params.get("_type"), getattr(call.model, "_llm_type", None)
-    named, known = next(filter(None, map(params.get, _NAMES)), None), _model_name(call.model)
-    return (kind is None or kind == ours) and (named is None or known is None or named == known)
-
-
-def _kind_of(prompt: Sequence[BaseMessage]) -> str:
-    """Which kind of text a prompt is mostly of; what media cost says nothing of texts."""
-    if any(not isinstance(message.content, str) and holds_media(message.content) for message in prompt):
-        return "media"
-    spoken = [message for message in prompt if not isinstance(message, SystemMessage)]
-    return kind_of_text("\n".join(str(message.text)[:500] for message in spoken[-4:]))
-
-
-def carries(sent: Sequence[BaseMessage], shown: Sequence[BaseMessage]) -> bool:
-    """Whether all that we showed went out as it was, in order; others may have added to it, or to the system prompt."""
-    left = iter(sent)
-    return all(any(_is_alike(one, ours) for one in left) for ours in shown if not isinstance(ours, SystemMessage))
-
-
-def _is_alike(one: BaseMessage, ours: BaseMessage) -> bool:
-    """Whether a message costs what ours does, since everything of it that a client sends is the same."""
-    if one is ours:
-        return True
-    return (
-        one.type == ours.type
-        and all(equal(mine, theirs) for mine, theirs in zip(_sent_beside(ours), _sent_beside(one), strict=True))
-        and (equal(one.content, ours.content) or _plain_text(one) == _plain_text(ours) is not None)
-    )
-
-
-def _sent_beside(message: BaseMessage) -> Iterator[object]:
-    """What of a message goes out beside its content."""
-    yield message.name
-    yield message.additional_kwargs
-    if isinstance(message, AIMessage):
-        yield message.tool_calls
-        yield message.invalid_tool_calls
-    if isinstance(message, ToolMessage):
-        yield message.tool_call_id
-
-
-def _plain_text(message: BaseMessage) -> str | None:
-    """What a message says, in one text or in blocks of text; None where it shows anything else."""
-    content = message.content
-    if isinstance(content, str):
-        return content
-    is_plain = all(isinstance(block, str) or block.get("type") == "text" for block in content)
-    return str(message.text) if is_plain else None

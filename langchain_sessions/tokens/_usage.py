@@ -137,6 +137,10 @@ class UsageBook:
         self._models: dict[tuple[str, str], Calibration] = {}
         self._conversations: OrderedDict[Hashable, PromptUsage] = OrderedDict()
 
+    def knows(self, model: str, conversation: Hashable) -> bool:
+        """Whether anything was reported of a conversation."""
+        return (model, conversation) in self._conversations
+
     def usage(self, model: str, kind: str, conversation: Hashable) -> PromptUsage:
         """What is known before a prompt of a conversation."""
         with self._lock:

@@ -223,6 +223,20 @@ async def test_nothing_is_learned_from_a_prompt_that_was_changed_behind_ours(
     assert known.calibration.ratio == pytest.approx(3.0, rel=0.05)
 
 
+async def test_another_memory_knows_what_stored_replies_say_of_their_prompts(
+    face: Face, sessions: SessionService, counting: Counting, config: RunnableConfig
+) -> None:
+    """One memory per request, as a web service makes them, learns as one that stays."""
+    counting.factor = 3.0
+    compaction = Compaction(TokenCount(50_000), TokenWindow(max_tokens=500))
+    for _ in range(4):
+        await face.invoke(SessionMemoryAdvisor(sessions, compaction=compaction).wrap(counting), WORDS, config)
+    # The next prompt is about 460 of our tokens, and 1 380 of the model's.
+    fresh = SessionMemoryAdvisor(sessions, compaction=Compaction(TokenCount(1_200), TokenWindow(max_tokens=300)))
+    await face.invoke(fresh.wrap(counting), WORDS, config)
+    assert counting.seen[-1] < counting.seen[-2]
+
+
 class CountsItself(Counting):
     """A local model that knows its own vocabulary: two tokens a word."""
 

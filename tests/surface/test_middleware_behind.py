@@ -49,6 +49,7 @@ class Reporting(BaseChatModel):
     """Reports what it is really asked, tools included, times a factor; calls a tool for each question."""
 
     counter: Any
+    model_name: str = "gpt-4o"  # whose counts the default counter estimates
     factor: float = FACTOR
     calls_tools: bool = True
     fails: bool = False

@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,11 +29,12 @@ from langchain_sessions.tokens import (
     TextCounter,
     TiktokenCounter,
     TokenCounter,
+    _exact,
     best_counter,
 )
 
 if TYPE_CHECKING:
-    from langchain_sessions.tokens._estimate import Vocabulary
+    from langchain_sessions.tokens._weights import Vocabulary
 
 TEXTS = Path(__file__).parent / "token_texts"
 COUNTS: dict[str, dict[str, int]] = json.loads((TEXTS / "counts.json").read_text(encoding="utf-8"))
@@ -259,6 +261,26 @@ def test_without_permission_a_missing_or_damaged_vocabulary_is_an_error(tmp_path
     chosen = best_counter("gpt-4", cache_dir=tmp_path)
     assert isinstance(chosen, EstimatedTokenCounter)
     assert (chosen.exact, chosen.vocabulary) == (False, "cl100k_base")
+
+
+@pytest.mark.usefixtures("no_socket")
+@pytest.mark.parametrize("variable", ["TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"])
+def test_tiktokens_own_settings_say_where_its_cache_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    ranks = b"".join(base64.b64encode(bytes([byte])) + b" %d\n" % byte for byte in range(256))
+    address = "https://openaipublic.blob.core.windows.net/encodings/cl100k_base.tiktoken"
+    (tmp_path / hashlib.sha1(address.encode(), usedforsecurity=False).hexdigest()).write_bytes(ranks)
+    known = _exact._VOCABULARIES["cl100k_base"]
+    ours = replace(known, sha256=hashlib.sha256(ranks).hexdigest())
+    monkeypatch.setitem(_exact._VOCABULARIES, "cl100k_base", ours)
+    monkeypatch.setenv(variable, str(tmp_path))
+    assert TiktokenCounter("cl100k_base").count_text("hello") == 5
+    with pytest.raises(VocabularyMissingError):
+        TiktokenCounter("o200k_base")
+    monkeypatch.setenv(variable, "")
+    with pytest.raises(VocabularyMissingError):
+        TiktokenCounter("cl100k_base")
 
 
 @pytest.mark.usefixtures("no_socket")

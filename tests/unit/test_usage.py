@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_openai import ChatOpenAI
+from langchain_xai import ChatXAI
+from pydantic import SecretStr
 
 from langchain_sessions.tokens._calibration import Calibration
+from langchain_sessions.tokens._families import vocabulary_of
 from langchain_sessions.tokens._usage import NO_USAGE, PromptUsage, UsageBook, kind_of_text
 
 
@@ -117,3 +123,38 @@ def test_a_constant_rate_is_never_underestimated(rate: float, turns: list[int]) 
 )
 def test_kinds_of_text(text: str, kind: str) -> None:
     assert kind_of_text(text) == kind
+
+
+@pytest.mark.parametrize(
+    ("name", "vocabulary"),
+    [
+        ("gpt-4o-mini", "o200k_base"),
+        ("gpt-4.1", "o200k_base"),
+        ("openai/o3", "o200k_base"),
+        ("gpt-4-1106-preview", "cl100k_base"),
+        ("gpt-35-turbo", "cl100k_base"),
+        ("us.meta.llama3-1-70b-instruct-v1:0", "llama3"),
+        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "qwen3"),
+        ("deepseek-r1:8b", "llama3"),
+        ("deepseek-chat", "deepseek_v3"),
+        ("mistral-large-2411", "mistral_v1"),
+        ("mistral-large-2512", "mistral_v3"),
+        ("models/gemini-2.5-pro", "gemma3"),
+        ("anthropic.claude-sonnet-4-5-v1:0", "claude"),
+        ("grok-4", "unknown"),
+        ("ours-v2", "unknown"),
+        (None, "unknown"),
+    ],
+)
+def test_a_name_tells_the_vocabulary(name: str | None, vocabulary: str) -> None:
+    assert vocabulary_of(SimpleNamespace(model_name=name)) == vocabulary
+
+
+def test_a_client_and_a_reply_tell_it_where_the_name_does_not() -> None:
+    key = SecretStr("k")
+    ours = ChatOpenAI(model="ours", api_key=key)
+    elsewhere = ChatOpenAI(model="ours", api_key=key, base_url="http://127.0.0.1:9/v1")
+    assert vocabulary_of(ours) == "o200k_base"
+    assert vocabulary_of(elsewhere) == "unknown"
+    assert vocabulary_of(elsewhere, "Qwen/Qwen3-32B") == "qwen3"
+    assert vocabulary_of(ChatXAI(model="grok-4", api_key=key)) == "unknown"
