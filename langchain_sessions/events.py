@@ -162,7 +162,8 @@ class SessionEvent:
         grounding: Sources of the answer.
         is_synthetic: Made by a compaction, not said by anybody.
         is_interrupted: Only the part that was received.
-        covers: Runs of the seqs that a synthetic event or a compaction record stands for, or that `blank` overwrote.
+        covers: Runs of the seqs that a synthetic event or a compaction record stands for, that a rewind went back over,
+            or that `blank` overwrote.
         tokens: What the message counts for.
         revision: 0, or how often this message id was written before.
         archived_by: Seq of the compaction that archived it.

@@ -25,9 +25,9 @@ def export_sessions(
 ) -> Iterator[str]:
     """Sessions as lines of text, without their ends; read while they are taken.
 
-    `jsonl` holds the whole log of each session, and `import_threads` reads it back: messages, times, authors, state
-    and metadata are what they were. Rewinds, edits and compactions are in it to be read; what they took away does not
-    come back by an import. The other forms hold what stands.
+    `jsonl` holds the whole log of each session, and `import_threads` does it again, entry by entry: messages, times,
+    state and metadata are what they were, and rewinds, edits and compactions took away what they took. The checkpoints
+    of a graph are not in it. The other forms hold what stands.
 
     Args:
         sessions: Whose: of a view of `as_user` only that user's.

@@ -17,6 +17,7 @@ from langchain_sessions._core.lazy import at_the_top
 from langchain_sessions._core.rows import Anyone
 from langchain_sessions._core.twins import finish
 from langchain_sessions._importing.conversations import HistoryImport
+from langchain_sessions._importing.logs import LogImport
 from langchain_sessions._importing.opening import open_source
 from langchain_sessions._importing.prediction import (
     FEW,
@@ -249,7 +250,7 @@ class _Run:
 
     def take_histories(self, source: HistorySource, every: int = 1, most: int | None = None) -> None:
         """Take over one of so many conversations, of each at most so many messages."""
-        work = HistoryImport(self._sessions, self._note)
+        messages, logs = HistoryImport(self._sessions, self._note), LogImport(self._sessions, self._note)
         self._total += -(-count_of(source) // every)
         # From here on conversations tell how far it is.
         self._steps = self._steps_total = 0
@@ -257,11 +258,12 @@ class _Run:
             history = replace(whole, events=islice(whole.events, most))
             self._at = history.id
             told = {"user_id": history.user_id, **history.metadata}
+            work = messages if history.head is None else logs
             self._take_history(work, history, self._owner_of(history.id, told) or history.user_id)
             self._done += 1
             self._tell()
 
-    def _take_history(self, work: HistoryImport, history: History, owner: str | None) -> None:
+    def _take_history(self, work: HistoryImport | LogImport, history: History, owner: str | None) -> None:
         problems, before, given = self._problem_count, self._count(history.id, owner), 0
         try:
             given = work.take(history, owner)

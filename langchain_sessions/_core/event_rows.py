@@ -228,7 +228,7 @@ class EventEncoder:
         fields["metadata"] = self._unsealed(session_id, row, extra.get("metadata")) or {}
         fields["grounding"] = self._unsealed(session_id, row, extra.get("grounding"))
         fields["long_running_tool_ids"] = tuple(extra.get("long_running", ()))
-        fields["covers"] = tuple((low, high) for low, high in extra.get("covers", ()))
+        fields["covers"] = tuple((low, high) for low, high in _covered(row, extra))
         error = self._unsealed(session_id, row, extra.get("error")) or (None, None)
         fields["error_code"], fields["error_message"] = error
 
@@ -238,6 +238,14 @@ class EventEncoder:
     def text(self, row: EventRow) -> str:
         """The searchable text of a row."""
         return searchable_text(self.codec.decode("", row))
+
+
+def _covered(row: EventRow, extra: Mapping[str, Any]) -> Sequence[Sequence[int]]:
+    """The runs that an entry is about; of a rewind what it went back over, which its record says by where it went."""
+    if row.kind == k.REWIND and (first := int(extra["mark"]) + 1) < row.seq:
+        return ((first, row.seq - 1),)
+    found: Sequence[Sequence[int]] = extra.get("covers", ())
+    return found
 
 
 def new_record(kind: int, now: int) -> EventRow:

@@ -5,18 +5,22 @@ Messages are in LangChain's JSON; what JSON cannot hold exactly is tagged as in 
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import message_to_dict
 
-from langchain_sessions._core.codec.values import pack
+from langchain_sessions._core.codec.values import as_dict, pack
+from langchain_sessions._core.rows import EDIT, MARK_NAMES, MARK_SHIFT
 
 if TYPE_CHECKING:
+    from langchain_sessions._core.rows import EventRow
     from langchain_sessions.events import SessionEvent
     from langchain_sessions.session import Session
 
 FORMAT = "langchain-sessions"
 NEWEST = 1
+_MARK = 7
 
 
 def session_line(session: Session) -> dict[str, Any]:
@@ -38,7 +42,7 @@ def session_line(session: Session) -> dict[str, Any]:
 
 
 def event_line(event: SessionEvent) -> dict[str, Any]:
-    """The line of an entry."""
+    """The line of an entry: what callers see of it."""
     return {
         "seq": event.seq,
         "id": event.id,
@@ -59,4 +63,18 @@ def event_line(event: SessionEvent) -> dict[str, Any]:
         "interrupted": event.is_interrupted,
         "covers": [list(run) for run in event.covers],
         "revision": event.revision,
+        "in_thread": event.is_in_thread,
     }
+
+
+def beginning(session: Session, state: str) -> dict[str, Any]:
+    """The line that an import begins a session with: also the state that it began with."""
+    line = session_line(session)
+    line["session"]["state"] = pack(as_dict(json.loads(state), "state"))
+    return line
+
+
+def happened(event: SessionEvent, row: EventRow) -> dict[str, Any]:
+    """The line that an import does an entry again with: also what its row says that decides where others stand."""
+    reports = MARK_NAMES.get(row.flags >> MARK_SHIFT & _MARK)
+    return {**event_line(event), "is_edit": row.flags & EDIT != 0, "reports": reports}

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import convert_to_openai_messages
 
 from langchain_sessions._core.kinds import role_of
-from langchain_sessions._exporting.form import event_line, session_line
+from langchain_sessions._exporting.form import beginning, happened
+from langchain_sessions._log.log import log_of
+from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.filters import EventFilter
 
 if TYPE_CHECKING:
@@ -37,9 +39,22 @@ def all_events(sessions: SessionService, session_id: str) -> Iterator[SessionEve
 
 def jsonl_lines(sessions: SessionService, session: Session) -> Iterator[str]:
     """Our own form: the session, then its log. `import_threads` reads it."""
-    yield _json(session_line(session))
-    for event in all_events(sessions, session.id):
-        yield _json(event_line(event))
+    log = log_of(sessions)
+    head = log.store.find_session(log.key(session.id), log.now())
+    if head is None:
+        raise SessionNotFoundError(session.id)
+    yield _json(beginning(session, head.initial_state))
+    after: int | None = None
+    while True:
+        where = log.seen(EventFilter(after_seq=after, page_size=_PAGE))
+        now = log.now()
+        query = log.encoder.query(where, idle_before=log.idle_before(now))
+        found = log.store.find_events(log.key(session.id), query, now)
+        for row in found.rows:
+            yield _json(happened(log.encoder.event(session.id, row, found.view), row))
+        if len(found.rows) < _PAGE:
+            return
+        after = found.rows[-1].seq
 
 
 def openai_lines(sessions: SessionService, session: Session) -> Iterator[str]:

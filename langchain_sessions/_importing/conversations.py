@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from langchain_sessions._importing.past import at_past_times
 from langchain_sessions._importing.values import SourceError
 from langchain_sessions.errors import InvalidInputError
+from langchain_sessions.events import NewEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from langchain_sessions._importing.values import History
-    from langchain_sessions.events import NewEvent
     from langchain_sessions.service import SessionService
 
 _BATCH = 200
@@ -61,7 +61,8 @@ class HistoryImport:
                 if isinstance(each, SourceError):
                     self._tell(history.id, "", str(each))
                     continue
-                batch.append(each)
+                if isinstance(each, NewEvent):
+                    batch.append(each)
                 if len(batch) == _BATCH:
                     yield batch
                     batch = []

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import datetime
 from itertools import chain
 from typing import IO, TYPE_CHECKING, Any
 
 from langchain_sessions._core.codec.values import unpack
 from langchain_sessions._exporting.form import FORMAT, NEWEST
-from langchain_sessions._importing.messages import exported_message, langchain_message, openai_message, read_with
+from langchain_sessions._importing.messages import langchain_message, openai_message, read_with
 from langchain_sessions._importing.values import History, SourceError
 from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.events import NewEvent
@@ -24,9 +23,7 @@ if TYPE_CHECKING:
 _BROKEN = "\0"
 _UNDECODED = re.compile("[\udc80-\udcff]")
 """What stands in the place of bytes that are not UTF-8."""
-_GONE = frozenset({"superseded", "rewound", "detached", "failed", "open"})
 _NAMED = ("session_id", "thread_id", "conversation_id", "id")
-_TAKEN = ("author", "branch", "invocation_id", "error_code", "error_message")
 
 
 class FileHistories:
@@ -91,7 +88,7 @@ class FileHistories:
             if isinstance(session, dict) and isinstance(session.get("id"), str):
                 user, title = (_text(session.get(name)) for name in ("user_id", "title"))
                 metadata, problems = _metadata(session.get("metadata"), unpack)
-                yield History(session["id"], user, metadata, chain(problems, events), title)
+                yield History(session["id"], user, metadata, chain(problems, events), title, session)
             else:
                 yield History("", None, {}, iter([SourceError("a line begins a session without an id")]))
             # What nobody took, or could be read, stands before the next conversation.
@@ -187,8 +184,8 @@ def _numbered(
 
 def _events_until_head(
     lines: Iterator[Mapping[str, Any]], heads: list[Mapping[str, Any]]
-) -> Iterator[NewEvent | SourceError]:
-    """The events of one conversation of an export; the head of the next one goes into `heads`."""
+) -> Iterator[Mapping[str, Any] | SourceError]:
+    """The lines of one log of an export; the head of the next one goes into `heads`."""
     for line in lines:
         if FORMAT in line:
             heads.append(line)
@@ -196,31 +193,7 @@ def _events_until_head(
         if _BROKEN in line:
             yield SourceError(line[_BROKEN])
             continue
-        try:
-            event = _event(line)
-        except (SourceError, KeyError, TypeError, ValueError, AttributeError):
-            yield SourceError("a line is no event")
-            continue
-        if event is not None:
-            yield event
-
-
-def _event(line: Mapping[str, Any]) -> NewEvent | None:
-    """The event of a line; None for what does not stand, and for records of what happened to the log."""
-    if line["standing"] in _GONE or (line["message"] is None and not line["state_delta"]):
-        return None
-    return NewEvent(
-        message=None if line["message"] is None else read_with(exported_message, line["message"]),
-        id=line["id"],
-        timestamp=datetime.fromisoformat(line["timestamp"]),
-        state_delta=unpack(line["state_delta"]) or None,
-        metadata=unpack(line["metadata"]) or None,
-        long_running_tool_ids=tuple(line["long_running_tool_ids"]),
-        interrupted=line["interrupted"],
-        synthetic=line["synthetic"],
-        grounding=unpack(line["grounding"]),
-        **{name: line[name] for name in _TAKEN},
-    )
+        yield line
 
 
 def _json_or_none(line: str) -> Any:

@@ -104,13 +104,17 @@ class History:
     """A conversation that was stored as messages: its id, its owner if known, and its events in order.
 
     Among the events stands, where one cannot be read, what is wrong with it: those after it are read all the same.
+
+    Attributes:
+        head: Of our own export what it says of the session; the events are its lines then, as they are.
     """
 
     id: str
     user_id: str | None
     metadata: Mapping[str, Any]
-    events: Iterable[NewEvent | SourceError]
+    events: Iterable[NewEvent | SourceError | Mapping[str, Any]]
     title: str | None = None
+    head: Mapping[str, Any] | None = None
 
 
 @runtime_checkable

@@ -42,14 +42,21 @@ def blank_events(
     require(named or bool(at) or superseded, "message_id", "name a message, or positions, or pass superseded=True")
     require(message_id != "", "message_id", "must not be blank")
     require(all(type(seq) is int and seq > 0 for seq in at), "seqs", "give positions of the log")
-    now = log.now()
+    ident = None if message_id is None else ident_of(message_id)[0]
+    return (yield from overwrite(log, session_id, new_record(k.BLANK, log.now()), ident, at, superseded=superseded))
+
+
+def overwrite(
+    log: Log, session_id: str, record: EventRow, ident: str | None, seqs: tuple[int, ...], *, superseded: bool
+) -> Flow[BlankResult]:
+    """Overwrite messages at the time of a record, and append it."""
     plan = BlankPlan(
-        record=new_record(k.BLANK, now),
-        now=now,
+        record=record,
+        now=record.at,
         row=partial(_blanked, log.encoder, session_id),
         words=partial(_words, log.encoder, session_id),
-        ident=None if message_id is None else ident_of(message_id)[0],
-        seqs=at,
+        ident=ident,
+        seqs=seqs,
         superseded=superseded,
     )
     done = yield from ask(log.store.blank_events, log.key(session_id), plan)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _PAGE = 200
 _MOST_RUNS = 3
+_TOLD = ("outcome", "tokens_before", "tokens_after")
 _COLOURS = {"human": "bold green", "ai": "bold cyan", "tool": "bold yellow", "system": "bold magenta"}
 _JOINED = re.compile("[\u200d\ufe0f\U0001f1e6-\U0001f1ff\U0001f3fb-\U0001f3ff]")
 """What joins characters to one picture: joiners, forms, letters of flags, tones of skin."""
@@ -78,24 +79,24 @@ def _whole(text: Text, width: int) -> Text:
 
 def _record(event: SessionEvent) -> str | None:
     """A record of the log in one line; None for what says nothing to a reader."""
-    told: dict[str, Any] = dict(event.metadata)
-    if event.kind is EventKind.REWIND:
-        return _line(f"rewind at {event.seq}", told, ("to_seq",))
-    if event.kind is EventKind.COMPACTION:
-        runs = ", ".join(f"{first}-{last}" for first, last in event.covers)
-        if len(event.covers) > _MOST_RUNS:
-            runs = f"{event.covers[0][0]}-{event.covers[-1][1]} in {len(event.covers)} parts"
-        covered = f"compaction of {runs}" if runs else "compaction"
-        return _line(covered, told, ("outcome", "tokens_before", "tokens_after"))
     if event.kind is EventKind.LIFECYCLE:
         return f"ended or reopened at {event.seq}"
-    return None
+    if event.kind not in {EventKind.REWIND, EventKind.COMPACTION, EventKind.BLANK}:
+        return None
+    told: dict[str, Any] = dict(event.metadata)
+    outcome = [f"{name.replace('_', ' ')} {told[name]}" for name in _TOLD if told.get(name) is not None]
+    # What a rewind took back is in force no longer.
+    undone = ["undone"] if event.standing is Standing.REWOUND else []
+    return ", ".join([f"{event.kind.value} at {event.seq}{_range(event)}", *outcome, *undone])
 
 
-def _line(begin: str, told: dict[str, Any], names: Iterable[str]) -> str:
-    return ", ".join(
-        [begin, *(f"{name.replace('_', ' ')} {told[name]}" for name in names if told.get(name) is not None)]
-    )
+def _range(event: SessionEvent) -> str:
+    if not event.covers:
+        return ""
+    runs = ", ".join(f"{first}-{last}" if first < last else f"{first}" for first, last in event.covers)
+    if len(event.covers) > _MOST_RUNS:
+        runs = f"{event.covers[0][0]}-{event.covers[-1][1]} in {len(event.covers)} parts"
+    return f" of {runs}"
 
 
 def paged(console: Console, pieces: Iterable[Text]) -> None:

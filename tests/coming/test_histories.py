@@ -158,8 +158,8 @@ def test_files_that_are_damaged_or_none(sessions: SessionService, tmp_path: Path
     torn = lines(tmp_path / "torn.jsonl", head, {"odd": 1}, {"odd": 2}, {**head, "session": {"id": "whole"}}, 5)
     report = import_threads(sessions, torn)
     assert [(each.thread, each.problem) for each in report.problems] == [
-        ("torn", "a line is no event"),
-        ("torn", "a line is no event"),
+        ("torn", "a line is no event, or out of order"),
+        ("torn", "a line is no event, or out of order"),
         ("whole", "line 5 is not JSON"),
     ]
     newer = lines(tmp_path / "newer.jsonl", {"langchain-sessions": 99, "session": {}})
