@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from itertools import chain
 from typing import IO, TYPE_CHECKING, Any
 
 from langchain_sessions._core.codec.values import unpack
 from langchain_sessions._exporting.form import FORMAT, NEWEST
+from langchain_sessions._importing.elements import JsonElements, holds_torn_text
 from langchain_sessions._importing.messages import langchain_message, openai_message, read_with
 from langchain_sessions._importing.values import History, SourceError
 from langchain_sessions.errors import InvalidInputError
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
 _BROKEN = "\0"
-_UNDECODED = re.compile("[\udc80-\udcff]")
-"""What stands in the place of bytes that are not UTF-8."""
 _NAMED = ("session_id", "thread_id", "conversation_id", "id")
 
 
@@ -117,21 +115,29 @@ class FileHistories:
                 yield at, f"line {at}", line
 
     def _langchain(self) -> Iterator[History]:
-        text = self._path.read_text(encoding="utf-8-sig", errors="surrogateescape")
-        is_torn = _UNDECODED.search(text) is not None
-        try:
-            found = json.loads(text)
-        except (ValueError, RecursionError):
-            raise SourceError("the file is not JSON") from None
-        if isinstance(found, list):
-            found = {self._path.stem: found}
-        for name, messages in found.items():
-            if not isinstance(messages, list):
-                yield History(name, None, {}, iter([SourceError("it is no list of messages")]))
-                continue
-            is_openai = bool(messages) and isinstance(messages[0], dict) and "role" in messages[0]
-            numbered = ((nth, f"message {nth}", _whole(each, nth, is_torn)) for nth, each in enumerate(messages, 1))
-            yield History(name, None, {}, _numbered(numbered, openai_message if is_openai else langchain_message))
+        self.close()
+        self._file = self._path.open("rb")
+        whole = JsonElements(self._file)
+        if whole.is_list:
+            yield _conversation(self._path.stem, whole.items())
+            return
+        for name, messages in whole.members():
+            if isinstance(messages, list):
+                yield _conversation(name, enumerate(messages, 1))
+            else:
+                problem = messages if isinstance(messages, SourceError) else SourceError("it is no list of messages")
+                yield History(name, None, {}, iter([problem]))
+
+
+def _conversation(name: str, messages: Iterable[tuple[int, Any]]) -> History:
+    """A list of messages in LangChain's JSON or in OpenAI's chat format; the first one tells."""
+    found = iter(messages)
+    first = next(found, None)
+    is_openai = first is not None and isinstance(first[1], dict) and "role" in first[1]
+    numbered = (
+        (nth, f"message {nth}", _whole(each, nth)) for nth, each in chain(() if first is None else (first,), found)
+    )
+    return History(name, None, {}, _numbered(numbered, openai_message if is_openai else langchain_message))
 
 
 def _line(at: int, line: bytes) -> Mapping[str, Any]:
@@ -145,11 +151,11 @@ def _line(at: int, line: bytes) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {_BROKEN: f"line {at} is not JSON"}
 
 
-def _whole(message: Any, nth: int, is_torn: bool) -> Any:  # noqa: FBT001 - what is known of the file
+def _whole(message: Any, nth: int) -> Any:
     """A message, or what is wrong with it where a file holds bytes that are not UTF-8."""
-    if is_torn and _UNDECODED.search(json.dumps(message, ensure_ascii=False)):
-        return {_BROKEN: f"message {nth} is not UTF-8"}
-    return message
+    if isinstance(message, SourceError):
+        return {_BROKEN: str(message)}
+    return {_BROKEN: f"message {nth} is not UTF-8"} if holds_torn_text(message) else message
 
 
 def _metadata(found: Any, read: Callable[[Any], Any] = dict) -> tuple[Mapping[str, Any], Sequence[SourceError]]:
