@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import convert_to_openai_messages
 
 from langchain_sessions._core.kinds import role_of
+from langchain_sessions._core.matching import query_of
 from langchain_sessions._exporting.form import beginning, happened
 from langchain_sessions._log.log import log_of
 from langchain_sessions.errors import SessionNotFoundError
@@ -48,7 +49,7 @@ def jsonl_lines(sessions: SessionService, session: Session) -> Iterator[str]:
     while True:
         where = log.seen(EventFilter(after_seq=after, page_size=_PAGE))
         now = log.now()
-        query = log.encoder.query(where, idle_before=log.idle_before(now))
+        query = query_of(where, log.codec, idle_before=log.idle_before(now))
         found = log.store.find_events(log.key(session.id), query, now)
         for row in found.rows:
             yield _json(happened(log.encoder.event(session.id, row, found.view), row))

@@ -7,7 +7,8 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import column, exc, select, table
+from sqlalchemy import cast, column, exc, select, table
+from sqlalchemy.dialects import mysql
 
 from langchain_sessions._importing.messages import adk_message, agents_message, langchain_message, read_with
 from langchain_sessions._importing.savers import count_rows, database_size, is_locked, unread
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
     from langchain_core.messages import BaseMessage
-    from sqlalchemy import Connection, Executable
+    from sqlalchemy import ColumnElement, Connection, Executable
 
 _BATCH = 500
+_MYSQL = ("mysql", "mariadb")
 _OLD_COLUMNS = ("actions", "error_code", "error_message", "partial")
 _STRANGE = (SourceError, ValueError, TypeError, KeyError, AttributeError, LookupError, RecursionError)
 
@@ -58,12 +60,15 @@ class MessageTable(_Database):
         super().__init__(connection)
         columns: list[Any] = [column("id"), column("session_id"), column(body), *([column(at)] if at else [])]
         self._table = table(name, *columns)
+        self._session: ColumnElement[Any] = self._table.c.session_id
+        if connection.dialect.name in _MYSQL:
+            # Whose collation takes `ada` and `Ada` for one.
+            self._session = cast(self._session, mysql.CHAR(charset="utf8mb4")).collate("utf8mb4_bin")
         self._body, self._at, self._convert = body, at, convert
 
     def histories(self) -> Iterator[History]:
         """See `HistorySource`."""
-        session = self._table.c.session_id
-        for (found,) in self._rows(select(session).distinct().order_by(session)):
+        for (found,) in self._rows(select(self._session).distinct().order_by(self._session)):
             yield History(str(found), None, {}, self._events(found))
 
     def count(self) -> int | None:
@@ -90,7 +95,8 @@ class MessageTable(_Database):
         """The rows behind one. Where the database does not give them at once, each that it gives for itself."""
         keys = self._table.c
         columns: list[Any] = [keys.id, keys[self._body], *([keys[self._at]] if self._at else [])]
-        where = (keys.session_id == session, keys.id > after)
+        # The name as it is beside it: that is what an index knows.
+        where = (keys.session_id == session, self._session == session, keys.id > after)
         try:
             return self._rows(select(*columns).where(*where).order_by(keys.id).limit(_BATCH))
         except SourceError as problem:

@@ -11,9 +11,10 @@ from langchain_sessions._core import kinds as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.codec.values import unpack
 from langchain_sessions._core.edge import to_micros
-from langchain_sessions._core.encode import new_record
+from langchain_sessions._core.event_rows import new_record
 from langchain_sessions._core.flow import drive
 from langchain_sessions._core.ledger import covers_of
+from langchain_sessions._core.matching import EventQuery
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._exporting.forms import all_events
 from langchain_sessions._importing.messages import exported_message, read_with
@@ -30,7 +31,7 @@ from langchain_sessions.errors import (
     SessionsError,
 )
 from langchain_sessions.events import EventKind, NewEvent, Standing
-from langchain_sessions.stores._values import AppendBatch, ArchivePlan, EventQuery, RewindPlan
+from langchain_sessions.stores._values import AppendBatch, ArchivePlan, RewindPlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

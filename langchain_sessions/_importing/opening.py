@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from langgraph.checkpoint.memory import InMemorySaver
 from sqlalchemy import create_engine, exc, inspect
@@ -24,7 +26,14 @@ if TYPE_CHECKING:
 
     from langchain_sessions._importing.values import HistorySource, ThreadSource
 
-_DRIVERS = {"postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg", "sqlite": "sqlite"}
+_DRIVERS = {
+    "mariadb": "mysql+pymysql",
+    "mysql": "mysql+pymysql",
+    "postgres": "postgresql+psycopg",
+    "postgresql": "postgresql+psycopg",
+    "sqlite": "sqlite",
+}
+_PORTS = {"mariadb": 3306, "mysql": 3306}
 _PORT = 5432
 _SQLITE_HEAD = b"SQLite format 3\0"
 # Which tables tell whose database it is.
@@ -65,6 +74,13 @@ def open_source(source: Any) -> Found:
         return _database(source)
     if type(source) is not str or not source:
         raise InvalidInputError("source", "give a path, the URL of a database, or an InMemorySaver")
+    return _named(source)
+
+
+def _named(source: str) -> Found:
+    """What a path or a URL names."""
+    if source.startswith("file:"):
+        return _file(Path(url2pathname(urlsplit(source).path)))
     if "://" not in source:
         return _file(Path(source))
     try:
@@ -77,6 +93,7 @@ def open_source(source: Any) -> Found:
 
 
 def _file(path: Path) -> Found:
+    require(not path.is_dir(), "source", f"{path} is a folder; name a file in it")
     if not path.is_file():
         raise InvalidInputError("source", f"no such file: {path}")
     try:
@@ -101,7 +118,7 @@ def _database(url: URL) -> Found:
     except ImportError:
         raise InvalidInputError("source", f"the driver of {backend} is not installed") from None
     except exc.SQLAlchemyError as error:
-        place = f"the database at {url.host}:{url.port or _PORT}" if url.host else "the database"
+        place = f"the database at {url.host}:{url.port or _PORTS.get(backend, _PORT)}" if url.host else "the database"
         why = ": ".join(filter(None, [f"{place} cannot be opened", why_unreachable(error)]))
         raise InvalidInputError("source", why) from None
     try:

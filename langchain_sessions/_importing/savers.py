@@ -39,6 +39,11 @@ _POSTGRES_WRITES = _named("checkpoint_writes", "task_id", "task_path", "idx", "c
 _BLOBS = table("checkpoint_blobs", *(column(each) for each in (*_NAMES[:2], "channel", "version", "type", "blob")))
 
 
+_MYSQL_TABLES = table(
+    "tables", column("table_schema"), column("data_length"), column("index_length"), schema="information_schema"
+)
+
+
 def database_size(connection: Connection) -> int | None:
     """How many bytes a database takes; None where it does not tell."""
     flavour = connection.dialect.name
@@ -48,9 +53,11 @@ def database_size(connection: Connection) -> int | None:
             return int(connection.exec_driver_sql(pages).scalar_one() * connection.exec_driver_sql(size).scalar_one())
         if flavour == "postgresql":
             return int(connection.execute(select(func.pg_database_size(func.current_database()))).scalar_one())
+        of_tables = func.sum(_MYSQL_TABLES.c.data_length + _MYSQL_TABLES.c.index_length)
+        mine = _MYSQL_TABLES.c.table_schema == func.database()
+        return int(connection.execute(select(func.coalesce(of_tables, 0)).where(mine)).scalar_one())
     except exc.SQLAlchemyError:
         return None
-    return None
 
 
 def count_rows(connection: Connection, where: TableClause) -> int | None:

@@ -127,8 +127,9 @@ def _show_log(events: Iterator[SessionEvent], *, as_table: bool, pager: bool) ->
         return
     from langchain_sessions.cli._conversation import paged, spoken
 
-    pieces = spoken(events, console.width)
-    if pager and console.is_terminal and sys.stdin.isatty():
+    in_pager = pager and console.is_terminal and sys.stdin.isatty()
+    pieces = spoken(events, console.width, in_pager=in_pager)
+    if in_pager:
         paged(console, pieces)
         return
     for piece in pieces:

@@ -46,8 +46,8 @@ def pages(sessions: SessionService, session_id: str, after: int = 0) -> Iterator
         after = found[-1].seq
 
 
-def spoken(events: Iterable[SessionEvent], width: int) -> Iterator[Text]:
-    """What people read of events, on a terminal of so many columns."""
+def spoken(events: Iterable[SessionEvent], width: int, *, in_pager: bool = False) -> Iterator[Text]:
+    """What people read of events, on a terminal of so many columns, or in a pager on it."""
     for event in events:
         if event.message is None:
             record = _record(event)
@@ -61,20 +61,32 @@ def spoken(events: Iterable[SessionEvent], width: int) -> Iterator[Text]:
             (plain(who).plain, "dim" if faded else _COLOURS.get(event.message.type, "bold")),
             (f"  {event.timestamp:%Y-%m-%d %H:%M}  {event.seq}{standing}", "dim"),
         )
-        body = _whole(said(event.message), width)
+        body = _whole(said(event.message), width, in_pager=in_pager)
         if faded:
             body.stylize("dim")
         yield Text("\n", no_wrap=body.no_wrap, overflow=body.overflow).join([head, body, Text()])
 
 
-def _whole(text: Text, width: int) -> Text:
+def _whole(text: Text, width: int, *, in_pager: bool) -> Text:
     """Text that is broken between pictures, never within one: terminals join what stands together."""
     if _JOINED.search(text.plain) is None:
         return text
-    from wcwidth import wrap
-
-    lines = (line for each in text.plain.split("\n") for line in wrap(each, width) or [""])
+    lines = (line for each in text.plain.split("\n") for line in _lines(each, width, in_pager=in_pager))
     return Text("\n".join(lines), no_wrap=True, overflow="ignore")
+
+
+def _lines(text: str, width: int, *, in_pager: bool) -> list[str]:
+    from wcwidth import wcwidth, wrap
+
+    def fits(line: str) -> bool:
+        # A pager adds up the parts of a picture, and would break a line within it.
+        return sum(max(wcwidth(each), 0) for each in line) <= width
+
+    lines, limit = wrap(text, width), width
+    while in_pager and limit > 1 and not all(map(fits, lines)):
+        limit -= 1
+        lines = wrap(text, limit)
+    return lines or [""]
 
 
 def _record(event: SessionEvent) -> str | None:
@@ -87,7 +99,9 @@ def _record(event: SessionEvent) -> str | None:
     outcome = [f"{name.replace('_', ' ')} {told[name]}" for name in _TOLD if told.get(name) is not None]
     # What a rewind took back is in force no longer.
     undone = ["undone"] if event.standing is Standing.REWOUND else []
-    return ", ".join([f"{event.kind.value} at {event.seq}{_range(event)}", *outcome, *undone])
+    # To undo a rewind one goes back to before where it stands.
+    at = f" at {event.seq}" if event.kind is EventKind.REWIND else ""
+    return ", ".join([f"{event.kind.value}{at}{_range(event)}", *outcome, *undone])
 
 
 def _range(event: SessionEvent) -> str:

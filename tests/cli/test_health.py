@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from rich.console import Console
 from typer.testing import CliRunner, Result
-from wcwidth import iter_graphemes
+from wcwidth import iter_graphemes, wcwidth
 
 from langchain_sessions import Compaction, SessionService, TurnWindow
 from langchain_sessions.cli._commands import app
@@ -209,11 +210,14 @@ def test_joined_pictures_stay_whole_at_any_width() -> None:
     with SessionService("sqlite://") as sessions:
         sessions.create("s")
         sessions.append("s", HumanMessage("x" + pictures + "\n\n  and text " + pictures))
-        for width in (11, 40):
+        for width, in_pager in product((11, 40), (False, True)):
             told = io.StringIO()
             console = Console(file=told, width=width)
-            for piece in spoken(sessions.events("s"), width):
+            for piece in spoken(sessions.events("s"), width, in_pager=in_pager):
                 console.print(piece)
+            lines = told.getvalue().splitlines()
+            # less counts each part of a picture, and breaks lines by that.
+            assert not in_pager or all(sum(max(wcwidth(each), 0) for each in line) <= width for line in lines)
             found = [each for each in iter_graphemes(told.getvalue()) if not each.isascii()]
             assert found == list(iter_graphemes(pictures)) * 2
 

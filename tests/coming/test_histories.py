@@ -380,3 +380,32 @@ def test_langchain_postgres(fresh_database_url: str, sessions: SessionService) -
         histories.PostgresChatMessageHistory("chat_history", name, sync_connection=connection).add_messages(SAID)
     twice(sessions, url)
     same(sessions, name, SAID)
+
+
+@pytest.mark.backends("mariadb")
+def test_sql_chat_message_history_on_mysql(fresh_database_url: str, sessions: SessionService) -> None:
+    """Names that the database takes for one are two people's here."""
+    engine = create_engine(fresh_database_url)
+    with engine.begin() as connection:
+        columns = "id INTEGER PRIMARY KEY AUTO_INCREMENT, session_id TEXT, message TEXT"
+        connection.execute(text(f"CREATE TABLE message_store ({columns})"))
+        for name, said in (("ada", SAID), ("Ada", SAID[:1]), ("grace é", SAID[1:])):
+            rows = [{"name": name, "message": json.dumps(each)} for each in messages_to_dict(said)]
+            statement = "INSERT INTO message_store (session_id, message) VALUES (:name, :message)"
+            connection.execute(text(statement), rows)
+    engine.dispose()
+    url = fresh_database_url.replace("mariadb+pymysql", "mysql")
+    report = import_threads(sessions, url, dry_run=True)
+    assert (report.threads, report.bytes_before is not None) == (3, True)
+    twice(sessions, url)
+    same(sessions, "ada", SAID)
+    same(sessions, "Ada", SAID[:1])
+    same(sessions, "grace é", SAID[1:])
+
+
+@pytest.mark.backends("mariadb")
+def test_the_real_sql_chat_message_history_on_mysql(fresh_database_url: str, sessions: SessionService) -> None:
+    sql = pytest.importorskip("langchain_community.chat_message_histories.sql")
+    sql.SQLChatMessageHistory("one", connection=fresh_database_url).add_messages(SAID)
+    twice(sessions, fresh_database_url)
+    same(sessions, "one", SAID)

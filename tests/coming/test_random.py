@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage
 from langgraph.channels import DeltaChannel
+from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 from langgraph.graph.message import _messages_delta_reducer, add_messages
 from langgraph.types import Command, Send, interrupt
+from sqlalchemy import make_url
 
 from langchain_sessions import SessionCheckpointSaver, SessionService, import_threads
 
@@ -131,14 +133,33 @@ def told(state: Any) -> Any:
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_what_came_over_is_what_was(tmp_path: Path, state: Any, seed: int, *, own: bool) -> None:
-    path, chance = tmp_path / "old.db", random.Random(f"{seed} {own} {state.__name__}")
+    path = tmp_path / "old.db"
     conn = sqlite3.connect(path, check_same_thread=False)
-    old = SqliteSaver(conn, serde=SERDE)
+    comes_over(SqliteSaver(conn, serde=SERDE), path, tmp_path, state, seed, own=own)
+    conn.close()
+
+
+@pytest.mark.backends("postgres")
+@pytest.mark.parametrize("state", [Whole, Delta])
+@pytest.mark.parametrize("own", [False, True])
+def test_what_came_over_from_postgres_is_what_was(
+    fresh_database_url: str, tmp_path: Path, state: Any, *, own: bool
+) -> None:
+    url = make_url(fresh_database_url).set(drivername="postgresql").render_as_string(hide_password=False)
+    with PostgresSaver.from_conn_string(url) as old:
+        old.serde = SERDE
+        old.setup()
+        comes_over(old, url, tmp_path, state, 3, own=own)
+
+
+def comes_over(old: Any, source: Any, tmp_path: Path, state: Any, seed: int, *, own: bool) -> None:
+    """A random thread of a saver, here and there."""
+    chance = random.Random(f"{seed} {own} {state.__name__}")
     theirs = graph(old, state, own=own)
     for turn in range(7):
         step(theirs, chance, turn)
     with SessionService(f"sqlite:///{tmp_path / 'new.db'}") as sessions:
-        assert import_threads(sessions, path).problems == ()
+        assert import_threads(sessions, source).problems == ()
         new = SessionCheckpointSaver(sessions, serde=SERDE, owner="ignore")
         ours = graph(new, state, own=own)
         assert told(ours.get_state(AT, subgraphs=True)) == told(theirs.get_state(AT, subgraphs=True))
@@ -159,4 +180,3 @@ def test_what_came_over_is_what_was(tmp_path: Path, state: Any, seed: int, *, ow
                 ends.append((after.values, after.next))
             assert ends[0] == ends[1]
         assert sessions.verify("t") == []
-    conn.close()
