@@ -14,6 +14,7 @@ import argparse
 import inspect
 import os
 import sys
+from collections import Counter
 
 import pytest
 
@@ -27,6 +28,27 @@ PARTS = {
 }
 
 
+class Counts:
+    """Adds up what tests count, by backend, and shows it at the end."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, str]] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take what a test counted until it ended; whether it ended well stands above."""
+        if report.when == "call":
+            backend = next((str(value) for name, value in report.user_properties if name == "backend"), "")
+            for name, value in report.user_properties:
+                if name.startswith("counted: ") and isinstance(value, int):
+                    self._counts[backend, name.removeprefix("counted: ")] += value
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """A line for each count of each backend."""
+        terminalreporter.section("counted")
+        for (backend, what), times in sorted(self._counts.items()):
+            terminalreporter.write_line(f"{backend or 'all':10}{times:>10,} {what}")
+
+
 def main() -> int:
     """Run the parts that were asked for, with what they do as many times as asked for."""
     parser = argparse.ArgumentParser(
@@ -36,6 +58,7 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=100, help="how many times the ordinary run's examples")
     parser.add_argument("--kills", type=int, default=2_000, help="how many processes are killed on each database")
     parser.add_argument("--operations", type=int, default=100_000, help="of look-alike users on each database")
+    parser.add_argument("--backends", help="comma-separated, as of the tests; all that are there by default")
     parser.add_argument("--workers", type=int, default=0, help="processes that share the work")
     given = parser.parse_args()
     if unknown := set(given.parts) - set(PARTS):
@@ -47,7 +70,9 @@ def main() -> int:
     paths = [path for part in given.parts or PARTS for path in PARTS[part]]
     # Everything in these files, what is marked as soak too; a part may take hours.
     options = ["-q", "-m", "soak or not soak", "--timeout", "0", "-p", "no:cacheprovider", "--durations", "0", "-vv"]
-    return int(pytest.main([*paths, *options, "-n", str(given.workers)]))
+    if given.backends:
+        options += ["--backends", given.backends]
+    return int(pytest.main([*paths, *options, "-n", str(given.workers)], plugins=[Counts()]))
 
 
 if __name__ == "__main__":

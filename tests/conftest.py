@@ -10,7 +10,7 @@ import sqlite3
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
 from hypothesis import Phase, settings
@@ -181,6 +181,19 @@ def backend(request: pytest.FixtureRequest) -> str:
     """One of "memory", "files", "sqlite", "postgres", "mariadb": the test runs once on each."""
     name: str = request.param
     return name
+
+
+class Counted(Protocol):
+    """Counts what a long test did, for the table at the end of a soak."""
+
+    def __call__(self, what: str, times: int) -> None:
+        """Count something."""
+
+
+@pytest.fixture
+def counted(record_property: Callable[[str, object], None]) -> Counted:
+    """Counts what this test did; `benchmarks.soak` adds it up by backend."""
+    return lambda what, times: record_property(f"counted: {what}", times)
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from langchain_sessions.service import SessionService
+    from tests.conftest import Counted
 
 pytestmark = pytest.mark.backends("sqlite", "postgres", "mariadb")
 
@@ -34,13 +35,16 @@ def test_a_killed_graph_goes_on_where_it_was(database_url: str, table_prefix: st
 
 @pytest.mark.soak
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-def test_many_killed_graphs(database_url: str, table_prefix: str, durability: str) -> None:
+def test_many_killed_graphs(database_url: str, table_prefix: str, durability: str, counted: Counted) -> None:
     """A third of the graphs each; a thread for twenty-five, since all of it is looked at."""
     for number in range(ROUNDS // 12 // 25 + 1):
-        _kill(database_url, f"{table_prefix}{number}_", durability, rounds=25)
+        acknowledged = _kill(database_url, f"{table_prefix}{number}_", durability, rounds=25)
+        counted("graphs killed", 25)
+        counted("acknowledged", acknowledged)
 
 
-def _kill(url: str, prefix: str, durability: str, rounds: int) -> None:
+def _kill(url: str, prefix: str, durability: str, rounds: int) -> int:
+    """How many turns were acknowledged, before kills and between them."""
     chance = random.Random()
     acknowledged: list[str] = []
     with opened(make_service(url, table_prefix=prefix)) as (service,):
@@ -54,6 +58,7 @@ def _kill(url: str, prefix: str, durability: str, rounds: int) -> None:
             ask(graph, f"after-{number}")
             acknowledged.append(f"after-{number}")
             _assert_whole(service, graph, acknowledged)
+    return len(acknowledged)
 
 
 def _assert_whole(service: SessionService, graph: Any, acknowledged: list[str]) -> None:

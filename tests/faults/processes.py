@@ -13,6 +13,7 @@ from langchain_core.messages import HumanMessage
 
 from langchain_sessions import Compaction, SessionMemoryAdvisor, TurnCount, TurnWindow
 from tests.faults.drills import archive_some, make_service, message
+from tests.servers import databases
 from tests.surface.strict_rules import InsistingModel
 
 if TYPE_CHECKING:
@@ -25,8 +26,13 @@ CHAT: Any = {"configurable": {"session_id": "s"}}
 
 
 def killed(seconds: float, target: Callable[..., None], *arguments: Any) -> list[str]:
-    """What a process said it had done before it was killed, `seconds` after it first said so."""
+    """What a process said it had done before it was killed, `seconds` after it first said so.
+
+    The first argument is the URL of its database, which has let go of the process when this returns.
+    """
     listener, said = CONTEXT.Pipe(duplex=False)
+    url = str(arguments[0])
+    before = _connected(url)
     process = CONTEXT.Process(target=target, args=(*arguments, said))
     process.start()
     said.close()
@@ -39,7 +45,15 @@ def killed(seconds: float, target: Callable[..., None], *arguments: Any) -> list
         while True:
             done.append(listener.recv())
     listener.close()
+    limit = time.monotonic() + 60
+    while not _connected(url) <= before:
+        assert time.monotonic() < limit, "the server still works for a process that is gone"
+        time.sleep(0.005)
     return done
+
+
+def _connected(url: str) -> set[int]:
+    return set() if url.startswith(("file:", "sqlite:")) else databases.others(url)
 
 
 def append_until_killed(url: str, prefix: str, label: str, archive_every: int, said: Connection) -> None:

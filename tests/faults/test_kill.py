@@ -14,6 +14,7 @@ from tests.faults.soaking import ROUNDS, apart
 
 if TYPE_CHECKING:
     from langchain_sessions import SessionService
+    from tests.conftest import Counted
 
 on_databases = pytest.mark.backends("files", "sqlite", "postgres", "mariadb")
 
@@ -35,21 +36,26 @@ def test_a_killed_chat_loses_no_turn_that_was_answered(database_url: str, table_
 @pytest.mark.soak
 @on_databases
 @pytest.mark.parametrize("archive_every", [0, 7])
-def test_many_killed_writers(database_url: str, table_prefix: str, archive_every: int) -> None:
+def test_many_killed_writers(database_url: str, table_prefix: str, archive_every: int, counted: Counted) -> None:
     """A database for twenty-five, since all of a log is looked at after each."""
     for number in range(ROUNDS // 4 // 25):
-        _kill_writers(*apart(database_url, table_prefix, number), archive_every, rounds=25)
+        acknowledged = _kill_writers(*apart(database_url, table_prefix, number), archive_every, rounds=25)
+        counted("archivers killed" if archive_every else "writers killed", 25)
+        counted("acknowledged", acknowledged)
 
 
 @pytest.mark.soak
 @on_databases
 @pytest.mark.parametrize("face", FACES)
-def test_many_killed_chats(database_url: str, table_prefix: str, face: str) -> None:
+def test_many_killed_chats(database_url: str, table_prefix: str, face: str, counted: Counted) -> None:
     for number in range(ROUNDS // 8 // 25 + 1):
-        _kill_chats(*apart(database_url, table_prefix, number), face, rounds=25)
+        acknowledged = _kill_chats(*apart(database_url, table_prefix, number), face, rounds=25)
+        counted("chats killed", 25)
+        counted("acknowledged", acknowledged)
 
 
-def _kill_writers(url: str, prefix: str, archive_every: int, rounds: int) -> None:
+def _kill_writers(url: str, prefix: str, archive_every: int, rounds: int) -> int:
+    """How many appends were acknowledged, before kills and between them."""
     chance = random.Random()  # noqa: S311 - the moment of a kill is no secret
     acknowledged: list[str] = []
     with opened(make_service(url, table_prefix=prefix)) as (service,):
@@ -62,10 +68,11 @@ def _kill_writers(url: str, prefix: str, archive_every: int, rounds: int) -> Non
             _assert_context(service.count("s").events, texts(service, "s"), ids)
             service.append("s", message(f"after-{number}"))
             acknowledged.append(f"after-{number}")
+    return len(acknowledged)
 
 
-def _kill_chats(url: str, prefix: str, face: str, rounds: int) -> None:
-    """Chats that archive now and then, and some that do not."""
+def _kill_chats(url: str, prefix: str, face: str, rounds: int) -> int:
+    """Chats that archive now and then, and some that do not; how many turns were answered."""
     chance = random.Random()  # noqa: S311 - the moment of a kill is no secret
     acknowledged: list[str] = []
     with opened(make_service(url, table_prefix=prefix)) as (service,):
@@ -79,6 +86,7 @@ def _kill_chats(url: str, prefix: str, face: str, rounds: int) -> None:
             chatting(service, after).invoke([HumanMessage(f"question after-{number}", id=f"after-{number}")], CHAT)
             acknowledged.append(f"after-{number}")
             _assert_turns(service, acknowledged, unanswered=number + 1)
+    return len(acknowledged)
 
 
 def _assert_turns(service: SessionService, acknowledged: list[str], unanswered: int) -> None:

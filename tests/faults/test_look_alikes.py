@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from langchain_sessions import SessionService
+    from tests.conftest import Counted
 
 TOWN = 5_000
 ALIKE = (
@@ -142,7 +143,10 @@ def test_users_who_look_alike_never_meet(database_url: str, table_prefix: str) -
 
 @pytest.mark.soak
 @pytest.mark.backends("sqlite", "postgres", "mariadb")
-def test_a_hundred_thousand_operations_of_users_who_look_alike(database_url: str, table_prefix: str) -> None:
+def test_a_hundred_thousand_operations_of_users_who_look_alike(
+    database_url: str, table_prefix: str, counted: Counted
+) -> None:
     """A town for five thousand each, since what is read in a session grows with it."""
     for number in range(OPERATIONS // TOWN):
         _live(*apart(database_url, table_prefix, number), operations=TOWN, seed=number)
+        counted("operations of look-alikes", TOWN)

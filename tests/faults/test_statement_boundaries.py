@@ -20,6 +20,8 @@ from tests.faults.injection import FAULTS, Injector
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from tests.conftest import Counted
+
 INSTANT = timedelta(microseconds=1)
 
 on_databases = pytest.mark.backends("sqlite", "postgres", "mariadb")
@@ -198,11 +200,12 @@ def test_a_fault_at_any_boundary_leaves_all_or_nothing(drill: Range, name: str) 
 @pytest.mark.soak
 @on_databases
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_every_fault_at_every_boundary(drill: Range, name: str) -> None:
-    _fail_everywhere(drill, name, kinds=4)
+def test_every_fault_at_every_boundary(drill: Range, name: str, counted: Counted) -> None:
+    counted("faults at boundaries", _fail_everywhere(drill, name, kinds=4))
 
 
-def _fail_everywhere(drill: Range, name: str, *, kinds: int) -> None:
+def _fail_everywhere(drill: Range, name: str, *, kinds: int) -> int:
+    """How many faults there were."""
     operation = OPERATIONS[name]
     s, other = drill.fresh()
     operation.before(drill.witness, s, other)
@@ -214,6 +217,7 @@ def _fail_everywhere(drill: Range, name: str, *, kinds: int) -> None:
     for at in range(boundaries):
         for fault in (FAULTS * 2)[at % 4 : at % 4 + kinds]:
             _one_fault(drill, operation, at, fault, after)
+    return boundaries * kinds
 
 
 def _one_fault(drill: Range, operation: Operation, at: int, fault: str, after: Any) -> None:

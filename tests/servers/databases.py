@@ -47,6 +47,19 @@ def drop_database(url: str) -> None:
         conn.execute(text(f"DROP DATABASE IF EXISTS {_quoted(conn, name)}"))
 
 
+def others(url: str) -> set[int]:
+    """The connections of this database but the one that asks: a server goes on with what a killed client sent it."""
+    parsed = make_url(url)
+    if parsed.get_backend_name() == "postgresql":
+        found = "SELECT pid FROM pg_stat_activity WHERE datname = :name AND pid <> pg_backend_pid()"
+    elif parsed.get_backend_name() == "mysql":
+        found = "SELECT id FROM information_schema.processlist WHERE db = :name AND id <> CONNECTION_ID()"
+    else:
+        return set()
+    with connection(url) as conn:
+        return set(conn.scalars(text(found), {"name": parsed.database}))
+
+
 def tables(conn: Connection, prefix: str = "") -> list[str]:
     """The names of the tables that start with `prefix`."""
     return [name for name in inspect(conn).get_table_names() if name.startswith(prefix)]
