@@ -302,7 +302,7 @@ class _Marking:
 
     def _object(self, value: Any, depth: int) -> Any:
         kind = type(value)
-        if isinstance(value, BaseMessage):
+        if issubclass(kind, BaseMessage):
             return self._message(value)
         name = self._allowed.name_of(kind)
         if name is not None:
@@ -315,11 +315,11 @@ class _Marking:
             return {MARK: ["deque", [self.of(item, depth) for item in value], value.maxlen]}
         if kind is not Document and is_rebuildable(kind):
             return value
-        if kind is Document or self._is_eager or isinstance(value, float):
+        if kind is Document or self._is_eager or issubclass(kind, float):
             packed = pack(value)
             if not holds_text(packed):
                 return {MARK: ["packed", dump_json(packed)]}
-        base = next((base for base in _BASES if isinstance(value, base)), None)
+        base = next((base for base in _BASES if issubclass(kind, base)), None)
         # A dictionary that counts or remembers its order comes back as the one that it is equal to.
         return value if base is None else self.of(_base_form(value, base), depth)
 
@@ -357,11 +357,11 @@ def _collect(value: Any, into: dict[type, Any], seen: dict[int, Any], depth: int
     if kind in _PLAIN or kind is str or kind is int or id(value) in seen or depth > _MAX_DEPTH:
         return
     seen[id(value)] = value  # held, so that no other object gets its id
-    if isinstance(value, dict):
+    if issubclass(kind, dict):
         inner = [*value, *value.values()]
-    elif isinstance(value, (list, set, frozenset, deque)) or kind is tuple:
+    elif issubclass(kind, (list, set, frozenset, deque)) or kind is tuple:
         inner = [*value]
-    elif isinstance(value, BaseMessage):
+    elif issubclass(kind, BaseMessage):
         return
     elif kind is Send:
         inner = [value.arg]
@@ -369,7 +369,7 @@ def _collect(value: Any, into: dict[type, Any], seen: dict[int, Any], depth: int
         inner = [value.value]
     else:
         into.setdefault(kind, value)
-        inner = [*value] if isinstance(value, tuple) else [*(fields_of(value) or {}).values()]
+        inner = [*value] if issubclass(kind, tuple) else [*(fields_of(value) or {}).values()]
     for item in inner:
         _collect(item, into, seen, depth + 1)
 

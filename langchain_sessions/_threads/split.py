@@ -49,10 +49,10 @@ class _MarkInValueError(Exception):
 
 def is_event(message: object) -> bool:
     """Whether a value may stand in the log: a whole message, not an instruction to a reducer."""
-    kind = type(message)
+    kind = type(message)  # not asked of the value: some proxies raise
     if kind in KNOWN:
         return True
-    return isinstance(message, BaseMessage) and not isinstance(message, (BaseMessageChunk, RemoveMessage))
+    return issubclass(kind, BaseMessage) and not issubclass(kind, (BaseMessageChunk, RemoveMessage))
 
 
 def is_message_list(value: object) -> bool:
@@ -94,7 +94,7 @@ def _walk(value: Any, wanted: Wanted, into: list[BaseMessage | str]) -> Any:
         return value
     if kind in _LEAVES:
         return value
-    if isinstance(value, BaseMessage):
+    if issubclass(kind, BaseMessage):
         if is_event(value) and wanted(value):
             into.append(value)
             return {MARK: [_ONE, len(into) - 1]}

@@ -48,6 +48,9 @@ _CALL_ID = 3
 _MOST_TEXTS = 4_096
 _REPLY = 3  # every reply is primed with the opening of an assistant message
 
+_MAX_PRINTED = 10_000
+"""The codec keeps so many characters of what has no form of its own."""
+
 _IMAGES = frozenset({"image", "image_url", "input_image"})
 _FILES = frozenset({"audio", "input_audio", "video", "file", "input_file", "document", "media"})
 _CALLS = frozenset({"tool_call", "tool_call_chunk", "tool_use", "function_call"})
@@ -81,7 +84,7 @@ class TextCounter(ABC):
             count += self.count_text(content)
         else:
             has_calls = isinstance(message, AIMessage) and bool(message.tool_calls or message.invalid_tool_calls)
-            count += sum(map(self._price, _content_parts(content, skip_calls=has_calls)))
+            count += sum(map(self._price, _all_parts(content, skip_calls=has_calls)))
         if message.name:
             count += self.count_text(message.name) + _NAME
         if isinstance(message, AIMessage):
@@ -158,7 +161,22 @@ _FILE = _Media(is_image=False)
 
 def holds_media(content: Iterable[str | dict[str, Any]]) -> bool:
     """Whether some part of a content is priced by the piece and not by its text."""
-    return any(isinstance(part, _Media) for part in _content_parts(content, skip_calls=True))
+    return any(isinstance(part, _Media) for part in _all_parts(content, skip_calls=True))
+
+
+def _all_parts(content: Iterable[str | dict[str, Any]], *, skip_calls: bool) -> list[str | _Media]:
+    """`_content_parts`; of blocks that cannot be walked, such as one that is in itself, their text as it is stored."""
+    try:
+        return list(_content_parts(content, skip_calls=skip_calls))
+    except Exception:  # noqa: BLE001 - whatever an object raises that is asked for its text
+        return [_printed(content)]
+
+
+def _printed(value: object) -> str:
+    try:
+        return str(value)[:_MAX_PRINTED]
+    except Exception:  # noqa: BLE001 - as above
+        return ""
 
 
 def _content_parts(content: Iterable[str | dict[str, Any]], *, skip_calls: bool) -> Iterator[str | _Media]:
@@ -209,7 +227,10 @@ def _value_parts(value: object) -> Iterator[str | _Media]:
 def _call_texts(message: AIMessage) -> Iterator[str]:
     for call in message.tool_calls:
         yield call["name"]
-        yield json.dumps(call["args"], ensure_ascii=False, default=str)
+        try:
+            yield json.dumps(call["args"], ensure_ascii=False, default=str)
+        except Exception:  # noqa: BLE001 - keys that JSON does not know, a list in itself, an object that raises
+            yield _printed(call["args"])
     for broken in message.invalid_tool_calls:
         yield broken["name"] or ""
         yield broken["args"] or ""

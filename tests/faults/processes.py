@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload([__name__, "tests.migrations.steps", "tests.checkpointer.talking"])
+CONTEXT.set_forkserver_preload(["tests.faults.warmed"])
 CHAT: Any = {"configurable": {"session_id": "s"}}
 
 

@@ -76,9 +76,12 @@ def _encoded(data: bytes) -> str:
 def _pack_numpy(np: Any, value: Any, pack: Form, unpack: Form) -> list[Any] | None:
     del unpack
     if type(value) is np.ndarray:
+        order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
         if value.dtype.kind in _BITS:
-            order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
             return ["numpy.array", [value.dtype.str, list(value.shape), order, _encoded(value.tobytes(order=order))]]
+        if value.dtype.names and not value.dtype.hasobject:
+            fields = pack(np.lib.format.dtype_to_descr(value.dtype))
+            return ["numpy.records", [fields, list(value.shape), order, _encoded(value.tobytes(order=order))]]
         if value.dtype.kind == "O":
             items = value.ravel().tolist()
             return ["numpy.objects", [list(value.shape), [pack(item) for item in items]]]
@@ -95,8 +98,9 @@ def _unpack_numpy(np: Any, form: str, payload: Any, unpack: Form) -> Any:
         for at, item in enumerate(items):
             array[at] = unpack(item)
         return array.reshape(shape)
-    # From a bytearray, so that it may be written to.
-    data = np.frombuffer(bytearray(base64.b64decode(payload[-1])), dtype=_plain_type(np, payload[0]))
+    dtype = _plain_type(np, payload[0]) if form != "records" else np.lib.format.descr_to_dtype(unpack(payload[0]))
+    # From a bytearray, so that it may be written to; a type that holds objects is refused here.
+    data = np.frombuffer(bytearray(base64.b64decode(payload[-1])), dtype=dtype)
     return data[0] if form == "scalar" else data.reshape(payload[1], order=payload[2])
 
 

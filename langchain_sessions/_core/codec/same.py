@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
 _MAX_DEPTH = 200
+_PROTOCOL = 4
+"""What an object would be taken apart into by `pickle`, which is not asked: its class and what it holds."""
 _LEAVES = frozenset({str, int, bool, bytes, bytearray, type(None)})
 
 
@@ -60,15 +62,22 @@ def _is_alike(one: Any, other: Any, depth: int) -> bool:
     packed = pack_foreign(one, _itself, _itself)
     if packed is not None:
         return is_same(packed, pack_foreign(other, _itself, _itself), depth)
-    return (one == other) is True
+    return _says_so(one, other) or is_same(one.__reduce_ex__(_PROTOCOL), other.__reduce_ex__(_PROTOCOL), depth)
+
+
+def _says_so(one: Any, other: Any) -> bool:
+    try:
+        return (one == other) is True
+    except Exception:  # an object may raise anything
+        return False
 
 
 def fields_of(value: Any) -> dict[str, Any] | None:
     """What a model or a dataclass consists of; None for anything else."""
-    if isinstance(value, BaseModel):
+    if issubclass(type(value), BaseModel):  # not asked of the value: some proxies raise
         extra, private = value.__pydantic_extra__, value.__pydantic_private__
         return {**value.__dict__, "$extra": extra or {}, "$private": private or {}}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if dataclasses.is_dataclass(type(value)):
         names = [field.name for field in dataclasses.fields(value)]
         return {name: getattr(value, name) for name in names if hasattr(value, name)}
     attributes: Any = getattr(type(value), "__attrs_attrs__", None)

@@ -42,16 +42,18 @@ def _block_text(block: dict[Any, Any]) -> list[str]:
     return found
 
 
-def _words(value: Any, depth: int = 0) -> list[str]:
-    """The strings and numbers inside a JSON-like value, with the keys of its objects."""
-    if isinstance(value, str):
+def _words(value: Any, within: tuple[int, ...] = ()) -> list[str]:
+    """The strings and numbers inside a JSON-like value, with the keys of its objects; what is in itself ends there."""
+    kind = type(value)  # not asked of the value: some proxies raise
+    if issubclass(kind, str):
         return [value]
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
+    if issubclass(kind, (int, float)) and kind is not bool:
         return [str(value)]
-    if depth > _MAX_DEPTH:
+    if len(within) > _MAX_DEPTH or id(value) in within:
         return []
-    if isinstance(value, dict):
-        return [word for key, item in value.items() for word in (str(key), *_words(item, depth + 1))]
-    if isinstance(value, (list, tuple)):
-        return [word for item in value for word in _words(item, depth + 1)]
+    path = (*within, id(value))
+    if issubclass(kind, dict):
+        return [word for key, item in value.items() for word in (*_words(key, path), *_words(item, path))]
+    if issubclass(kind, (list, tuple)):
+        return [word for item in value for word in _words(item, path)]
     return []

@@ -115,6 +115,25 @@ def pack(value: Any, serde: SerializerProtocol | None = None, depth: int = 0) ->
     try:
         return _pack_container(value, serde, depth)
     except RecursionError:
+        return _pack_call(value, serde) if depth == _TOP and _is_call(value) else _as_nested(value)
+
+
+def _is_call(value: Any) -> bool:
+    return type(value) is dict and type(value.get("args")) is dict and "name" in value
+
+
+def _pack_call(call: dict[str, Any], serde: SerializerProtocol | None) -> Any:
+    """A tool call one of whose arguments nests too deeply: it stays one, whoever reads the message looks at its id."""
+    pairs = [(key, _alone(item, serde)) for key, item in call["args"].items()]
+    are_names = all(type(key) is str and _is_exact(key) and key != _TAG for key, _ in pairs)
+    args = dict(pairs) if are_names else {_TAG: ["dict", [[_alone(key, serde), item] for key, item in pairs]]}
+    return {key: args if key == "args" else _alone(item, serde) for key, item in call.items()}
+
+
+def _alone(value: Any, serde: SerializerProtocol | None) -> Any:
+    try:
+        return pack(value, serde, _TOP + 1)
+    except RecursionError:
         return _as_nested(value)
 
 
@@ -135,8 +154,8 @@ def _as_nested(value: Any) -> Any:
         text = dump_json(value)
         if json.loads(text) == value:
             return {_TAG: ["json", text]}
-    except (TypeError, ValueError, RecursionError):
-        pass
+    except Exception:  # whatever an object raises that is asked what it is, or compared
+        return _as_text(value)
     return _as_text(value)
 
 
@@ -160,9 +179,11 @@ def _pack_tagged(value: Any, serde: SerializerProtocol | None, depth: int) -> An
     foreign = pack_foreign(value, lambda inner: pack(inner, serde, depth + 1), lambda inner: unpack(inner, serde))
     if foreign is not None:
         return {_TAG: foreign}
-    if serde is not None and (tagged := _by_serde(value, serde)) is not None:
+    # A serializer makes plain arrays of numpy's others, without their masks.
+    is_known = kind.__module__.partition(".")[0] != "numpy"
+    if is_known and serde is not None and (tagged := _by_serde(value, serde)) is not None:
         return tagged
-    base = next((base for base in _BASES if isinstance(value, base)), None)
+    base = next((base for base in _BASES if issubclass(kind, base)), None)
     return _as_text(value) if base is None else pack(_plain(value, base), serde, depth)
 
 
