@@ -25,8 +25,8 @@ Rules that hold for every method:
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from langchain_sessions._core.twins import threaded
 from langchain_sessions.stores._life import Store
@@ -55,8 +55,10 @@ if TYPE_CHECKING:
     )
 
 
-class LogStore(Store):
+class LogStore(ABC):
     """Sessions and their logs: what is appended, how it is read, and what changes where events stand."""
+
+    waits: ClassVar[bool] = True
 
     # -- sessions ------------------------------------------------------------------------------------------
 
@@ -398,7 +400,7 @@ class LogStore(Store):
         """Async `verify_session`."""
 
 
-class SessionStore(LogStore, ThreadStore, IndexStore, VectorStore):
+class SessionStore(Store, LogStore, ThreadStore, IndexStore, VectorStore):
     """The whole contract. See the module for the rules that hold for every method."""
 
     @property

@@ -1,4 +1,4 @@
-"""What all parts of the contract share."""
+"""The life of a store: what it is made of, and its end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from langchain_sessions._core.twins import threaded
 
 
 class Store(ABC):
-    """What all parts of a store share: its life."""
+    """The part of the contract that has nothing to do with what is kept."""
 
     waits: ClassVar[bool] = True
     """Whether a method may wait for a disk or a server. Where none does, the async half calls it on the loop."""

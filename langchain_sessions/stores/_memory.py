@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from langchain_sessions._core.rows import Anyone
-from langchain_sessions.stores._partitioned.store import PartitionedStore
+from langchain_sessions.stores._base import SessionStore
+from langchain_sessions.stores._partitioned.store import PartitionMethods
 from langchain_sessions.stores.engine import Head, Listed, Partition, PartitionEngine, Range, Row
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ class MemoryEngine(PartitionEngine):
         return [entry for place, name, entry in ordered if start is None or (place, name) > start][:limit]
 
 
-class InMemoryStore(PartitionedStore):
+class InMemoryStore(PartitionMethods, SessionStore):
     """Keeps sessions in this process, with all that any other store keeps: for tests and trials."""
 
     def __init__(self) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar
 
 from langchain_sessions._core.twins import threaded
-from langchain_sessions.stores._life import Store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,11 +28,13 @@ if TYPE_CHECKING:
     )
 
 
-class IndexStore(Store):
+class IndexStore(ABC):
     """What recall keeps beside logs: chunks of an index that lags behind, is deleted with its log and can be rebuilt.
 
     A store does not know what is in a chunk.
     """
+
+    waits: ClassVar[bool] = True
 
     @abstractmethod
     def load_index(self, /, query: IndexQuery) -> IndexRead:
@@ -124,11 +125,13 @@ class IndexStore(Store):
         """Async `load_events`."""
 
 
-class VectorStore(Store):
+class VectorStore(ABC):
     """A vector per event for the semantic part of recall, kept beside the log and deleted with it.
 
     A store does not know what is in a vector, nor whose embedder made it.
     """
+
+    waits: ClassVar[bool] = True
 
     @abstractmethod
     def list_vectors(self, /, searched: SearchedLogs) -> list[VectorProgress]:

@@ -26,15 +26,14 @@ What other methods of the contract do to threads:
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 from langchain_sessions._core.checkpoints import NO_EVENTS, CheckpointRow, MessageRow, ValueRow, WriteRow
 from langchain_sessions._core.rows import EventRow, Owner, SessionKey, SessionRow
 from langchain_sessions._core.twins import threaded
-from langchain_sessions.stores._life import Store
 
 if TYPE_CHECKING:
     from langchain_sessions._core.ledger import Edit
@@ -264,8 +263,10 @@ Keep = Callable[[ThreadRows], Collection[CheckpointKey]]
 """Which checkpoints to keep."""
 
 
-class ThreadStore(Store):
+class ThreadStore(ABC):
     """What a store does with threads. See the module for the rules that hold for every method."""
+
+    waits: ClassVar[bool] = True
 
     # -- writing -------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import wraps
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Concatenate, ParamSpec, TypeVar
 
 from langchain_sessions._core.flow import Flow, adrive, drive, stands_for
 from langchain_sessions._core.twins import finish
@@ -39,15 +39,15 @@ T = TypeVar("T")
 
 def _runs(
     operation: Callable[Concatenate[Partitions, P], Flow[T]],
-) -> Callable[[Callable[[PartitionedStore], None]], Callable[Concatenate[PartitionedStore, P], T]]:
+) -> Callable[[Callable[[PartitionMethods], None]], Callable[Concatenate[PartitionMethods, P], T]]:
     """Declares both methods of an operation on partitions."""
 
     @wraps(operation)
-    def method(self: PartitionedStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def method(self: PartitionMethods, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return drive(operation(self.partitions, *args, **kwargs))
 
     @wraps(operation)
-    async def twin(self: PartitionedStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def twin(self: PartitionMethods, /, *args: P.args, **kwargs: P.kwargs) -> T:
         if not self.waits:
             return drive(operation(self.partitions, *args, **kwargs))
         if self.engine.is_async:
@@ -58,15 +58,10 @@ def _runs(
     return stands_for(method, twin)
 
 
-class PartitionedStore(SessionStore):
-    """Sessions in partitions of an engine: logs, threads, index and vectors.
+class PartitionMethods:
+    """Every method of the contract over partitions; a store is this and the contract."""
 
-    Every change reads the head of its session, decides, and commits what it decided if the head is still the same;
-    else it decides anew. So writers of one session take turns, and writers of different ones never meet.
-
-    Args:
-        engine: Keeps the partitions. It is closed with the store.
-    """
+    waits: ClassVar[bool]
 
     def __init__(self, engine: PartitionEngine) -> None:
         """See the class."""
@@ -191,3 +186,14 @@ class PartitionedStore(SessionStore):
     def load_vectors(self) -> None: ...
     @_runs(index.write_vectors)
     def write_vectors(self) -> None: ...
+
+
+class PartitionedStore(PartitionMethods, SessionStore):
+    """Sessions in partitions of an engine: logs, threads, index and vectors.
+
+    Every change reads the head of its session, decides, and commits what it decided if the head is still the same;
+    else it decides anew. So writers of one session take turns, and writers of different ones never meet.
+
+    Args:
+        engine: Keeps the partitions. It is closed with the store.
+    """
