@@ -6,19 +6,18 @@ compared with its snapshots in C (0.1 µs per message) before it is served, and 
 
 from __future__ import annotations
 
-import copy
 import threading
 from collections import OrderedDict
 from itertools import islice
 from operator import attrgetter, is_
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_sessions._core.checkpoints import blanked_at
 from langchain_sessions._core.codec.messages import assembled
 from langchain_sessions._core.codec.same import equal
 from langchain_sessions._core.ranges import NO_SEQS, SeqRange, SeqSet, expand_ranges, fold_ranges
 from langchain_sessions._core.rows import NO_MESSAGE_ID, EventRow, SessionRow
-from langchain_sessions._threads.split import KNOWN, is_message_list
+from langchain_sessions._threads.split import KNOWN, held, is_message_list, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -38,41 +37,10 @@ _MADE = 16
 _TREES = 64
 _TREE_BYTES = 16_000_000
 _PER_NAME = 200
+_GROWING = 8
+"""Threads that may have grown since they were last weighed; to weigh all would make a call cost what others hold."""
 _EMPTY: dict[str, Any] = {}
 NO_NAMES: frozenset[bytes] = frozenset()
-_SCALARS = frozenset({str, int, float, bool, type(None), bytes})
-
-
-def snapshot(value: Any) -> Any:
-    """A copy of a value that shares what cannot change."""
-    kind = type(value)
-    if kind is dict:
-        # Scalars are not worth a call: this runs for each field of each message that is loaded.
-        return {key: item if type(item) in _SCALARS else snapshot(item) for key, item in value.items()}
-    if kind is list:
-        return [item if type(item) in _SCALARS else snapshot(item) for item in value]
-    if kind in _SCALARS:
-        return value
-    if kind is tuple:
-        return tuple(snapshot(item) for item in value)
-    try:
-        return copy.deepcopy(value)
-    except Exception:  # an object may refuse to be copied, in any way
-        return value
-
-
-def _held(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a message, copied but for what nests deeper than we go, or in itself."""
-    try:
-        return cast("dict[str, Any]", snapshot(fields))
-    except RecursionError:
-        return dict(fields)
-
-
-def clone_message(message: BaseMessage) -> BaseMessage:
-    """A copy of a message that nobody else holds. Each field is read once."""
-    fields, extra = _held(dict(message.__dict__)), _held(message.__pydantic_extra__ or {})
-    return assembled(type(message), fields, set(message.__pydantic_fields_set__), extra)
 
 
 class _Mold(NamedTuple):
@@ -191,10 +159,10 @@ class ThreadCache:
     def _build(self, row: EventRow | MessageRow) -> BaseMessage:
         seq = row.seq
         self._objects[seq] = message = self._codec.decode(self.session_id, row)
-        self._snapshots[seq] = _held(vars(message))
+        self._snapshots[seq] = held(vars(message))
         extra = message.__pydantic_extra__
         if extra:
-            self._extra_snapshots[seq] = _held(extra)
+            self._extra_snapshots[seq] = held(extra)
         if extra is not None:
             self._extras[seq] = extra
         if extra or extra is None or type(message) not in KNOWN:
@@ -391,6 +359,8 @@ class MessageCache:
         self._lock = threading.Lock()
         self._threads: OrderedDict[int, ThreadCache] = OrderedDict()
         self._keys: dict[tuple[str, str], int] = {}
+        self._sizes: dict[int, int] = {}
+        self._held = 0
 
     def thread(self, session: SessionRow) -> ThreadCache:
         """What is known of a session."""
@@ -401,10 +371,19 @@ class MessageCache:
                 found = self._threads[skey] = ThreadCache(skey, session.id, self._codec, as_of)
             self._threads.move_to_end(skey)
             self._keys[name] = skey
-            while len(self._threads) > 1 and sum(thread.size for thread in self._threads.values()) > self._limit:
-                _, gone = self._threads.popitem(last=False)
+            self._weigh()
+            while len(self._threads) > 1 and self._held > self._limit:
+                gone_key, gone = self._threads.popitem(last=False)
+                self._held -= self._sizes.pop(gone_key, 0)
                 self._keys.pop((session.app, gone.session_id), None)
             return found
+
+    def _weigh(self) -> None:
+        """Count what the threads hold that may have grown: those that were asked for last."""
+        for skey in islice(reversed(self._threads), _GROWING):
+            size = self._threads[skey].size
+            self._held += size - self._sizes.get(skey, 0)
+            self._sizes[skey] = size
 
     def known(self, app: str, session_id: str) -> ThreadCache | None:
         """What is known of the session that had this id when it was last seen. It may be gone."""
@@ -418,6 +397,7 @@ class MessageCache:
             skey = self._keys.pop((app, session_id), None)
             if skey is not None:
                 self._threads.pop(skey, None)
+                self._held -= self._sizes.pop(skey, 0)
 
 
 class CacheReader:

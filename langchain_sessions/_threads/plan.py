@@ -28,7 +28,7 @@ from langchain_sessions._core.ledger import Edit
 from langchain_sessions._core.pieces import Tree
 from langchain_sessions._core.ranges import SeqRange, SeqSet, decode_ranges, encode_ranges, fold_ranges, pack_ranges
 from langchain_sessions._core.rows import EventRow, SessionRow, numbered
-from langchain_sessions._threads.cache import Recognised, ThreadCache, clone_message
+from langchain_sessions._threads.cache import Recognised, ThreadCache
 from langchain_sessions._threads.given import Said, given_to, snapshot_of
 from langchain_sessions._threads.record import (
     NOTHING,
@@ -39,7 +39,7 @@ from langchain_sessions._threads.record import (
     dump_slot,
     encode_record,
 )
-from langchain_sessions._threads.split import MIN_TEXT, is_event, is_message_list, split
+from langchain_sessions._threads.split import MIN_TEXT, clone_message, is_event, is_message_list, split
 from langchain_sessions.errors import StalePlanError
 from langchain_sessions.events import NewEvent
 from langchain_sessions.stores._threads import PutDecision

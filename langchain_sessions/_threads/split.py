@@ -1,4 +1,4 @@
-"""Taking the messages out of a value, and putting them back.
+"""Taking the messages out of a value, and putting them back; copies of what a message holds.
 
 A value of any shape becomes a *skeleton*, in which marks stand where messages were, and the list of these messages.
 The skeleton goes through the serializer; the messages go to the log. Only plain containers are walked: what the
@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from langchain_core.messages import (
     AIMessage,
@@ -24,7 +24,12 @@ from langchain_core.messages import (
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Overwrite, Send
 
-from langchain_sessions._core.codec.messages import PRIVATE_ARGUMENT, without_private, without_private_argument
+from langchain_sessions._core.codec.messages import (
+    PRIVATE_ARGUMENT,
+    assembled,
+    without_private,
+    without_private_argument,
+)
 from langchain_sessions._core.kinds import CODES
 
 MARK = "langchain_sessions:ref"
@@ -201,3 +206,35 @@ def without_private_calls(value: Any) -> Any:
 
 def _are_same(found: Any, given: Any) -> bool:
     return all(one is other for one, other in zip(found, given, strict=True))
+
+
+def snapshot(value: Any) -> Any:
+    """A copy of a value that shares what cannot change."""
+    kind = type(value)
+    if kind is dict:
+        # Scalars are not worth a call: this runs for each field of each message that is loaded.
+        return {key: item if type(item) in _LEAVES else snapshot(item) for key, item in value.items()}
+    if kind is list:
+        return [item if type(item) in _LEAVES else snapshot(item) for item in value]
+    if kind in _LEAVES:
+        return value
+    if kind is tuple:
+        return tuple(snapshot(item) for item in value)
+    try:
+        return copy.deepcopy(value)
+    except Exception:  # an object may refuse to be copied, in any way
+        return value
+
+
+def held(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a message, copied but for what nests deeper than we go, or in itself."""
+    try:
+        return cast("dict[str, Any]", snapshot(fields))
+    except RecursionError:
+        return dict(fields)
+
+
+def clone_message(message: BaseMessage) -> BaseMessage:
+    """A copy of a message that nobody else holds. Each field is read once."""
+    fields, extra = held(dict(message.__dict__)), held(message.__pydantic_extra__ or {})
+    return assembled(type(message), fields, set(message.__pydantic_fields_set__), extra)

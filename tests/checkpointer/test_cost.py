@@ -59,7 +59,7 @@ def wire(database_url: str, table_prefix: str) -> Iterator[tuple[SessionService,
     proxy.close()
 
 
-@pytest.mark.backends("postgres")
+@pytest.mark.backends("postgres", "mariadb")
 def test_each_call_waits_for_the_server_as_seldom_as_it_can(wire: tuple[SessionService, CountingProxy]) -> None:
     service, proxy = wire
     saver = SessionCheckpointSaver(service)

@@ -36,12 +36,13 @@ class Driver(NamedTuple):
 
 
 _PSYCOPG: Final = "langchain_sessions._sql.driver.psycopg"
+_MYSQL: Final = "langchain_sessions._sql.driver.mysql"
 DRIVERS: Final = (
     Driver("pysqlite", "sqlite"),
     Driver("psycopg", "postgresql", "psycopg", twin="psycopg", special=_PSYCOPG),
     Driver("psycopg_async", "postgresql", "psycopg", is_async=True, special=_PSYCOPG),
-    Driver("pymysql", "mysql", "PyMySQL", twin="asyncmy"),
-    Driver("asyncmy", "mysql", "asyncmy", is_async=True),
+    Driver("pymysql", "mysql", "PyMySQL", twin="asyncmy", special=_MYSQL),
+    Driver("asyncmy", "mysql", "asyncmy", is_async=True, special=_MYSQL),
 )
 BY_NAME: Final[Mapping[str, Driver]] = {driver.name: driver for driver in DRIVERS}
 DEFAULTS: Final[Mapping[str, str]] = {driver.database: driver.name for driver in reversed(DRIVERS)}

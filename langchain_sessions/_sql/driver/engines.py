@@ -26,6 +26,9 @@ _PAGE_SIZE = 2048
 
 A transaction here touches a few rows in a few trees, and whole pages are written: half the page is half the bytes.
 """
+_SEVERAL_STATEMENTS, _FOUND_ROWS = 1 << 16, 1 << 1
+"""Flags of MySQL's protocol: one text may hold several statements; an UPDATE counts the rows that it found, which is
+what SQLAlchemy asks for where nobody else names flags."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +212,12 @@ def _server_engines(url: URL) -> Engines:
     }
     if url.get_backend_name() in ("mysql", "mariadb"):
         # Under REPEATABLE READ a second read would not see the row whose lock was waited for, and gaps would be locked.
-        options["connect_args"] = {"init_command": "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"}
+        options["connect_args"] = {
+            "init_command": "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+            # As `MysqlBoundaries` has it: what is begun and committed is sent with the statements beside it.
+            "autocommit": True,
+            "client_flag": int(str(url.query.get("client_flag", 0))) | _SEVERAL_STATEMENTS | _FOUND_ROWS,
+        }
         # Their `utf8` holds no character beyond three bytes.
         url = url.update_query_dict({"charset": "utf8mb4"})
     driver = BY_NAME[url.drivername.partition("+")[2]]

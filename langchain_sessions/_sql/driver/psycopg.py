@@ -6,48 +6,107 @@ Elsewhere statements run one by one, with the same outcome. And it closes a conn
 
 from __future__ import annotations
 
+from collections import deque
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from langchain_sessions._sql.driver.transaction import Queued, Send
+
+_INNER = ("_communicate_gen", "_exit_gen", "_enqueue_sync", "_fetch_gen")
+"""What psycopg's pipelines consist of, as far as it is used here."""
 
 
 def send(connection: Any, queue: Sequence[Queued]) -> None:
     """Send statements over a psycopg connection, and wait once for all of them."""
     running = []
-    with connection.pipeline():
+    with connection.pipeline() as pipeline, _held_back(pipeline):
         for item in queue:
             cursor = connection.cursor()
             cursor.execute(item.text, item.values)
             running.append((cursor, item.outcome))
     for cursor, outcome in running:
+        outcome.changed = cursor.rowcount
         if cursor.description is not None:
             outcome.rows = cursor.fetchall()
         cursor.close()
 
 
 def send_adapted(connection: Any, queue: Sequence[Queued]) -> None:
-    """`send` for SQLAlchemy's face of an asynchronous psycopg connection, in the greenlet that it runs in."""
+    """The same over SQLAlchemy's face of an asynchronous psycopg connection, in the greenlet that it runs in."""
     connection.run_async(lambda driver: _asend(driver, queue))
 
 
 async def _asend(connection: Any, queue: Sequence[Queued]) -> None:
     running = []
-    async with connection.pipeline():
-        for item in queue:
-            cursor = connection.cursor()
-            await cursor.execute(item.text, item.values)
-            running.append((cursor, item.outcome))
+    async with connection.pipeline() as pipeline:
+        with _held_back(pipeline):
+            for item in queue:
+                cursor = connection.cursor()
+                await cursor.execute(item.text, item.values)
+                running.append((cursor, item.outcome))
     for cursor, outcome in running:
+        outcome.changed = cursor.rowcount
         if cursor.description is not None:
             outcome.rows = await cursor.fetchall()
         await cursor.close()
 
 
-def senders() -> tuple[Send, Send] | tuple[None, None]:
+class _AllAtOnce(deque[Any]):
+    """What psycopg is about to give to libpq: all of it at once, which libpq then sends in one packet."""
+
+    def popleft(self) -> Callable[[], None]:
+        """All that waits, as one."""
+        waiting = [*self]
+        self.clear()
+
+        def act() -> None:
+            for command in waiting:
+                command()
+
+        return act
+
+
+@contextmanager
+def _held_back(pipeline: Any) -> Iterator[None]:
+    """Have a pipeline send nothing before it ends: psycopg would flush after each statement, one packet for each."""
+    # Not in its documentation: where a release has it otherwise, it flushes, and all else is the same.
+    is_known = type(getattr(pipeline, "command_queue", None)) is deque
+    if not is_known or not all(hasattr(pipeline, name) for name in _INNER):
+        yield
+        return
+    pipeline.command_queue = _AllAtOnce(pipeline.command_queue)
+    pipeline._communicate_gen = _nothing  # noqa: SLF001 - as said above
+    try:
+        yield
+    finally:
+        # Also where a statement is refused: psycopg counts on what it prepared before it.
+        del pipeline._communicate_gen  # noqa: SLF001 - likewise
+        pipeline._exit_gen = partial(_end, pipeline)  # noqa: SLF001 - likewise
+
+
+def _nothing() -> Iterator[Any]:
+    return iter(())
+
+
+def _end(pipeline: Any) -> Iterator[Any]:
+    """End a pipeline. What it sends last has the server answer; psycopg would ask it to in one more packet."""
+    is_sent = False
+    try:
+        pipeline._enqueue_sync()  # noqa: SLF001 - likewise
+        yield from pipeline._communicate_gen()  # noqa: SLF001 - likewise
+        is_sent = True
+    finally:
+        # What could not be sent to its end has to be asked for.
+        yield from pipeline._fetch_gen(flush=not is_sent)  # noqa: SLF001 - likewise
+
+
+def senders(*, owned: bool) -> tuple[Send, Send] | tuple[None, None]:
     """What sends several statements at once, over synchronous and over adapted connections, where libpq can."""
+    del owned  # a caller's connections can, too
     from psycopg import Pipeline
 
     return (send, send_adapted) if Pipeline.is_supported() else (None, None)

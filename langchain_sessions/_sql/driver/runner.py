@@ -17,12 +17,13 @@ from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.flow import Flow, ask, faces
 from langchain_sessions._core.twins import alone, finish
 from langchain_sessions._sql.driver import forks
+from langchain_sessions._sql.driver.boundaries import boundaries_for
 from langchain_sessions._sql.driver.damage import is_damaged
 from langchain_sessions._sql.driver.drivers import special_of
 from langchain_sessions._sql.driver.engines import positional
 from langchain_sessions._sql.driver.failures import DeadConnectionError, Failures, LostRaceError, PassedInError, fitting
 from langchain_sessions._sql.driver.loops import LoopEngines
-from langchain_sessions._sql.driver.transaction import Send, StatementCache, Transaction, Writer, boundaries_for
+from langchain_sessions._sql.driver.transaction import Send, StatementCache, Transaction, Writer
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions._sql.tables import migrations
 from langchain_sessions.errors import SessionsError, StoreUnavailableError, SyncNotAvailableError
@@ -79,8 +80,8 @@ class Runner:
         self._creates = self.flavour == "sqlite" if creates is None else creates
         special = special_of(engines.dialect)
         # What sends several statements at once, over a connection of each face; None where the driver cannot.
-        senders: tuple[Send | None, Send | None] = (None, None) if special is None else special.senders()
-        self._send, self._asend = senders
+        senders: tuple[Send | None, Send | None] = (None, None)
+        self._send, self._asend = special.senders(owned=engines.owned) if special is not None else senders
         self._pid = os.getpid()
         # SQLite admits one writer; waiting here is fair and costs no polling. In memory there is one connection.
         self._turn: threading.RLock | None = forks.new_turn() if self.flavour == "sqlite" else None

@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from langchain_sessions._sql.tables.schema import Tables
 
 
-LONG = (TransactionKind.WRITE, TransactionKind.APPEND, TransactionKind.RELAXED)
-"""Modes whose statements share a transaction that is begun and committed in so many words."""
-
-
 Values = Mapping[str, Any]
 Row = tuple[Any, ...]
 
@@ -35,11 +31,15 @@ Row = tuple[Any, ...]
 class Later:
     """The outcome of a statement that waits to be sent. Its rows are there once it was."""
 
-    __slots__ = ("rows",)
+    __slots__ = ("changed", "last_id", "rows")
 
     def __init__(self) -> None:
         """Know nothing yet."""
         self.rows: list[Row] = []
+        self.changed = 0
+        """How many rows were changed, where statements are sent together."""
+        self.last_id = 0
+        """Likewise, the id that MySQL generated."""
 
     @property
     def row(self) -> Row | None:
@@ -121,7 +121,19 @@ class Transaction:
     asked for or the transaction ends. They run in the order in which they were given.
     """
 
-    __slots__ = ("_connection", "_cursor", "_kept", "_queue", "_read", "_send", "_sent", "cache", "flavour", "tables")
+    __slots__ = (
+        "_connection",
+        "_cursor",
+        "_kept",
+        "_last_id",
+        "_queue",
+        "_read",
+        "_send",
+        "_sent",
+        "cache",
+        "flavour",
+        "tables",
+    )
 
     def __init__(
         self, connection: Any, cache: StatementCache, send: Send | None = None, kept: dict[Any, Any] | None = None
@@ -137,6 +149,7 @@ class Transaction:
         self._send = send
         self._queue: list[Queued] = []
         self._sent: Sequence[Any] = ()
+        self._last_id = 0
         self._read: list[tuple[tuple[str, ...], Later | Sequence[Row]]] = []
         self.cache = cache
         self.tables: Tables = cache.tables
@@ -175,15 +188,20 @@ class Transaction:
 
     def run(self, statement: Prepared, values: Values) -> int:
         """Run a statement; how many rows it changed."""
-        self.flush()
+        if self._queue:
+            outcome = self._wait(statement.text, statement.bind(values))
+            self.flush()
+            self._last_id = outcome.last_id
+            return outcome.changed
         self._sent = statement.bind(values)
         self._cursor.execute(statement.text, self._sent)
+        self._last_id = 0
         return int(self._cursor.rowcount)
 
     @property
     def last_id(self) -> int:
-        """What the driver reports as the last generated id."""
-        return int(self._cursor.lastrowid)
+        """What the driver reports as the id that the last `run` generated."""
+        return self._last_id or int(self._cursor.lastrowid)
 
     def script(self, text: str) -> None:
         """Run one statement without values, such as a DDL statement."""
@@ -271,6 +289,8 @@ class Transaction:
             self._send(self._connection, queue)
         else:
             self._execute(*queue[0])
+            queue[0].outcome.changed = int(self._cursor.rowcount)
+            queue[0].outcome.last_id = int(getattr(self._cursor, "lastrowid", 0) or 0)
 
     def _wait(self, text: str, values: tuple[Any, ...]) -> Later:
         outcome = Later()
@@ -392,58 +412,3 @@ class SqliteBoundaries(Boundaries):
         del driver
         if kind is not TransactionKind.READ:
             transaction.script("COMMIT")
-
-
-class PostgresBoundaries(Boundaries):
-    """PostgreSQL: autocommit, and BEGIN and COMMIT sent together with the statements beside them."""
-
-    def borrow(self, driver: Any) -> Any:
-        """Turn autocommit on."""
-        was = driver.autocommit
-        if not was:
-            # psycopg would send a BEGIN of its own before the first statement, and wait for the answer.
-            driver.autocommit = True
-        return was
-
-    def begin(self, transaction: Transaction, kind: TransactionKind) -> None:
-        """Begin where there may be several statements."""
-        if kind in LONG:
-            transaction.begin("SET LOCAL synchronous_commit TO off" if kind is TransactionKind.RELAXED else "")
-
-    def commit(self, driver: Any, transaction: Transaction, kind: TransactionKind) -> None:
-        """Commit what was begun."""
-        del driver
-        if kind in LONG:
-            transaction.commit()
-        else:
-            transaction.flush()
-
-    def give_back(self, driver: Any, was: Any) -> bool:
-        """Turn autocommit off again where the connection is the caller's."""
-        if was is False and not self._owned:
-            try:
-                driver.autocommit = False
-            except Exception:
-                return False
-        return True
-
-
-class MysqlBoundaries(Boundaries):
-    """MySQL and MariaDB: the driver begins by itself, and reads are ended too."""
-
-    def begin(self, transaction: Transaction, kind: TransactionKind) -> None:
-        """A caller's engine may commit by itself after each statement."""
-        if not self._owned and kind is not TransactionKind.READ:
-            transaction.script("BEGIN")
-
-    def commit(self, driver: Any, transaction: Transaction, kind: TransactionKind) -> None:
-        """Commit by the driver."""
-        del transaction, kind
-        driver.commit()
-
-
-def boundaries_for(flavour: str, writer: Writer, *, owned: bool) -> Boundaries:
-    """How transactions begin and end on a kind of database."""
-    if flavour == "sqlite":
-        return SqliteBoundaries(owned=owned, writer=writer)
-    return PostgresBoundaries(owned=owned) if flavour == "postgresql" else MysqlBoundaries(owned=owned)
