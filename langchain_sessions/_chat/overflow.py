@@ -126,7 +126,9 @@ TOO_LONG_CODES = frozenset(
         "request_too_large",  # Anthropic, by bytes
         "model_context_window_exceeded",  # Anthropic, z.ai
         "contextwindowexceedederror",  # litellm's proxy
+        "model_max_prompt_tokens_exceeded",  # Copilot
         "prompt_too_long",  # gateways
+        "prompt_tokens_too_long",
         "input_too_long",
     }
 )
@@ -214,16 +216,20 @@ _WINDOW_OF_SUM = re.compile(r"(?:exceed\w*|überschr\w*|超过|超過|超出|>)(
 # The general shape: a measure, a bound, and what the caller sent. Whole words, so that `budget_tokens` is none.
 _MEASURE = re.compile(
     # In letters of ASCII: those of Chinese stand beside it without a blank.
-    r"(?a:\btoken\w{0,3}\b)|max_num_tokens|max_(?:seq|model|input)_len|\bn_ctx|\bkv size\b"
+    r"(?a:\btoken\w{0,3}\b)|max_num_tokens|max_(?:seq|model|input)_len"
+    r"|\bmax[_-](?:input|prompt)[_-]tokens|\bn_ctx|\bkv size\b"
     r"|\bcontext[_ -](?:length|window|size)|\bcontext\b"
     rf"|\b(?:prompt|input|sequence|text) (?:length|size|bytes)\b|{words_for('measure')}"
 )
 _BOUND = re.compile(
-    r"exceed|overflow|too (?:long|large|many|big)|(?:longer|larger|greater|more) than|over the limit|maximum|\blimit"
+    r"exceed|overflow|too (?:long|large|many|big)|(?:longer|larger|greater|more|smaller) than"
+    r"|over the limit|maximum|\blimit"
     r"|only supports|less than|at most|does not fit|<=|(?<!-)[>≥] ?(?:n_ctx\b|\d)|\bbut (?:got |received )?\d{3}"
     rf"|{words_for('bound')}"
 )
-_SENT = re.compile(rf"\bprompt|\binputs?\b|\bmessages?\b|\brequest|\bconversation|\btotal text\b|{words_for('sent')}")
+_SENT = re.compile(
+    rf"\bprompt|\binputs?(?:\b|_tokens\b)|\bmessages?\b|\brequest|\bconversation|\btotal text\b|{words_for('sent')}"
+)
 # A context is the prompt's, whether or not the prompt is named.
 _OF_PROMPTS = re.compile(
     r"context[_ -](?:length|window|size)|kontext(?:länge|fenster)|上下文(?:长度|窗口|長度|視窗)"
@@ -232,9 +238,10 @@ _OF_PROMPTS = re.compile(
 )
 # Texts that say it all without a measure, or without what was sent.
 _TOO_LONG = re.compile(
-    r"\b(?:prompt|input|conversation|chat)(?: text| history)?[ _](?:is |was )?too[ _](?:long|large)\b"
+    r"\b(?:prompt|input|conversation|chat|message history)(?: text| tokens| history)?[ _]"
+    r"(?:is |was |has become )?too[ _](?:long|large)\b"
     r"|\bsequence too long: \d|\bsequence length (?:of |is )?\(?\d+\)? (?:exceeds?|is (?:greater|longer|larger) than)\b"
-    r"|\btotal (?:number of )?tokens:? \(?\d+\)? exceeds? (?:the )?(?:\w+ ){0,3}\d"
+    r"|\btotal (?:number of )?tokens:? \(?\d+\)? exceeds? (?:the )?(?:[\w']+ ){0,3}\d"
     # A limit that has a name before it, such as that of a day, is a quota.
     r"|(?<![\w-] )\btoken limit exceeded\b"
     r"|(?:プロンプト|入力|メッセージ|会話)(?:文|履歴)?が長すぎ"

@@ -377,6 +377,8 @@ OVERFLOWS = (
     ),
     Answer("litellm", "its proxy's code", refuse(400, "Bad request", code="ContextWindowExceededError")),
     Answer("GitHub Copilot", "prompt", refuse(400, "prompt token count of 93854 exceeds the limit of 90000", code="")),
+    Answer("GitHub Copilot", "code alone", refuse(400, "Bad Request", code="model_max_prompt_tokens_exceeded")),
+    Answer("Qianfan", "prompt", refuse(400, "prompt tokens too long", code="prompt_tokens_too_long")),
     Answer(
         "DashScope",
         "input",
@@ -565,6 +567,11 @@ OVERFLOWS = (
             ("a limit of tokens", "Token limit exceeded"),
             ("a total", "total tokens 9000 exceed 8192"),
             ("a history", "Conversation history too long"),
+            ("a history of messages", "Message history is too long for the model"),
+            ("a model's context", "Total tokens 9000 exceeds model's context 8192"),
+            ("a bound on tokens", "input_tokens: 5000 should be less than max_input_tokens 4096"),
+            ("smaller than", "The length of the input (5000 tokens) must be smaller than the model's context (4096)"),
+            ("Chinese, length", "prompt 长度超出限制"),
             (
                 "one long message, without a code",
                 "Invalid 'messages[1].content': string too long. Expected a string with maximum length 1048576.",
