@@ -16,7 +16,7 @@ REQUIREMENTS ?=
 AGAINST ?=
 PARTS ?=
 
-.PHONY: help venv demo test test-fast test-engines test-peers check docs package format bench bench-recall growth instructions gates walks soak clean
+.PHONY: help venv demo test test-fast test-engines test-peers check docs package format bench bench-full bench-recall growth instructions gates walks soak clean
 
 help:
 	@echo "make demo          a conversation with memory, without any key or network"
@@ -28,7 +28,8 @@ help:
 	@echo "make docs          the documentation as a site, on a local port"
 	@echo "make package       the wheel, installed elsewhere, with the README run from it"
 	@echo "make format        rewrite the code as the formatter has it"
-	@echo "make bench         the numbers: appends, reads, lists, per database"
+	@echo "make bench         ours beside what people would pick instead: tables and pictures in docs/; minutes"
+	@echo "make bench-full    the same for longer sessions, and every other benchmark; an hour"
 	@echo "make bench-recall  the quality and speed of recall"
 	@echo "make instructions  instructions per operation under valgrind; AGAINST=../before beside another tree"
 	@echo "make growth        what a thread takes as it grows, beside LangGraph's own savers; draws docs/figures"
@@ -105,7 +106,13 @@ format: venv
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-bench: venv
+# BENCH='--only lists --sessions 1000000' for some of it.
+BENCH ?=
+bench:
+	.ci/beside $(BENCH)
+
+bench-full: venv
+	.ci/beside --full $(BENCH)
 	$(BIN)/python -m tests.servers run --install -- $(BIN)/python -m benchmarks
 
 bench-recall: venv

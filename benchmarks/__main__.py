@@ -1,4 +1,4 @@
-"""Runs every benchmark: ``make bench``. Each is a module with a `main`; one that cannot run says why."""
+"""Runs every benchmark: ``make bench-full``. Each is a module with a `main`; one that cannot run says why."""
 
 from __future__ import annotations
 

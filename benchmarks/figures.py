@@ -314,13 +314,17 @@ def prompts(found: dict[str, list[int]], *, narrow: bool) -> Drawing:
 
 def all_of_them() -> dict[str, str]:
     """Every picture by the name of its file."""
+    from benchmarks.beside_plots import all_of  # noqa: PLC0415 - it draws with what is here
+
     grown = json.loads((FIGURES / "growth.json").read_text())
     asked = json.loads((FIGURES / "prompts.json").read_text())
+    beside = json.loads((FIGURES / "beside.json").read_text())
     drawn: dict[str, str] = {}
     for end, narrow in (("", False), ("-narrow", True)):
         drawn[f"views{end}.svg"] = str(views(narrow=narrow))
         drawn[f"growth{end}.svg"] = str(growth(grown, narrow=narrow))
         drawn[f"prompts{end}.svg"] = str(prompts(asked, narrow=narrow))
+        drawn |= {f"{name}{end}.svg": str(each) for name, each in all_of(beside, narrow=narrow).items()}
     return drawn
 
 

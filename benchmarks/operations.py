@@ -97,6 +97,20 @@ def _append(url: str) -> Callable[[int], object]:
     return lambda number: ada.append("s", messages[number])
 
 
+def _change(url: str) -> Callable[[int], object]:
+    ada = _service(url).as_user("ada")
+    messages = conversation(0, 2_000)
+    return lambda number: ada.append("s", messages[number], state_delta={"step": number})
+
+
+def _repeat(url: str) -> Callable[[int], object]:
+    from langchain_core.messages import HumanMessage
+
+    ada = _service(url).as_user("ada")
+    message = HumanMessage(text(0), id="q")
+    return lambda _: ada.append("s", message)
+
+
 def _turn(url: str) -> Callable[[int], object]:
     ada = _service(url).as_user("ada")
     messages = conversation(0, 4 * 600)
@@ -169,6 +183,8 @@ def _search(url: str) -> Callable[[int], object]:
 
 OPERATIONS = {
     "append": Operation("append of one", _filled(100), _append, 20, 256),
+    "change": Operation("append with a change of state", _filled(100), _change, 20, 256),
+    "repeat": Operation("append of what is there", _filled(100), _repeat, 20, 256),
     "floor": Operation("the floor of an append", lambda _: None, _naked, 20, 256),
     "turn": Operation("append of a turn of four", _filled(100), _turn, 20, 64),
     "indexed": Operation("append of one, with its share of the index", _filled(100), _append, 20, 512),
@@ -181,7 +197,7 @@ OPERATIONS = {
 
 GATED = ("append", "floor", "turn", "messages", "advisor", "search")
 """What gates look at. A graph writes from threads of its own, so that its counts differ from run to run."""
-SERVED = ("append", "messages")
+SERVED = ("append", "messages", "change", "repeat")
 """What they look at on a server, too."""
 
 
