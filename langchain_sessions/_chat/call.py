@@ -25,7 +25,7 @@ from langchain_sessions._chat.outbound import acknowledgement
 from langchain_sessions._chat.prompt import FILTER_KEY, PromptContext, load_context
 from langchain_sessions._chat.replies import awaits_results, cut_short, is_cut_by_window
 from langchain_sessions._chat.store_run import CallMessages, mark_run, store_messages, take_up_edits
-from langchain_sessions._core.codec.same import equal
+from langchain_sessions._core.codec.messages import equal
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.rows import TURN_OF
 from langchain_sessions._log.log import log_of

@@ -20,7 +20,7 @@ from langchain_sessions._core import rows as r
 from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.ranges import NO_SEQS, SeqRange, SeqSet, decode_ranges
 from langchain_sessions._core.rows import Counters, EventRow, Mark, tally
-from langchain_sessions.errors import CorruptRowError, EventNotFoundError
+from langchain_sessions.errors import CorruptRowError
 from langchain_sessions.events import Standing
 
 if TYPE_CHECKING:
@@ -347,20 +347,6 @@ def marks_of(rows: Iterable[EventRow]) -> list[Mark]:
         if value is not None:
             marks.append(Mark(row.seq, kind, json.dumps(value, separators=(",", ":"))))
     return marks
-
-
-def undone_target(session_id: str, marks: Iterable[Mark], hidden: SeqSet) -> int:
-    """Where to go back to in order to undo the newest rewind that stands and that is not an undoing itself.
-
-    Raises:
-        EventNotFoundError: There is none.
-    """
-    rewinds = {mark.seq: int(mark.data) for mark in marks if mark.kind == "rewind"}
-    # Whoever goes back to just before a rewind undoes it; undoing again reaches the one before.
-    found = [seq for seq, target in rewinds.items() if seq not in hidden and target + 1 not in rewinds]
-    if not found:
-        raise EventNotFoundError(session_id, "rewind to undo")
-    return max(found) - 1
 
 
 def covers_of(row: EventRow | None) -> list[list[int]]:

@@ -13,8 +13,7 @@ from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_sessions._core.checkpoints import blanked_at
-from langchain_sessions._core.codec.messages import assembled
-from langchain_sessions._core.codec.same import equal
+from langchain_sessions._core.codec.messages import assembled, equal
 from langchain_sessions._core.ranges import NO_SEQS, SeqRange, SeqSet, expand_ranges, fold_ranges
 from langchain_sessions._core.rows import NO_MESSAGE_ID, EventRow, SessionRow
 from langchain_sessions._threads.split import KNOWN, held, is_message_list, snapshot

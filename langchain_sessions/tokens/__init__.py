@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from langchain_sessions._core.lazy import at_the_top
 from langchain_sessions.tokens._base import MediaCosts, TokenCounter, TokenTotal, Tool
 from langchain_sessions.tokens._calibration import CalibratedTokenCounter, Calibration
+from langchain_sessions.tokens._choosing import best_counter
 from langchain_sessions.tokens._estimate import EstimatedTokenCounter, TextCounter
-from langchain_sessions.tokens._exact import TiktokenCounter, best_counter
+from langchain_sessions.tokens._exact import TiktokenCounter
 
 __all__ = [
     "CalibratedTokenCounter",

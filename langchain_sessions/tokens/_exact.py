@@ -13,16 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from langchain_sessions._core.edge import require, told
 from langchain_sessions.errors import InvalidInputError, VocabularyMissingError
-from langchain_sessions.tokens._estimate import EstimatedTokenCounter, TextCounter
+from langchain_sessions.tokens._estimate import TextCounter
 
 if TYPE_CHECKING:
     from os import PathLike
 
     import tiktoken
 
-    from langchain_sessions.tokens._base import MediaCosts, TokenCounter
+    from langchain_sessions.tokens._base import MediaCosts
 
 DEFAULT_VOCABULARY = "o200k_base"
 
@@ -100,7 +99,7 @@ class TiktokenCounter(TextCounter):
         if encoding is not None and model is not None:
             raise InvalidInputError("model", "pass either an encoding or a model")
         if encoding is None:
-            encoding = DEFAULT_VOCABULARY if model is None else _encoding_name(model)
+            encoding = DEFAULT_VOCABULARY if model is None else encoding_name_of(model)
         if isinstance(encoding, str):
             encoding = _load(encoding, cache_dir, allow_download=allow_download)
         self._encoding = encoding
@@ -124,38 +123,8 @@ class TiktokenCounter(TextCounter):
         return len(self._encoding.encode_ordinary(text))
 
 
-@told
-def best_counter(
-    model: str | None = None,
-    *,
-    cache_dir: str | PathLike[str] | None = None,
-    allow_download: bool = False,
-    media: MediaCosts | None = None,
-) -> TokenCounter:
-    """Pick exact counts when the vocabulary of `model` is on the machine, else the estimate.
-
-    Args:
-        model: The model whose tokens are counted; without one, or for one that tiktoken does not
-            know, `o200k_base` stands in: exactly for no model, as an estimate for an unknown one.
-        cache_dir: As for `TiktokenCounter`.
-        allow_download: As for `TiktokenCounter`; without it no socket is opened.
-        media: The price of images and files.
-
-    Returns:
-        A counter whose `exact` says which one it is.
-    """
-    require(model is None or isinstance(model, str), "model", "give a model's name, such as 'gpt-4o'")
-    try:
-        name = DEFAULT_VOCABULARY if model is None else _encoding_name(model)
-    except InvalidInputError:
-        return EstimatedTokenCounter(media=media)
-    try:
-        return TiktokenCounter(name, cache_dir=cache_dir, allow_download=allow_download, media=media)
-    except VocabularyMissingError:
-        return EstimatedTokenCounter("o200k_base" if name.startswith("o200k") else "cl100k_base", media=media)
-
-
-def _encoding_name(model: str) -> str:
+def encoding_name_of(model: str) -> str:
+    """The vocabulary of a model, by tiktoken's own table."""
     import tiktoken  # noqa: PLC0415 - loaded by those who count with it
 
     try:

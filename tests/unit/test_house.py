@@ -23,7 +23,7 @@ MOST = {
     "first turn": 34,
     "turn": 30,
     "put_writes": 18,
-    "put": 22,
+    "put": 21,
     "get_tuple": 21,
     "search": 51,
 }

@@ -23,6 +23,7 @@ from pydantic import BaseModel
 
 from langchain_sessions._core import kinds as k
 from langchain_sessions._core import rows as r
+from langchain_sessions._core.codec.same import is_same
 from langchain_sessions._core.codec.text import REASONING_FIELDS, searchable_text
 from langchain_sessions._core.codec.values import dump_json, dump_readably, load_json, pack, unpack
 from langchain_sessions._core.edge import UNREADABLE, folded_column, is_storable
@@ -313,6 +314,23 @@ class MessageCodec:
     def decode_all(self, session_id: str, rows: Sequence[EventRow]) -> list[BaseMessage]:
         """The messages of many rows."""
         return [self.decode(session_id, row) for row in rows]
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Whether two values are equal, as Python has it where it has an answer."""
+    try:
+        return bool(one == other)
+    except Exception:  # an array answers with an array, and an object may raise anything
+        return is_same(one, other)
+
+
+def same_message(one: BaseMessage, other: BaseMessage) -> bool:
+    """Whether two messages have the same class and equal fields."""
+    return (
+        type(one) is type(other)
+        and equal(one.__dict__, other.__dict__)
+        and equal(one.__pydantic_extra__ or {}, other.__pydantic_extra__ or {})
+    )
 
 
 def unreadable(session_id: str, seq: int, error: Exception) -> str:

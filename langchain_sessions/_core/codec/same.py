@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel
 
 from langchain_sessions._core.codec.arrays import pack_foreign
 
-if TYPE_CHECKING:
-    from langchain_core.messages import BaseMessage
-
 _MAX_DEPTH = 200
 _PROTOCOL = 4
 """What an object would be taken apart into by `pickle`, which is not asked: its class and what it holds."""
 _LEAVES = frozenset({str, int, bool, bytes, bytearray, type(None)})
-
-
-def equal(one: Any, other: Any) -> bool:
-    """Whether two values are equal, as Python has it where it has an answer."""
-    try:
-        return bool(one == other)
-    except Exception:  # an array answers with an array, and an object may raise anything
-        return is_same(one, other)
 
 
 def is_same(one: Any, other: Any, depth: int = 0) -> bool:
@@ -33,15 +22,6 @@ def is_same(one: Any, other: Any, depth: int = 0) -> bool:
         return one is other or (type(one) is type(other) and depth <= _MAX_DEPTH and _is_alike(one, other, depth + 1))
     except Exception:  # what cannot be compared is not the same
         return False
-
-
-def same_message(one: BaseMessage, other: BaseMessage) -> bool:
-    """Whether two messages have the same class and equal fields."""
-    return (
-        type(one) is type(other)
-        and equal(one.__dict__, other.__dict__)
-        and equal(one.__pydantic_extra__ or {}, other.__pydantic_extra__ or {})
-    )
 
 
 def _is_alike(one: Any, other: Any, depth: int) -> bool:

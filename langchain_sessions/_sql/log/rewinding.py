@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import or_, select
 
 from langchain_sessions._core.kinds import REWIND
-from langchain_sessions._core.ledger import Ledger, differing, marks_of, undone_target, view_of
+from langchain_sessions._core.ledger import Ledger, differing, marks_of, view_of
+from langchain_sessions._core.rewinding import rewind_target
 from langchain_sessions._core.rows import ALL_AWAKE, SessionKey, SessionRow, moved, with_extra
 from langchain_sessions._core.state import StateChange, apply_deltas, shared_keys, state_before, with_turned
 from langchain_sessions._sql.log.counting import count_moved, read_invocation
@@ -22,12 +23,10 @@ from langchain_sessions._sql.log.lookup import (
     set_session,
 )
 from langchain_sessions._sql.threads.history import rewind_thread
-from langchain_sessions.errors import EventNotFoundError
 from langchain_sessions.stores._values import RewindPlan, Rewound
 
 if TYPE_CHECKING:
     from langchain_sessions._core.ranges import SeqSet
-    from langchain_sessions._core.rows import Mark
     from langchain_sessions._sql.driver.transaction import Transaction
 
 
@@ -42,7 +41,9 @@ def rewind_events(tx: Transaction, key: SessionKey, plan: RewindPlan) -> Rewound
     stood = view_of(session, unfinished, ALL_AWAKE)
     before = stood.ledger
     marks = load_marks(tx, session)
-    target = _target(tx, session, before, marks, plan)
+    run = plan.before_invocation
+    first = None if run is None else _first_of(tx, session, run, before.hidden)
+    target = rewind_target(session, plan, marks, before.hidden, first)
     seq = session.last_seq + 1
     # The record says where it led, so that the ledger can be built again from records alone.
     record = plan.record._replace(seq=seq, extra=with_extra(plan.record.extra, "mark", target))
@@ -55,21 +56,6 @@ def rewind_events(tx: Transaction, key: SessionKey, plan: RewindPlan) -> Rewound
     set_session(tx, session.skey, **changes)
     count_moved(tx, session, stood, view_of(session._replace(**changes), unfinished, ALL_AWAKE))
     return Rewound(record, target, kept)
-
-
-def _target(tx: Transaction, session: SessionRow, ledger: Ledger, marks: list[Mark], plan: RewindPlan) -> int:
-    """The position to go back to."""
-    if plan.undo:
-        return undone_target(session.id, marks, ledger.hidden)
-    if plan.before_invocation is not None:
-        first = _first_of(tx, session, plan.before_invocation, ledger.hidden)
-        if first is None:
-            raise EventNotFoundError(session.id, f"invocation {plan.before_invocation!r}")
-        return first - 1
-    target = plan.to_seq or 0
-    if target > session.last_seq:
-        raise EventNotFoundError(session.id, f"position {target}")
-    return target
 
 
 def _first_of(tx: Transaction, session: SessionRow, invocation_id: str, hidden: SeqSet) -> int | None:

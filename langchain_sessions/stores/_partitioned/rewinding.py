@@ -6,8 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from langchain_sessions._core.kinds import REWIND
-from langchain_sessions._core.ledger import Ledger, differing, marks_of, undone_target
+from langchain_sessions._core.ledger import Ledger, differing, marks_of
 from langchain_sessions._core.ranges import SeqSet
+from langchain_sessions._core.rewinding import rewind_target
 from langchain_sessions._core.rows import Mark, SessionKey, moved, with_extra
 from langchain_sessions._core.state import (
     StateChange,
@@ -16,7 +17,6 @@ from langchain_sessions._core.state import (
     state_before,
     with_turned,
 )
-from langchain_sessions.errors import EventNotFoundError
 from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._partitioned.access import ROWS_AT_ONCE, Change, Partitions, event_rows
 from langchain_sessions.stores._partitioned.live import counted_between
@@ -46,7 +46,9 @@ def rewind_events(at: Partitions, key: SessionKey, plan: RewindPlan) -> Flow[Rew
 def _rewind(at: Partitions, plan: RewindPlan, head: SessionHead) -> Flow[Change]:
     before = Ledger.decode(head.session.ledger)
     marks = yield from read_marks(at, head)
-    target = yield from _target(at, plan, head, before, marks)
+    run = plan.before_invocation
+    first = None if run is None else (yield from _first_of(at, head, run, before.hidden))
+    target = rewind_target(head.session, plan, marks, before.hidden, first)
     seq = head.session.last_seq + 1
     record = plan.record._replace(seq=seq, extra=with_extra(plan.record.extra, "mark", target))
     after = Ledger.of([*marks, *marks_of([record])], seq)
@@ -59,22 +61,6 @@ def _rewind(at: Partitions, plan: RewindPlan, head: SessionHead) -> Flow[Change]
     rows = event_rows(head.skey, [record]) | cut
     counted = yield from counted_between(at, head, moved_head)
     return Change(Rewound(record, target, kept), moved_head.adding(counted), rows)
-
-
-def _target(at: Partitions, plan: RewindPlan, head: SessionHead, ledger: Ledger, marks: Iterable[Mark]) -> Flow[int]:
-    """The position to go back to."""
-    session = head.session
-    if plan.undo:
-        return undone_target(session.id, marks, ledger.hidden)
-    if plan.before_invocation is not None:
-        first = yield from _first_of(at, head, plan.before_invocation, ledger.hidden)
-        if first is None:
-            raise EventNotFoundError(session.id, f"invocation {plan.before_invocation!r}")
-        return first - 1
-    target = plan.to_seq or 0
-    if target > session.last_seq:
-        raise EventNotFoundError(session.id, f"position {target}")
-    return target
 
 
 def _first_of(at: Partitions, head: SessionHead, invocation_id: str, hidden: SeqSet) -> Flow[int | None]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Do(NamedTuple):
-    """A statement by its name, with its values. `docs/writing-a-store.md` says what each statement does."""
+    """A statement by its name, with its values. An engine's own table of statements says what each does."""
 
     name: str
     values: tuple[Any, ...]
