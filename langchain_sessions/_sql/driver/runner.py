@@ -80,8 +80,7 @@ class Runner:
         self._creates = self.flavour == "sqlite" if creates is None else creates
         special = special_of(engines.dialect)
         # What sends several statements at once, over a connection of each face; None where the driver cannot.
-        senders: tuple[Send | None, Send | None] = (None, None)
-        self._send, self._asend = special.senders(owned=engines.owned) if special is not None else senders
+        self._sends: tuple[Send | None, Send | None] = special.senders(owned=engines.owned) if special else (None, None)
         self._pid = os.getpid()
         # SQLite admits one writer; waiting here is fair and costs no polling. In memory there is one connection.
         self._turn: threading.RLock | None = forks.new_turn() if self.flavour == "sqlite" else None
@@ -167,7 +166,7 @@ class Runner:
     def _as_writer(self, kind: TransactionKind, work: Work[T]) -> T:
         """SQLite: run an operation on the connection that is kept for writing, which spares the pool's round."""
         if not self._keeps:
-            return self._on_pooled(self.engines.sync, self._send, kind, work)
+            return self._on_pooled(self.engines.sync, self._sends[0], kind, work)
         if self._writer.connection is None:
             self._writer.connection = self._detached()
         return self._in_transaction(self._writer.connection, self._drop_writer, None, kind, work)
@@ -175,7 +174,7 @@ class Runner:
     def _as_reader(self, kind: TransactionKind, work: Work[T]) -> T:
         """SQLite: run an operation on a connection that is kept for reading. Elsewhere `_on_pooled`."""
         if not self._keeps:
-            return self._on_pooled(self.engines.sync, self._send, kind, work)
+            return self._on_pooled(self.engines.sync, self._sends[0], kind, work)
         readers, bad = self._readers, list[bool]()
         try:
             driver = readers.pop()
@@ -249,7 +248,7 @@ class Runner:
 
         try:
             # One greenlet for all of it, the pool's part too.
-            result: T = await greenlet_spawn(self._on_pooled, engine.sync_engine, self._asend, kind, work)
+            result: T = await greenlet_spawn(self._on_pooled, engine.sync_engine, self._sends[1], kind, work)
         except BaseException:
             # Drivers close a socket in the loop's next round, and this one may be the last.
             await asyncio.sleep(0)
