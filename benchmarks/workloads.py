@@ -145,6 +145,19 @@ def table(rows: list[dict[str, Any]]) -> list[tuple[str, ...]]:
     return lines
 
 
+def markdown(rows: list[dict[str, Any]]) -> str:
+    """The rows as a page shows them: ours beside the smaller of theirs, in bold where a goal is missed."""
+    lines = ["| workload | database | " + " | ".join(UNITS.values()) + " |", "|---" * (2 + len(UNITS)) + "|"]
+    for row in rows:
+        cells = [row["workload"], {"sqlite": "SQLite", "postgres": "PostgreSQL"}[row["backend"]]]
+        for what in GOALS:
+            mine, best = row["ours"][what], min(row["theirs"][what], row["theirs, delta"][what])
+            mark = "" if row[f"{what} met"] else "**"
+            cells.append(f"{mark}{mine:.2f}{mark} / {best:.2f}")
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def steps(backend: str, contender: Any, fresh: Callable[[], str], *, delta: bool) -> list[float]:
     """KB stored by each turn of the deep agent's files."""
     url, found = fresh(), list[float]()
@@ -180,7 +193,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--json", help="where to write the figures")
     parser.add_argument("--plot", help="where to draw the bytes of each turn of the deep agent's files")
+    parser.add_argument("--read", help="print the figures of such a file as a table of Markdown, and run nothing")
     asked = parser.parse_args()
+    if asked.read:
+        print(markdown(json.loads(Path(asked.read).read_text())["rows"]))
+        return
     wanted = [each for each in WORKLOADS if not asked.only or asked.only in each.name]
     with memory_directory() as directory:
         count = iter(range(10_000))

@@ -23,7 +23,7 @@ from langchain_sessions._core.checkpoints import (
 )
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import Ledger, LogView
-from langchain_sessions._core.ranges import decode_ranges
+from langchain_sessions._core.ranges import decode_ranges, fold_ranges
 from langchain_sessions._core.rows import Counters, EventRow, SessionRow, moved, owner_shape, tally
 from langchain_sessions._sql.driver.failures import UniqueViolationError
 from langchain_sessions._sql.driver.runner import call_passed_in
@@ -379,10 +379,12 @@ def clear_staged(tx: Transaction, skey: int, gone: Sequence[StagedWrites]) -> No
     t = tx.tables.threads.staged
 
     def build() -> Any:
-        here = (t.c.skey == bindparam("k_skey"), t.c.n == bindparam("k_n"))
+        here = (t.c.skey == bindparam("k_skey"), t.c.n.between(bindparam("low"), bindparam("high")))
         return update(t).where(*here).values(body=null())
 
-    tx.run_many(tx.prepare("clear staged", build), [{"k_skey": skey, "k_n": item.n} for item in gone])
+    # They stand behind each other: hundreds of tasks of a step are one statement.
+    stretches = fold_ranges(sorted(item.n for item in gone))
+    tx.run_many(tx.prepare("clear staged", build), [{"k_skey": skey, "low": low, "high": up} for low, up in stretches])
 
 
 def _store_values(tx: Transaction, session: SessionRow, values: Sequence[ValueRow]) -> None:
