@@ -77,7 +77,7 @@ def without_memory() -> FastAPI:
 async def lateness(app: FastAPI, chats: int, turns: int) -> list[float]:
     """By how many milliseconds the loop was late, each time that it was asked, in order of size."""
     port = free_port()
-    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error"))
+    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error", timeout_keep_alive=300))
     serving = asyncio.create_task(server.serve())
     while not server.started:  # noqa: ASYNC110 - it has no event for that
         await asyncio.sleep(0.05)

@@ -1,0 +1,141 @@
+"""Issue 17, item 4: a real agent whose checkpoints are written when the test says: in every order beside the memory."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+
+from langchain_sessions import SessionCheckpointSaver, SessionService, Standing
+
+agents = pytest.importorskip("langchain.agents")
+middleware = pytest.importorskip("langchain.agents.middleware")
+
+CONFIG: Any = {"configurable": {"thread_id": "t"}}
+RAW = "my mail is ada@example.com"
+TASK: dict[str, Any] = {"name": "helper", "args": {"task": "write to ada@example.com"}, "id": "c1", "type": "tool_call"}
+PATIENCE = 0.15
+"""Seconds: LangGraph itself waits for a checkpoint before it goes on to the step after the next."""
+
+
+class Schedule:
+    """Lets so many checkpoints through before each answer of a model, and all of the others after the last one."""
+
+    def __init__(self, *before_answers: int) -> None:
+        self.before_answers = list(before_answers)
+        self.may = threading.Semaphore(0)
+        self.done = threading.Condition()
+        self.allowed = self.written = 0
+
+    def answer(self) -> None:
+        """A model is about to answer: let checkpoints through, and wait until these are written."""
+        some = self.before_answers.pop(0) if self.before_answers else 0
+        self.allowed += some
+        if some:
+            self.may.release(some)
+        with self.done:
+            # There may be fewer: LangGraph hands one over when the last is written.
+            self.done.wait_for(lambda: self.written >= self.allowed, timeout=PATIENCE)
+        if not self.before_answers:
+            self.may.release(1000)
+
+
+class Held(SessionCheckpointSaver):
+    """A saver that writes a checkpoint when it may."""
+
+    schedule: Schedule
+
+    def put(self, *given: Any, **options: Any) -> Any:
+        self.schedule.may.acquire(timeout=PATIENCE)
+        stored = super().put(*given, **options)
+        with self.schedule.done:
+            self.schedule.written += 1
+            self.schedule.done.notify_all()
+        return stored
+
+
+class Scripted(BaseChatModel):
+    """Says what is next, when the schedule has been asked."""
+
+    replies: list[Any]
+    schedule: Any
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def bind_tools(self, tools: Any, **options: Any) -> Any:
+        return self
+
+    def _generate(self, messages: list[BaseMessage], *given: Any, **options: Any) -> ChatResult:
+        self.schedule.answer()
+        return ChatResult(generations=[ChatGeneration(message=self.replies.pop(0))])
+
+
+def saver_of(sessions: SessionService, schedule: Schedule) -> Held:
+    saver = Held(sessions, owner="ignore")
+    saver.schedule = schedule
+    return saver
+
+
+@pytest.mark.parametrize("first", range(4))
+@pytest.mark.parametrize("order", ["before", "behind"])
+def test_item_4_raw_mail_is_found_in_no_order_of_checkpoints_and_memory(first: int, order: str) -> None:
+    from langchain_sessions.middleware import SessionMemoryMiddleware  # noqa: PLC0415 - an extra's
+
+    schedule = Schedule(first)
+    with SessionService("sqlite://") as sessions:
+        ours = SessionMemoryMiddleware(sessions, owner="ignore")
+        redact = middleware.PIIMiddleware("email", apply_to_input=True)
+        agent = agents.create_agent(
+            Scripted(replies=[AIMessage("noted")], schedule=schedule),
+            middleware=[redact, ours] if order == "before" else [ours, redact],
+            checkpointer=saver_of(sessions, schedule),
+        )
+        agent.invoke({"messages": [HumanMessage(RAW)]}, CONFIG, durability="async")
+        for query in ("mail", "ada", "example.com", "ada@example.com"):
+            hits = sessions.search(query, session_id="t")
+            assert not [hit for hit in hits if "example.com" in (hit.event.message or AIMessage("")).text]
+        live = [event.message for event in sessions.events("t") if event.standing is Standing.LIVE and event.message]
+        # The log's order is that of its records; a revision takes the place of what it supersedes in a prompt.
+        assert sorted(message.text for message in live) == ["my mail is [REDACTED_EMAIL]", "noted"]
+        assert [message.text for message in sessions.messages("t")] == ["my mail is [REDACTED_EMAIL]", "noted"]
+        assert sessions.verify("t") == []
+
+
+@pytest.mark.parametrize("orders", [(0, 0, 0), (1, 0, 0), (2, 1, 0), (0, 2, 1), (1, 1, 2), (2, 2, 2)])
+def test_item_4_the_task_of_an_agent_that_is_a_tool_is_logged_once_in_any_order(orders: tuple[int, ...]) -> None:
+    from langchain_core.tools import tool  # noqa: PLC0415 - beside what it is used with
+
+    from langchain_sessions.middleware import SessionMemoryMiddleware  # noqa: PLC0415 - an extra's
+
+    schedule = Schedule(*orders)
+    with SessionService("sqlite://") as sessions:
+        inner = agents.create_agent(
+            Scripted(replies=[AIMessage("written")], schedule=schedule),
+            middleware=[SessionMemoryMiddleware(sessions, owner="ignore", branch="helper")],
+            name="helper",
+        )
+
+        @tool
+        def helper(task: str) -> str:
+            """Have somebody else do it."""
+            return str(inner.invoke({"messages": [HumanMessage(task)]})["messages"][-1].text)
+
+        outer = agents.create_agent(
+            Scripted(replies=[AIMessage("", tool_calls=[TASK]), AIMessage("it is done")], schedule=schedule),
+            [helper],
+            middleware=[SessionMemoryMiddleware(sessions, owner="ignore")],
+            checkpointer=saver_of(sessions, schedule),
+        )
+        outer.invoke({"messages": [HumanMessage("tell ada")]}, CONFIG, durability="async")
+        live = [event for event in sessions.events("t") if event.standing is Standing.LIVE and event.message]
+        said = [event.message for event in live if event.message]
+        assert [message.text for message in said].count(TASK["args"]["task"]) == 1
+        assert all(message.id for message in said)
+        assert [m.text for m in sessions.messages("t")] == ["tell ada", "", "written", "it is done"]
+        assert sessions.verify("t") == []
