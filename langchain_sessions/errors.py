@@ -242,7 +242,9 @@ class ReplyNotStoredError(SessionsError):
 
 
 class PromptTooLongError(SessionsError, _ContextOverflow):
-    """A provider refused a prompt as too long, and it could not be made to fit. Its own error is the cause.
+    """A prompt is too long, and could not be made to fit: a provider refused it, or an exact count says so.
+
+    The provider's own error is the cause, where it was asked.
 
     Attributes:
         session_id: The session.

@@ -11,6 +11,8 @@ from langchain_sessions._log.log import log_of
 from langchain_sessions.compaction._fallback import LastResort
 from langchain_sessions.compaction._plan import Compaction, CompactionResult, Outcome
 from langchain_sessions.compaction._triggers import DEFAULT_CONTEXT_WINDOW, PromptSize, known_window
+from langchain_sessions.errors import PromptTooLongError
+from langchain_sessions.tokens._estimate import holds_media
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 _FRAME = 4
 # Below both, what was added is taken for the difference between the prompt as it was made and as it was made valid.
 _FEW, _SLIGHTLY = 50, 0.05
+# What providers put around messages and tools differs by so much, also where texts are counted exactly.
+_FRAMES = 0.02
 # Where nobody says how much is too much: one more refusal would cost more than what a third of the prompt tells.
 _SHRINK = 0.7
 _MUTE = (Outcome.ARCHIVED, Outcome.SUMMARY_BLANK, Outcome.SUMMARY_FAILED)
@@ -33,11 +37,19 @@ def compact_before(call: Call, compaction: Compaction) -> Flow[None]:
     """Compact where it is time; where the prompt alone makes it so and its own scope is not enough, ancestors.
 
     What is compacted in the background is so before the call as well where the prompt would not fit otherwise.
+
+    Raises:
+        PromptTooLongError: By an exact count the prompt exceeds a known window, and could not be made shorter.
     """
     if compaction.where != "before":
         limit = known_window(call.model)
         if compaction.where == "manual" or limit is None or (yield from _size(call)) < limit:
             return
+    yield from _compact_where_due(call, compaction)
+    yield from _refuse_what_exceeds(call, compaction)
+
+
+def _compact_where_due(call: Call, compaction: Compaction) -> Flow[None]:
     own, *ancestors = _scopes(call)
     yield from call.prompt()
     yield from _compact_scope(call, compaction, own)
@@ -50,6 +62,35 @@ def compact_before(call: Call, compaction: Compaction) -> Flow[None]:
     if ancestors and window is not None and (yield from _size(call)) >= window:
         # What the strategy keeps of each scope is too much of all together.
         yield from _keep_newest(call, compaction, window)
+
+
+def _refuse_what_exceeds(call: Call, compaction: Compaction) -> Flow[None]:
+    """Make fit what is known to exceed the window, or raise: nobody is asked, and nobody paid, what must be refused."""
+    window = known_window(call.model)
+    if window is None:
+        return
+    if call.drafted is None:
+        yield from call.prompt()
+    if not _is_known_to_exceed(call, window):
+        return
+    yield from _keep_newest(call, compaction, window, force=True)
+    yield from call.prompt()
+    if _is_known_to_exceed(call, window):
+        raise PromptTooLongError(call.address.session_id, prompt_costs(call, call.shown), window)
+
+
+def _is_known_to_exceed(call: Call, window: int) -> bool:
+    """Whether a prompt exceeds the window by an exact count of texts, which no report contradicts.
+
+    An estimate says no such thing, and what others shorten behind us may fit.
+    """
+    tokens, usage = call.model.prompt_tokens, call.model.usage
+    if tokens is None or not (usage.is_exact or log_of(call.address.sessions).tokens.exact):
+        return False
+    if any(not isinstance(message.content, str) and holds_media(message.content) for message in call.shown):
+        return False
+    left_out = min((0, *usage.additions))
+    return min(tokens + left_out, usage.expect(tokens, is_exact=True)) > window * (1 + _FRAMES)
 
 
 def shorten(call: Call) -> Flow[bool]:

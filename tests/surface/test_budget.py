@@ -159,6 +159,28 @@ async def test_what_cannot_be_made_to_fit_names_its_parts(
     assert WORDS not in str(caught.value)
 
 
+@pytest.mark.parametrize("where", ["before", "background"])
+async def test_what_an_exact_count_says_does_not_fit_is_not_asked(
+    face: Face, sessions: SessionService, ada: SessionService, config: RunnableConfig, where: Any
+) -> None:
+    """The history is compacted first; one enormous question cannot be made shorter, and the conversation goes on."""
+    model = CountsItself(counter=sessions.tokens)
+    compaction = Compaction(TokenCount(900), TokenWindow(max_tokens=300), where=where)
+    chat = SessionMemoryAdvisor(sessions, compaction=compaction, context_window=1_000).wrap(model)
+    for _ in range(4):
+        await face.invoke(chat, WORDS, config)
+    asked = len(model.seen)
+    with pytest.raises(PromptTooLongError) as caught:
+        await face.invoke(chat, WORDS * 16, config)
+    assert len(model.seen) == asked
+    assert caught.value.window == 1_000
+    assert caught.value.parts["running turn"] > 500
+    assert caught.value.__cause__ is None
+    await face.invoke(chat, WORDS, config)
+    assert len(model.seen) == asked + 1
+    assert all("words " * 100 not in str(message.text) for message in ada.messages("s1"))
+
+
 @pytest.mark.parametrize("compacts", [True, False])
 @pytest.mark.parametrize("adds", ["template", "chain", "middleware"])
 async def test_what_is_added_to_a_prompt_is_named_too(
