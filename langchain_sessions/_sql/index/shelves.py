@@ -128,8 +128,12 @@ def _claims(tx: Transaction, skeys: Sequence[int]) -> list[Row]:
     held, shelves = recall.shelf_logs, recall.shelves
     joined = held.join(tx.tables.sessions, s.skey == held.c.skey).outerjoin(shelves, shelves.c.shelf == held.c.shelf)
     columns = [held.c.skey, held.c.shelf, shelves.c.fingerprint, shelves.c.slots, held.c.last_seq == s.last_seq]
-    asked = select(*columns).select_from(joined).where(held.c.skey.in_(skeys))
-    return tx.once(asked.order_by(held.c.skey, held.c.shelf))
+
+    def build() -> Select[Any]:
+        return select(*columns).select_from(joined).where(held.c.skey == param("skey")).order_by(held.c.shelf)
+
+    statement = tx.prepare("shelves of a log", build)
+    return [row for skey in skeys for row in tx.rows(statement, {"skey": skey})]
 
 
 def shelves_of(tx: Transaction, rows: Sequence[Row], query: IndexQuery) -> list[StoredShelf] | None:
