@@ -26,10 +26,7 @@ GRID: Final[dict[str, tuple[float, ...]]] = {
     "after": (0.3, 0.4),
     "fading": (0.5, 0.6, 0.7),
     "author": (0.15, 0.25, 0.35),
-    "question": (0.1, 0.2),
-    "answer": (0.0, 0.15, 0.3),
     "neighbour": (15, 30, 60),
-    "human": (0.0, 0.25),
 }
 
 TEXTBOOK: Final = RankingWeights(
@@ -40,8 +37,6 @@ TEXTBOOK: Final = RankingWeights(
     fading=0.5,
     author=0.0,
     author_bonus=0.5,
-    question=0.3,
-    answer=0.3,
 )
 """Where choosing begins: the defaults have seen what is left out."""
 

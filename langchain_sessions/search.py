@@ -32,8 +32,7 @@ class SearchHit:
         highlights: Where in `text` the query hit, as (start, end).
         before: Events just before it in the log that meet the filter too, oldest first.
         after: Such events just after it.
-        parts: What each reason added to the score: `words`, `author`, `human`, `question`, `answer`, `period`,
-            `meaning`, ….
+        parts: What each reason added to the score: `words`, `author`, `human`, `meaning`, ….
         words: The words of `text` that were hit, lower case.
         covered: From a summary: the first of the events that it stands for; `event.covers` names all of them.
     """

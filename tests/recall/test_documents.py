@@ -78,18 +78,6 @@ def test_a_document_knows_its_author() -> None:
     assert make_document(AIMessage("hi"), author=None, timestamp=MAY).author is None
 
 
-@pytest.mark.parametrize(
-    "text", ["Really?", "Really? 😀", 'she asked "really?"', "真的吗\uff1f", "حقا؟", "what?! ", "ok?)"]
-)
-def test_a_question_is_known_by_its_mark(text: str) -> None:
-    assert make_document(HumanMessage(text), author=None, timestamp=MAY).is_question
-
-
-@pytest.mark.parametrize("text", ["", "No.", "Really? Yes", "why not", "a?b"])
-def test_other_text_is_no_question(text: str) -> None:
-    assert not make_document(HumanMessage(text), author=None, timestamp=MAY).is_question
-
-
 def test_a_deeply_nested_argument_ends() -> None:
     nested: dict[str, object] = {"word": "deep"}
     for _ in range(500):

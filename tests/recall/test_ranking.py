@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_sessions._recall.index.postings import EntryMaker, Segment, search_segments
 from langchain_sessions._recall.rank.ranking import RankingWeights, TermStatistics
-from langchain_sessions._recall.text.dates import asked_dates, date_range
+from langchain_sessions._recall.text.dates import asked_dates
 from langchain_sessions._recall.text.documents import make_document
 from langchain_sessions._recall.text.grammar import parse_query
 from langchain_sessions._recall.text.terms import TermMaker
@@ -55,13 +55,6 @@ def test_rare_words_weigh_more_than_common_ones() -> None:
 def test_an_answer_is_found_by_the_words_of_its_question() -> None:
     found = search("cat name", segment(*FILLER, "ada: What is the name of your cat?", "bob: Luna.", *FILLER))
     assert places(found)[:2] == [(0, 5), (0, 6)]
-    assert found[0].ranked.parts["question"] < 0 < found[1].ranked.parts["answer"]
-
-
-def test_who_asks_at_length_tells_something_too() -> None:
-    told = "I bought the red kettle at the market on Sunday, the old one leaked and grandmother wanted proper tea."
-    told += " Were fifteen euros too dear?"
-    assert "question" not in search("kettle", segment(told))[0].ranked.parts
 
 
 def test_neighbours_do_not_reach_into_another_session() -> None:
@@ -150,28 +143,6 @@ def test_a_query_that_says_i_means_the_human() -> None:
         assert places(found)[0] == (0, 6)
         assert found[0].ranked.parts["human"] > 0
     assert all("human" not in one.ranked.parts for one in search("where is your passport", talk))
-
-
-@pytest.mark.parametrize(
-    ("query", "start", "days"),
-    [
-        ("on 8 May 2023", (2023, 5, 8), 1),
-        ("May 8th, 2023?", (2023, 5, 8), 1),
-        ("2023-05-08", (2023, 5, 8), 1),
-        ("2023年5月8日", (2023, 5, 8), 1),
-        ("2023年5月", (2023, 5, 1), 31),
-        ("in Dec 2023", (2023, 12, 1), 31),
-        ("during 2024", (2024, 1, 1), 366),
-    ],
-)
-def test_a_date_in_a_query_is_a_period(query: str, start: tuple[int, int, int], days: int) -> None:
-    first = datetime(*start, tzinfo=timezone.utc)
-    assert date_range(query) == (first, first + timedelta(days=days))
-
-
-@pytest.mark.parametrize("query", ["", "may I", "31 June 2023", "room 2023", "2023-99-99", "in 12023"])
-def test_other_numbers_are_no_period(query: str) -> None:
-    assert date_range(query) is None
 
 
 def test_a_filter_leaves_events_out_but_not_their_words() -> None:

@@ -26,7 +26,7 @@ MOST_PASSAGES_HELD: Final = 16_384
 """Passages per step, about: long events make a step of few."""
 
 # Part of the fingerprint: an index of another layout is built anew, log by log, as each is searched.
-LAYOUT_VERSION: Final = 4
+LAYOUT_VERSION: Final = 5
 
 
 LARGEST_TERMS: Final = 400_000

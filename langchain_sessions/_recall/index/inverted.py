@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from langchain_sessions._recall.index.traits import Columns
     from langchain_sessions._recall.rank.shortlisting import Lookup
 
-QUESTION: Final = 1
-"""Its last passage asks and hardly says more: see `postings`."""
 HUMAN: Final = 32
 """A human said it: the one whom a query means by "I"."""
 LABELLED: Final = 16
@@ -99,7 +97,7 @@ class InvertedEvents(Protocol):
         ...
 
     def hints(self, index: int) -> int:
-        """`QUESTION`, `LABELLED` and `HUMAN`, added."""
+        """`LABELLED` and `HUMAN`, added."""
         ...
 
     def author(self, index: int) -> str | None:

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from langchain_sessions._recall.index.inverted import HUMAN, LABELLED, QUESTION
+from langchain_sessions._recall.index.inverted import HUMAN, LABELLED
 from langchain_sessions._recall.index.traits import Columns, event_lengths, passage_shares
 from langchain_sessions._recall.rank.many_logs import CANDIDATES, Found, search_logs
 from langchain_sessions._recall.text.dates import date_terms
@@ -33,7 +33,7 @@ class Entry:
     Attributes:
         passages: How often each term occurs in each passage; in the first also when it was said and what it uses.
         lengths: Number of terms of each passage.
-        flags: `QUESTION`, `HUMAN` and `LABELLED`, added.
+        flags: `HUMAN` and `LABELLED`, added.
         author: Who said it, where known; the name that its text begins with where it is `LABELLED`.
         instant: Seconds since 1970.
     """
@@ -63,19 +63,14 @@ class EntryMaker:
         # Once per event: a date in every passage would count as often as the event is long.
         passages[0].update(date_terms(document.timestamp.date()))
         label = None if document.author else label_of(text)
-        # Who tells something and then asks what the other thinks has told it; and who asks at length tells why.
-        asks = document.is_question and len(found[-1]) <= LONGEST_QUESTION
         return Entry(
             passages=passages,
             lengths=tuple(map(len, found)),
-            flags=QUESTION * asks + HUMAN * document.is_human + LABELLED * (label is not None),
+            flags=HUMAN * document.is_human + LABELLED * (label is not None),
             author=document.author or label,
             instant=document.timestamp.timestamp(),
         )
 
-
-LONGEST_QUESTION: Final = 12
-"""Terms of a message that does nothing but ask."""
 
 _MOST_COUNTED: Final = 255
 
@@ -106,7 +101,7 @@ class Segment:
 
     Attributes:
         passage_lengths: Number of terms of each passage.
-        flags: `QUESTION`, `HUMAN` and `LABELLED` of each event, added.
+        flags: `HUMAN` and `LABELLED` of each event, added.
         authors: Author or label of each event.
         instants: Seconds since 1970 of each event.
         postings: By term: in which events it occurs, and how often.
@@ -180,7 +175,7 @@ class Segment:
         return Columns.of(lengths, passage_shares(self.passage_lengths, self.firsts), longest)
 
     def hints(self, index: int) -> int:
-        """`QUESTION`, `HUMAN` and `LABELLED`, added."""
+        """`HUMAN` and `LABELLED`, added."""
         return self.flags[index]
 
     def author(self, index: int) -> str | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from langchain_sessions._recall.index.inverted import HUMAN, QUESTION, Group, InvertedEvents, Occurrences
+from langchain_sessions._recall.index.inverted import HUMAN, Group, InvertedEvents, Occurrences
 from langchain_sessions._recall.rank.kernel import longest_neighbour
 from langchain_sessions._recall.rank.ranking import (
     COMPARED,
@@ -22,12 +22,10 @@ from langchain_sessions._recall.rank.ranking import (
     rank_by_meaning,
 )
 from langchain_sessions._recall.rank.shortlisting import Choice, Chosen, Layout, Lookup, Postings, shortlist
-from langchain_sessions._recall.text.dates import date_range
 from langchain_sessions._recall.text.speakers import means_the_human, names_in, speakers_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from datetime import datetime
 
     from langchain_sessions._recall.rank.ranking import RankedEvent, RankingWeights
     from langchain_sessions._recall.text.grammar import Query
@@ -159,7 +157,6 @@ def shortlist_logs(
         # Of two who are named nobody knows which one is asked about.
         named if len(named) == 1 else frozenset(),
         not named and means_the_human(query.text),
-        date_range(query.text),
     )
     joined = _LogsEndToEnd(logs, weights, asked)
     postings = [joined.postings(group) for group in groups]
@@ -198,12 +195,10 @@ class _Asked(NamedTuple):
     Attributes:
         named: The one author whom it names, if any.
         means_human: Whether it says "I".
-        period: The instants between which it asks.
     """
 
     named: frozenset[str]
     means_human: bool
-    period: tuple[datetime, datetime] | None
 
 
 class _LogsEndToEnd:
@@ -221,7 +216,6 @@ class _LogsEndToEnd:
         self._weights = weights
         self._named = asked.named
         self._means_human = asked.means_human
-        self._period = (asked.period[0].timestamp(), asked.period[1].timestamp()) if asked.period else None
         self.units: Sequence[Postings] = ()
         self._passages: dict[tuple[int, int], Mapping[int, int]] = {}
         self._starts: list[int] = []
@@ -258,7 +252,7 @@ class _LogsEndToEnd:
             taken=[part.taken for part in parts],
             admits=may_be if admits or self._hides else None,
             is_favoured=is_named if named else is_human if self._means_human else None,
-            favour=(weights.author, weights.author_bonus) if named else (weights.human, 0.0),
+            favour=(weights.author, weights.author_bonus) if named else (weights.author, 0.0),
         )
 
     def postings(self, group: Group) -> Postings:
@@ -346,24 +340,19 @@ class _LogsEndToEnd:
         """Collect what ranking asks about an event."""
         part = self._parts[number]
         hints = part.hints(index)
-        before = (number, index - 1) if index else self.locate(self._starts[number] - 1)
         return Candidate(
-            passages=self._passages_of(part, number, index, chosen, asks=bool(hints & QUESTION)),
-            is_answer=before is not None and bool(self._parts[before[0]].hints(before[1]) & QUESTION),
+            passages=self._passages_of(part, number, index, chosen),
             is_named=bool(self._named) and part.author(index) in self._named,
             is_meant=self._means_human and bool(hints & HUMAN),
-            age=self._age(part.instant(index)) if self._period else None,
         )
 
-    def _passages_of(
-        self, part: InvertedEvents, number: int, index: int, chosen: Chosen, *, asks: bool
-    ) -> list[Passage]:
+    def _passages_of(self, part: InvertedEvents, number: int, index: int, chosen: Chosen) -> list[Passage]:
         """The passages of an event that hold a word; where its neighbours alone do, the first."""
         firsts = part.firsts
         low, high = (index, index + 1) if firsts is None else (firsts[index], firsts[index + 1])
         if high == low + 1:
             frequencies = [(unit, own + near) for unit, own, near in chosen.frequencies]
-            return [Passage(0, frequencies, part.passage_lengths[low] + chosen.around, asks)]
+            return [Passage(0, frequencies, part.passage_lengths[low] + chosen.around)]
         found = [(unit, self._in_passages(unit, number) if own else {}, near) for unit, own, near in chosen.frequencies]
         held = {at for _, counts, _ in found if counts for at in range(low, high) if at in counts}
         return [
@@ -371,7 +360,6 @@ class _LogsEndToEnd:
                 at - low,
                 [(unit, count) for unit, counts, near in found if (count := counts.get(at, 0) + near)],
                 part.passage_lengths[at] + chosen.around,
-                asks and at == high - 1,
             )
             for at in sorted(held) or [low]
         ]
@@ -386,11 +374,6 @@ class _LogsEndToEnd:
                     joined[at] = joined.get(at, 0) + count
             known = self._passages[unit, number] = joined
         return known
-
-    def _age(self, instant: float) -> float | None:
-        if self._period is None or instant < self._period[0]:
-            return None
-        return max(0.0, instant - self._period[1])
 
 
 def _is_form(one: str, other: str) -> bool:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 COMPARED: Final = 50
 """How many events, the best by their words, are compared with a query in meaning. More of them gain nothing."""
 
-_MONTH: Final = 30 * 86_400.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankingWeights:
@@ -36,12 +34,9 @@ class RankingWeights:
         fading: By what these shrink per further event.
         neighbour: As how many words a neighbour counts at most, 255 or fewer: an answer of a thousand words must not
             drown the question before it.
-        author: Share by which an event of the one author named in the query gains.
-        author_bonus: What it gains besides.
-        human: Share by which what a human said gains where the query says "I" or "my".
-        question: What a passage that hardly does more than ask loses: it asks, it does not tell.
-        answer: What an event after such a one gains.
-        period: What an event inside the period that the query names gains; soon after it, a fading share.
+        author: Share by which an event of the one author named in the query gains; where the query says "I" or "my",
+            what a human said.
+        author_bonus: What an event of an author who is named gains besides.
         meaning: What a difference of 1 in cosine is worth, where embeddings are used; neighbours count along as their
             words do.
     """
@@ -55,10 +50,6 @@ class RankingWeights:
     neighbour: int = 30
     author: float = 0.25
     author_bonus: float = 0.5
-    human: float = 0.25
-    question: float = 0.2
-    answer: float = 0.15
-    period: float = 0.5
     meaning: float = 2.0
 
     def __repr__(self) -> str:
@@ -103,13 +94,11 @@ class Passage(NamedTuple):
         number: Which of its event.
         frequencies: How often it holds each group of the query, with what the event's neighbours add: (group, count).
         window: Number of its terms, and of those of the neighbours, as they count.
-        is_question: Whether it does nothing but ask.
     """
 
     number: int
     frequencies: Sequence[tuple[int, float]]
     window: float
-    is_question: bool = False
 
 
 class Candidate(NamedTuple):
@@ -117,17 +106,13 @@ class Candidate(NamedTuple):
 
     Attributes:
         passages: Those worth ranking, at least one.
-        is_answer: Whether the event just before it does nothing but ask.
         is_named: Whether its author is the one whom the query names.
         is_meant: Whether a human said it and the query says "I".
-        age: Seconds after the period that the query names; 0 inside, None before or where none is named.
     """
 
     passages: Sequence[Passage]
-    is_answer: bool = False
     is_named: bool = False
     is_meant: bool = False
-    age: float | None = None
 
 
 class RankedEvent(NamedTuple):
@@ -136,7 +121,7 @@ class RankedEvent(NamedTuple):
     Attributes:
         position: The index's number of the event.
         score: The sum of the parts; comparable within one search only.
-        parts: What each reason added: `words`, `author`, `human`, `question`, `answer`, `period`, `meaning`.
+        parts: What each reason added: `words`, `author`, `human`, `meaning`.
         passage: Which of its passages earned it.
     """
 
@@ -163,9 +148,9 @@ def rank(
         words = word_score(best)
         for passage in candidate.passages[1:]:
             score = word_score(passage)
-            if score - weights.question * passage.is_question > words - weights.question * best.is_question:
+            if score > words:
                 best, words = passage, score
-        parts = {"words": words, **_hints(words, best, candidate, weights)}
+        parts = {"words": words, **_by_whom(words, candidate, weights)}
         ranked.append(RankedEvent(position, sum(parts.values()), parts, best.number))
     ranked.sort(key=lambda event: (-event.score, event.position))
     return ranked
@@ -210,17 +195,7 @@ def _word_scorer(statistics: TermStatistics, weights: RankingWeights) -> Callabl
     return score
 
 
-def _hints(words: float, passage: Passage, candidate: Candidate, weights: RankingWeights) -> dict[str, float]:
-    parts: dict[str, float] = {}
-    if passage.is_question:
-        parts["question"] = -weights.question
-    if candidate.is_answer:
-        parts["answer"] = weights.answer
+def _by_whom(words: float, candidate: Candidate, weights: RankingWeights) -> dict[str, float]:
     if candidate.is_named:
-        parts["author"] = weights.author * words + weights.author_bonus
-    elif candidate.is_meant:
-        parts["human"] = weights.human * words
-    if candidate.age is not None:
-        # What happened in May is often told in June: half the gain is left a month later.
-        parts["period"] = weights.period * 0.5 ** (candidate.age / _MONTH)
-    return parts
+        return {"author": weights.author * words + weights.author_bonus}
+    return {"human": weights.author * words} if candidate.is_meant else {}

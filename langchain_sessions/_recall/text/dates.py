@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from datetime import date, datetime, timedelta, timezone
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._recall.text.numerals import in_figures
+
+if TYPE_CHECKING:
+    from datetime import date
 
 _MONTHS: Final = (
     "january", "february", "march", "april", "may", "june",
@@ -78,21 +80,6 @@ def asked_dates(query: str) -> list[tuple[str, str]]:
     return list(found)
 
 
-def date_range(query: str) -> tuple[datetime, datetime] | None:
-    """Find the day, month or year that a query names with its year.
-
-    Returns:
-        The first instant in and the first instant after it, in UTC; None when no full date is named.
-    """
-    query = _plain(query)
-    for pattern in _DATES:
-        match = pattern.search(query)
-        if match:
-            found = match.groupdict()
-            return _range(int(found["year"]), _month_number(found.get("month")), int(found.get("day") or 0))
-    return None
-
-
 def _plain(query: str) -> str:
     """Full-width figures and numerals in characters as plain figures."""
     return query if query.isascii() else in_figures(unicodedata.normalize("NFKC", query))
@@ -102,15 +89,3 @@ def _month_number(text: str | None) -> int:
     if not text:
         return 0
     return int(text) if text.isdigit() else _MONTH_NUMBER[text[:3].lower()]
-
-
-def _range(year: int, month: int, day: int) -> tuple[datetime, datetime] | None:
-    try:
-        start = datetime(year, month or 1, day or 1, tzinfo=timezone.utc)
-    except ValueError:  # the 31st of June is nobody's day
-        return None
-    if day:
-        return start, start + timedelta(days=1)
-    if month:
-        return start, datetime(year + month // 12, month % 12 + 1, 1, tzinfo=timezone.utc)
-    return start, datetime(year + 1, 1, 1, tzinfo=timezone.utc)

@@ -28,11 +28,6 @@ _NAME_FIELDS: Final = ("filename", "file_name", "name")
 _ID_FIELDS: Final = frozenset({"id", "tool_call_id", "call_id", "index", "type", "signature", "encrypted_content"})
 _BYTES_FIELDS: Final = frozenset({"data", "base64", "url", "file_data", "file_id", "image_url", "input_audio"})
 # A question: marks of any script, or the particle at its end in languages that have one and leave marks out.
-_MARKS: Final = "?\uff1f\u061f\u037e\u2049\u2047"
-_TAIL: Final = 40
-_AFTER_LAST_WORD: Final = re.compile(r"[\W_]*\Z")
-_PARTICLES: Final = "[吗嗎]|[了过過][没沒]有?|ですか|ますか|でしたか|ましたか|나요|까요|습니까"
-_ASKING: Final = re.compile(rf"(?:{_PARTICLES})[\W_]*\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,14 +38,12 @@ class Document:
         text: Everything that is shown and highlighted as found.
         author: Who said it, or None where nobody is known.
         timestamp: When.
-        is_question: Whether it ends in a question mark.
         is_human: Whether a human said it.
     """
 
     text: str
     author: str | None
     timestamp: datetime
-    is_question: bool
     is_human: bool = False
 
 
@@ -67,7 +60,6 @@ def make_document(message: BaseMessage, *, author: str | None, timestamp: dateti
         text=text,
         author=author or speaker_of(message),
         timestamp=timestamp,
-        is_question=is_question(text),
         is_human=message.type == "human",
     )
 
@@ -163,15 +155,3 @@ def _spread(name: str) -> str:
     """Write an identifier as words beside itself: `bookFlight` is found by "book" and by "bookFlight"."""
     spread = _CAMEL.sub(" ", name)
     return name if spread == name else f"{name} {spread}"
-
-
-def is_question(text: str) -> bool:
-    """Whether a text ends in a question mark of any script, or in a particle that asks; emoji may follow."""
-    end = text[-_TAIL:].rstrip()
-    if end.isascii():
-        if "?" not in end or end[-1].isalnum():
-            return False
-    elif _ASKING.search(end):
-        return True
-    match = _AFTER_LAST_WORD.search(end)
-    return match is not None and any(mark in match[0] for mark in _MARKS)
