@@ -73,7 +73,8 @@ def _channel(kind: Any, reducer: Any, *, delta: bool) -> Any:
     return Annotated[kind, DeltaChannel(_folded(reducer)) if delta else reducer]
 
 
-def _graph(state: dict[str, Any], node: Callable[[Any], Any]) -> Any:
+def one_node(state: dict[str, Any], node: Callable[[Any], Any]) -> Any:
+    """A graph that does one thing."""
     builder: Any = StateGraph(TypedDict("State", state, total=False))  # type: ignore[misc, operator]
     builder.add_node("work", node)
     builder.add_edge(START, "work")
@@ -108,15 +109,15 @@ def _tools(*, delta: bool) -> Any:
         found = [ToolMessage(text(20_000, draw), tool_call_id=f"c{at}-{n}", id=f"t{at}-{n}") for n in range(5)]
         return {"messages": [AIMessage("", tool_calls=calls, id=f"a{at}"), *found, AIMessage(text(400, draw))]}
 
-    return _graph({"messages": _messages(delta=delta)}, work)
+    return one_node({"messages": _messages(delta=delta)}, work)
 
 
 def _subgraph(*, delta: bool) -> Any:
     def answer(state: Any) -> Any:
         return {"messages": [AIMessage(text(400, random.Random(len(state["messages"]))))]}
 
-    inner = _graph({"messages": _messages(delta=delta)}, answer).compile()
-    return _graph({"messages": _messages(delta=delta)}, inner)
+    inner = one_node({"messages": _messages(delta=delta)}, answer).compile()
+    return one_node({"messages": _messages(delta=delta)}, inner)
 
 
 def _removing(*, delta: bool) -> Any:
@@ -127,7 +128,7 @@ def _removing(*, delta: bool) -> Any:
         call = AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": f"c{at}"}])
         return {"messages": [*old, call, ToolMessage(text(1_000, draw), tool_call_id=f"c{at}"), AIMessage("done")]}
 
-    return _graph({"messages": _messages(delta=delta)}, work)
+    return one_node({"messages": _messages(delta=delta)}, work)
 
 
 def files_graph(*, delta: bool) -> Any:
@@ -137,7 +138,7 @@ def files_graph(*, delta: bool) -> Any:
         draw = random.Random(state["turn"])
         return {"files": {f"src/file_{draw.randrange(50)}.py": text(20_000, draw)}}
 
-    return _graph({"files": _channel(dict, _union, delta=delta), "turn": int}, work)
+    return one_node({"files": _channel(dict, _union, delta=delta), "turn": int}, work)
 
 
 def files_input(turn: int) -> Any:
@@ -154,7 +155,7 @@ def _documents(*, delta: bool) -> Any:
         new = [Document(text(1_000, draw), metadata={"source": f"{state['turn']}-{n}"}) for n in range(4)]
         return {"documents": new}
 
-    return _graph({"documents": _channel(list, operator.add, delta=delta), "turn": int}, work)
+    return one_node({"documents": _channel(list, operator.add, delta=delta), "turn": int}, work)
 
 
 def _frame(*, delta: bool) -> Any:
@@ -165,19 +166,19 @@ def _frame(*, delta: bool) -> Any:
         before = state.get("frame")
         return {"frame": new if before is None else np.vstack([before, new])}
 
-    return _graph({"frame": Any, "turn": int}, work)
+    return one_node({"frame": Any, "turn": int}, work)
 
 
 def _dicts(*, delta: bool) -> Any:
     def work(state: Any) -> Any:
         return {"history": [{"role": "assistant", "content": text(400, random.Random(len(state["history"])))}]}
 
-    return _graph({"history": _channel(list, operator.add, delta=delta)}, work)
+    return one_node({"history": _channel(list, operator.add, delta=delta)}, work)
 
 
 def _loop(*, delta: bool) -> Any:
     del delta
-    builder = _graph({"count": int}, lambda state: {"count": state["count"] + 1})
+    builder = one_node({"count": int}, lambda state: {"count": state["count"] + 1})
     builder.add_conditional_edges("work", lambda state: "work" if state["count"] < 500 else END)
     return builder
 
@@ -190,7 +191,7 @@ def _fan_out(*, delta: bool) -> Any:
         draw = random.Random(state["turn"])
         return [Send("task", {"n": number, "body": text(1_000, draw)}) for number in range(200)]
 
-    builder = _graph({"results": _channel(list, operator.add, delta=delta), "turn": int}, lambda _: {})
+    builder = one_node({"results": _channel(list, operator.add, delta=delta), "turn": int}, lambda _: {})
     builder.add_node("task", task)
     builder.add_conditional_edges("work", spread, ["task"])
     return builder
@@ -202,7 +203,7 @@ def _edited(*, delta: bool) -> Any:
         said = state["messages"][-1].content
         return {"messages": [AIMessage(said + text(1_000, draw), id="draft")]}
 
-    return _graph({"messages": _messages(delta=delta), "turn": int}, work)
+    return one_node({"messages": _messages(delta=delta), "turn": int}, work)
 
 
 def _edit(turn: int) -> Any:
@@ -215,7 +216,7 @@ def _chat(*, delta: bool) -> Any:
     def answer(state: Any) -> Any:
         return {"messages": [AIMessage(text(400, random.Random(len(state["messages"]))))]}
 
-    return _graph({"messages": _messages(delta=delta)}, answer)
+    return one_node({"messages": _messages(delta=delta)}, answer)
 
 
 def _one_turn(graph: Any, thread: str) -> None:

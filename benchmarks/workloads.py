@@ -79,7 +79,7 @@ def _floor(workload: Workload, rounds: int) -> float:
     return min(_cpu(workload.build(delta=False).compile(checkpointer=KeepsNothing()), workload) for _ in range(rounds))
 
 
-def _written(url: str) -> int:
+def written_so_far(url: str) -> int:
     """Bytes that were written so far."""
     if url.startswith("sqlite"):
         fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
@@ -98,11 +98,11 @@ def _cost(contender: Any, workload: Workload, fresh: Callable[[], str], *, delta
         with contender.open(url) as saver:
             graph = workload.build(delta=delta).compile(checkpointer=saver)
             saver.get_tuple({"configurable": {"thread_id": "nobody"}})  # opens it, and makes its tables
-            empty, begin = size(url), _written(url)
+            empty, begin = size(url), written_so_far(url)
             cpu = _cpu(graph, workload)
             if url.startswith("sqlite"):
                 size(url)  # what is in the WAL reaches the file
-            written = _written(url) - begin
+            written = written_so_far(url) - begin
             found.append(Cost(cpu, (size(url) - empty) / 1e6, written / 1e6))
         if not url.startswith("sqlite"):
             drop_database(url)

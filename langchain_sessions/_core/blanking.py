@@ -19,7 +19,9 @@ from langchain_sessions._core import rows as r
 from langchain_sessions._core.checkpoints import CheckpointRow, PackedWrites, digests_in, unpack_staged, unpack_writes
 from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.ledger import decode_cover
-from langchain_sessions._core.pieces import NODE, assemble, cut, is_piece, reachable, value_digest
+from langchain_sessions._core.piece_removal import staying_values
+from langchain_sessions._core.piece_rows import is_piece, value_digest
+from langchain_sessions._core.pieces import assemble, cut
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import with_extra
 from langchain_sessions.errors import EventNotFoundError, InvalidInputError
@@ -241,10 +243,9 @@ def overwrite_thread(found: ThreadBytes, overwritten: Callable[[bytes], bytes]) 
         packed = {row[:4]: row for row in (*found.writes, *change.writes)}
         after = ThreadBytes([*listed.values()], [*packed.values()], {**found.staged, **change.staged})
         everything = {**stored, **made}
-        nodes = {name: data for name, data in everything.items() if data[:1] == NODE}
-        needed = reachable(_roots(after), nodes)
-        change.values = {name: data for name, data in made.items() if name in needed and name not in stored}
-        change.values.update((name, None) for name in stored if name not in needed)
+        stays = staying_values(everything, _roots(after))
+        change.values = {name: data for name, data in stays.items() if stored.get(name) != data}
+        change.values.update((name, None) for name in stored if name not in stays)
     return change
 
 
@@ -280,7 +281,7 @@ def _renamed(
             continue
         data = overwritten(before)
         if data != before:
-            tree, rows = cut(data, None, (), None)
-            renamed[root] = tree.root
-            made.update(rows)
+            after = cut(data)
+            renamed[root] = after.tree.root
+            made.update(after.rows)
     return renamed, made

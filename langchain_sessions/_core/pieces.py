@@ -1,9 +1,11 @@
 """Large values in pieces that are named by their content, so that a step stores what changed.
 
 A value is cut where its own bytes say so: behind a change the old cuts are found again, and what lies between them
-has the name that it had. The names are grouped in the same way, level by level, up to one: a tree, in which a change
-makes new pieces on its own path alone. A row says by its first byte what it is, so that a store can follow the names
-without knowing more: `kids_of` is all it needs.
+has the name that it had. The names are grouped in the same way, level by level, up to one: the value's.
+
+A changed part is stored as what is different from the part before it, and a changed list of names as what is different
+from the list before it, so that a small change costs little whatever the size of the value. Names are those of the
+content all the same: a removal stores such rows whole again, where what they are told by goes (`piece_removal`).
 
 With an encrypting serializer each piece is sealed, and its name is a digest under a key that is sealed too: nobody
 without the cipher can tell what a name stands for, nor whether two sessions hold the same.
@@ -11,39 +13,99 @@ without the cipher can tell what a name stands for, nor whether two sessions hol
 
 from __future__ import annotations
 
-import hashlib
-import secrets
-import zlib
 from bisect import bisect_left, bisect_right
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from langchain_sessions._core.checkpoints import ValueRow
+from langchain_sessions._core.piece_rows import (
+    LONGEST,
+    NAME,
+    NODE,
+    SPLICE,
+    Gap,
+    PieceReader,
+    Seal,
+    Told,
+    common_end,
+    common_start,
+    delta_row,
+    depth_of,
+    gaps,
+    kids_of,
+    leaf_name,
+    leaf_row,
+    load_splice,
+    node_name,
+    splice_row,
+    spliced,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 LIMIT = 1024
 """Longer values are cut."""
-NAME = 16
-"""Bytes of a name."""
-NODE = b"\2"
-"""How the row of a piece begins that consists of names."""
-_RAW, _DEFLATED, _SEALED = b"\0", b"\1", b"\3"
-_SHORTEST, _LONGEST = 512, 8192
-_CUT_BEHIND = b"010011011"
-"""What stands before a cut, a digit for each byte: once in 512 places, so that pieces are about 1 KB long."""
+_MOST_NAMES = 64
+_LAST_OF_GROUP = 16
+"""A name whose first byte is below ends its group: one in 16."""
 _DIGITS = bytes(
     48 + (0xCC51160E9309BD71937B5DEC185A9C85DD8B59D4CC404A79F17F32A8CBDAC159 >> place & 1)
     for place in range(255, -1, -1)
 )
 """A digit for each byte, drawn so that texts, code, numbers and noise are all cut about equally often."""
-_MOST_NAMES = 64
-_LAST_OF_GROUP = 16
-"""A name whose first byte is below ends its group: one in 16."""
-# Shorter ones hardly shrink, and each costs a call of zlib.
-_WORTH_DEFLATING = 128
-_LARGEST = _LONGEST
+_ROW = 60
+"""Bytes that a row takes beside what it holds, about."""
+_FEWEST_TOLD = 4
+_MOST_STEPS = 8
+_PROBE = 32
+
+
+class _Rule(NamedTuple):
+    """Where a value is cut: no shorter than this, and behind a pattern, a digit for each byte."""
+
+    shortest: int
+    behind: bytes
+
+
+# Once in 2 048 places: parts of about 3 KB, of which a change stores what is different.
+_IN_CLEAR = _Rule(1024, b"00101101111")
+# Once in 512: a part that is sealed is stored whole, since nobody without the key could do so later.
+_SEALED = _Rule(512, b"010011011")
+
+
+class Below(NamedTuple):
+    """What a part is told by.
+
+    Attributes:
+        depth: How many rows one after the other.
+        names: The names of all.
+        whole: The last of them, which is told by none.
+    """
+
+    depth: int
+    names: frozenset[bytes]
+    whole: Told
+
+
+class Spine(NamedTuple):
+    """A list of names that is stored, by which the next one may be told.
+
+    Attributes:
+        root: Its name.
+        leaves: The names in it.
+        held: The names of all rows that are read for it.
+        spent: What has been stored of differences from it since.
+        steps: How many lists are told one by the other from there.
+        passed: The names of all rows that are read for these.
+    """
+
+    root: bytes
+    leaves: list[bytes]
+    held: frozenset[bytes]
+    spent: int = 0
+    steps: int = 0
+    passed: frozenset[bytes] = frozenset()
 
 
 class Tree(NamedTuple):
@@ -51,10 +113,12 @@ class Tree(NamedTuple):
 
     Attributes:
         root: The name that stands for all of it.
-        names: Every name in it.
+        names: Every name in it that has a row.
         data: The value.
         leaves: The names of its parts in their order.
         ends: Where each part ends.
+        spine: How its names are stored.
+        below: What its parts are told by, those that are.
     """
 
     root: bytes
@@ -62,82 +126,174 @@ class Tree(NamedTuple):
     data: bytes
     leaves: list[bytes]
     ends: list[int]
+    spine: Spine
+    below: Mapping[bytes, Below]
+
+    @property
+    def held(self) -> frozenset[bytes]:
+        """The names of all rows that are read for it."""
+        spine = self.spine
+        return self.names.union(spine.held, spine.passed, *(below.names for below in self.below.values()))
+
+    def told(self, at: int) -> Told:
+        """A part by its place."""
+        name = self.leaves[at]
+        part = self.data[self.ends[at - 1] if at else 0 : self.ends[at]]
+        return Told(name, part, self.below[name].depth if name in self.below else 0)
 
 
-class Cipher(Protocol):
-    """What encrypts; LangGraph's `CipherProtocol`."""
+class Cut(NamedTuple):
+    """What becomes of a value.
 
-    def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
-        """The name of the method, and the bytes encrypted."""
-        ...
+    Attributes:
+        tree: Its pieces.
+        rows: Those that are not stored yet.
+        needs: Names of rows that have to be there, with all that belongs to them.
+    """
 
-    def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
-        """The bytes in clear."""
-        ...
-
-
-class Seal(NamedTuple):
-    """What keeps pieces secret: the cipher, and the key of their names in clear and sealed."""
-
-    cipher: Cipher
-    key: bytes
-    sealed_key: bytes
-
-    @classmethod
-    def new(cls, cipher: Cipher) -> Seal:
-        """One with a key of its own."""
-        key = secrets.token_bytes(32)
-        return cls(cipher, key, _encrypt(cipher, key))
-
-    @classmethod
-    def opened(cls, cipher: Cipher, sealed_key: bytes) -> Seal:
-        """The one with a key that was stored."""
-        return cls(cipher, _decrypt(cipher, sealed_key), sealed_key)
+    tree: Tree
+    rows: list[ValueRow]
+    needs: set[bytes]
 
 
-def kids_of(row: bytes) -> list[bytes]:
-    """The names of the pieces that a row consists of; none where it holds bytes of the value itself."""
-    return names_in(row[1:]) if row[:1] == NODE else []
-
-
-def names_in(joined: bytes) -> list[bytes]:
-    """Names that lie behind each other."""
-    return [joined[at : at + NAME] for at in range(0, len(joined), NAME)]
-
-
-def reachable(roots: Iterable[bytes], nodes: Mapping[bytes, bytes]) -> set[bytes]:
-    """All names that are needed for some, these included; `nodes` are the rows that consist of names."""
-    found: set[bytes] = set()
-    left = [*roots]
-    while left:
-        name = left.pop()
-        if name not in found:
-            found.add(name)
-            left += kids_of(nodes.get(name, b""))
-    return found
-
-
-def value_digest(data: bytes) -> bytes:
-    """The name of a value that is stored in one piece, beside the checkpoints that hold it."""
-    return hashlib.blake2b(data, digest_size=NAME).digest()
-
-
-def is_piece(row: bytes) -> bool:
-    """Whether a stored value is a piece of one, or names pieces; else it is a whole one."""
-    return row[:1] in (_RAW, _DEFLATED, _SEALED, NODE)
-
-
-def cut(data: bytes, base: Tree | None, known: Collection[bytes], seal: Seal | None) -> tuple[Tree, list[ValueRow]]:
-    """A value in pieces, and the rows of those whose names are not known.
+def cut(data: bytes, base: Tree | None = None, others: Sequence[Tree] = (), seal: Seal | None = None) -> Cut:
+    """A value in pieces, and the rows of those that are not stored.
 
     Args:
         data: The value.
         base: What it was before: what both begin and end with need not be looked at again.
-        known: The names that are stored already.
+        others: Values besides that it may share pieces with.
         seal: How to keep it secret; None for a value in clear.
     """
     key = b"" if seal is None else seal.key
-    rows: dict[bytes, ValueRow] = {}
+    stored = [*others] if base is None else [base, *others]
+    known = frozenset[bytes]().union(*(tree.names for tree in stored))
+    leaves, ends, fresh = _leaves(data, base, seal)
+    fresh = {name: at for name, at in fresh.items() if name not in known}
+    changed = gaps(base.leaves, leaves) if base is not None else []
+    below = {name: told for tree in stored for name, told in tree.below.items()}
+    needs = {tree.root for tree in stored if not tree.names.isdisjoint(leaves)}
+    rows: dict[bytes, bytes] = {}
+    near: dict[int, list[tuple[Tree, Told]]] = {}
+    if seal is None and fresh:
+        places = {*fresh.values()}
+        near = {} if base is None else _in_their_place(base, changed, places)
+        for tree in others:
+            _add_those_within(near, tree, data, ends, places, {*leaves})
+    for name, at in fresh.items():
+        part = data[ends[at - 1] if at else 0 : ends[at]]
+        candidates = near.get(at, [])
+        row = _shortest(part, [told for _, told in candidates], below) if candidates else None
+        if row is not None:
+            below[name] = found = _below_of(row, [told for _, told in candidates], below)
+            needs.update(tree.root for tree, told in candidates if told.name in found.names)
+            # Of what tells the part before it nobody knows who needs it.
+            needs.update({*kids_of(row)}.difference(told.name for _, told in candidates))
+        rows[name] = leaf_row(part, seal) if row is None else row
+    below = {name: below[name] for name in leaves if name in below} if below else below
+    root, nodes = _nodes(leaves, key)
+    new = {} if root in known else {name: row for name, row in nodes.items() if name not in known}
+    told = _told_names(leaves, base, changed, new) if new and base is not None else None
+    names = known.intersection(nodes).union(leaves)
+    if told is not None:
+        row, spine = told
+        new = {root: row}
+        needs.update(kids_of(row)[:1])
+    else:
+        # Another process may tell the names of a value in another way, and these go before it does.
+        needs.update(kid for row in new.values() for kid in kids_of(row) if kid in nodes and kid not in new)
+        held = names.union(nodes, *(told.names for told in below.values()))
+        spine = next((tree.spine for tree in stored if tree.root == root), Spine(root, leaves, held))
+        needs.update({root} - rows.keys() - new.keys())
+    rows.update(new)
+    tree = Tree(root, names.union(new), data, leaves, ends, spine, below)
+    return Cut(tree, [ValueRow(name, row) for name, row in rows.items()], needs)
+
+
+def _told_names(
+    leaves: list[bytes], base: Tree, changed: list[Gap], new: Mapping[bytes, bytes]
+) -> tuple[bytes, Spine] | None:
+    """The row of a value's names as what is different from those of another value, where that is shorter for long."""
+    spine = base.spine
+    if 2 * len(leaves) < len(spine.leaves) or len(spine.leaves) < _FEWEST_TOLD:
+        return None
+    # Mostly by the list before it; now and then by the one that is stored, so that few are read one after the other.
+    is_next = spine.steps < _MOST_STEPS
+    where = changed if is_next else gaps(spine.leaves, leaves)
+    count = sum(gap.new_end - gap.new_start for gap in where)
+    if count > len(leaves) // 2 or count + len(where) >= _MOST_NAMES:
+        return None
+    named = base.root if is_next else spine.root
+    spent = spine.spent + _ROW + len(splice_row(named, spine.spent, leaves, where))
+    # Once they have cost as much, the names are stored anew.
+    if spent > sum(len(each) + _ROW for each in new.values()):
+        return None
+    passed = base.held if is_next and spine.steps else frozenset[bytes]()
+    spine = spine._replace(spent=spent, steps=spine.steps + 1 if is_next else 1, passed=passed)
+    return splice_row(named, spent, leaves, where), spine
+
+
+def _shortest(part: bytes, candidates: list[Told], below: Mapping[bytes, Below]) -> bytes | None:
+    """The row that tells a part by others: by that which stood in its place, or by what this one was made of."""
+    row = delta_row(part, candidates)
+    wholes = [below[told.name].whole if told.name in below else told for told in candidates]
+    if wholes == candidates:
+        return row
+    other = delta_row(part, wholes)
+    # The sooner one is at the whole, the better.
+    is_better = other is not None and (row is None or len(other) <= len(row) + NAME)
+    return other if is_better else row
+
+
+def _below_of(row: bytes, candidates: list[Told], below: Mapping[bytes, Below]) -> Below:
+    """What tells the part of a row that was made of some candidates, or of what these are told by."""
+    names = kids_of(row)
+    wholes = {told.name: told for told in candidates}
+    wholes |= {below[name].whole.name: below[name].whole for name in wholes if name in below}
+    whole = below[names[0]].whole if names[0] in below else wholes[names[0]]
+    return Below(depth_of(row), frozenset(names).union(*(below[name].names for name in names if name in below)), whole)
+
+
+def _in_their_place(base: Tree, changed: Iterable[Gap], places: set[int]) -> dict[int, list[tuple[Tree, Told]]]:
+    """The parts that stood where new ones stand."""
+    found: dict[int, list[tuple[Tree, Told]]] = {}
+    for gap in changed:
+        for at in places.intersection(range(gap.new_start, gap.new_end)):
+            first = gap.start + at - gap.new_start
+            wanted = {first} if at + 1 < gap.new_end else {first, gap.end - 1}
+            found[at] = [(base, base.told(place)) for place in sorted(wanted) if gap.start <= place < gap.end]
+    return found
+
+
+def _add_those_within(  # noqa: PLR0917 - what is known while a value is cut
+    near: dict[int, list[tuple[Tree, Told]]],
+    tree: Tree,
+    data: bytes,
+    ends: list[int],
+    places: set[int],
+    leaves: set[bytes],
+) -> None:
+    """Add the parts of another value that new ones hold some bytes of."""
+    begin = ends[min(places) - 1] if min(places) else 0
+    for place, name in enumerate(tree.leaves):
+        if name not in leaves:
+            told = tree.told(place)
+            for at in {_place_of(told.part, third, data, begin, ends) for third in (1, 2)} & places:
+                near.setdefault(at, []).append((tree, told))
+
+
+def _place_of(part: bytes, third: int, data: bytes, begin: int, ends: list[int]) -> int:
+    """In which part of a value some bytes of another one stand; -1 where they are not found."""
+    start = len(part) * third // 3
+    some = part[start : start + _PROBE]
+    at = data.find(some, begin) if len(some) == _PROBE else -1
+    return -1 if at < 0 else bisect_right(ends, at)
+
+
+def _leaves(data: bytes, base: Tree | None, seal: Seal | None) -> tuple[list[bytes], list[int], dict[bytes, int]]:
+    """The names of a value's parts, where these end, and the places of those that were looked at."""
+    key, rule = (b"", _IN_CLEAR) if seal is None else (seal.key, _SEALED)
+    fresh: dict[bytes, int] = {}
     leaves, ends, rest = _same_beginning(data, base)
     start = ends[-1] if ends else 0
     size, step = len(data), 1 << 16
@@ -148,29 +304,17 @@ def cut(data: bytes, base: Tree | None, known: Collection[bytes], seal: Seal | N
             ends += [end + size - len(base.data) for end in base.ends[at:]]
             break
         # A part at a time, so that little is turned into digits where the rest is the same.
-        window = data[start : start + step + _LONGEST]
-        for part in _parts(window, is_last=start + len(window) == size):
-            name = _leaf_name(part, key)
-            if name not in known and name not in rows:
-                rows[name] = ValueRow(name, _leaf(part, seal))
+        window = data[start : start + step + LONGEST]
+        for part in _parts(window, rule, is_last=start + len(window) == size):
+            name = leaf_name(part, key)
+            fresh.setdefault(name, len(leaves))
             start += len(part)
             leaves.append(name)
             ends.append(start)
             if start in rest:
                 break
         step = min(step * 2, 1 << 20)
-    names, level = {*leaves}, leaves
-    while len(level) > 1:
-        above: list[bytes] = []
-        for group in _groups(level):
-            row = NODE + b"".join(group)
-            name = _node_name(row, key)
-            if name not in known and name not in rows:
-                rows[name] = ValueRow(name, row)
-            above.append(name)
-        names.update(above)
-        level = above
-    return Tree(level[0], frozenset(names), data, leaves, ends), [*rows.values()]
+    return leaves, ends, fresh
 
 
 def _same_beginning(data: bytes, base: Tree | None) -> tuple[list[bytes], list[int], dict[int, int]]:
@@ -182,82 +326,39 @@ def _same_beginning(data: bytes, base: Tree | None) -> tuple[list[bytes], list[i
     if base is None:
         return [], [], {}
     before = base.data
-    same = _common(before, data)
+    same = common_start(before, data)
     # The last part ends where it does because the value does.
     count = min(bisect_right(base.ends, same), len(base.ends) - 1)
-    end = _common_end(before, data, min(len(data), len(before)) - (base.ends[count - 1] if count else 0))
+    end = common_end(before, data, min(len(data), len(before)) - (base.ends[count - 1] if count else 0))
     shift = len(data) - len(before)
     first = bisect_left(base.ends, len(before) - end, count)
     rest = {base.ends[at] + shift: at + 1 for at in range(first, len(base.ends) - 1)}
     return base.leaves[:count], base.ends[:count], rest
 
 
-def _common(one: bytes, other: bytes) -> int:
-    """How many bytes two values begin with alike."""
-    size, at, step = min(len(one), len(other)), 0, 1 << 16
-    while at < size and step:
-        if one[at : at + step] == other[at : at + step]:
-            at += step
-        else:
-            step //= 2
-    return min(at, size)
-
-
-def _common_end(one: bytes, other: bytes, most: int) -> int:
-    """How many bytes two values end with alike, at most so many."""
-    at, step = 0, 1 << 16
-    while at < most and step:
-        if one[max(0, len(one) - at - step) : len(one) - at] == other[max(0, len(other) - at - step) : len(other) - at]:
-            at += step
-        else:
-            step //= 2
-    return max(0, min(at, most))
-
-
-def assemble(root: bytes, find: Callable[[bytes], bytes | None], seal: Seal | None) -> Tree:
-    """The value behind a name.
-
-    Raises:
-        ValueError: A piece is missing, or is not what its name says.
-    """
-    key = b"" if seal is None else seal.key
-    names: set[bytes] = set()
-    parts: list[bytes] = []
-    leaves: list[bytes] = []
-    left = [root]
-    while left:
-        name = left.pop()
-        row = find(name)
-        if row is None:
-            problem = "a piece is missing"
-            raise ValueError(problem)
-        names.add(name)
-        if row[:1] == NODE:
-            is_sound = _node_name(row, key) == name
-            left += reversed(kids_of(row))
-        else:
-            part = _opened(row, seal)
-            is_sound = _leaf_name(part, key) == name
-            leaves.append(name)
-            parts.append(part)
-        if not is_sound:
-            problem = "a piece is altered"
-            raise ValueError(problem)
-    return Tree(root, frozenset(names), b"".join(parts), leaves, [*accumulate(map(len, parts))])
-
-
-def _parts(data: bytes, *, is_last: bool) -> Iterable[bytes]:
+def _parts(data: bytes, rule: _Rule, *, is_last: bool) -> Iterable[bytes]:
     """Bytes of a value, cut where they say so; what stands at their end is left, where the value goes on."""
     digits = data.translate(_DIGITS)
-    start, size = 0, len(data)
-    while size - start > (_SHORTEST if is_last else _LONGEST):
-        longest = min(start + _LONGEST, size)
-        found = digits.find(_CUT_BEHIND, start + _SHORTEST - len(_CUT_BEHIND), longest)
-        end = longest if found < 0 else found + len(_CUT_BEHIND)
+    start, size, behind = 0, len(data), len(rule.behind)
+    while size - start > (rule.shortest if is_last else LONGEST):
+        longest = min(start + LONGEST, size)
+        found = digits.find(rule.behind, start + rule.shortest - behind, longest)
+        end = longest if found < 0 else found + behind
         yield data[start:end]
         start = end
     if is_last and (start < size or not size):
         yield data[start:]
+
+
+def _nodes(leaves: list[bytes], key: bytes) -> tuple[bytes, dict[bytes, bytes]]:
+    """The name of a value by those of its parts, and the rows of names between."""
+    nodes: dict[bytes, bytes] = {}
+    level = leaves
+    while len(level) > 1:
+        rows = [NODE + b"".join(group) for group in _groups(level)]
+        level = [node_name(row, key) for row in rows]
+        nodes.update(zip(level, rows, strict=True))
+    return level[0], nodes
 
 
 def _groups(names: list[bytes]) -> Iterable[list[bytes]]:
@@ -272,50 +373,67 @@ def _groups(names: list[bytes]) -> Iterable[list[bytes]]:
         yield group
 
 
-def _leaf_name(part: bytes, key: bytes) -> bytes:
-    # Leaves and nodes are hashed apart: bytes of a value that look like names must not be taken for a node.
-    return hashlib.blake2b(part, digest_size=NAME, key=key, person=b"leaf").digest()
+# -- reading -----------------------------------------------------------------------------------------------
 
 
-def _node_name(row: bytes, key: bytes) -> bytes:
-    return hashlib.blake2b(row, digest_size=NAME, key=key, person=b"node").digest()
+def assemble(root: bytes, find: Callable[[bytes], bytes | None], seal: Seal | None) -> Tree:
+    """The value behind a name.
 
-
-def _leaf(part: bytes, seal: Seal | None) -> bytes:
-    row = _RAW + part
-    if len(part) >= _WORTH_DEFLATING:
-        # The quickest level, without header and checksum: the name says already whether a piece is sound.
-        packer = zlib.compressobj(1, zlib.DEFLATED, -15, 8)
-        small = packer.compress(part) + packer.flush()
-        # For less than an eighth it is not worth unpacking at every read.
-        if len(small) < len(part) * 7 // 8:
-            row = _DEFLATED + small
-    return row if seal is None else _SEALED + _encrypt(seal.cipher, row)
-
-
-def _opened(row: bytes, seal: Seal | None) -> bytes:
-    """The bytes of the value that a row holds."""
-    if row[:1] == _SEALED and seal is not None:
-        row = _decrypt(seal.cipher, row[1:])
-    if row[:1] == _RAW:
-        return row[1:]
-    if row[:1] != _DEFLATED:
+    Raises:
+        ValueError: A piece is missing, or is not what its name says.
+    """
+    key = b"" if seal is None else seal.key
+    read = PieceReader(find, seal)
+    leaves = _leaves_below(root, read)
+    nodes_read = {*read.rows}
+    spine = _spine(root, read)
+    parts = [read.part(name) for name in leaves]
+    made, nodes = _nodes(leaves, key)
+    if made != root or [*map(_namer(key), parts)] != leaves:
         problem = "a piece is altered"
         raise ValueError(problem)
-    try:
-        unpacker = zlib.decompressobj(-15)
-        # Bounded: a piece that was tampered with must not blow up to gigabytes before its name is checked.
-        return unpacker.decompress(row[1:], _LARGEST)
-    except zlib.error as error:
-        problem = "a piece is altered"
-        raise ValueError(problem) from error
+    below = {name: _below(name, read) for name in {*leaves} if depth_of(read.rows[name])}
+    names = nodes_read.intersection(nodes).union(leaves, (root,))
+    return Tree(root, frozenset(names), b"".join(parts), leaves, [*accumulate(map(len, parts))], spine, below)
 
 
-def _encrypt(cipher: Cipher, data: bytes) -> bytes:
-    name, sealed = cipher.encrypt(data)
-    return name.encode() + b"\0" + sealed
+def _namer(key: bytes) -> Callable[[bytes], bytes]:
+    return lambda part: leaf_name(part, key)
 
 
-def _decrypt(cipher: Cipher, data: bytes) -> bytes:
-    name, _, sealed = data.partition(b"\0")
-    return cipher.decrypt(name.decode(), sealed)
+def _leaves_below(root: bytes, read: PieceReader) -> list[bytes]:
+    """The names of the parts behind a name."""
+    row = read.row(root)
+    if row[:1] == SPLICE:
+        splice = load_splice(row)
+        return spliced(_leaves_below(splice.base, read), splice.changes)
+    if row[:1] == NODE:
+        return [leaf for kid in kids_of(row) for leaf in _leaves_below(kid, read)]
+    return [root]
+
+
+def _spine(root: bytes, read: PieceReader) -> Spine:
+    """How the names of a value are stored."""
+    row, spent, steps, name = read.row(root), 0, 0, root
+    while row[:1] == SPLICE:
+        splice = load_splice(row)
+        spent, steps, name = spent or splice.spent, steps + 1, splice.base
+        row = read.row(name)
+    listed = PieceReader(read.row, None)
+    leaves = _leaves_below(name, listed)
+    passed = frozenset(read.rows) if steps > 1 else frozenset[bytes]()
+    return Spine(name, leaves, frozenset(listed.rows), spent, steps, passed)
+
+
+def _below(name: bytes, read: PieceReader) -> Below:
+    """What a part is told by."""
+    found: set[bytes] = set()
+    first, left = name, kids_of(read.rows[name])
+    while left:
+        other = left.pop()
+        if other not in found:
+            found.add(other)
+            left += kids_of(read.rows[other])
+    while told_by := kids_of(read.rows[first]):
+        first = told_by[0]
+    return Below(depth_of(read.rows[name]), frozenset(found), Told(first, read.part(first), 0))

@@ -17,15 +17,16 @@ from langchain_sessions._core.codec.messages import assembled, equal
 from langchain_sessions._core.ranges import NO_SEQS, SeqRange, SeqSet, expand_ranges, fold_ranges
 from langchain_sessions._core.rows import NO_MESSAGE_ID, EventRow, SessionRow
 from langchain_sessions._threads.split import KNOWN, held, is_message_list, snapshot
+from langchain_sessions._threads.trees import TreeCache
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from langchain_core.messages import BaseMessage
 
     from langchain_sessions._core.checkpoints import MessageRow
     from langchain_sessions._core.codec.messages import MessageCodec
-    from langchain_sessions._core.pieces import Seal, Tree
+    from langchain_sessions._core.piece_rows import Seal
     from langchain_sessions._threads.record import Record
 
 _fields = attrgetter("__dict__")
@@ -33,9 +34,6 @@ _extras = attrgetter("__pydantic_extra__")
 _PER_MESSAGE = 1_500
 _RECORDS = 64
 _MADE = 16
-_TREES = 64
-_TREE_BYTES = 16_000_000
-_PER_NAME = 200
 _GROWING = 8
 """Threads that may have grown since they were last weighed; to weigh all would make a call cost what others hold."""
 _EMPTY: dict[str, Any] = {}
@@ -95,12 +93,10 @@ class ThreadCache:
         self.starts: dict[tuple[int, str], Any] = {}
         self.named: set[int] = set()
         self.shapes: dict[int, bytes] = {}
+        self.trees = TreeCache()
         self.seal: Seal | None = None
         self.is_rewound = False
         """Whether rewinds hide some of its events, so that an earlier revision of a message may be the one in force."""
-        self._trees: OrderedDict[bytes, Tree] = OrderedDict()
-        self._marks: dict[bytes, int] = {}
-        self._tree_bytes = 0
         self._codec = codec
         self._objects: dict[int, BaseMessage] = {}
         self._snapshots: dict[int, dict[str, Any]] = {}
@@ -119,7 +115,7 @@ class ThreadCache:
     @property
     def size(self) -> int:
         """Roughly how many bytes it takes."""
-        return self._bytes + self._tree_bytes + len(self.rows) * _PER_MESSAGE
+        return self._bytes + self.trees.size + len(self.rows) * _PER_MESSAGE
 
     def add(self, rows: Iterable[EventRow | MessageRow]) -> None:
         """Take stored events in."""
@@ -308,33 +304,6 @@ class ThreadCache:
         seqs = self._stored_as(str(message_id))
         return next((seq for seq in seqs if self._holds(seq, message)), None)
 
-    def tree(self, root: bytes | None) -> Tree | None:
-        """The large value behind a name, where it is known."""
-        return None if root is None else self._trees.get(root)
-
-    def keep_trees(self, trees: Iterable[Tree], rows: Iterable[tuple[bytes, bytes]]) -> None:
-        """Remember large values, since the next ones will share most of them; and their pieces as they are stored."""
-        for tree in trees:
-            if tree.root not in self._trees:
-                self._trees[tree.root] = tree
-                self._tree_bytes += _size_of(tree)
-            self._trees.move_to_end(tree.root)
-        while len(self._trees) > 1 and (len(self._trees) > _TREES or self._tree_bytes > _TREE_BYTES):
-            self._tree_bytes -= _size_of(self._trees.popitem(last=False)[1])
-        if len(self._marks) * _PER_NAME > _TREE_BYTES:
-            self._marks.clear()
-        self._marks.update((name, hash(row)) for name, row in rows)
-
-    def stored_tree(self, root: bytes, find: Callable[[bytes], bytes | None]) -> Tree | None:
-        """The large value behind a name, if its pieces are stored as they were when it was met."""
-        tree = self._trees.get(root)
-        if tree is None:
-            return None
-        names, marks = tree.names, self._marks
-        # Compared with what is stored now, so that a damaged piece is noticed although the value is in memory.
-        is_sound = [*map(hash, map(find, names))] == [*map(marks.get, names)]
-        return tree if is_sound else None
-
     def keep(self, record: Record) -> None:
         """Remember a checkpoint, since the next one will come from it."""
         self.records[record.ns, record.cid] = record
@@ -342,10 +311,6 @@ class ThreadCache:
         while len(self.records) > _RECORDS:
             gone, _ = self.records.popitem(last=False)
             self.starts.pop(gone, None)
-
-
-def _size_of(tree: Tree) -> int:
-    return len(tree.data) + len(tree.names) * _PER_NAME
 
 
 class MessageCache:

@@ -268,13 +268,13 @@ class PlannedCheckpoint:
         if self.parent is not None and self.thread is not None:
             before = self.parent.slots.get(channel, NOTHING)
             roots = (before.digest, self.parent.slots.get(START, NOTHING).digest)
-            bases += [tree for tree in map(self.thread.tree, roots) if tree is not None]
+            bases += [tree for root in roots if root and (tree := self.thread.trees.get(root)) is not None]
             bases += [write.tree for write in self.pending if write.tree is not None and write.row.channel == channel]
-        slot, tree, rows = self.cutter.dump(channel, value, before, bases, refs)
-        if tree is not None:
-            self.trees.append(tree)
-            self.pieces.update((row.digest, row) for row in rows)
-            self.needs.update(base.root for base in bases if not base.names.isdisjoint(tree.names))
+        slot, made = self.cutter.dump(channel, value, before, bases, refs)
+        if made is not None:
+            self.trees.append(made.tree)
+            self.pieces.update((row.digest, row) for row in made.rows)
+            self.needs |= made.needs
         return slot
 
     def _recognise(self, channel: str, value: Any) -> Recognised | None:

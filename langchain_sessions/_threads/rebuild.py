@@ -13,7 +13,8 @@ from langgraph.checkpoint.base import CheckpointTuple, PendingWrite, writes_sort
 from langchain_sessions._chat.address import config_of
 from langchain_sessions._core.checkpoints import CUT, corrupt_channel, corrupt_checkpoint, rewound
 from langchain_sessions._core.edge import UNREADABLE
-from langchain_sessions._core.pieces import Seal, Tree, assemble
+from langchain_sessions._core.piece_rows import Seal
+from langchain_sessions._core.pieces import Tree, assemble
 from langchain_sessions._core.ranges import decode_ranges, expand_ranges
 from langchain_sessions._threads.record import (
     EMPTY,
@@ -150,11 +151,11 @@ class Rebuilder:
             values = self._details.values
             # Once for each session of a page: its values are looked up by digest alone from here on.
             rows.update((name, row) for (skey, name), row in values.items() if skey == thread.skey)
-        tree = thread.stored_tree(root, rows.get)
+        tree = thread.trees.stored(root, rows.get)
         if tree is None:
             seal = None if sealed_key is None else self._seal(thread, sealed_key)
             tree = assemble(root, rows.get, seal)
-            thread.keep_trees((tree,), ((name, rows[name]) for name in tree.names))
+            thread.trees.keep((tree,), ((name, rows[name]) for name in tree.held))
         return tree
 
     def _seal(self, thread: ThreadCache, sealed_key: bytes) -> Seal:

@@ -18,7 +18,8 @@ from langchain_sessions._core.checkpoints import (
     seq_set,
 )
 from langchain_sessions._core.edge import UNREADABLE, check_id, from_micros, to_micros
-from langchain_sessions._core.pieces import LIMIT, NAME, Seal, Tree, cut, value_digest
+from langchain_sessions._core.piece_rows import NAME, Seal, value_digest
+from langchain_sessions._core.pieces import LIMIT, Cut, Tree, cut
 from langchain_sessions._core.ranges import SeqSet, encode_ranges
 from langchain_sessions._threads.forms import RefusedValueError, UnstorableError
 from langchain_sessions._threads.split import may_be_private, without_private_calls
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
+    from langchain_sessions._threads.cache import ThreadCache
     from langchain_sessions._threads.forms import ValueForms
 
 # A body that says another number was written by a later release, and is refused rather than guessed at.
@@ -97,7 +99,7 @@ class Cutter:
 
     def dump(
         self, channel: str, value: Any, before: Slot, bases: Sequence[Tree], refs: bytes | None = None
-    ) -> tuple[Slot, Tree | None, list[ValueRow]]:
+    ) -> tuple[Slot, Cut | None]:
         """A value, or a skeleton with its references, and its pieces where it was cut; see `dump_slot`.
 
         Args:
@@ -112,21 +114,20 @@ class Cutter:
         slot = dump_slot(value, self.forms.plain, channel, refs)
         data = slot.data
         if data is None or (cipher is None and _is_sealed(slot)):
-            return slot, None, []
+            return slot, None
         if len(data) > LIMIT:
             if cipher is not None and self.seal is None:
                 self.seal = Seal.new(cipher)
             header = None if self.seal is None else self.seal.sealed_key
-            known = bases[0].names if len(bases) == 1 else frozenset[bytes]().union(*(base.names for base in bases))
             base = next((base for base in bases if base.root == before.digest and before.data == header), None)
-            tree, rows = cut(data, base, known, self.seal)
-            return Slot(slot.kind | CUT, refs, header, tree.root), tree, rows
+            made = cut(data, base, [other for other in bases if other is not base], self.seal)
+            return Slot(slot.kind | CUT, refs, header, made.tree.root), made
         if cipher is not None:
             tag, data = (_PLAIN_TAG.encode(), data) if slot.kind & ~SPLIT == PLAIN else _untagged(data)
             name, sealed = cipher.encrypt(data)
             kind = TAGGED | (slot.kind & SPLIT)
             slot = Slot(kind, refs, tag + b"+" + name.encode() + b"\0" + sealed)
-        return slot, None, []
+        return slot, None
 
 
 def _is_sealed(slot: Slot) -> bool:
@@ -228,6 +229,41 @@ def _shape(channels: Iterable[str], seen: Sequence[tuple[str, Any]], updated: An
     body = ormsgpack.packb([[*channels], [[node, [name for name, _ in names]] for node, names in seen], updated])
     # Hundreds of checkpoints of a thread differ in no name, so these are stored once and named by their digest.
     return short_digest(body), body
+
+
+@dataclass(slots=True)
+class Given:
+    """What one call stores of a task, beside the checkpoint that it ran on."""
+
+    ns: int
+    thread: ThreadCache | None
+    parent: Record | None
+    cutter: Cutter
+    pieces: dict[bytes, ValueRow] = field(default_factory=dict[bytes, ValueRow])
+    needs: set[bytes] = field(default_factory=set[bytes])
+
+    def dump(self, channel: str, value: Any, refs: bytes | None) -> tuple[Slot, Tree | None]:
+        """A value as it is stored, and its pieces, which it shares with what the channel holds."""
+        before = self.parent.slots.get(channel, NOTHING) if self.parent is not None else NOTHING
+        if self.parent is None and self.thread is not None and self.thread.trees.size:
+            # Most often it is on its way: what the channel held before it is stored, and most of it is the same.
+            before = self.thread.trees.newest(self.thread.records.values(), self.ns, channel) or NOTHING
+        is_known = self.thread is not None and before.digest is not None
+        base = self.thread.trees.get(before.digest) if is_known and self.thread is not None else None
+        slot, made = self.cutter.dump(channel, value, before, [] if base is None else [base], refs)
+        if made is None:
+            return slot, None
+        self.pieces.update((row.digest, row) for row in made.rows)
+        self.needs |= made.needs
+        return slot, made.tree
+
+    def learn(self, result: object) -> None:
+        """Remember how pieces of this thread are kept secret, and what was stored."""
+        del result
+        if self.thread is not None:
+            self.thread.seal = self.cutter.seal
+            if self.pieces:
+                self.thread.trees.keep((), self.pieces.values())
 
 
 def encode_record(record: Record) -> tuple[CheckpointRow, list[ValueRow]]:

@@ -13,7 +13,7 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP
 from langgraph.checkpoint.serde.types import ERROR
 
 from langchain_sessions._chat.address import config_of, namespace_digest
-from langchain_sessions._core.checkpoints import ROOT, ValueRow, WriteRow, rewound
+from langchain_sessions._core.checkpoints import ROOT, WriteRow, rewound
 from langchain_sessions._core.edge import check_id
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ranges import encode_ranges
@@ -22,7 +22,7 @@ from langchain_sessions._core.twins import finish
 from langchain_sessions._log.log import adapter_draft, after_append
 from langchain_sessions._threads.given import COUNTERS, in_order
 from langchain_sessions._threads.plan import START, PendingWrite, PlannedCheckpoint
-from langchain_sessions._threads.record import NOTHING, Cutter, dump_slot, lighten, record_of, with_slot
+from langchain_sessions._threads.record import Cutter, Given, dump_slot, lighten, record_of, with_slot
 from langchain_sessions._threads.split import split
 from langchain_sessions.errors import StalePlanError
 from langchain_sessions.stores._threads import PutPlan, PutResult, WritesPlan
@@ -35,47 +35,17 @@ if TYPE_CHECKING:
 
     from langchain_sessions._chat.address import ThreadConfig
     from langchain_sessions._core.event_rows import EventEncoder
-    from langchain_sessions._core.pieces import Tree
     from langchain_sessions._core.rows import SessionKey
     from langchain_sessions._threads.cache import ThreadCache
     from langchain_sessions._threads.forms import ValueForms
     from langchain_sessions._threads.load import CheckpointLoader
-    from langchain_sessions._threads.record import Record, Slot
+    from langchain_sessions._threads.record import Record
     from langchain_sessions.stores._threads import PlanOutcome, ThreadPlan, ThreadStore
 
 _PATIENCE = 0.003
 """Seconds. A flush takes as long, and a checkpoint follows its last writes sooner."""
 
 _MAX_PENDING = 256
-
-
-@dataclass(slots=True)
-class _Given:
-    """What one call stores of a task, beside the checkpoint that it ran on."""
-
-    thread: ThreadCache | None
-    parent: Record | None
-    cutter: Cutter
-    pieces: dict[bytes, ValueRow] = field(default_factory=dict[bytes, ValueRow])
-    needs: set[bytes] = field(default_factory=set[bytes])
-
-    def dump(self, channel: str, value: Any, refs: bytes | None) -> tuple[Slot, Tree | None]:
-        """A value as it is stored, and its pieces, which it shares with what the channel holds."""
-        before = self.parent.slots.get(channel, NOTHING) if self.parent is not None else NOTHING
-        base = self.thread.tree(before.digest) if self.thread is not None else None
-        slot, tree, rows = self.cutter.dump(channel, value, before, [] if base is None else [base], refs)
-        if tree is not None:
-            self.pieces.update((row.digest, row) for row in rows)
-            if base is not None and not base.names.isdisjoint(tree.names):
-                self.needs.add(base.root)
-        return slot, tree
-
-    def learn(self, result: object) -> None:
-        """Remember how pieces of this thread are kept secret, and what was stored."""
-        del result
-        if self.thread is not None:
-            self.thread.seal = self.cutter.seal
-            self.thread.keep_trees((), self.pieces.values())
 
 
 class CheckpointWriter:
@@ -181,7 +151,8 @@ class CheckpointWriter:
         thread.shapes[shape] = names
         lighten(record)
         thread.keep(record)
-        thread.keep_trees(planned.trees, planned.pieces.values())
+        if planned.trees:
+            thread.trees.keep(planned.trees, planned.pieces.values())
         thread.seal = planned.cutter.seal
         thread.is_rewound = bool(rewound(result.session))
         if start is not None:
@@ -210,8 +181,9 @@ class CheckpointWriter:
         task = check_id(task_id, "task_id")
         thread = self._cache.known(at.log.app, at.session_id)
         while True:
-            parent = thread.records.get((namespace_digest(at.namespace), cid)) if thread is not None else None
-            given = _Given(thread, parent, Cutter(self._forms, thread.seal if thread is not None else None))
+            ns = namespace_digest(at.namespace)
+            parent = thread.records.get((ns, cid)) if thread is not None else None
+            given = Given(ns, thread, parent, Cutter(self._forms, thread.seal if thread is not None else None))
             pending = [
                 self._pending_write(given, WriteRow(task, number, channel, task_path, 0, None, None), value)
                 for number, (channel, value) in enumerate(writes)
@@ -228,7 +200,7 @@ class CheckpointWriter:
             else:
                 return
 
-    def _pending_write(self, given: _Given, row: WriteRow, value: Any) -> PendingWrite:
+    def _pending_write(self, given: Given, row: WriteRow, value: Any) -> PendingWrite:
         """A write with references to the messages that the log has. What waits for the log to have it stays whole."""
         resolved: dict[int, int] = {}
         if row.channel == ERROR and isinstance(value, BaseException):
@@ -257,7 +229,7 @@ class CheckpointWriter:
         return PendingWrite(with_slot(row, slot), value, tree)
 
     def _writes_plan(
-        self, at: ThreadConfig, cid: str, given: _Given, pending: Sequence[PendingWrite], *, durable: bool
+        self, at: ThreadConfig, cid: str, given: Given, pending: Sequence[PendingWrite], *, durable: bool
     ) -> WritesPlan:
         ns, thread = namespace_digest(at.namespace), given.thread
         # Errors and interrupts end a step: no checkpoint follows that would take them along, so that they do not wait

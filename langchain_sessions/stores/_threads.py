@@ -375,7 +375,8 @@ class ThreadStore(ABC):
     def prune_checkpoints(self, /, key: SessionKey, now: int, keep: Keep) -> int:
         """Remove the checkpoints that are not kept, with their writes and the values that nothing else needs.
 
-        A value that consists of names needs those (`reachable`); so do the checkpoints and writes that are left.
+        A value that consists of names needs those; so do the checkpoints and writes that are left. What stays may be
+        told by what goes: `staying` says what is stored anew then.
 
         What came from a removed one comes from the nearest before it that is left. The head is the newest that is
         left in sight; where none is, the conversation stays as it was. Events stay.

@@ -17,7 +17,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
 from sqlalchemy import delete, select, update
 
-from langchain_sessions._core.pieces import NODE
+from langchain_sessions._core.piece_rows import NODE, SPLICE
 from langchain_sessions._log.log import log_of
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions.checkpointer import SessionCheckpointSaver
@@ -185,6 +185,20 @@ def test_a_graph_runs_as_on_the_reference(open_service: Callable[..., SessionSer
     )
 
 
+@everywhere
+def test_a_value_that_comes_back_is_not_told_by_what_is_told_by_it(service: SessionService) -> None:
+    draw = Random(5)
+    first = noise(60_000, draw)
+    second = first[:30_000] + "changed" + first[30_000:]
+    parent, seen = CONFIG, list[str]()
+    for number, value in enumerate((first, second, first, second + "!", first + "!")):
+        # A saver of another process knows the value before, and no other.
+        parent = put(SessionCheckpointSaver(service), number, parent, large=value)
+        seen.append(value)
+    fresh = SessionCheckpointSaver(service)
+    assert [item.checkpoint["channel_values"]["large"] for item in fresh.list(CONFIG)] == seen[::-1]
+
+
 @databases
 def test_pieces_go_with_the_last_checkpoint_that_needs_them(service: SessionService) -> None:
     draw = Random(5)
@@ -227,7 +241,7 @@ def test_a_bad_piece_is_told_where_it_is_needed(service: SessionService, how: st
     bad = next(
         digest
         for digest, row in stored(service).items()
-        if digest not in before and (row[:1] == NODE) is (how == "node")
+        if digest not in before and (row[:1] in {NODE, SPLICE}) is (how == "node")
     )
     statement: Any = update(table).values(data=b"\2" if how == "node" else b"\0nothing")
     statement = (delete(table) if how == "missing" else statement).where(table.c.digest == bad)

@@ -128,7 +128,8 @@ def _overwrite_thread(tx: Transaction, skey: int, overwriting: Overwriting) -> N
     for n, body in change.staged.items():
         _replace(tx, t.staged, skey, ("n",), {"n": n, "body": body})
     values = t.stored_values
-    for some in chunks([name for name, data in change.values.items() if data is None]):
+    # What is stored anew under its own name goes first, too.
+    for some in chunks([*change.values]):
         gone = and_(values.c.skey == skey, values.c.digest.in_(some))
         _zero(tx, values, gone)
         tx.change(delete(values).where(gone))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Select, bindparam, delete, func, literal_column, select
+from sqlalchemy import ColumnElement, Select, and_, bindparam, delete, func, literal_column, or_, select, update
 
-from langchain_sessions._core.checkpoints import digests_in, unpack_writes
-from langchain_sessions._core.pieces import NAME, NODE, kids_of, reachable
+from langchain_sessions._core.checkpoints import ValueRow, digests_in, unpack_writes
+from langchain_sessions._core.piece_removal import made_whole, staying
+from langchain_sessions._core.piece_rows import DELTAS, NAME, NODE, SPLICE, kids_of
 from langchain_sessions._sql.log.lookup import put_rows
 from langchain_sessions._sql.tables.types import as_bytes, quoted
 from langchain_sessions.errors import StalePlanError
@@ -15,7 +16,7 @@ from langchain_sessions.errors import StalePlanError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from langchain_sessions._core.checkpoints import CheckpointRow, ValueRow
+    from langchain_sessions._core.checkpoints import CheckpointRow
     from langchain_sessions._sql.driver.transaction import Transaction
 
 _PLACES = 64
@@ -108,9 +109,18 @@ def values_below(tx: Transaction, skey: Any, outside: Any, where: Sequence[Colum
         .cte(quoted("tree"), recursive=True)
     )
     kid = nth(tree.c.data, "2")
-    is_node = func.substr(tree.c.data, literal_column("1"), literal_column("1")) == bindparam("q_node", NODE)
+    last: ColumnElement[bytes] = bindparam("q_most", DELTAS[-1])
+    kind = func.substr(tree.c.data, literal_column("1"), literal_column("1"))
     inside = places.c.i * literal_column(str(NAME)) + literal_column("1") < func.length(tree.c.data)
-    tree = tree.union_all(select(kid, row_of(kid)).select_from(tree.join(places, inside)).where(is_node))
+    is_list = kind.in_([bindparam("q_node", NODE), bindparam("q_splice", SPLICE)])
+    # A part that is told by others has few names, as many as its first byte says.
+    is_told = or_(
+        *(
+            and_(places.c.i == literal_column(str(place)), kind.between(bindparam(f"q_told{place}", least), last))
+            for place, least in enumerate(DELTAS)
+        )
+    )
+    tree = tree.union_all(select(kid, row_of(kid)).select_from(tree.join(places, inside)).where(or_(is_list, is_told)))
     return select(tree.c.digest, tree.c.data)
 
 
@@ -125,13 +135,20 @@ def sweep_values(tx: Transaction, skey: int, rows: Iterable[CheckpointRow]) -> N
     there = {as_bytes(row[0]) for row in tx.once(select(v.c.digest).where(v.c.skey == skey))}
     if not there:
         return
-    is_node = func.substr(v.c.data, 1, 1) == NODE
-    nodes = rows_of_values(tx.once(select(v.c.digest, v.c.data).where(v.c.skey == skey, is_node)))
+    kind = func.substr(v.c.data, 1, 1)
+    lists = tx.once(select(v.c.digest, v.c.data).where(v.c.skey == skey, kind.in_([NODE, SPLICE])))
+    start = func.substr(v.c.data, 1, 1 + NAME * len(DELTAS))
+    told = tx.once(select(v.c.digest, start).where(v.c.skey == skey, kind.in_(DELTAS)))
     needed = {digest for row in rows for digest in row.digests}
     # Writes that another rewind cut count too: undoing it brings them back.
     for row in tx.once(select(w.body).where(w.skey == skey)):
         needed.update(digests_in(unpack_writes(as_bytes(row[0]))))
-    for some in _chunks(sorted(there - reachable(needed, nodes))):
+    stays = staying(needed, {**rows_of_values(lists), **rows_of_values(told)})
+    again = stays.rows | made_whole(stays.whole, read_values(tx, skey, stays.whole, {}).get)
+    for name in there & again.keys():
+        tx.change(update(v).where(v.c.skey == skey, v.c.digest == name).values(data=again[name]))
+    insert_values(tx, skey, [ValueRow(name, row) for name, row in again.items() if name not in there])
+    for some in _chunks(sorted(there - stays.needed)):
         tx.change(delete(v).where(v.c.skey == skey, v.c.digest.in_(some)))
 
 

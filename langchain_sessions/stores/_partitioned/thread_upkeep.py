@@ -17,6 +17,7 @@ from langchain_sessions._core.checkpoints import (
     seq_set,
     unpack_writes,
 )
+from langchain_sessions._core.piece_removal import staying_values
 from langchain_sessions.errors import InvalidInputError, SessionNotFoundError
 from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._partitioned.access import Change, Partitions, Rows
@@ -149,8 +150,9 @@ def copy_thread(at: Partitions, source: SessionHead, target: SessionHead, upto: 
     writes = [made for made in (_kept_writes(some, left_out, newest, upto) for some in found) if made is not None]
     for some in writes:
         rows |= dump_writes(target.skey, some)
-    needed = yield from read_values(at, source, _digests(kept, writes))
-    rows |= {value_key(target.skey, digest): value for digest, value in needed.items()}
+    wanted = _digests(kept, writes)
+    stays = staying_values((yield from read_values(at, source, wanted)), wanted)
+    rows |= {value_key(target.skey, digest): value for digest, value in stays.items()}
     target = replace(target, has_thread=True)
     if newest is not None:
         return target.with_session(head_id=newest.cid, head_runs=newest.runs or b""), rows
@@ -226,10 +228,12 @@ def _prune(at: Partitions, keep: Keep, head: SessionHead) -> Flow[Change]:
     for row, parent in mended_parents(checkpoints, kept).items():
         rows |= checkpoint_rows(skey, row._replace(parent=parent))
     writes = yield from _writes_with(at, head, keys.under(keys.at(skey, keys.WRITES)), rows)
-    needed = yield from read_values(at, head, _digests(left, writes))
-    held = {value_key(skey, digest) for digest in needed}
+    needed = yield from read_values(at, head, (digests := _digests(left, writes)))
+    stays = {value_key(skey, digest): value for digest, value in staying_values(needed, digests).items()}
+    held = {value_key(skey, digest): value for digest, value in needed.items()}
+    rows |= {key: value for key, value in stays.items() if held.get(key) != value}
     there = yield from at.all_rows(head, keys.under(keys.at(skey, keys.OUTSIDE)))
-    rows |= {row.key: None for row in there if row.key not in held}
+    rows |= {row.key: None for row in there if row.key not in stays}
     return Change(len(gone), (yield from _reheaded(at, head, left)), rows)
 
 

@@ -25,7 +25,7 @@ from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.expiry import is_expired
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import Ledger
-from langchain_sessions._core.pieces import kids_of
+from langchain_sessions._core.piece_rows import TOLD, kids_of
 from langchain_sessions._core.rows import moved
 from langchain_sessions.errors import (
     CorruptRowError,
@@ -41,7 +41,7 @@ from langchain_sessions.stores._partitioned.sessions import is_free, new_head
 from langchain_sessions.stores._threads import PutPlan, PutResult, WritesPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from langchain_sessions._core.checkpoints import WriteRow
     from langchain_sessions._core.rows import EventRow, SessionKey
@@ -245,12 +245,14 @@ def _session_for(at: Partitions, key: SessionKey, draft: SessionDraft) -> Flow[t
 def _stage(at: Partitions, head: SessionHead, plan: WritesPlan, staged: list[StagedWrites]) -> Flow[Rows]:
     """Put writes behind all that wait."""
     made = tuple(plan.rows(head.skey))
-    yield from _require_values(at, head, plan.needs)
+    values = yield from _checked_values(at, head, plan.needs, {value.digest: value.data for value in plan.values})
     number = staged[-1].n + 1 if staged else 0
     staged.append(StagedWrites(number, plan.ns, plan.cid, made))
-    rows: Rows = {keys.at(head.skey, keys.STAGED, number): pack_staged(plan.ns, plan.cid, made)}
-    rows |= {value_key(head.skey, value.digest): value.data for value in plan.values}
-    return rows | _names(head, plan)
+    return {
+        keys.at(head.skey, keys.STAGED, number): pack_staged(plan.ns, plan.cid, made),
+        **values,
+        **_names(head, plan),
+    }
 
 
 def _names(head: SessionHead, plan: ThreadPlan) -> Rows:
@@ -281,20 +283,27 @@ def _put(
     pieces = {value.digest: value.data for item in arrived for value in item.values}
     pieces.update((value.digest, value.data) for value in decision.values)
     needed = {*decision.row.digests, *decision.needs}.union(*(item.needs for item in arrived))
-    yield from _require_values(at, head, needed - pieces.keys())
+    values = yield from _checked_values(at, head, needed - pieces.keys(), pieces)
     rows = checkpoint_rows(head.skey, decision.row) | event_rows(head.skey, decision.fresh) | _names(head, plan)
-    rows |= {value_key(head.skey, digest): data for digest, data in pieces.items()}
+    rows |= values
     rows |= yield from _parent_row(at, head, decision.parent)
     rows |= yield from _kept_writes(at, head, plan, decision, staged)
     after, more = yield from _moved(at, head, plan, decision)
     return after, PutResult(after.session, decision), rows | more
 
 
-def _require_values(at: Partitions, head: SessionHead, wanted: Iterable[bytes]) -> Flow[None]:
-    """Assert that some values are still there. What they consist of goes no sooner than they do."""
-    found = yield from at.rows(head, [keys.exactly(value_key(head.skey, digest)) for digest in sorted(wanted)])
-    if not all(found):
+def _checked_values(
+    at: Partitions, head: SessionHead, wanted: Iterable[bytes], values: Mapping[bytes, bytes]
+) -> Flow[Rows]:
+    """Assert that some values are still there, and write others. What they consist of goes no sooner than they do."""
+    asked = sorted(wanted)
+    # What is there is never told by something else in its place: that may be told by it.
+    told = [digest for digest, data in values.items() if data[:1] in TOLD]
+    found = yield from at.rows(head, [keys.exactly(value_key(head.skey, digest)) for digest in [*asked, *told]])
+    if not all(found[: len(asked)]):
         raise StalePlanError
+    there = {digest for digest, rows in zip(told, found[len(asked) :], strict=True) if rows}
+    return {value_key(head.skey, digest): data for digest, data in values.items() if digest not in there}
 
 
 def _parent_row(at: Partitions, head: SessionHead, parent: CheckpointRow | None) -> Flow[Rows]:
