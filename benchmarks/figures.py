@@ -6,6 +6,7 @@ and the same figures give the same bytes.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from html import escape
@@ -312,6 +313,29 @@ def prompts(found: dict[str, list[int]], *, narrow: bool) -> Drawing:
     return drawing
 
 
+def files(found: dict[str, list[float]], *, narrow: bool) -> Drawing:
+    """What the steps of a deep agent take that change one of its files, beside LangGraph's own savers."""
+    drawing = Drawing(
+        NARROW if narrow else 880,
+        644 if narrow else 368,
+        "KB that a thread takes more by its turns, each of which changes one of 50 files of 20 KB, ours beside "
+        "SqliteSaver and PostgresSaver, with and without delta channels",
+    )
+    turns = Axis(0, 20, {1: "1", 5: "5", 10: "10", 20: "20"}, is_log=False)
+    marks = {10.0: "10 KB", 100.0: "100 KB", 1e3: "1 MB", 1e4: "10 MB"}
+    panels = _panels(drawing, narrow=narrow, height=220 if narrow else 260)
+    databases = (("sqlite", "SQLite", "SqliteSaver"), ("postgres", "PostgreSQL", "PostgresSaver"))
+    for place, (database, title, saver) in zip(panels, databases, strict=True):
+        panel = Panel(drawing, *place, turns, Axis(6, 100_000, marks, is_log=True))
+        panel.frame(f"Stored since the first turn, {title}", "turns")
+        named = (("ours", "blue", -20), (saver, "red", 9), (f"{saver}, delta", "gold", 9))
+        for name, colour, above in named:
+            sums = [*itertools.accumulate(found[f"{name} ({database})"])]
+            panel.line(enumerate(sums, 1), colour)
+            panel.name(20, sums[-1], name, colour, above=above)
+    return drawing
+
+
 def all_of_them() -> dict[str, str]:
     """Every picture by the name of its file."""
     from benchmarks.beside_plots import all_of  # noqa: PLC0415 - it draws with what is here
@@ -319,12 +343,14 @@ def all_of_them() -> dict[str, str]:
     grown = json.loads((FIGURES / "growth.json").read_text())
     asked = json.loads((FIGURES / "prompts.json").read_text())
     beside = json.loads((FIGURES / "beside.json").read_text())
+    kept = json.loads((FIGURES / "files.json").read_text())
     drawn: dict[str, str] = {}
     for end, narrow in (("", False), ("-narrow", True)):
         drawn[f"views{end}.svg"] = str(views(narrow=narrow))
         drawn[f"growth{end}.svg"] = str(growth(grown, narrow=narrow))
         drawn[f"prompts{end}.svg"] = str(prompts(asked, narrow=narrow))
         drawn |= {f"{name}{end}.svg": str(each) for name, each in all_of(beside, narrow=narrow).items()}
+        drawn[f"files{end}.svg"] = str(files(kept, narrow=narrow))
     return drawn
 
 

@@ -4,7 +4,7 @@ CPU is that of the client above a saver that stores nothing, the best of some ro
 database at the end; bytes written are what the process handed to the kernel (SQLite) or the server's WAL (PostgreSQL).
 Each of ours stands beside the smaller figure of the official saver of the same database:
 
-    python -m tests.servers run -- python -m benchmarks.workloads --json workloads.json --plot files.png
+    python -m tests.servers run -- python -m benchmarks.workloads --json workloads.json --draw
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from sqlalchemy import create_engine, text
 
 from benchmarks.checkpointer_graphs import OFFICIAL, OURS, size, sqlite_url
+from benchmarks.figures import FIGURES, draw
 from benchmarks.measure import memory_directory, show
 from benchmarks.workload_graphs import WORKLOADS, Workload, files_graph, files_input
 from tests.servers.databases import create_database, drop_database
@@ -171,28 +172,13 @@ def steps(backend: str, contender: Any, fresh: Callable[[], str], *, delta: bool
     return [after - before for before, after in itertools.pairwise(found)]
 
 
-def plot(path: str, series: dict[str, list[float]]) -> None:
-    """Bytes of each turn, a line for each saver."""
-    from matplotlib import figure  # noqa: PLC0415 - only a plot needs it
-
-    made = figure.Figure(figsize=(8, 4.5), layout="constrained")
-    axes = made.subplots()
-    for name, values in series.items():
-        axes.plot(range(1, len(values) + 1), values, label=name)
-    axes.set(
-        yscale="log", xlabel="turn", ylabel="KB stored by the turn", title="50 files of 20 KB, one changed per turn"
-    )
-    axes.legend()
-    made.savefig(path, dpi=120)
-
-
 def main() -> None:
     """Run it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--only", help="workloads whose name holds this")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--json", help="where to write the figures")
-    parser.add_argument("--plot", help="where to draw the bytes of each turn of the deep agent's files")
+    parser.add_argument("--draw", action="store_true", help="the bytes of each turn of the deep agent's files")
     parser.add_argument("--read", help="print the figures of such a file as a table of Markdown, and run nothing")
     asked = parser.parse_args()
     if asked.read:
@@ -209,7 +195,7 @@ def main() -> None:
         rows = [row for backend, make in fresh.items() for row in measured(backend, make, wanted, asked.rounds)]
         show(table(rows))
         series: dict[str, list[float]] = {}
-        if asked.plot:
+        if asked.draw:
             for backend, make in fresh.items():
                 for name, contender, delta in (
                     ("ours", OURS, False),
@@ -217,7 +203,8 @@ def main() -> None:
                     (f"{OFFICIAL[backend].name}, delta", OFFICIAL[backend], True),
                 ):
                     series[f"{name} ({backend})"] = steps(backend, contender, make, delta=delta)
-            plot(asked.plot, series)
+            (FIGURES / "files.json").write_text(json.dumps(series) + "\n")
+            draw()
     if asked.json:
         Path(asked.json).write_text(json.dumps({"rows": rows, "files": series}, indent=1))
 
