@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core.flow import Flow, ask
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 PENDING = "pending"
 """In the details of a record: runs of positions that are archived and in no summary yet."""
 
+# So many pending events a run reads at most, whatever a dead summariser left.
+_MOST_PENDING = 512
 _BEYOND = 1.25  # a bound on tokens is rarely all that a model takes
 _RECORD_FACTOR = 1.3  # a message in the record against the message in a prompt
 
@@ -98,11 +101,15 @@ def pending_seqs(log: Log, session_id: str, live: LiveScope) -> Flow[SeqSet]:
     return SeqSet(tuple((int(first), int(last)) for first, last in runs))
 
 
-def load_pending(log: Log, session_id: str, live: LiveScope) -> Flow[tuple[SessionEvent, ...]]:
-    """The events that earlier runs archived without the summary that they should have had, in context order."""
-    seqs = yield from pending_seqs(log, session_id, live)
+def load_pending(log: Log, session_id: str, live: LiveScope) -> Flow[tuple[tuple[SessionEvent, ...], SeqSet]]:
+    """The oldest events that earlier runs archived without a summary, in context order, and where the rest of them is.
+
+    What is read for one run is bounded, however long nobody summarised; the rest stays pending for the next ones.
+    """
+    named = yield from pending_seqs(log, session_id, live)
+    seqs = SeqSet.of(islice(named, _MOST_PENDING))
     if not seqs:
-        return ()
+        return (), NO_SEQS
     key, now = log.key(session_id), log.now()
     query = EventQuery(
         kinds=MESSAGE_CODES,
@@ -113,7 +120,7 @@ def load_pending(log: Log, session_id: str, live: LiveScope) -> Flow[tuple[Sessi
     )
     found = yield from ask(log.store.find_events, key, query, now)
     events = [log.encoder.event(session_id, row, found.view) for row in found.rows]
-    return tuple(sorted(events, key=lambda event: event.position))
+    return tuple(sorted(events, key=lambda event: event.position)), named - seqs
 
 
 def that_fit(pending: tuple[SessionEvent, ...], live: LiveScope, plan: CompactionPlan, limits: SummaryLimits) -> int:
@@ -127,11 +134,6 @@ def that_fit(pending: tuple[SessionEvent, ...], live: LiveScope, plan: Compactio
         if room < 0:
             return number
     return len(pending)
-
-
-def ranges_of(*parts: tuple[SessionEvent, ...]) -> list[list[int]] | None:
-    """The positions of events as a record names them; None for none."""
-    return as_ranges(SeqSet.of(event.seq for part in parts for event in part) if any(parts) else NO_SEQS)
 
 
 def as_ranges(seqs: SeqSet) -> list[list[int]] | None:

@@ -26,7 +26,6 @@ from langchain_sessions.compaction._fallback import (
     as_ranges,
     load_pending,
     pending_seqs,
-    ranges_of,
     that_fit,
     would_not_fit,
 )
@@ -240,8 +239,9 @@ class _Run:
 
     def _with_summary(self, live: LiveScope, plan: CompactionPlan, limits: SummaryLimits) -> Flow[CompactionResult]:
         assert plan.summarizer is not None  # noqa: S101 - the caller's case
-        pending = yield from load_pending(self.log, self.session_id, live)
+        pending, later = yield from load_pending(self.log, self.session_id, live)
         shown = that_fit(pending, live, plan, limits)
+        left = later | SeqSet.of(event.seq for event in pending[shown:])
         task = SummaryTask(
             archived=(*pending[:shown], *plan.archive),
             counter=self.log.tokens,
@@ -261,7 +261,7 @@ class _Run:
             if after > live.tokens + limits.max_growth:
                 problem = f"the context would grow from {live.tokens} to {after} tokens"
                 return (yield from self._refused(Outcome.NOT_WORTH_IT, problem, calls=summary.calls))
-            done = yield from self._commit(live, plan, summary, pending=ranges_of(pending[shown:]))
+            done = yield from self._commit(live, plan, summary, pending=as_ranges(left))
             if done is not None:
                 return done
             fresh = yield from self._load((yield from self._measure()))
@@ -276,9 +276,10 @@ class _Run:
         """Archive without the summary that could not be had, where the prompt would not fit otherwise."""
         if not self.automatic or not (self.force or would_not_fit(self.compaction.when, live.request)):
             return None
-        pending = ranges_of((yield from load_pending(self.log, self.session_id, live)), tuple(plan.archive))
+        # By their positions alone: what is pending already is not read for it.
+        pending = (yield from pending_seqs(self.log, self.session_id, live)) | SeqSet.of(e.seq for e in plan.archive)
         done = yield from self._commit(
-            live, plan, None, outcome=Outcome.ARCHIVED, pending=pending, reason=reason, calls=calls
+            live, plan, None, outcome=Outcome.ARCHIVED, pending=as_ranges(pending), reason=reason, calls=calls
         )
         if done is not None:
             _log.warning("Session %r was compacted without a summary, which a later run makes.", self.session_id)

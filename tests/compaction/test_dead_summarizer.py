@@ -23,6 +23,7 @@ from langchain_sessions.compaction import (
     Summarize,
     TokenCount,
     TurnWindow,
+    _fallback,
 )
 from langchain_sessions.compaction._fallback import LastResort
 from langchain_sessions.compaction._summarizer import whole_sentences
@@ -83,6 +84,24 @@ async def test_what_would_not_fit_is_archived_and_summarised_later(ada: Faced) -
     assert "pending" not in (await records(ada))[-1]
     assert (await ada.texts("s1"))[1:] == ["They talked.", "question 13", "answer 13"]
     assert await ada.verify("s1") == []
+
+
+async def test_however_much_is_pending_a_run_reads_a_bounded_part(ada: Faced, monkeypatch: pytest.MonkeyPatch) -> None:
+    await ada.talk("s1", 6)
+    _, dead = summarising(DOWN)
+    await ada.compact("s1", dead, automatic=True, call=NARROW)
+    assert (await records(ada))[-1]["pending"] == [[1, 10]]
+    monkeypatch.setattr(_fallback, "_MOST_PENDING", 4)
+    await ada.talk("s1", 2, first=6)
+    model, compaction = summarising("They talked.", "They talked on.")
+    await ada.compact("s1", compaction, force=True)
+    assert "question 1\n" in model.shown
+    assert "question 2\n" not in model.shown
+    assert (await records(ada))[-1]["pending"] == [[5, 10]]
+    await ada.talk("s1", 2, first=8)
+    await ada.compact("s1", compaction, force=True)
+    assert "question 3\n" in model.shown
+    assert (await records(ada))[-1]["pending"] == [[9, 10]]
 
 
 async def test_a_summary_in_force_stays_while_its_successor_is_missing(ada: Faced) -> None:
