@@ -281,6 +281,28 @@ class Nodes:
         while self.is_running(number) and time.monotonic() < deadline:
             time.sleep(0.05)
 
+    def nodetool(self, number: int, *arguments: str) -> None:
+        """Run a command of `nodetool` on a node."""
+        home = self._home(number)
+        command = (home / "command").read_text()
+        java, port = command.splitlines()[0], re.findall(r"jmx\.local\.port=(\d+)", command)[0]
+        options = [line for line in command.splitlines() if line.startswith("--add-")]
+        options += [f"-Duser.home={self.folder}", f"-Dlogback.configurationFile=file://{home}/logback.xml"]
+        program = ["-cp", f"{self.folder}/jars/*", "org.apache.cassandra.tools.NodeTool", "-h", "127.0.0.1", "-p", port]
+        subprocess.run([java, *options, *program, *arguments], capture_output=True, check=True)
+
+    def files_with(self, text: str) -> set[str]:
+        """The folders of nodes, such as `data/sessions` or `commitlog`, in which a file has eight letters of a text."""
+        found: set[str] = set()
+        parts = [f"-e{text[start : start + 8]}" for start in range(0, len(text), 8)]
+        for number in self.numbers:
+            home = self._home(number)
+            folders = [path for path in (*home.glob("data/*"), home / "commitlog", home / "hints") if path.is_dir()]
+            for folder in folders:
+                said = subprocess.run(["grep", "-rqF", *parts, str(folder)], check=False)  # noqa: S607 - of tests
+                found |= {str(folder.relative_to(home))} if said.returncode == 0 else set()
+        return found
+
     def close(self) -> None:
         """End all nodes and remove what they wrote."""
         for number in self.numbers:
