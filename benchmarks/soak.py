@@ -5,7 +5,8 @@
 - `kills`: processes that append, archive, chat and run graphs, killed after at least one acknowledgement each;
 - `look-alikes`: users, sessions and applications whose names look alike, in random use of one database;
 - `boundaries`: every operation, failing at every statement and commit, by every kind of fault;
-- `crowds`: many threads, processes and cancellations at once.
+- `crowds`: many threads, processes and cancellations at once;
+- `cassandra`: three nodes that are started here, killed, hung and emptied, random use of them, a million sessions.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ from __future__ import annotations
 import argparse
 import inspect
 import os
+import subprocess
 import sys
 from collections import Counter
 
 import pytest
+
+from tests.servers import cassandra
 
 PARTS = {
     "machine": ("tests/contract/test_machine.py",),
@@ -25,6 +29,7 @@ PARTS = {
     "look-alikes": ("tests/faults/test_look_alikes.py",),
     "boundaries": ("tests/faults/test_statement_boundaries.py",),
     "crowds": ("tests/concurrency",),
+    "cassandra": ("tests/engines",),
 }
 
 
@@ -59,14 +64,21 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=2_000, help="how many processes are killed on each database")
     parser.add_argument("--operations", type=int, default=100_000, help="of look-alike users on each database")
     parser.add_argument("--backends", help="comma-separated, as of the tests; all that are there by default")
+    parser.add_argument("--heads", type=int, default=1_000_000, help="of sessions that are filled into Cassandra")
     parser.add_argument("--workers", type=int, default=0, help="processes that share the work")
     given = parser.parse_args()
     if unknown := set(given.parts) - set(PARTS):
         parser.error(f"there is no {', '.join(sorted(unknown))}")
+    if "cassandra" in (given.parts or PARTS) and not os.environ.get(cassandra.URL):
+        again = [sys.executable, "-m", "benchmarks.soak", *sys.argv[1:]]
+        beside = [sys.executable, "-m", "tests.servers.cassandra", "--install", "--", *again]
+        return subprocess.run(beside, check=False).returncode  # noqa: S603 - what was asked for, beside nodes
     os.environ["LANGCHAIN_SESSIONS_SOAK"] = str(given.times)
     os.environ["LANGCHAIN_SESSIONS_DRAWS"] = "soak"
     os.environ["LANGCHAIN_SESSIONS_KILLS"] = str(given.kills)
     os.environ["LANGCHAIN_SESSIONS_OPERATIONS"] = str(given.operations)
+    os.environ["LANGCHAIN_SESSIONS_EVENTS"] = "100000"
+    os.environ["LANGCHAIN_SESSIONS_HEADS"] = str(given.heads)
     paths = [path for part in given.parts or PARTS for path in PARTS[part]]
     # Everything in these files, what is marked as soak too; a part may take hours.
     options = ["-q", "-m", "soak or not soak", "--timeout", "0", "-p", "no:cacheprovider", "--durations", "0", "-vv"]
