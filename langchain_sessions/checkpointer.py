@@ -22,7 +22,7 @@ from langchain_sessions._chat.address import (
 )
 from langchain_sessions._core.codec.messages import MessageCodec
 from langchain_sessions._core.edge import check_id, made_by
-from langchain_sessions._core.event_rows import EventEncoder
+from langchain_sessions._core.event_encoding import EventEncoder
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
 from langchain_sessions._core.lazy import at_the_top
 from langchain_sessions._core.rows import ANYONE

@@ -35,7 +35,7 @@ settings.register_profile("soak", deadline=None, max_examples=1000, derandomize=
 settings.load_profile(os.environ.get("LANGCHAIN_SESSIONS_DRAWS") or ("ci" if os.environ.get("CI") else "default"))
 
 MEMORY_URL = "memory://"
-_partition_engines.ENGINES["apart"] = ("tests.servers.apart", "ApartEngine")
+_partition_engines.ENGINES["apart"] = _partition_engines.EnginePlace("tests.servers.apart", "ApartEngine")
 
 
 class _Errors(logging.Handler):

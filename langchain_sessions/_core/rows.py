@@ -48,6 +48,10 @@ YEARS: Final = range(-62_135_596_800_000_000, 253_402_300_800_000_000)
 """The times that Python has a date for: the years 1 to 9999."""
 
 
+WORDED: Final = ("flags", "tokens", "delta", "text", "folded", "body", "extra")
+"""What of an entry says something, or how much: what `blank` overwrites. Other columns say who, when and where."""
+
+
 class EventRow(NamedTuple):
     """One entry of a log.
 

@@ -11,7 +11,7 @@ from langchain_sessions._core import kinds as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.codec.values import unpack
 from langchain_sessions._core.edge import to_micros
-from langchain_sessions._core.event_rows import new_record
+from langchain_sessions._core.event_encoding import new_record
 from langchain_sessions._core.flow import drive
 from langchain_sessions._core.ledger import covers_of
 from langchain_sessions._core.matching import EventQuery

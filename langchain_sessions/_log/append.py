@@ -11,7 +11,7 @@ from langchain_core.messages import BaseMessage
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.codec.values import as_dict
 from langchain_sessions._core.edge import require, told_methods
-from langchain_sessions._core.event_rows import as_events
+from langchain_sessions._core.event_encoding import as_events
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
 from langchain_sessions._core.state import TEMP
 from langchain_sessions._log.lifecycle import get_session

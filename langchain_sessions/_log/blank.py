@@ -14,7 +14,7 @@ from langchain_sessions._core import rows as r
 from langchain_sessions._core.blanking import BLANK_TEXT, Words
 from langchain_sessions._core.codec.messages import ident_of
 from langchain_sessions._core.edge import require
-from langchain_sessions._core.event_rows import new_record
+from langchain_sessions._core.event_encoding import new_record
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.kinds import CLASSES
 from langchain_sessions._log.values import BlankResult
@@ -22,7 +22,7 @@ from langchain_sessions.errors import CorruptRowError, SealedEventError
 from langchain_sessions.stores._erasing import BlankPlan
 
 if TYPE_CHECKING:
-    from langchain_sessions._core.event_rows import EventEncoder
+    from langchain_sessions._core.event_encoding import EventEncoder
     from langchain_sessions._core.rows import EventRow
     from langchain_sessions._log.log import Log
 

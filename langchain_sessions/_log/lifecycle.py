@@ -13,7 +13,7 @@ from langchain_sessions._core import kinds as k
 from langchain_sessions._core.codec.values import as_dict, dump_exact, dump_mapping
 from langchain_sessions._core.cursors import decode_positions, encode_cursor
 from langchain_sessions._core.edge import check_duration, check_id, check_title, require
-from langchain_sessions._core.event_rows import new_record
+from langchain_sessions._core.event_encoding import new_record
 from langchain_sessions._core.expiry import expiry_columns
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.rows import Anyone

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from langchain_sessions._core.codec.messages import MessageCodec
-    from langchain_sessions._core.event_rows import EventEncoder
+    from langchain_sessions._core.event_encoding import EventEncoder
     from langchain_sessions._core.rows import EventRow, Owner, SessionHeading, SessionRow
     from langchain_sessions._log.copies import Copies
     from langchain_sessions._recall.settings import SearchSettings

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core.codec.messages import MessageCodec
 from langchain_sessions._core.edge import check_duration, check_id, require
-from langchain_sessions._core.event_rows import EventEncoder
+from langchain_sessions._core.event_encoding import EventEncoder
 from langchain_sessions._core.rows import ANYONE
 from langchain_sessions._log.log import Log, Shared
 from langchain_sessions._recall.settings import SearchSettings

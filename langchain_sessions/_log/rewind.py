@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from langchain_sessions._core import kinds as k
 from langchain_sessions._core.edge import check_optional_id, require
-from langchain_sessions._core.event_rows import new_record
+from langchain_sessions._core.event_encoding import new_record
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._log.values import RewindResult
 from langchain_sessions.stores._values import RewindPlan

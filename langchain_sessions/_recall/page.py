@@ -17,7 +17,7 @@ from langchain_sessions.search import SearchHit
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langchain_sessions._core.event_rows import EventEncoder
+    from langchain_sessions._core.event_encoding import EventEncoder
     from langchain_sessions._core.rows import EventRow
     from langchain_sessions._recall.findings import Finding
     from langchain_sessions._recall.rank.admission import Admission

@@ -25,7 +25,7 @@ from langchain_sessions._recall.text.grammar import (
 from langchain_sessions.search import SearchPage
 
 if TYPE_CHECKING:
-    from langchain_sessions._core.event_rows import EventEncoder
+    from langchain_sessions._core.event_encoding import EventEncoder
     from langchain_sessions._core.rows import SessionKey
     from langchain_sessions._recall.index.indexing import Indexer
     from langchain_sessions._recall.meaning.nearness import MeaningReader

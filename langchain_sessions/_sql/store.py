@@ -6,7 +6,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from langchain_sessions._core.flow import Flow, ask, both_faces, faces, stands_for
-from langchain_sessions._sql.driver.engines import TYPE_ASYNC_ENGINE, Engines, engines_for
+from langchain_sessions._sql.driver.connecting import TYPE_ASYNC_ENGINE, Engines, engines_for
 from langchain_sessions._sql.driver.failures import UniqueViolationError
 from langchain_sessions._sql.driver.runner import ARun, Run, Runner
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-    from langchain_sessions._core.event_rows import EventEncoder
+    from langchain_sessions._core.event_encoding import EventEncoder
 
 START = "__start__"
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import Checkpoint
 
     from langchain_sessions._chat.address import ThreadConfig
-    from langchain_sessions._core.event_rows import EventEncoder
+    from langchain_sessions._core.event_encoding import EventEncoder
     from langchain_sessions._core.rows import SessionKey
     from langchain_sessions._threads.cache import ThreadCache
     from langchain_sessions._threads.forms import ValueForms

@@ -17,6 +17,7 @@ from langchain_sessions.cli._numbers import all_sessions
 from langchain_sessions.cli._target import FAILED, answer, fail, say, service, told
 from langchain_sessions.cli._words import in_words
 from langchain_sessions.errors import SchemaMissingError, SchemaVersionError, SessionsError
+from langchain_sessions.stores._partition_engines import ENGINES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 _PARTS = ("langchain-core", "langgraph", "langgraph-checkpoint", "sqlalchemy")
-_PACKAGES = {**{driver.name: driver.package for driver in DRIVERS if driver.package}, "cassandra": "cassandra-driver"}
+_PACKAGES = {driver.name: driver.package for driver in DRIVERS if driver.package}
+_PACKAGES.update((scheme, place.package) for scheme, place in ENGINES.items() if place.package)
 _NO_STEPS = "nothing to migrate: this store has no numbered schema; `langchain-sessions init` makes what is missing"
 
 

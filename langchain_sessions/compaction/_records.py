@@ -15,7 +15,7 @@ from langchain_sessions.events import NewEvent
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from langchain_sessions._core.event_rows import EventEncoder
+    from langchain_sessions._core.event_encoding import EventEncoder
     from langchain_sessions._core.rows import EventRow
     from langchain_sessions.compaction._plan import CompactionPlan
     from langchain_sessions.compaction._summarizer import Summary

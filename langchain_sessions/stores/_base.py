@@ -29,7 +29,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from langchain_sessions._core.twins import threaded
-from langchain_sessions.stores._life import Store
+from langchain_sessions.stores._opening_and_closing import Store
 from langchain_sessions.stores._recall import IndexStore, VectorStore
 from langchain_sessions.stores._threads import ThreadStore
 

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from langchain_sessions.stores.engine import PartitionEngine
 
+
+class EnginePlace(NamedTuple):
+    """Where an engine is: its module and class, and the package of its driver; None where it needs none."""
+
+    module: str
+    name: str
+    package: str | None = None
+
+
 ENGINES = {
-    "cassandra": ("langchain_sessions.stores._cassandra.engine", "CassandraEngine"),
-    "file": ("langchain_sessions.stores._files.engine", "FilesEngine"),
+    "cassandra": EnginePlace("langchain_sessions.stores._cassandra.engine", "CassandraEngine", "cassandra-driver"),
+    "file": EnginePlace("langchain_sessions.stores._files.engine", "FilesEngine"),
 }
-"""Where the engine of a URL's scheme is, or of what a driver's package has. Its arguments are the URL or the driver's
-object, `table_prefix` and `create_schema`."""
+"""The engine of a URL's scheme, or of what a driver's package has. Its arguments are the URL or the driver's object,
+`table_prefix` and `create_schema`."""
 
 
 class DriverSession(Protocol):
@@ -28,6 +37,6 @@ def engine_for(database: Any, **options: Any) -> PartitionEngine | None:
     scheme = database.partition(":")[0] if isinstance(database, str) else type(database).__module__.partition(".")[0]
     if scheme not in ENGINES:
         return None
-    module, name = ENGINES[scheme]
-    engine: PartitionEngine = getattr(import_module(module), name)(database, **options)
+    place = ENGINES[scheme]
+    engine: PartitionEngine = getattr(import_module(place.module), place.name)(database, **options)
     return engine

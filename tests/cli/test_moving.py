@@ -234,7 +234,7 @@ def test_a_full_disk_behind_standard_output_is_one_line(url: str) -> None:
 
 
 def test_a_target_in_use_is_one_line(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langchain_sessions._sql.driver.engines.BUSY_SECONDS", 0.2)
+    monkeypatch.setattr("langchain_sessions._sql.driver.connecting.BUSY_SECONDS", 0.2)
     busy = sqlite3.connect(url.removeprefix("sqlite:///"))
     busy.execute("BEGIN EXCLUSIVE")
     source = theirs(tmp_path / "theirs.db")

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from langchain_sessions import InvalidInputError, SessionService, StoreError
 from langchain_sessions._log.log import log_of
-from langchain_sessions._sql.driver import engines
+from langchain_sessions._sql.driver import connecting
 from langchain_sessions.errors import MissingDependencyError, SyncNotAvailableError, UnsupportedDatabaseError
 from tests.faults.drills import FACES, Face, assert_whole, checked_out, in_threads, make_service, message
 from tests.servers.databases import async_url
@@ -225,7 +225,7 @@ def test_a_missing_driver_names_the_extra(name: str, driver: str, extra: str, mo
 
 @pytest.mark.backends("sqlite", "postgres", "mariadb")
 def test_engines_of_our_own_hide_parameters(database_url: str) -> None:
-    made = engines.engines_for(database_url)
+    made = connecting.engines_for(database_url)
     assert made.sync is not None
     assert made.sync.hide_parameters
     assert make_url(database_url).password is None or str(make_url(database_url).password) not in repr(made)
@@ -236,7 +236,7 @@ def test_engines_of_our_own_hide_parameters(database_url: str) -> None:
 def test_what_made_a_file_waits_for_nobody_when_it_deletes(
     scratch_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engines, "BUSY_SECONDS", 1)
+    monkeypatch.setattr(connecting, "BUSY_SECONDS", 1)
     with SessionService(f"sqlite:///{scratch_directory / 'new.db'}") as service:
         service.create("s")
         service.append("s", message("secret"))

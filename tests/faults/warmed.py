@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import sqlalchemy
+import sqlalchemy.exc
 from langchain_core.messages import HumanMessage
 
 from langchain_sessions import SessionService

@@ -44,7 +44,7 @@ from langchain_sessions.stores._values import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from langchain_sessions._core.event_rows import EventEncoder
+    from langchain_sessions._core.event_encoding import EventEncoder
     from langchain_sessions._core.rows import Owner
     from langchain_sessions._recall.findings import KnownTraits
     from langchain_sessions._recall.index.indexing import Indexer

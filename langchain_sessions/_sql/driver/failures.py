@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Dialect
 
-    from langchain_sessions._sql.driver.engines import Engines
+    from langchain_sessions._sql.driver.connecting import Engines
     from langchain_sessions._sql.driver.transaction import Transaction
 
 T = TypeVar("T")

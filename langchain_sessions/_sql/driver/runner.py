@@ -18,9 +18,9 @@ from langchain_sessions._core.flow import Flow, ask, faces
 from langchain_sessions._core.twins import alone, finish
 from langchain_sessions._sql.driver import forks
 from langchain_sessions._sql.driver.boundaries import boundaries_for
+from langchain_sessions._sql.driver.connecting import positional
 from langchain_sessions._sql.driver.damage import is_damaged
 from langchain_sessions._sql.driver.drivers import special_of
-from langchain_sessions._sql.driver.engines import positional
 from langchain_sessions._sql.driver.failures import DeadConnectionError, Failures, LostRaceError, PassedInError, fitting
 from langchain_sessions._sql.driver.loops import LoopEngines
 from langchain_sessions._sql.driver.transaction import Send, StatementCache, Transaction, Writer
@@ -31,7 +31,7 @@ from langchain_sessions.errors import SessionsError, StoreUnavailableError, Sync
 if TYPE_CHECKING:
     import threading
 
-    from langchain_sessions._sql.driver.engines import Engines
+    from langchain_sessions._sql.driver.connecting import Engines
     from langchain_sessions._sql.tables.schema import Tables
 
 P = ParamSpec("P")

@@ -127,7 +127,13 @@ def _claims(tx: Transaction, skeys: Sequence[int]) -> list[Row]:
     s, recall = tx.tables.sessions.c, tx.tables.recall
     held, shelves = recall.shelf_logs, recall.shelves
     joined = held.join(tx.tables.sessions, s.skey == held.c.skey).outerjoin(shelves, shelves.c.shelf == held.c.shelf)
-    columns = [held.c.skey, held.c.shelf, shelves.c.fingerprint, shelves.c.slots, held.c.last_seq == s.last_seq]
+    columns: list[Any] = [
+        held.c.skey,
+        held.c.shelf,
+        shelves.c.fingerprint,
+        shelves.c.slots,
+        held.c.last_seq == s.last_seq,
+    ]
 
     def build() -> Select[Any]:
         return select(*columns).select_from(joined).where(held.c.skey == param("skey")).order_by(held.c.shelf)

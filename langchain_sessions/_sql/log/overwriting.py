@@ -18,7 +18,7 @@ from langchain_sessions._core.blanking import (
 from langchain_sessions._core.checkpoints import PackedWrites, ValueRow
 from langchain_sessions._core.ledger import tally_change, view_of
 from langchain_sessions._core.ranges import SeqSet
-from langchain_sessions._core.rows import ALL_AWAKE, EventRow, SessionKey, SessionRow, moved
+from langchain_sessions._core.rows import ALL_AWAKE, WORDED, EventRow, SessionKey, SessionRow, moved
 from langchain_sessions._sql.driver.runner import call_passed_in
 from langchain_sessions._sql.log.counting import add_counters
 from langchain_sessions._sql.log.log_rows import load_marks, read_rows
@@ -87,9 +87,8 @@ def _overwrite_events(tx: Transaction, skey: int, rows: list[EventRow]) -> None:
     table = tx.tables.events
     for some in chunks(rows):
         _zero(tx, table, and_(table.c.skey == skey, table.c.seq.in_([row.seq for row in some])))
-    names = ("flags", "tokens", "delta", "text", "folded", "body", "extra")
     for row in rows:
-        update_rows(tx, table, {"skey": skey, "seq": row.seq}, **{name: getattr(row, name) for name in names})
+        update_rows(tx, table, {"skey": skey, "seq": row.seq}, **{name: getattr(row, name) for name in WORDED})
 
 
 def _forget_words(tx: Transaction, session: SessionRow, seqs: SeqSet) -> None:

@@ -14,6 +14,7 @@ from sqlalchemy.pool import StaticPool
 
 from langchain_sessions._sql.driver.drivers import BY_NAME, DEFAULTS, DRIVERS, EXTRAS, database_of, is_supported
 from langchain_sessions.errors import InvalidInputError, MissingDependencyError, UnsupportedDatabaseError
+from langchain_sessions.stores._partition_engines import ENGINES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -141,7 +142,7 @@ def _parse(database: str | URL) -> URL:
         meant = f"sqlite:///{url.host} for a file here, sqlite:////… for an absolute path"
         raise InvalidInputError("database", f"two slashes name a server, which SQLite has not; write {meant}")
     if name not in DEFAULTS:
-        known = ", ".join((*DEFAULTS, "cassandra", "file"))
+        known = ", ".join((*DEFAULTS, *ENGINES))
         problem = f"{backend!r} is not supported. Use one of: {known}; or InMemoryStore() for what may be forgotten."
         raise UnsupportedDatabaseError(problem)
     if "+" not in url.drivername:
