@@ -127,15 +127,16 @@ def _claims(tx: Transaction, skeys: Sequence[int]) -> list[Row]:
     s, recall = tx.tables.sessions.c, tx.tables.recall
     held, shelves = recall.shelf_logs, recall.shelves
     joined = held.join(tx.tables.sessions, s.skey == held.c.skey).outerjoin(shelves, shelves.c.shelf == held.c.shelf)
-    columns: list[Any] = [
-        held.c.skey,
-        held.c.shelf,
-        shelves.c.fingerprint,
-        shelves.c.slots,
-        held.c.last_seq == s.last_seq,
-    ]
+    is_current = held.c.last_seq == s.last_seq
 
     def build() -> Select[Any]:
+        columns: list[ColumnElement[Any]] = [
+            held.c.skey,
+            held.c.shelf,
+            shelves.c.fingerprint,
+            shelves.c.slots,
+            is_current,
+        ]
         return select(*columns).select_from(joined).where(held.c.skey == param("skey")).order_by(held.c.shelf)
 
     statement = tx.prepare("shelves of a log", build)
