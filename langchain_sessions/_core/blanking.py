@@ -21,7 +21,6 @@ from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.ledger import decode_cover
 from langchain_sessions._core.piece_removal import staying_values
 from langchain_sessions._core.piece_rows import is_piece, value_digest
-from langchain_sessions._core.pieces import assemble, cut
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import with_extra
 from langchain_sessions.errors import EventNotFoundError, InvalidInputError
@@ -263,6 +262,9 @@ def _renamed(
     roots: Iterable[bytes], stored: Mapping[bytes, bytes], overwritten: Callable[[bytes], bytes]
 ) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
     """The new names of values that held the words, and the rows that these need."""
+    # Most processes overwrite nothing, and cutting is the longest module of the core.
+    from langchain_sessions._core.pieces import assemble, cut
+
     renamed: dict[bytes, bytes] = {}
     made: dict[bytes, bytes] = {}
     for root in roots:

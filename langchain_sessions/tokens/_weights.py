@@ -11,8 +11,7 @@ than OpenAI's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,8 +37,7 @@ INDIC, EXTENDED, KANA, HAN, HANGUL, WIDE, EMOJI = b"i", b"v", b"k", b"z", b"K", 
 _SCRIPTS = (ACCENTED, SYMBOL, GREEK, CYRILLIC, HEBREW, ARABIC, INDIC, EXTENDED, KANA, HAN, HANGUL, WIDE, EMOJI)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Weights:
+class Weights(NamedTuple):
     """Tokens per occurrence. `scripts` holds, per class, tokens per character and per run of it."""
 
     letter: float
@@ -58,21 +56,18 @@ class Weights:
     scripts: tuple[tuple[bytes, float, float], ...]
 
 
-_PARTS = tuple(field.name for field in fields(Weights) if field.name != "scripts")
-
-
 def _weights(parts: Iterable[float], per_char: Iterable[float], per_run: Iterable[float]) -> Weights:
     """What was fitted, in the order of the fields and of the scripts."""
-    return Weights(
-        **dict(zip(_PARTS, parts, strict=True)), scripts=tuple(zip(_SCRIPTS, per_char, per_run, strict=True))
-    )
+    scripts = tuple(zip(_SCRIPTS, per_char, per_run, strict=True))
+    return Weights._make((*parts, scripts))
 
 
 def _times(weights: Weights, factor: float) -> Weights:
     """The weights of a vocabulary that needs so much more of everything."""
-    parts = (getattr(weights, name) * factor for name in _PARTS)
-    _, *by_script = zip(*weights.scripts, strict=True)
-    return _weights(parts, *((number * factor for number in numbers) for numbers in by_script))
+    *parts, scripts = weights
+    _, *by_script = zip(*scripts, strict=True)
+    per_char, per_run = ((number * factor for number in numbers) for numbers in by_script)
+    return _weights((part * factor for part in parts), per_char, per_run)
 
 
 _CLAUDE = 1.25

@@ -35,7 +35,6 @@ from langchain_sessions._sql.log.lookup import (
     skey_named,
     update_rows,
 )
-from langchain_sessions._sql.log.one_statement import is_of_session, known_again, prepare_one
 from langchain_sessions._sql.log.side_rows import note_invocation, note_scope, side_source
 from langchain_sessions.errors import StoreError
 from langchain_sessions.stores._values import AppendBatch, Appended
@@ -83,12 +82,18 @@ def is_plain(batch: AppendBatch, *, in_one: bool = False) -> bool:
         if row.event_id is not None or (row.flags >> r.MARK_SHIFT) & 7 == _FAILED:
             return False
         # So does state; one statement can change that of the session, once.
-        if row.delta is not None and (not in_one or row is not first or not is_of_session(row.delta)):
+        if row.delta is not None and (not in_one or row is not first or not _is_of_session(row.delta)):
             return False
         # One statement adds to the counters of one scope and to one invocation.
         if row.branch != branch or row.invocation_id != invocation_id:
             return False
     return True
+
+
+def _is_of_session(delta: str) -> bool:
+    from langchain_sessions._sql.log.one_statement import is_of_session
+
+    return is_of_session(delta)
 
 
 def append_plain(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Appended | None:
@@ -251,6 +256,9 @@ def _scope_values(batch: AppendBatch) -> dict[str, Any]:
 
 def _append_in_one(tx: Transaction, key: SessionKey, batch: AppendBatch, values: dict[str, Any]) -> Appended | None:
     """PostgreSQL: bump, insert and side rows in one round trip."""
+    # Who has another database does not load it: a cold process is felt more than any append.
+    from langchain_sessions._sql.log.one_statement import known_again, prepare_one
+
     first = batch.rows[0]
     if first.invocation_id is not None:
         values.update(_invocation_values(batch, last_mark(batch.rows), 0))
