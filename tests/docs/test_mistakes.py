@@ -187,7 +187,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "a module of stores": (module("langchain_sessions.stores.sql"), "Write: from langchain_sessions import SqlStore"),
     "any module": (module("langchain_sessions.zebra"), "Write: from langchain_sessions import SessionService"),
     # -- databases
-    "a database of another kind": (lambda: service("redis://localhost"), "sqlite, postgresql, mysql, cassandra, file;"),
+    "a database of another kind": (lambda: service("redis://localhost"), "sqlite, postgresql, mysql, cassandra, file"),
     "a folder with two slashes": (lambda: service("file://folder"), "such as file:///var/lib/chat"),
     "a way to make savers": (lambda: service.from_conn_string("chat.db"), "Write SessionService('sqlite:///chat.db')"),
     "the setup of other savers, on the service": (

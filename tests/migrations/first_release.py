@@ -28,7 +28,7 @@ from pydantic import BaseModel
 from sqlalchemy import MetaData, Table, create_engine, make_url, text
 from typing_extensions import TypedDict
 
-from langchain_sessions import SearchSettings, SessionNotFoundError, SessionService
+from langchain_sessions import EventKind, SearchSettings, SessionNotFoundError, SessionService
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -212,7 +212,8 @@ def _event_seen(event: Any) -> dict[str, Any]:
         "at": event.timestamp.isoformat(),
         "delta": dict(event.state_delta or {}),
         "metadata": dict(event.metadata or {}),
-        "covers": [list(run) for run in event.covers],
+        # What a rewind went back over was not told then.
+        "covers": [list(run) for run in event.covers if event.kind is not EventKind.REWIND],
         "running": list(event.long_running_tool_ids),
         "grounding": event.grounding and dict(event.grounding),
         "message": None if event.message is None else plain(event.message),

@@ -13,7 +13,7 @@ from langchain_sessions._log.log import log_of
 from langchain_sessions.stores._memory import MemoryEngine
 from langchain_sessions.stores._partitioned import removing
 from langchain_sessions.stores._partitioned.shelves import read_shelves, shelves_partition
-from langchain_sessions.stores._partitioned.store import PartitionedStore
+from langchain_sessions.stores._partitioned.store import PartitionedStore, PartitionMethods
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ def fill(view: SessionService, count: int, start: int = 0) -> None:
 def copied(service: SessionService) -> int:
     """How many copies of ada's sessions there are."""
     store = log_of(service).store
-    assert isinstance(store, PartitionedStore)
+    assert isinstance(store, PartitionMethods)
     kept = drive(read_shelves(store.partitions, shelves_partition(log_of(service).app, "ada")))
     return sum(map(len, kept.claims.values()))
 
@@ -80,7 +80,7 @@ def test_what_differs_from_the_log_is_told_and_made_anew(service: SessionService
     ada.search("kettle")
     assert ada.verify("s3") == []
     store, search = log_of(service).store, log_of(service).search
-    assert isinstance(store, PartitionedStore)
+    assert isinstance(store, PartitionMethods)
     assert search is not None
     partition = shelves_partition(log_of(service).app, "ada")
     kept = drive(read_shelves(store.partitions, partition))

@@ -19,7 +19,7 @@ from langchain_sessions._sql.driver.transaction import Transaction
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions._sql.store import SqlStore
 from langchain_sessions.stores._partitioned.shelves import read_shelves, shelves_partition
-from langchain_sessions.stores._partitioned.store import PartitionedStore
+from langchain_sessions.stores._partitioned.store import PartitionMethods
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +62,7 @@ class WithoutShelves(InMemoryStore):
 def shelved(service: SessionService) -> list[tuple[int, ...]]:
     """Key of a session, shelf and how far it is there, of all copies of ada's that the store keeps."""
     store = log_of(service).store
-    if isinstance(store, PartitionedStore):
+    if isinstance(store, PartitionMethods):
         kept = drive(read_shelves(store.partitions, shelves_partition(log_of(service).app, "ada")))
         return [(skey, number, seq) for number, claims in kept.claims.items() for skey, seq in claims.items()]
     assert isinstance(store, SqlStore)

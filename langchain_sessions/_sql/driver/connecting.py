@@ -142,7 +142,7 @@ def _parse(database: str | URL) -> URL:
         meant = f"sqlite:///{url.host} for a file here, sqlite:////… for an absolute path"
         raise InvalidInputError("database", f"two slashes name a server, which SQLite has not; write {meant}")
     if name not in DEFAULTS:
-        known = ", ".join((*DEFAULTS, *ENGINES))
+        known = ", ".join(dict.fromkeys((*(driver.database for driver in DRIVERS), *ENGINES)))
         problem = f"{backend!r} is not supported. Use one of: {known}; or InMemoryStore() for what may be forgotten."
         raise UnsupportedDatabaseError(problem)
     if "+" not in url.drivername:

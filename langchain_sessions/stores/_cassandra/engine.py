@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langchain_sessions import errors
@@ -17,12 +18,14 @@ from langchain_sessions.stores._wide.engine import WidePartitions
 from langchain_sessions.stores._wide.work import Do
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from langchain_sessions.stores._erasing import Remainder
 
 _AT_ONCE: Final = 64
 _TRIES: Final = 4
+_SPREADS: Final = 6
+"""How often it is asked again for tables that are being made: some six seconds in all."""
 _PREFIX: Final = re.compile(r"\A[A-Za-z0-9_]{0,30}\Z")
 _SLOWER: Final = 4
 """A conditional batch takes as long as several statements of other databases, so races are spread wider."""
@@ -56,7 +59,7 @@ class CassandraEngine(WidePartitions):
             drive(self._open())
         except errors.SchemaMissingError:
             for statement in schema(self._link.session().keyspace, self._prefix):
-                self._link.execute(statement)
+                drive(self._spread(partial(self._execute, statement)))
 
     @property
     def remainders(self) -> tuple[Remainder, ...]:
@@ -78,7 +81,19 @@ class CassandraEngine(WidePartitions):
             if not self._creates:
                 raise
             yield from ask(self.create_schema)
-            yield from self._open()
+            yield from self._spread(self._open)
+
+    def _execute(self, statement: str) -> Flow[None]:
+        yield from ask(self._link.execute, statement)
+
+    def _spread(self, work: Callable[[], Flow[None]]) -> Flow[None]:
+        """Do what needs tables that were just made: another node may not know of them yet."""
+        for attempt in range(_SPREADS):
+            try:
+                return (yield from work())
+            except errors.SchemaMissingError:
+                yield from ask(self.pause, 0.1 * 2**attempt)
+        return (yield from work())
 
     def _open(self) -> Flow[None]:
         """Prepare the statements, and look whether the tables are those of this release."""
