@@ -176,7 +176,11 @@ def _read_cached(address: str, cache_dir: str | PathLike[str] | None) -> bytes:
     cached = _Cached()
     cached.address = address
     # Without the hash that it should have: what is damaged would be removed.
-    return read_file_cached(cached)
+    try:
+        return read_file_cached(cached)
+    except ImportError as error:
+        # Until 0.9 tiktoken asked another package for what is neither cached nor on the network.
+        raise FileNotFoundError(address) from error
 
 
 def _read_ranks(name: str, sha256: str, cache_dir: str | PathLike[str] | None) -> dict[bytes, int] | None:
