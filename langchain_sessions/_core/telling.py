@@ -16,10 +16,13 @@ _SERVICE = {
     "add_messages": "append(session_id, [HumanMessage('hi'), AIMessage('Hello!')])",
     "add_user_message": "append(session_id, HumanMessage('hi'))",
     "add_ai_message": "append(session_id, AIMessage('Hello!'))",
+    "add_items": "append(session_id, [HumanMessage('hi'), AIMessage('Hello!')])",
     "append_event": "append(session_id, HumanMessage('hi'))",
+    "append_message": "append(session_id, HumanMessage('hi'))",
     "save": "append(session_id, HumanMessage('hi')); what is appended is stored",
     "commit": "append(session_id, HumanMessage('hi')); what is appended is stored",
     "get_messages": "messages(session_id)",
+    "get_items": "messages(session_id)",
     "get_history": "messages(session_id)",
     "history": "messages(session_id)",
     "load": "messages(session_id)",
@@ -28,14 +31,30 @@ _SERVICE = {
     "new_session": "create(session_id), or open(session_id) to get or create it",
     "get_or_create": "open(session_id)",
     "get_session": "get(session_id)",
+    "exists": "open(session_id) to get or create it, or get(session_id), which raises where there is none",
+    "find_by_id": "get(session_id)",
+    "find_by_user_id": "as_user(user_id).list_sessions()",
     "update_session": "update(session_id, title='…')",
+    "rename": "update(session_id, title='…')",
+    "title": "get(session_id).title",
+    "set_title": "update(session_id, title='…')",
+    "update_message": "edit(session_id, HumanMessage('hi', id='q1'))",
+    "delete_message": "blank(session_id, message_id) to overwrite what it says",
+    "remove_message": "blank(session_id, message_id) to overwrite what it says",
+    "pop_item": "rewind(session_id, to_seq=…) to hide what was said after a position",
+    "undo": "undo_rewind(session_id), or rewind(session_id, to_seq=…)",
+    "copy": "fork(session_id)",
+    "delete_by_id": "delete(session_id)",
     "delete_session": "delete(session_id)",
     "remove": "delete(session_id)",
     "clear": "rewind(session_id, to_seq=0) to hide what was said, or delete(session_id)",
+    "clear_session": "rewind(session_id, to_seq=0) to hide what was said, or delete(session_id)",
     "list": "list_sessions()",
     "sessions": "list_sessions()",
     "threads": "list_sessions()",
     "find": "search('passport')",
+    "count_tokens": "count(session_id).tokens",
+    "export": "export_sessions(sessions, session_id)",
     "get_state": "state(session_id)",
     "set_state": "append(session_id, [], state_delta={'mood': 'glad'})",
     "update_state": "append(session_id, [], state_delta={'mood': 'glad'})",
@@ -151,51 +170,48 @@ INSTEAD = {
 _ADVISOR, _HISTORY_NAME, _SAVER_NAME = "SessionMemoryAdvisor", "SessionChatMessageHistory", "SessionCheckpointSaver"
 _NAMES = {
     "Advisor": _ADVISOR,
-    "AsyncPostgresSaver": _SAVER_NAME,
-    "AsyncSessionService": "SessionService",
-    "AsyncSqliteSaver": _SAVER_NAME,
     "BaseChatMemory": _ADVISOR,
+    "CassandraStore": "SessionService",
     "ChatHistory": _HISTORY_NAME,
     "ChatMemory": _ADVISOR,
-    "ChatMessageHistory": _HISTORY_NAME,
+    "ChatMemoryRepository": "SessionService",
     "Checkpointer": _SAVER_NAME,
     "ConversationBufferMemory": _ADVISOR,
     "ConversationBufferWindowMemory": _ADVISOR,
     "ConversationSummaryBufferMemory": _ADVISOR,
     "ConversationSummaryMemory": _ADVISOR,
-    "DatabaseSessionService": "SessionService",
+    "Conversation": "Session",
     "Event": "SessionEvent",
-    "FileChatMessageHistory": _HISTORY_NAME,
+    "EventsCompactionConfig": "Compaction",
+    "FileStore": "SessionService",
     "History": _HISTORY_NAME,
-    "InMemoryChatMessageHistory": _HISTORY_NAME,
-    "InMemorySaver": _SAVER_NAME,
-    "InMemorySessionService": "SessionService",
+    "InMemorySessionRepository": "InMemoryStore",
+    "JdbcChatMemoryRepository": "SessionService",
     "Memory": _ADVISOR,
-    "MemorySaver": _SAVER_NAME,
     "MemoryStore": "InMemoryStore",
     "MessageChatMemoryAdvisor": _ADVISOR,
     "MessageWindowChatMemory": _ADVISOR,
     "Middleware": "SessionMemoryMiddleware",
-    "MongoDBSaver": _SAVER_NAME,
     "NotFoundError": "SessionNotFoundError",
-    "PostgresChatMessageHistory": _HISTORY_NAME,
-    "PostgresSaver": _SAVER_NAME,
     "PostgresStore": "SqlStore",
-    "RedisChatMessageHistory": _HISTORY_NAME,
+    "PromptChatMemoryAdvisor": "SystemPromptMemory",
+    "RecursiveSummarizationCompactionStrategy": "Summarize",
     "RunnableWithMessageHistory": _ADVISOR,
-    "SQLChatMessageHistory": _HISTORY_NAME,
-    "SQLiteSession": "SessionService",
-    "Saver": _SAVER_NAME,
     "SearchTool": "create_conversation_search_tool",
     "Service": "SessionService",
     "SessionManager": "SessionService",
-    "SessionRepository": "SessionService",
     "SlidingWindowCompactionStrategy": "SlidingWindow",
-    "SqliteSaver": _SAVER_NAME,
     "SqliteStore": "SqlStore",
     "Store": "SessionStore",
     "SummarizationMiddleware": "SessionMemoryMiddleware",
+    "SummarizationNode": "Summarize",
+    "SummaryMemory": "SummaryAsFact",
+    "TokenCountCompactionStrategy": "TokenWindow",
+    "TokenCountTrigger": "TokenCount",
     "Trigger": "CompactionTrigger",
+    "TurnCountTrigger": "TurnCount",
+    "TurnWindowCompactionStrategy": "TurnWindow",
+    "VectorStoreChatMemoryAdvisor": "LongTermMemory",
     "VectorStoreRetrieverMemory": "LongTermMemory",
     "conversation_search": "create_conversation_search_tool",
     "create_search_tool": "create_conversation_search_tool",
@@ -205,6 +221,15 @@ _NAMES = {
     "wrap": _ADVISOR,
 }
 """Names that other libraries have, or that come to mind, and the one that takes their place here."""
+
+_ENDINGS = {
+    "ChatMessageHistory": _HISTORY_NAME,
+    "Saver": _SAVER_NAME,
+    "Session": "SessionService",
+    "SessionRepository": "SessionService",
+    "SessionService": "SessionService",
+}
+"""The same for families of names, such as `AsyncPostgresSaver` and `SQLiteSession`, by how they end."""
 
 _MODULES = {
     "adapters": f"{_ADVISOR}, SessionMemoryMiddleware, {_SAVER_NAME}, {_HISTORY_NAME}",
@@ -223,6 +248,7 @@ _MODULES = {
     "mysql": "SessionService",
     "postgres": "SessionService",
     "recall": "SearchHit, create_conversation_search_tool",
+    "sessions": "SessionService",
     "sql": "SqlStore",
     "sqlite": "SessionService",
     "summary": "Summarize",
@@ -231,25 +257,44 @@ _MODULES = {
 }
 """Modules that other libraries have, or that come to mind, and what they would hold."""
 
-_LANGCHAIN = {
-    "AIMessage": "langchain_core.messages",
+_MESSAGES, _GRAPHS = "langchain_core.messages", "langgraph.graph"
+_ELSEWHERE = {
+    "AIMessage": _MESSAGES,
     "BaseChatMessageHistory": "langchain_core.chat_history",
+    "BaseCheckpointSaver": "langgraph.checkpoint.base",
+    "BaseMessage": _MESSAGES,
+    "BaseStore": "langgraph.store.base",
     "ChatOpenAI": "langchain_openai",
     "ChatPromptTemplate": "langchain_core.prompts",
-    "HumanMessage": "langchain_core.messages",
+    "END": _GRAPHS,
+    "EncryptedSerializer": "langgraph.checkpoint.serde.encrypted",
+    "FakeListChatModel": "langchain_core.language_models",
+    "HumanMessage": _MESSAGES,
+    "JsonPlusSerializer": "langgraph.checkpoint.serde.jsonplus",
     "MessagesPlaceholder": "langchain_core.prompts",
-    "SystemMessage": "langchain_core.messages",
-    "ToolMessage": "langchain_core.messages",
+    "MessagesState": _GRAPHS,
+    "PIIMiddleware": "langchain.agents.middleware",
+    "RunnableConfig": "langchain_core.runnables",
+    "START": _GRAPHS,
+    "StateGraph": _GRAPHS,
+    "SystemMessage": _MESSAGES,
+    "ToolMessage": _MESSAGES,
+    "add_messages": f"{_GRAPHS}.message",
     "create_agent": "langchain.agents",
-    "create_react_agent": "langchain.agents",
-    "trim_messages": "langchain_core.messages",
+    "trim_messages": _MESSAGES,
 }
-"""Names that go with ours and are LangChain's."""
+"""Names that go with ours and are LangChain's or LangGraph's, and where they are imported from."""
+
+_RENAMED_ELSEWHERE = {"create_react_agent": "create_agent", "Message": "HumanMessage"}
 
 _KEYWORDS = {
     "app_name": ("app",),
     "connection": ("sessions", "database"),
+    "conn_string": ("sessions", "database"),
     "connection_string": ("sessions", "database"),
+    "db": ("sessions", "database"),
+    "db_url": ("sessions", "database"),
+    "engine": ("sessions", "database"),
     "filter": ("where",),
     "filters": ("where",),
     "id": ("session_id",),
@@ -265,6 +310,7 @@ _KEYWORDS = {
     "prompt": ("prompts",),
     "input_messages_key": ("input_key",),
     "history_messages_key": ("history_key",),
+    "store": ("database", "sessions"),
     "strategy": ("how", "window"),
     "text": ("query",),
     "thread_id": ("session_id",),
@@ -285,13 +331,22 @@ _CONFIG = 'in the config of each call: {"configurable": {"session_id": ..., "use
 def import_told(module: str, name: str, own: Sequence[str], public: Sequence[str]) -> str | None:
     """What is said of a name that a module does not have: `own` is what it has, `public` what the package has."""
     package, problem = module.partition(".")[0], f"There is no {name!r} in {module}."
-    if name in _LANGCHAIN:
-        return f"{problem} It is LangChain's. Write: from {_LANGCHAIN[name]} import {name}"
-    known = [name] if name in public else [_NAMES[name]] if name in _NAMES else _like(name, public)
+    theirs = _RENAMED_ELSEWHERE.get(name, name)
+    if place := _ELSEWHERE.get(theirs):
+        whose = "LangGraph" if place.startswith("langgraph") else "LangChain"
+        return f"{problem} It is {whose}'s. Write: from {place} import {theirs}"
+    known = [name] if name in public else _instead_of(name) or _like(name, public)
     if known:
         return f"{problem} Write: from {package} import {known[0]}"
     likely = _like(name, own)
     return f"{problem} Write: from {module} import {likely[0]}" if likely else None
+
+
+def _instead_of(name: str) -> list[str]:
+    """What takes the place of a name of another library; nothing where none is known."""
+    if name in _NAMES:
+        return [_NAMES[name]]
+    return [here for ending, here in _ENDINGS.items() if name.endswith(ending)][:1]
 
 
 def module_told(module: str, public: Sequence[str]) -> str:
@@ -319,7 +374,10 @@ def attribute_told(cls: type, name: str) -> str:
             return f"{problem}. Write {known[name]}"
         if plain in known:
             return f"{problem}. Write {_awaited(known[plain])}"
-    likely = get_close_matches(name, [each for each in dir(cls) if not each.startswith("_")], 1, 0.6)
+    own = {each for each in dir(cls) if not each.startswith("_")}
+    if not name.startswith("a"):
+        own -= {f"a{each}" for each in own}  # who mistypes `append` did not look for `aappend`
+    likely = get_close_matches(name, sorted(own), 1, 0.75)
     return f"{problem}. Write {likely[0]}" if likely else problem
 
 
@@ -337,11 +395,13 @@ def call_told(error: TypeError, function: Callable[..., Any], args: Sequence[obj
     """What is said of a call whose arguments do not fit."""
     parameters = list(signature(function).parameters.values())
     is_method = bool(parameters) and parameters[0].name == "self"
-    owner = type(args[0]).__name__ if is_method and args else function.__qualname__.partition(".")[0]
+    of = function.__qualname__.rpartition(".")[0].rpartition(".")[2]
+    is_bound = is_method and bool(args) and any(each.__name__ == of for each in type(args[0]).__mro__)
+    owner = type(args[0]).__name__ if is_bound else function.__qualname__.partition(".")[0]
     name = owner if function.__name__ == "__init__" else function.__name__
     shown = f"{owner}.{name}" if is_method and name != owner else name
     problem = str(error).replace(f"{function.__qualname__}()", f"{shown}()")
-    if is_method and not args:
+    if is_method and not is_bound:
         return f"{problem}. Call it on an object that you made, not on the class"
     taken = parameters[1:] if is_method else parameters
     unknown = problem.partition("unexpected keyword argument '")[2].partition("'")[0]

@@ -170,6 +170,21 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         named("conversation_search", "langchain_sessions.tools"),
         "Write: from langchain_sessions import create_conversation_search_tool",
     ),
+    "a saver of any database": (
+        named("ShallowMongoSaver"),
+        "Write: from langchain_sessions import SessionCheckpointSaver",
+    ),
+    "a session of openai-agents": (named("SQLAlchemySession"), "Write: from langchain_sessions import SessionService"),
+    "Spring's trigger": (named("TokenCountTrigger"), "Write: from langchain_sessions import TokenCount"),
+    "LangGraph's own name": (named("StateGraph"), "It is LangGraph's. Write: from langgraph.graph import StateGraph"),
+    "what LangChain calls otherwise now": (
+        named("create_react_agent"),
+        "Write: from langchain.agents import create_agent",
+    ),
+    "a module of sessions": (
+        module("langchain_sessions.sessions"),
+        "Write: from langchain_sessions import SessionService",
+    ),
     "LangChain's own name": (named("HumanMessage"), "It is LangChain's. Write: from langchain_core.messages import"),
     "a module of old": (module("langchain_sessions.adapters"), "Write: from langchain_sessions import SessionMemoryAd"),
     "a module of a module of old": (
@@ -187,7 +202,10 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "a module of stores": (module("langchain_sessions.stores.sql"), "Write: from langchain_sessions import SqlStore"),
     "any module": (module("langchain_sessions.zebra"), "Write: from langchain_sessions import SessionService"),
     # -- databases
-    "a database of another kind": (lambda: service("redis://localhost"), "sqlite, postgresql, mysql, cassandra, file"),
+    "a database of another kind": (
+        lambda: service("redis://localhost"),
+        "Use one of: sqlite, postgresql, mysql, cassandra, file",
+    ),
     "a folder with two slashes": (lambda: service("file://folder"), "such as file:///var/lib/chat"),
     "a way to make savers": (lambda: service.from_conn_string("chat.db"), "Write SessionService('sqlite:///chat.db')"),
     "the setup of other savers, on the service": (
@@ -220,6 +238,8 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: service("sqlite:////no/such/folder/chat.db").list_sessions(),
         "Its folder has to exist",
     ),
+    "an engine by its word": (lambda: service(engine="sqlite://"), "Write database=…"),
+    "a URL by another word": (lambda: service(db_url="sqlite://"), "Write database=…"),
     "another name of the argument": (lambda: service(url="sqlite://"), "Write database=…"),
     "an unknown option": (lambda: service("sqlite://", user="ada"), "It stands in the config of each call"),
     "sync calls on an async engine": (
@@ -271,6 +291,16 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "LangChain's word for forgetting": (lambda: ada().clear("s1"), "Write rewind(session_id, to_seq=0)"),
     "state to be set": (lambda: ada().set_state("s1", {"a": 1}), "Write append(session_id, [], state_delta={"),
     "a method mistyped": (lambda: ada().mesages("s1"), "has no attribute 'mesages'. Write messages"),
+    "openai-agents' word for reading": (lambda: ada().get_items("s1"), "Write messages(session_id)"),
+    "openai-agents' word for appending": (
+        lambda: ada().add_items("s1", [HI]),
+        "Write append(session_id, [HumanMessage(",
+    ),
+    "openai-agents' word for forgetting": (lambda: ada().clear_session("s1"), "Write rewind(session_id, to_seq=0)"),
+    "Spring's word for a user's": (lambda: ada().find_by_user_id("ada"), "Write as_user(user_id).list_sessions()"),
+    "a message to be deleted": (lambda: ada().delete_message("s1", "q1"), "Write blank(session_id, message_id)"),
+    "a session to be renamed": (lambda: ada().rename("s1", "Trip"), "Write update(session_id, title='…')"),
+    "a call on the class with an id": (lambda: service.messages("s1"), "Call it on an object that you made"),
     "the usual limit": (lambda: ada().messages("s1", limit=3), "Write last_n=…"),
     "LangChain's k": (lambda: ada().search("hi", k=3), "Write limit=…"),
     "a number for a filter": (lambda: ada().events("s1", 3), "such as EventFilter(roles={'human'}), not int"),
