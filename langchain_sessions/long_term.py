@@ -86,6 +86,8 @@ class LongTermMemory(MemoryMode, Copies):
         """See the class."""
         require(type(top_k) is int and top_k > 0, "top_k", "give a whole number above 0")
         require(scope in ("user", "session"), "scope", "give 'user' or 'session'")
+        is_store = not isinstance(store, type) and callable(getattr(store, "similarity_search", None))
+        require(is_store, "store", "give a vector store, such as InMemoryVectorStore(OpenAIEmbeddings())")
         self.store = store
         self.top_k = top_k
         self.scope = scope

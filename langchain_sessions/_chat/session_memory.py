@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,7 +22,7 @@ from langchain_sessions.compaction._plan import ModelCall, check_compaction
 from langchain_sessions.selectors import Selector, message_window, not_empty
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from langchain_core.messages import BaseMessage
     from langchain_core.runnables.config import RunnableConfig
@@ -123,6 +124,10 @@ class SessionMemory:
         require(on_missing_session in ("error", "skip"), "on_missing_session", "give 'error' or 'skip'")
         require(on_store_error in ("warn", "raise"), "on_store_error", "give 'warn' or 'raise'")
         require(max_characters is None or max_characters > 0, "max_characters", "give a number above 0")
+        require(callable(store), "store", f"give a selector, {_SUCH_AS}")
+        require(select is None or callable(select), "select", f"give a selector, {_SUCH_AS}")
+        are_modes = isinstance(modes, Sequence) and all(map(_is_mode, modes))
+        require(are_modes, "modes", "give a list of modes, such as [SummaryAsFact()]")
         check_compaction(compaction)
         self.sessions = sessions
         self._addressing = Addressing(sessions, owner)
@@ -180,6 +185,14 @@ class SessionMemory:
         if self.on_missing_session == "skip":
             return self._addressing.find(config)
         return self._addressing.require(config)
+
+
+_SUCH_AS = "such as by_type('human', 'ai') of langchain_sessions.selectors"
+
+
+def _is_mode(mode: object) -> bool:
+    """Whether this shapes prompts: a mode, and not its class or its name."""
+    return not isinstance(mode, type) and callable(getattr(mode, "shape", None))
 
 
 def _window_behind(select: Selector | None, last_n: int | None) -> Selector | None:

@@ -70,6 +70,9 @@ class SearchSettings:
         wanted = "give LangChain Embeddings, such as OpenAIEmbeddings(), or a function from texts to vectors"
         is_embedder = callable(self.embed) or callable(getattr(self.embed, "embed_documents", None))
         require(self.embed is None or is_embedder, "embed", wanted)
+        judges = "give a function from a query and texts to numbers, or a BaseDocumentCompressor of LangChain's"
+        is_judge = callable(self.rerank) or callable(getattr(self.rerank, "compress_documents", None))
+        require(self.rerank is None or is_judge, "rerank", judges)
 
     @cached_property
     def index_builder(self) -> IndexBuilder:

@@ -53,6 +53,9 @@ class Allowed:
 
     def __init__(self, wanted: Iterable[object] = ()) -> None:
         """See the class."""
+        if isinstance(wanted, (type, str)):
+            name = wanted.__name__ if isinstance(wanted, type) else "MyState"
+            raise InvalidInputError("allow", f"give a list of classes, such as allow=[{name}]")
         classes: dict[type, None] = {}
         for one in wanted:
             if isinstance(one, tuple):

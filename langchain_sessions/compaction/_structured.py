@@ -56,8 +56,10 @@ def check_schema(schema: Schema) -> Schema:
     """The schema, if a summary can be read out of it.
 
     Raises:
-        InvalidInputError: It has no field `summary`.
+        InvalidInputError: It is none, or has no field `summary`.
     """
+    is_schema = hasattr(schema, "model_fields") if is_model(schema) else isinstance(schema, dict)
+    require(is_schema, "schema", "give a pydantic model, such as ConversationSummary, or a JSON schema")
     fields: Any = schema.model_fields if is_model(schema) else cast("dict[str, Any]", schema).get("properties", {})
     require("summary" in fields, "schema", "needs a text field named 'summary'")
     return schema

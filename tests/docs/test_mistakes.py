@@ -21,6 +21,7 @@ from langchain_sessions import (
     Compaction,
     EventFilter,
     InMemoryStore,
+    LongTermMemory,
     NewEvent,
     SearchSettings,
     SessionChatMessageHistory,
@@ -30,6 +31,7 @@ from langchain_sessions import (
     SessionService,
     SlidingWindow,
     Summarize,
+    SummaryAsFact,
     TiktokenCounter,
     TokenCount,
     TurnWindow,
@@ -344,6 +346,26 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "a session in the advisor": (
         lambda: wrong(SessionMemoryAdvisor)(ada(), session_id="s1"),
         "It stands in the config of each call",
+    ),
+    "a word for a selector": (
+        lambda: advisor(select="human"),
+        "select: give a selector, such as by_type('human', 'ai')",
+    ),
+    "a word for what is stored": (
+        lambda: advisor(store="human"),
+        "store: give a selector, such as by_type('human', 'ai')",
+    ),
+    "a mode alone": (lambda: advisor(modes=SummaryAsFact()), "such as [SummaryAsFact()]"),
+    "a mode's class": (lambda: advisor(modes=[SummaryAsFact]), "such as [SummaryAsFact()]"),
+    "a word for a vector store": (lambda: LongTermMemory(wrong("chroma")), "such as InMemoryVectorStore("),
+    "a word for a judge": (lambda: SearchSettings(rerank=wrong("cohere")), "or a BaseDocumentCompressor"),
+    "a word for a schema": (
+        lambda: Summarize(MODEL, schema=wrong("json")),
+        "such as ConversationSummary, or a JSON sch",
+    ),
+    "a class that is allowed alone": (
+        lambda: SessionCheckpointSaver(ada(), allow=wrong(Compaction)),
+        "such as allow=[Compaction]",
     ),
     "a window of LangChain's memory": (lambda: advisor(k=5), "Write last_n=…"),
     "a model beside the service": (lambda: wrong(SessionMemoryAdvisor)(ada(), MODEL), "Write SessionMemoryAdvisor(ses"),
