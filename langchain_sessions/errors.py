@@ -121,7 +121,7 @@ class EventNotFoundError(SessionsError, LookupError):
     def __init__(self, session_id: str, what: str) -> None:
         """Name what was looked for."""
         self.session_id = session_id
-        super().__init__(f"Session {session_id!r} has no {what}.")
+        super().__init__(f"Session {session_id!r} has no {what}. events({session_id!r}) shows what it has.")
 
 
 class SealedEventError(SessionsError):

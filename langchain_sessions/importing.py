@@ -423,7 +423,8 @@ def _opened(source: Any) -> Iterator[Found]:
 def _owner_of(sessions: SessionService, user: str | None, user_from: str | OwnerOf | None) -> OwnerOf:
     bound = log_of(sessions).owner
     if not isinstance(bound, Anyone):
-        require(user is None and user_from is None, "user", "the sessions are a user's already")
+        problem = "the sessions are a user's already; leave it out, or give the service itself"
+        require(user is None and user_from is None, "user", problem)
         return lambda _thread, _metadata: bound
     if user_from is None:
         return lambda _thread, _metadata: user

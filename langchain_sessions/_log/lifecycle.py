@@ -179,7 +179,7 @@ def fork_session(
     metadata: Mapping[str, Any] | None = None,
 ) -> Flow[Session]:
     """`SessionService.fork`."""
-    require(at_seq is None or (type(at_seq) is int and at_seq >= 0), "at_seq", "give a position of the log")
+    require(at_seq is None or (type(at_seq) is int and at_seq >= 0), "at_seq", "give a position of the log: 0, 1, 2 …")
     added = as_dict(metadata or {}, "metadata")
     source = yield from get_session(log, session_id)
     draft = replace(

@@ -26,7 +26,7 @@ def rewind_session(
     """`SessionService.rewind`."""
     one = (before_invocation is None) != (to_seq is None)
     require(one, "to_seq", "give either before_invocation or to_seq")
-    require(to_seq is None or (type(to_seq) is int and to_seq >= 0), "to_seq", "give a position of the log")
+    require(to_seq is None or (type(to_seq) is int and to_seq >= 0), "to_seq", "give a position of the log: 0, 1, 2 …")
     name = check_optional_id(before_invocation, "before_invocation")
     return (yield from _go_back(log, session_id, name, to_seq, undo=False, reset_thread=reset_thread))
 

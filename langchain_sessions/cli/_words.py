@@ -5,6 +5,7 @@ from __future__ import annotations
 from langchain_sessions._importing.reasons import why_unreachable
 from langchain_sessions.errors import (
     EventConflictError,
+    EventNotFoundError,
     InvalidInputError,
     SchemaError,
     SchemaMissingError,
@@ -42,17 +43,20 @@ _TYPED = {
     "branch": "--branch",
 }
 """What somebody typed for a parameter."""
-_POINTER = "; see the cause."
+_POINTERS = ("; start it, or correct host and port of the URL, and see the cause.", "; see the cause.")
 _PLACES = ("cannot be reached", "could not connect", "cannot be read or written")
 
 
 def in_words(error: SessionsError) -> str:
     """One line that says what is wrong and what to type."""
     told = _of_input(error) if isinstance(error, (InvalidInputError, EventConflictError)) else _of_state(error)
-    if told.endswith(_POINTER):
+    if isinstance(error, EventNotFoundError):
+        told = told.replace(f"events({error.session_id!r})", f"`langchain-sessions show {error.session_id} --log`")
+    pointer = next((each for each in _POINTERS if told.endswith(each)), "")
+    if pointer:
         # A command shows no causes.
         why = why_unreachable(error.__cause__) if any(words in told for words in _PLACES) else ""
-        told = f"{told.removesuffix(_POINTER)}{why and ': '}{why}."
+        told = f"{told.removesuffix(pointer)}{why and ': '}{why}."
     return " ".join(told.split())
 
 

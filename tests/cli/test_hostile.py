@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from langchain_sessions import SessionService
 from langchain_sessions.cli._commands import app
 from langchain_sessions.cli._words import in_words
-from langchain_sessions.errors import StoreUnavailableError
+from langchain_sessions.errors import EventNotFoundError, StoreUnavailableError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -158,3 +158,8 @@ def test_words_of_the_command(url: str) -> None:
     assert run("tail", ID, "-n", "0", "--url", url).output == ""
     told = json.loads(run("blank", ID, "m1", "--yes", "--json", "--url", url).stdout)
     assert told == {"session_id": ID, "seqs": [1], "summaries": []}
+
+
+def test_what_a_log_has_not_is_told_with_the_command_that_shows_it() -> None:
+    told = in_words(EventNotFoundError("s1", "position 9"))
+    assert told == "Session 's1' has no position 9. `langchain-sessions show s1 --log` shows what it has."

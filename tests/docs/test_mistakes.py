@@ -234,7 +234,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "a database that is not supported": (lambda: service("mongodb://localhost/chat"), "Use one of: "),
     "a wrong port": (
         lambda: service("postgresql://ada:secret@127.0.0.1:1/chat").list_sessions(),
-        "The database at 127.0.0.1:1 cannot be reached",
+        "The database at 127.0.0.1:1 cannot be reached; start it, or correct host and port of the URL",
     ),
     "a folder that is not there": (
         lambda: service("sqlite:////no/such/folder/chat.db").list_sessions(),
@@ -266,6 +266,12 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "an edit of a session's message by a text": (lambda: ada().edit("s1", "hi"), "with the id of the one"),
     "an edit without a session": (lambda: ada().edit(HI), "Write edit(session_id, message)"),
     "an edit of a message without an id": (lambda: ada().edit("s1", HI), "needs the id of the message"),
+    "an edit of a message that is not there": (
+        lambda: ada().edit("s1", HumanMessage("hi", id="q9")),
+        "Session 's1' has no message 'q9' to replace. events('s1') shows what it has",
+    ),
+    "a rewind to what is not there": (lambda: ada().rewind("s1", to_seq=9), "has no position 9. events('s1') shows"),
+    "a rewind before the beginning": (lambda: ada().rewind("s1", to_seq=-1), "give a position of the log: 0, 1, 2 …"),
     "a version that is out of date": (lambda: ada().append("s1", HI, expected_version=9), "Read it again and retry"),
     "a number that is none": (
         lambda: ada().append("s1", HI, state_delta={"k": float("nan")}),

@@ -41,6 +41,7 @@ _UNREACHABLE = ("08", "57P", "53")
 _REFUSED_LOGINS = ("28000", "28P01", 1044, 1045, 1698)
 _PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
 _CANNOT_BE_REACHED = "The database cannot be reached."
+_START_IT = "start it, or correct host and port of the URL"
 _UNKNOWN = "The database could not do it; see the cause."
 _UNREADABLE_ROW = "Something stored that this call needs cannot be read; other sessions can."
 
@@ -214,7 +215,7 @@ class Failures:
         driver: Any = getattr(error, "orig", None) or error
         if _error_code(driver) in _REFUSED_LOGINS or "authentication failed" in str(driver).lower():
             return StoreUnavailableError(f"{self._place()} refused the user or the password of the URL.")
-        return StoreUnavailableError(f"{self._place()} cannot be reached; see the cause.")
+        return StoreUnavailableError(f"{self._place()} cannot be reached; {_START_IT}, and see the cause.")
 
     def _place(self) -> str:
         """Where the database is, as its URL says: host and port, never who logs in."""
