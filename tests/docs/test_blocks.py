@@ -178,3 +178,11 @@ def test_what_is_typed_works_twice(block: Block, folder: Path) -> None:
     for _ in range(2):
         for command, program in programs.items():
             RUNNERS[program](command, folder)
+
+
+TYPED = sorted({block.page for block in BLOCKS for each in block.commands if each.startswith(f"{PACKAGE} ")})
+
+
+@pytest.mark.parametrize("page", TYPED, ids=lambda page: page.stem)
+def test_a_page_that_types_the_command_says_what_brings_it(page: Path) -> None:
+    assert re.search(rf"pip install '{PACKAGE}\[[\w,]*\bcli\b", page.read_text())
