@@ -50,10 +50,10 @@ class Page(Generic[_T]):
         return self.items[index]
 
     def __repr__(self) -> str:
-        """Short: how many of how many, what they are, and whether there are more."""
+        """Short: how many of how many, what they are, and whether a cursor leads on."""
         shown = "".join(f"\n  {item!r}," for item in self.items)
         of = "" if self.total is None else f" of {self.total}"
-        more = "" if self.next_cursor is None else ", more behind next_cursor"
+        more = "" if self.next_cursor is None else ", goes on at next_cursor"
         return f"<{type(self).__name__} {len(self.items)}{of}{more}{':' if shown else ''}{shown.rstrip(',')}>"
 
     def _repr_html_(self) -> str:
