@@ -7,6 +7,7 @@ the answers come from OpenAI (`pip install 'langchain-sessions[openai]'`).
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from operator import itemgetter
@@ -123,9 +124,10 @@ def show_line(text: str) -> None:
 
 
 def one_line(message: BaseMessage) -> str:
-    """A message on one line; its calls where it says nothing."""
+    """A message on one line; its calls where it says nothing. When a thing was said is left out: it is today."""
     calls = message.tool_calls if isinstance(message, AIMessage) else ()
-    return " ".join(str(message.text).split()) or "calls " + ", ".join(str(call["name"]) for call in calls)
+    said = re.sub(r'"timestamp":"[^"]*",?', "", str(message.text))
+    return " ".join(said.split()) or "calls " + ", ".join(str(call["name"]) for call in calls)
 
 
 def show_compaction(result: CompactionResult) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -39,3 +40,4 @@ def test_the_demo_runs_without_a_key_and_shows_the_same_each_time(tmp_path: Path
     ):
         assert part in shown
     assert run(tmp_path) == shown
+    assert re.search(r"\d{4}-\d", shown) is None, "what it prints is another tomorrow"
