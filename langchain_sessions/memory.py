@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from langchain_sessions._chat.chat_with_memory import ChatWithMemory, Out, Wrapped
 from langchain_sessions._chat.session_memory import SessionMemory, speaks_chat
-from langchain_sessions._core.edge import helpful, require, told_methods
+from langchain_sessions._core.edge import has_no, helpful, require, told_methods
 from langchain_sessions._core.lazy import at_the_top
 from langchain_sessions.errors import BareAdvisorError
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _WANTED = "give a chat model or a chain, such as wrap(ChatOpenAI(model='…'))"
 
 
+@has_no("wrap_tool_call", "create_agent(model, middleware=[SessionMemoryMiddleware(sessions)])")
 @helpful
 @told_methods
 class SessionMemoryAdvisor(SessionMemory, Runnable[Any, Any]):

@@ -148,15 +148,19 @@ class _Elsewhere:
         raise AttributeError(self._told)
 
 
-def made_by(write: str) -> Callable[[type[T]], type[T]]:
-    """Stands over a class that other libraries make by `from_conn_string`: `helpful`, and says what to `write`."""
+def has_no(name: str, write: str) -> Callable[[type[T]], type[T]]:
+    """Stands over a class on which other libraries have, or look for, a `name`: says what to `write` instead."""
 
     def decorate(cls: type[T]) -> type[T]:
-        made: Any = cls
-        made.from_conn_string = _Elsewhere(f"{cls.__name__} has no 'from_conn_string'. Write {write}")
-        return helpful(cls)
+        setattr(cls, name, _Elsewhere(f"{cls.__name__} has no {name!r}. Write {write}"))
+        return cls
 
     return decorate
+
+
+def made_by(write: str) -> Callable[[type[T]], type[T]]:
+    """Stands over a class that other libraries make by `from_conn_string`: `helpful`, and says what to `write`."""
+    return lambda cls: helpful(has_no("from_conn_string", write)(cls))
 
 
 def _tell(error: TypeError, function: Callable[..., Any], args: tuple[Any, ...]) -> None:

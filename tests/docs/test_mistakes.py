@@ -369,6 +369,13 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: Summarize(MODEL, schema=wrong("json")),
         "such as ConversationSummary, or a JSON sch",
     ),
+    "an advisor for a middleware": (
+        lambda: wrong(type(advisor())).wrap_tool_call,  # what create_agent looks for
+        "Write create_agent(model, middleware=[SessionMemoryMiddleware(sessions)])",
+    ),
+    "a buffer's limit": (lambda: advisor(max_token_limit=2000), "Write compaction=…"),
+    "LangChain's word for a model": (lambda: wrong(Summarize)(llm=MODEL), "Write model=…"),
+    "a summariser for how": (lambda: wrong(Compaction)(None, summarizer=MODEL), "Write how=…"),
     "a class that is allowed alone": (
         lambda: SessionCheckpointSaver(ada(), allow=wrong(Compaction)),
         "such as allow=[Compaction]",
