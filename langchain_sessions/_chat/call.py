@@ -14,10 +14,8 @@ from langchain_sessions._chat.fit import compact_before, prompt_costs, shorten
 from langchain_sessions._chat.news import (
     News,
     Request,
-    find_news,
     message_of,
     run_of,
-    says_one_thing,
     told_by_content,
     turn_length,
 )
@@ -167,15 +165,11 @@ class Call:
             context = PromptContext()
         if (yield from take_up_edits(options, self.address, context.events, state)):
             context = yield from self._load(None, size)
-        recent: Sequence[SessionEvent] = context.events
-        if context.has_unfinished or not says_one_thing(body):
-            # The running turn and some slack for a busy log.
-            recent = yield from prompts.newest_messages(options, self.address, 2 * turn_length(body) + _SLACK)
-        self.news = find_news(body, [event for event in recent if not isinstance(event.message, SystemMessage)])
-        if self.news.invocation_id is None:
-            self.context = context
-        else:
+        self.news = yield from prompts.look_for_news(options, self.address, context, body, state)
+        if self.news.invocation_id is not None:
             self.invocation_id = self.news.invocation_id
+        else:
+            self.context = context
         return context
 
     def _load(self, invocation_id: str | None, last_n: int | None) -> Flow[PromptContext]:

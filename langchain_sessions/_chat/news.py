@@ -75,6 +75,7 @@ class News:
         is_open: Whether the log says already that the run goes on.
         others: The runs of further questions that are asked along with this one, and where they stand.
         given_up: Runs that the request shows to be over, though nobody ended them.
+        between: What of the tail others said just before it.
     """
 
     examples: tuple[BaseMessage, ...] = ()
@@ -86,6 +87,7 @@ class News:
     is_open: bool = False
     others: Mapping[str, Standing] = field(default_factory=dict[str, Standing])
     given_up: tuple[str, ...] = ()
+    between: tuple[BaseMessage, ...] = ()
 
 
 def message_of(event: SessionEvent) -> BaseMessage:
@@ -178,7 +180,8 @@ def find_news(body: Sequence[BaseMessage], recent: Sequence[SessionEvent]) -> Ne
         recent: The newest message events of the log in log order, archived, failed and running ones included.
     """
     # Half a reply that failed, and a summary, are nothing that a caller could send again.
-    events = [event for event in recent if event.error_code is None and not event.is_synthetic]
+    said = (event for event in recent if not isinstance(event.message, SystemMessage))
+    events = [event for event in said if event.error_code is None and not event.is_synthetic]
     by_id = _known_by_id(body, events)
     known = by_id | _known_run(body, events)
     last_known = max(known, default=-1)
@@ -288,6 +291,7 @@ def _begun(
         examples=tuple(between) if is_template else (),
         tail=tuple(fresh) if is_template else (*not_empty(between), *fresh),
         fresh=tuple(fresh),
+        between=() if is_template else tuple(between),
         invocation_id=invocation,
         stored=stored,
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from langchain_sessions._chat.call_ids import rename_calls
-from langchain_sessions._chat.news import message_of
+from langchain_sessions._chat.news import find_news, message_of, says_one_thing, turn_length
 from langchain_sessions._chat.outbound import bounded, made_valid, mended
 from langchain_sessions._chat.store_run import STORED
 from langchain_sessions._core.flow import Flow, ask
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from langchain_sessions.page import Page
     from langchain_sessions.stores._values import ContextSlice, EventSlice, LogSlice
     from langchain_sessions.tokens import TokenCounter
+
+# What is looked at of a busy log beside the running turn, and once where nothing there is what a graph's state holds.
+_SLACK, _FURTHER = 8, 500
 
 FILTER_KEY = "session_filter"
 """The key of `configurable` that narrows what one call sees."""
@@ -164,13 +167,52 @@ def load_context(
     return context._replace(older_system=(yield from memory.systems.find(options, address, found)))
 
 
-def newest_messages(options: ChatOptions, address: Address, last_n: int) -> Flow[Sequence[SessionEvent]]:
-    """The newest messages of the log, wherever they stand now."""
+def look_for_news(
+    options: ChatOptions,
+    address: Address,
+    context: PromptContext,
+    body: Sequence[BaseMessage],
+    state: Sequence[BaseMessage],
+) -> Flow[News]:
+    """Tell what a request adds to the log.
+
+    What a graph's state holds of earlier turns is no few-shot, and is not shown where the log took it back.
+    """
+    recent: Sequence[SessionEvent] = context.events
+    size = 2 * turn_length(body) + _SLACK
+    if context.has_unfinished or not says_one_thing(body):
+        recent = yield from newest_messages(address, size, branch=options.branch)
+    news = find_news(body, recent)
+    if not state:
+        return news
+    if len(recent) >= size and (news.examples or _is_buried(body, recent)):
+        # Others said a lot since, so what it holds is not among the newest.
+        recent = yield from newest_messages(address, _FURTHER, branch=options.branch)
+        news = find_news(body, recent)
+    if not news.examples and not news.between:
+        return news
+    rewound = frozenset({Standing.REWOUND})
+    taken_back = yield from newest_messages(address, _FURTHER, branch=options.branch, standings=rewound)
+    gone = {message_of(event).id for event in taken_back} - {None}
+    earlier = {id(message) for message in (*news.examples, *news.between) if message.id in gone}
+    return find_news([message for message in body if id(message) not in earlier], recent) if earlier else news
+
+
+def _is_buried(body: Sequence[BaseMessage], recent: Sequence[SessionEvent]) -> bool:
+    """Whether a turn goes on whose question is not among the newest of the log."""
+    asked = next((message for message in reversed(body) if isinstance(message, HumanMessage)), body[-1])
+    return asked is not body[-1] and all(message_of(event).id != asked.id for event in recent)
+
+
+def newest_messages(
+    address: Address, last_n: int, *, branch: str | None, standings: frozenset[Standing] = STORED
+) -> Flow[Sequence[SessionEvent]]:
+    """The newest messages of the log, by default wherever those stand that it holds."""
     wanted = EventFilter(
         kinds=frozenset({EventKind.MESSAGE}),
-        standings=STORED,
+        standings=standings,
         synthetic=False,
-        branch=options.branch,
+        branch=branch,
         last_n=last_n,
     )
     found: Page[SessionEvent] = yield from ask(address.sessions.events, address.session_id, wanted)
