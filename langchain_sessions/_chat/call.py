@@ -22,7 +22,7 @@ from langchain_sessions._chat.news import (
 from langchain_sessions._chat.outbound import acknowledgement
 from langchain_sessions._chat.prompt import FILTER_KEY, PromptContext, load_context
 from langchain_sessions._chat.replies import awaits_results, cut_short, is_cut_by_window
-from langchain_sessions._chat.store_run import CallMessages, mark_run, store_messages, take_up_edits
+from langchain_sessions._chat.store_run import CallMessages, mark_run, store_ending, store_messages, take_up_edits
 from langchain_sessions._core.codec.messages import equal
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.rows import TURN_OF
@@ -168,7 +168,7 @@ class Call:
         self.news = yield from prompts.look_for_news(options, self.address, context, body, state)
         if self.news.invocation_id is not None:
             self.invocation_id = self.news.invocation_id
-        else:
+        elif not self.news.ended:
             self.context = context
         return context
 
@@ -187,7 +187,10 @@ class Call:
         """Store what is new in the request."""
         options, news = self.options, self.news
         for run in news.given_up:
-            yield from self._mark(run, InvocationStatus.FAILED)
+            if run in news.ended:
+                self.news = news = yield from store_ending(options, self.address, news, run)
+            else:
+                yield from self._mark(run, InvocationStatus.FAILED)
         system = self._new_system(context)
         examples = [told_by_content(m, options.branch) for m in news.examples] if options.store_examples else []
         fresh = [*system, *examples, *self.keeping.question(news.fresh)]

@@ -75,6 +75,7 @@ class News:
         is_open: Whether the log says already that the run goes on.
         others: The runs of further questions that are asked along with this one, and where they stand.
         given_up: Runs that the request shows to be over, though nobody ended them.
+        ended: Of those the ones that somebody else ended with an answer, and what of that the log does not hold.
         between: What of the tail others said just before it.
     """
 
@@ -87,6 +88,7 @@ class News:
     is_open: bool = False
     others: Mapping[str, Standing] = field(default_factory=dict[str, Standing])
     given_up: tuple[str, ...] = ()
+    ended: Mapping[str, Sequence[BaseMessage]] = field(default_factory=dict[str, "Sequence[BaseMessage]"])
     between: tuple[BaseMessage, ...] = ()
 
 
@@ -197,9 +199,27 @@ def find_news(body: Sequence[BaseMessage], recent: Sequence[SessionEvent]) -> Ne
     else:
         news = _continued(body, fresh, first_new, known, events)
     earlier = len(body) - len(news.tail)
-    left = (run_of(event) for at, event in sorted(by_id.items()) if at < earlier and event.standing is Standing.OPEN)
-    over = dict.fromkeys(run for run in left if run is not None and run != news.invocation_id)
-    return replace(news, given_up=tuple(over)) if over else news
+    left = {at: run_of(event) for at, event in by_id.items() if at < earlier and event.standing is Standing.OPEN}
+    over = {run: at for at, run in sorted(left.items()) if run is not None and run != news.invocation_id}
+    if not over:
+        return news
+    endings = {run: _ending(body, at, known) for run, at in over.items()}
+    ended = {run: ending for run, ending in endings.items() if ending is not None}
+    return replace(news, given_up=tuple(over), ended=ended)
+
+
+def _ending(body: Sequence[BaseMessage], at: int, known: Mapping[int, SessionEvent]) -> list[BaseMessage] | None:
+    """What ends a run behind its last message, by an answer of a middleware or a node; None where nothing does."""
+    ending: list[BaseMessage] = []
+    for place in range(at + 1, len(body)):
+        message = body[place]
+        if isinstance(message, HumanMessage):
+            return None
+        if place not in known and message.id is not None:
+            ending.append(message)
+        if isinstance(message, AIMessage) and not call_ids(message):
+            return ending
+    return None
 
 
 def _known_by_id(body: Sequence[BaseMessage], events: Sequence[SessionEvent]) -> dict[int, SessionEvent]:

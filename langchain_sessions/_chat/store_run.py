@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from langchain_sessions._chat.address import Address
+    from langchain_sessions._chat.news import News
     from langchain_sessions._chat.session_memory import ChatOptions
     from langchain_sessions.page import Page
     from langchain_sessions.selectors import Selector
@@ -105,6 +106,19 @@ def mark_run(options: ChatOptions, address: Address, invocation_id: str, status:
     sessions, session_id = address
     event = NewEvent(invocation_id=invocation_id, branch=options.branch)
     yield from ask(sessions.append, session_id, event, invocation_status=status)
+
+
+def store_ending(options: ChatOptions, address: Address, news: News, invocation_id: str) -> Flow[News]:
+    """Store what ended a run that no model of ours ended, such as a limit's answer.
+
+    Returns:
+        The news without it, as the log has it now.
+    """
+    ending = news.ended[invocation_id]
+    kept = () if isinstance(options.store, WholeRuns) else options.store(ending)
+    yield from store_messages(options, address, kept, InvocationStatus.DONE, invocation_id=invocation_id)
+    stored = {id(message) for message in kept}
+    return replace(news, tail=tuple(message for message in news.tail if id(message) not in stored))
 
 
 def append_all(address: Address, events: Sequence[NewEvent], **how: Any) -> Flow[list[SessionEvent]]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents import middleware as lc
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -15,6 +16,7 @@ from langchain_sessions import (
     SessionCheckpointSaver,
     SessionMemoryMiddleware,
     SessionService,
+    Standing,
     TurnCount,
     TurnWindow,
 )
@@ -110,3 +112,30 @@ def test_item_6_what_was_rewound_is_not_shown_from_a_state_that_holds_it(session
     assert last(model) == ["five"]
     say(agent, "six")
     assert last(model) == ["five", "answer 5", "six"]
+
+
+def no_more_models() -> Any:
+    return lc.ModelCallLimitMiddleware(run_limit=1, exit_behavior="end")
+
+
+def no_more_tools() -> Any:
+    return lc.ToolCallLimitMiddleware(tool_name="weather", thread_limit=0, exit_behavior="end")
+
+
+@pytest.mark.parametrize(("limit", "ending"), [(no_more_models, "sunny in Paris"), (no_more_tools, "limit exceeded")])
+def test_item_6_a_turn_that_a_limit_ends_is_remembered(
+    sessions: SessionService, saver: Any, limit: Any, ending: str
+) -> None:
+    agent, model = agent_of(sessions, saver, limit())
+    say(agent, "hi", "weather?", "thanks")
+    for question in ("thanks", "bye"):
+        prompt = last(model)
+        assert prompt[:4] == ["hi", "answer 1", "weather?", ""]
+        assert ending in prompt[4]
+        assert "limit" in prompt[5]
+        assert prompt[-1] == question
+        say(agent, "bye")
+    events = [event for event in sessions.events("t") if event.message is not None]
+    assert {event.standing for event in events} == {Standing.LIVE}
+    assert len(events) == len(agent.get_state(CONFIG).values["messages"])
+    assert sessions.verify("t") == []
