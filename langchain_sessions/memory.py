@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from langchain_core.runnables import Runnable
 from typing_extensions import override
 
-from langchain_sessions._chat.chat_with_memory import ChatWithMemory, Out, Wrapped
-from langchain_sessions._chat.session_memory import SessionMemory, speaks_chat
+from langchain_sessions._chat.chat_with_memory import ChatWithMemory, Out
+from langchain_sessions._chat.session_memory import SessionMemory, Wrapped, speaks_chat
 from langchain_sessions._core.edge import has_no, helpful, require, told_methods
 from langchain_sessions._core.lazy import at_the_top
 from langchain_sessions.errors import BareAdvisorError

@@ -5,32 +5,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
-from dataclasses import dataclass, replace
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import ConfigurableFieldSpec, Runnable, RunnableConfig
 from langchain_core.runnables.config import merge_configs
 from typing_extensions import override
 
 from langchain_sessions._chat.address import merged
 from langchain_sessions._chat.call import Call
 from langchain_sessions._chat.filling import added_by_template, fill, fill_alone
-from langchain_sessions._chat.news import as_messages, sort_request
+from langchain_sessions._chat.news import sort_request
 from langchain_sessions._chat.prompt import merge_system
 from langchain_sessions._chat.replies import Delivered, ReplyRecorder, consumed_calls, listening
-from langchain_sessions._chat.session_memory import model_behind, speaks_chat, tools_behind
+from langchain_sessions._chat.session_memory import Wrapped, speaks_chat
 from langchain_sessions._chat.speaking import SpeakingModel
 from langchain_sessions._core.edge import require
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
 from langchain_sessions._core.view import call_ids
-from langchain_sessions.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
-    from typing_extensions import Self
+    from langchain_core.runnables import ConfigurableField
 
     from langchain_sessions._chat.session_memory import SessionMemory
 
@@ -87,6 +84,11 @@ class ChatWithMemory(Runnable[Any, Out]):
     def OutputType(self) -> Any:
         return self.wrapped.inner.OutputType
 
+    @property
+    @override
+    def config_specs(self) -> list[ConfigurableFieldSpec]:
+        return self.wrapped.inner.config_specs
+
     # -- what a chat model offers --------------------------------------------------------------------------
 
     def _around(self, inner: Runnable[Any, Any], tools: Sequence[Any] | None = None) -> ChatWithMemory[Any]:
@@ -99,6 +101,15 @@ class ChatWithMemory(Runnable[Any, Out]):
     def with_structured_output(self, schema: Any, **kwargs: Any) -> ChatWithMemory[Any]:
         """The same with structured output, by any method. The raw message is what is stored."""
         return self._around(self.wrapped.method("with_structured_output")(schema, **kwargs))
+
+    def configurable_fields(self, **kwargs: Any) -> ChatWithMemory[Out]:
+        """The same with fields of the model that a config may set."""
+        return self._around(self.wrapped.method("configurable_fields")(**kwargs))
+
+    def configurable_alternatives(self, which: ConfigurableField, **kwargs: Any) -> ChatWithMemory[Out]:
+        """The same with other models that a config may choose; one that has memory itself answers with this one."""
+        bare = {name: each.wrapped.inner if isinstance(each, ChatWithMemory) else each for name, each in kwargs.items()}
+        return self._around(self.wrapped.method("configurable_alternatives")(which, **bare))
 
     @override
     def bind(self, **kwargs: Any) -> ChatWithMemory[Out]:
@@ -127,7 +138,7 @@ class ChatWithMemory(Runnable[Any, Out]):
         inner = self.wrapped.inner
         call = yield from self._begin(value, manager, config)
         if call is None:
-            return (yield from ask(inner.invoke, self.wrapped.without_memory(value), config, **kwargs))
+            return (yield from ask(inner.invoke, fill_alone(self.wrapped, value), config, **kwargs))
         heard = listening(config, call.recorder)
         try:
             output = yield from self._asked(call, heard, kwargs)
@@ -207,7 +218,7 @@ class ChatWithMemory(Runnable[Any, Out]):
         value, inner = _joined(list(inputs)), self.wrapped.inner
         call = drive(self._begin(value, run_manager, config))
         if call is None:
-            yield from inner.stream(self.wrapped.without_memory(value), config, **kwargs)
+            yield from inner.stream(fill_alone(self.wrapped, value), config, **kwargs)
             return
         heard = listening(config, call.recorder)
         try:
@@ -238,7 +249,7 @@ class ChatWithMemory(Runnable[Any, Out]):
         value, inner = _joined([part async for part in inputs]), self.wrapped.inner
         call = await adrive(self._begin(value, run_manager, config))
         if call is None:
-            async for chunk in inner.astream(self.wrapped.without_memory(value), config, **kwargs):
+            async for chunk in inner.astream(fill_alone(self.wrapped, value), config, **kwargs):
                 yield chunk
             return
         heard = listening(config, call.recorder)
@@ -274,83 +285,6 @@ def _joined(parts: list[Any]) -> Any:
     for part in parts[1:]:
         value = value + part
     return value
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Wrapped:
-    """A runnable and how it is fed.
-
-    Attributes:
-        inner: A chat model or a chain.
-        input_key: Where a chain's input holds what the user says; None for a model.
-        history_key: Where a chain expects what is remembered; without it `input_key` takes the whole conversation.
-        system_key: Where a chain expects what memory writes for its system prompt.
-        tools: What was bound to the model after it was wrapped.
-    """
-
-    inner: Runnable[Any, Any]
-    input_key: str | None = None
-    history_key: str | None = None
-    system_key: str | None = None
-    tools: tuple[Any, ...] = ()
-
-    def check(self, *, writes_system: bool) -> None:
-        """Refuse keys that do not fit each other or the memory.
-
-        Raises:
-            InvalidInputError: They do not.
-        """
-        require(self.history_key is None or self.input_key is not None, "input_key", "history_key needs it")
-        require(self.system_key is None or self.history_key is not None, "history_key", "system_key needs it")
-        require(
-            not (self.history_key is not None and writes_system and self.system_key is None),
-            "system_key",
-            "this memory writes for the system prompt: name the key where the chain's template expects it",
-        )
-
-    def with_inner(self, inner: Runnable[Any, Any], tools: Sequence[Any] | None = None) -> Self:
-        """The same around another runnable."""
-        return replace(self, inner=inner, tools=self.tools if tools is None else tuple(tools))
-
-    def method(self, name: str) -> Callable[..., Runnable[Any, Any]]:
-        """A method of a chat model.
-
-        Raises:
-            InvalidInputError: What is wrapped is no chat model.
-        """
-        if not speaks_chat(self.inner):
-            raise InvalidInputError("inner", f"{type(self.inner).__name__} is no chat model, so it has no {name}")
-        return cast("Callable[..., Runnable[Any, Any]]", getattr(self.inner, name))
-
-    def said(self, value: object) -> list[BaseMessage]:
-        """What the user says in an input.
-
-        Raises:
-            InvalidInputError: It cannot be found there.
-        """
-        if self.input_key is None:
-            if isinstance(value, Mapping):
-                raise InvalidInputError(
-                    "input_key", "the input is a dictionary; use memory.wrap(chain, input_key=..., history_key=...)"
-                )
-            return as_messages(value)
-        if not isinstance(value, Mapping) or self.input_key not in value:
-            raise InvalidInputError("input_key", f"the input has no key {self.input_key!r}")
-        return as_messages(cast("Mapping[str, object]", value)[self.input_key])
-
-    def without_memory(self, value: object) -> object:
-        """An input for a call that remembers nothing, as it can be sent."""
-        return fill_alone(self, value)
-
-    @property
-    def model(self) -> BaseChatModel | None:
-        """The chat model that answers, where one is found."""
-        return model_behind(self.inner)
-
-    @property
-    def call_tools(self) -> tuple[Any, ...]:
-        """The tools that go out with a call, for those who count tokens."""
-        return self.tools or tools_behind(self.inner)
 
 
 class WrappedCall:

@@ -17,7 +17,7 @@ from langchain_sessions._core.whole import whole_text
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
 
-    from langchain_sessions._chat.chat_with_memory import Wrapped
+    from langchain_sessions._chat.session_memory import Wrapped
     from langchain_sessions.modes import PromptDraft
 
 

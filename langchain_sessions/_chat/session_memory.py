@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable, RunnableSequence, RunnableWithFallbacks
@@ -14,16 +14,16 @@ from langchain_core.runnables.base import RunnableBindingBase
 
 from langchain_sessions._chat.address import Address, Addressing, OwnerPolicy
 from langchain_sessions._chat.budget import PromptBudget
+from langchain_sessions._chat.news import as_messages
 from langchain_sessions._chat.overflow import is_context_overflow
 from langchain_sessions._chat.prompt import SystemLookups
 from langchain_sessions._core.edge import check_branch, helpful, require
 from langchain_sessions._log.log import log_of
 from langchain_sessions.compaction._plan import ModelCall, check_compaction
+from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.selectors import Selector, message_window, not_empty
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from langchain_core.messages import BaseMessage
     from langchain_core.runnables.config import RunnableConfig
     from typing_extensions import Self
@@ -237,3 +237,76 @@ def tools_behind(runnable: Runnable[Any, Any]) -> tuple[Any, ...]:
         found = (tools_behind(step) for step in reversed(runnable.steps))
         return next((tools for tools in found if tools), ())
     return ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wrapped:
+    """A runnable and how it is fed.
+
+    Attributes:
+        inner: A chat model or a chain.
+        input_key: Where a chain's input holds what the user says; None for a model.
+        history_key: Where a chain expects what is remembered; without it `input_key` takes the whole conversation.
+        system_key: Where a chain expects what memory writes for its system prompt.
+        tools: What was bound to the model after it was wrapped.
+    """
+
+    inner: Runnable[Any, Any]
+    input_key: str | None = None
+    history_key: str | None = None
+    system_key: str | None = None
+    tools: tuple[Any, ...] = ()
+
+    def check(self, *, writes_system: bool) -> None:
+        """Refuse keys that do not fit each other or the memory.
+
+        Raises:
+            InvalidInputError: They do not.
+        """
+        require(self.history_key is None or self.input_key is not None, "input_key", "history_key needs it")
+        require(self.system_key is None or self.history_key is not None, "history_key", "system_key needs it")
+        require(
+            not (self.history_key is not None and writes_system and self.system_key is None),
+            "system_key",
+            "this memory writes for the system prompt: name the key where the chain's template expects it",
+        )
+
+    def with_inner(self, inner: Runnable[Any, Any], tools: Sequence[Any] | None = None) -> Self:
+        """The same around another runnable."""
+        return replace(self, inner=inner, tools=self.tools if tools is None else tuple(tools))
+
+    def method(self, name: str) -> Callable[..., Runnable[Any, Any]]:
+        """A method of a chat model.
+
+        Raises:
+            InvalidInputError: What is wrapped is no chat model.
+        """
+        if not speaks_chat(self.inner):
+            raise InvalidInputError("inner", f"{type(self.inner).__name__} is no chat model, so it has no {name}")
+        return cast("Callable[..., Runnable[Any, Any]]", getattr(self.inner, name))
+
+    def said(self, value: object) -> list[BaseMessage]:
+        """What the user says in an input.
+
+        Raises:
+            InvalidInputError: It cannot be found there.
+        """
+        if self.input_key is None:
+            if isinstance(value, Mapping):
+                raise InvalidInputError(
+                    "input_key", "the input is a dictionary; use memory.wrap(chain, input_key=..., history_key=...)"
+                )
+            return as_messages(value)
+        if not isinstance(value, Mapping) or self.input_key not in value:
+            raise InvalidInputError("input_key", f"the input has no key {self.input_key!r}")
+        return as_messages(cast("Mapping[str, object]", value)[self.input_key])
+
+    @property
+    def model(self) -> BaseChatModel | None:
+        """The chat model that answers, where one is found."""
+        return model_behind(self.inner)
+
+    @property
+    def call_tools(self) -> tuple[Any, ...]:
+        """The tools that go out with a call, for those who count tokens."""
+        return self.tools or tools_behind(self.inner)

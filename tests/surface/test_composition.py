@@ -78,6 +78,26 @@ async def test_models_to_be_configured(
     assert "tools" in stub.last.body
 
 
+async def test_item_17_7_a_wrapped_model_is_configured_as_the_raw_one_is(
+    face: Face, memory: SessionMemoryAdvisor, ada: SessionService
+) -> None:
+    field = ConfigurableField(id="says")
+    chat = memory.wrap(FakeListChatModel(responses=["raw"])).configurable_fields(responses=field)
+    await face.invoke(chat, "one", config_for("s1", says=["set"]))
+    which: Any = ConfigurableField(id="which")
+    others = {
+        "b": memory.wrap(FakeListChatModel(responses=["of b"])),
+        "c": lambda: FakeListChatModel(responses=["of c"]),
+    }
+    several = chat.configurable_alternatives(which, default_key="a", **others)
+    for name in "abc":
+        await face.invoke(several, name, config_for("s1", which=name))
+    assert texts(ada) == ["one", "set", "a", "raw", "b", "of b", "c", "of c"]
+    assert [spec.id for spec in several.config_specs] == ["says", "which"]
+    with pytest.raises(InvalidInputError, match="no chat model"):
+        memory.wrap(RunnablePassthrough()).configurable_fields(func=field)
+
+
 async def test_steps_side_by_side(
     face: Face, stub: OpenAIStub, memory: SessionMemoryAdvisor, model: ChatOpenAI, ada: SessionService
 ) -> None:
