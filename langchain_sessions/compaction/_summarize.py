@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
 
 from langchain_core.runnables import Runnable
 
@@ -13,6 +14,7 @@ from langchain_sessions.compaction._model_summarizer import ModelSummarizer
 from langchain_sessions.compaction._prompts import SummaryPrompts
 from langchain_sessions.compaction._strategies import SlidingWindow
 from langchain_sessions.compaction._summarizer import Summarizer, SummaryLimits
+from langchain_sessions.errors import InvalidInputError, MissingDependencyError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +34,8 @@ class Summarize:
     """Archives what does not fit a window and puts one summary in its place; the summary before is folded in.
 
     Args:
-        model: A chat model, or any object with `summarize` and `asummarize`.
+        model: A chat model, its name as `create_agent` takes it (`"openai:gpt-4o"`, with the extra `agents`), or any
+            object with `summarize` and `asummarize`.
         keep_events: How many of the newest events stay.
         overlap: How many of those the summariser is shown, marked as not to be summarised; by default 2, as far as
             more than that stay.
@@ -44,7 +47,7 @@ class Summarize:
 
     def __init__(
         self,
-        model: BaseChatModel | Summarizer,
+        model: BaseChatModel | Summarizer | str,
         keep_events: int = 10,
         overlap: int | None = None,
         *,
@@ -66,6 +69,8 @@ class Summarize:
         self.overlap = overlap
         self.prompts: SummaryPrompts = prompts or SummaryPrompts()
         self.limits: SummaryLimits = limits or SummaryLimits()
+        if isinstance(model, str):
+            model = _named(model)
         if isinstance(model, Runnable):
             self.summarizer: Summarizer = ModelSummarizer(model, prompts=self.prompts, schema=schema)
         else:
@@ -105,3 +110,22 @@ class Summarize:
                 break
             chosen += segment
         return chosen
+
+
+def _named(name: str) -> BaseChatModel:
+    """A chat model by its name; what is missing for it, a package or a key, is told by LangChain and the provider.
+
+    Raises:
+        MissingDependencyError: LangChain is not installed.
+        InvalidInputError: Nobody knows a model of that name.
+    """
+    problem = "no provider of that name is known; give PROVIDER:NAME, such as Summarize('openai:gpt-4o')"
+    require(name.strip(), "model", problem)
+    try:
+        models = import_module("langchain.chat_models")
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError("A chat model by its name", "agents") from error
+    try:
+        return cast("BaseChatModel", models.init_chat_model(name))
+    except ValueError as error:
+        raise InvalidInputError("model", problem) from error

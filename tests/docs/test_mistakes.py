@@ -432,7 +432,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: Compaction(wrong(SlidingWindow(4)), wrong(TokenCount(10))),
         "SlidingWindow is no trigger",
     ),
-    "a model's name for a summary": (lambda: Summarize(wrong("gpt-4o")), "such as Summarize(ChatOpenAI(model='…'))"),
+    "a model's name that nobody knows": (lambda: Summarize("my-model"), "such as Summarize('openai:gpt-4o')"),
     "a text for a compaction": (lambda: ada().compact("s1", "summarise"), "write Compaction(when, how)"),
     "a model for an encoding": (
         lambda: TiktokenCounter(wrong("gpt-4o")).count_messages([HI]),

@@ -50,6 +50,7 @@ from langchain_sessions.errors import (
 )
 from langchain_sessions.selectors import WholeRuns, by_type
 from langchain_sessions.testing import StoreContract
+from tests.openai_stub.server import OpenAIStub
 from tests.servers.__main__ import SERVERS
 from tests.servers.__main__ import main as run_servers
 from tests.servers.environment import absence_variable, url_variable
@@ -147,6 +148,21 @@ def test_item_11c_what_is_no_compaction_is_refused_at_once() -> None:
         ):
             with pytest.raises(InvalidInputError, match=r"Compaction\(|SessionService\("):
                 make()
+
+
+def test_item_11c_a_summariser_is_named_as_a_model_of_an_agent_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    with OpenAIStub() as stub, SessionService("sqlite://") as sessions:
+        monkeypatch.setenv("OPENAI_BASE_URL", stub.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "none")
+        sessions.create(session_id="s")
+        sessions.append("s", [HumanMessage("I am Ada"), AIMessage("hi"), HumanMessage("more"), AIMessage("yes")])
+        done = sessions.compact("s", Compaction(None, Summarize("openai:gpt-4o", keep_events=2)))
+        assert done.outcome is Outcome.COMPACTED
+        assert "I am Ada" in "".join(stub.last.texts)
+        assert stub.last.body["model"] == "gpt-4o"
+    for wrong in ("nobody:gpt-4o", " "):
+        with pytest.raises(InvalidInputError, match="Summarize"):
+            Summarize(wrong)
 
 
 def test_item_11d_a_record_of_unknown_kind_is_kept_and_returned(tmp_path: Path) -> None:
