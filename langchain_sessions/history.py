@@ -28,6 +28,7 @@ from langchain_sessions._core.edge import check_branch, check_id, check_optional
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
 from langchain_sessions._core.lazy import at_the_top
 from langchain_sessions._core.view import call_ids
+from langchain_sessions._log.log import log_of
 from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.events import NewEvent
 from langchain_sessions.selectors import Selector, not_empty
@@ -196,7 +197,11 @@ class SessionChatMessageHistory(BaseChatMessageHistory):
             session_key: The config key of the session.
             user_key: The config key of the user, if there is one; pass `config_fields` along then.
             options: For each history, as for the class. Ids come from a config: an empty user is nobody.
+
+        Raises:
+            InvalidInputError: `sessions` is something else, such as a URL.
         """
+        log_of(sessions)
 
         def open_history(*given: Any, **named: Any) -> SessionChatMessageHistory:
             values = {**dict(zip(names, given, strict=False)), **named}

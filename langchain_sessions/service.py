@@ -151,7 +151,11 @@ class SessionService(SessionMethods, AppendMethods, EventMethods, SearchMethods)
             invocation_id: Its id; by default a new one. The id of a run that failed resumes it.
             branch: The branch that it appends to.
             author: Who speaks in it.
+
+        Raises:
+            ServiceClosedError: The service was closed, and so nothing of the run could be stored.
         """
+        self._log.check_open()
         check_id(session_id, "session_id")
         name = uuid.uuid4().hex if invocation_id is None else check_id(invocation_id, "invocation_id")
         return Invocation(self._log, session_id, name, branch=check_branch(branch), author=author)

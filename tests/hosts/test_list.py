@@ -29,6 +29,7 @@ from langchain_sessions import (
     InMemoryStore,
     NewEvent,
     Outcome,
+    SessionChatMessageHistory,
     SessionCheckpointSaver,
     SessionMemoryAdvisor,
     SessionService,
@@ -107,6 +108,8 @@ def test_item_11a_a_closed_service_refuses_every_call(url: str, tmp_path: Path) 
     with pytest.raises(ServiceClosedError):
         view.create()
     with pytest.raises(ServiceClosedError):
+        view.invocation("x")  # before its body pays a model
+    with pytest.raises(ServiceClosedError):
         SessionCheckpointSaver(sessions).get_tuple({"configurable": {"thread_id": "x"}})
 
 
@@ -145,6 +148,7 @@ def test_item_11c_what_is_no_compaction_is_refused_at_once() -> None:
             lambda: Compaction(*swapped),
             lambda: SessionMemoryAdvisor(url),
             lambda: SessionCheckpointSaver(url),
+            lambda: SessionChatMessageHistory.factory(url),
         ):
             with pytest.raises(InvalidInputError, match=r"Compaction\(|SessionService\("):
                 make()
