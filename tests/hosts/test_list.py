@@ -257,6 +257,7 @@ def test_item_11i_a_time_to_live_begins_when_the_session_is_there() -> None:
         ("sqlite://chat.db", "sqlite:///chat.db"),
         ("postgres://ada:secret@localhost/chat", "postgresql://"),
         ("postgresql+psycopg://ada:secret@127.0.0.1:1/chat", "127.0.0.1:1"),
+        ("postgresql+psycopg://ada:very@secret@127.0.0.1:1/chat", "%40"),
     ],
 )
 def test_item_11j_a_url_that_cannot_be_used_says_what_was_meant(url: str, named: str) -> None:

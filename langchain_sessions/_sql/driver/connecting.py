@@ -141,6 +141,9 @@ def _parse(database: str | URL) -> URL:
     if name == "sqlite" and url.host:
         meant = f"sqlite:///{url.host} for a file here, sqlite:////… for an absolute path"
         raise InvalidInputError("database", f"two slashes name a server, which SQLite has not; write {meant}")
+    if "@" in (url.host or ""):
+        # What is left of the last of them belongs to a password, and a host is named in errors.
+        raise InvalidInputError("database", "an @ in a user's name or password is written %40 in a URL")
     if name not in DEFAULTS:
         known = ", ".join(dict.fromkeys((*(driver.database for driver in DRIVERS), *ENGINES)))
         problem = f"{backend!r} is not supported. Use one of: {known}; or InMemoryStore() for what may be forgotten."
