@@ -206,7 +206,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     # -- databases
     "a database of another kind": (
         lambda: service("redis://localhost"),
-        "Use one of: mysql, postgresql, sqlite, cassandra, file",
+        "Use one of: sqlite, postgresql, mysql, cassandra, file",
     ),
     "a folder with two slashes": (lambda: service("file://folder"), "such as file:///var/lib/chat"),
     "a way to make savers": (lambda: service.from_conn_string("chat.db"), "Write SessionService('sqlite:///chat.db')"),
