@@ -15,7 +15,7 @@ from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.kinds import MESSAGE_CODES
 from langchain_sessions._core.matching import EventQuery
 from langchain_sessions._core.ranges import NO_SEQS, SeqSet
-from langchain_sessions.compaction._model_summarizer import ModelSummarizer
+from langchain_sessions.compaction._shown import cost_of, room_of
 from langchain_sessions.compaction._strategies import TurnWindow
 from langchain_sessions.compaction._summarize import Summarize
 from langchain_sessions.compaction._triggers import (
@@ -48,7 +48,6 @@ PENDING = "pending"
 # So many pending events a run reads at most, whatever a dead summariser left.
 _MOST_PENDING = 512
 _BEYOND = 1.25  # a bound on tokens is rarely all that a model takes
-_RECORD_FACTOR = 1.3  # a message in the record against the message in a prompt
 
 
 class LastResort:
@@ -125,12 +124,11 @@ def load_pending(log: Log, session_id: str, live: LiveScope) -> Flow[tuple[tuple
 
 def that_fit(pending: tuple[SessionEvent, ...], live: LiveScope, plan: CompactionPlan, limits: SummaryLimits) -> int:
     """How many of the pending events, oldest first, one run can show its summariser beside what it archives itself."""
-    if not isinstance(plan.summarizer, ModelSummarizer):
+    if plan.summarizer is None:
         return len(pending)
-    room = plan.summarizer.room(limits, live.request.counter) * limits.max_calls
-    room -= int(sum(event.tokens for event in plan.archive) * _RECORD_FACTOR)
+    room = room_of(plan.summarizer, limits, live.request.counter) - cost_of(plan.summarizer, plan.archive)
     for number, event in enumerate(pending):
-        room -= int(event.tokens * _RECORD_FACTOR)
+        room -= cost_of(plan.summarizer, (event,))
         if room < 0:
             return number
     return len(pending)

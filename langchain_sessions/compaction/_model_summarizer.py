@@ -46,7 +46,8 @@ if TYPE_CHECKING:
 
 _CHARACTERS_PER_TOKEN = 2  # of a reply, for the room that it needs: pessimistic for every script but Chinese
 _SHARE = 0.9  # of the window; the count is an estimate
-_BYTES_PER_TOKEN = 8  # twice what texts have: a bound on what a call is shown, however few tokens it counts for
+BYTES_PER_TOKEN = 8
+"""Twice what texts have: a bound on what a call is shown, however few tokens it counts for."""
 _LEAST = 200
 """However small a window is said to be, a call shows this many tokens of the record."""
 
@@ -257,7 +258,7 @@ def _asking_for_json(messages: list[BaseMessage], schema: Schema) -> list[BaseMe
 def _cost(entry: Entry, counter: TokenCounter) -> int:
     """What an entry counts for: its tokens, and where those are cheap, as blanks are, its bytes."""
     text = entry.under("00000000")
-    return max(counter.count_text(text), len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)
+    return max(counter.count_text(text), len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
 
 
 def _that_fit(entries: Sequence[Entry], room: int, counter: TokenCounter) -> list[Entry]:

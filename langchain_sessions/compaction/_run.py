@@ -41,6 +41,7 @@ from langchain_sessions.compaction._plan import (
     check_compaction,
 )
 from langchain_sessions.compaction._records import record_row, session_changes, summary_rows
+from langchain_sessions.compaction._shown import shown_to
 from langchain_sessions.compaction._summarizer import GuardedSummarizer, Summary, SummaryLimits, SummaryTask
 from langchain_sessions.errors import SessionNotFoundError, SessionsError, SummaryError
 from langchain_sessions.events import Standing
@@ -243,10 +244,10 @@ class _Run:
         shown = that_fit(pending, live, plan, limits)
         left = later | SeqSet.of(event.seq for event in pending[shown:])
         task = SummaryTask(
-            archived=(*pending[:shown], *plan.archive),
+            archived=shown_to(plan.summarizer, (*pending[:shown], *plan.archive), limits, live.request.counter),
             counter=self.log.tokens,
             previous=live.previous,
-            upcoming=live.upcoming(plan),
+            upcoming=shown_to(plan.summarizer, live.upcoming(plan), limits, live.request.counter),
             limits=limits,
         )
         try:

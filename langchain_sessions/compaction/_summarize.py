@@ -12,6 +12,7 @@ from langchain_sessions._core.edge import check_kind, check_positive, helpful, r
 from langchain_sessions.compaction._archivable import split_segments
 from langchain_sessions.compaction._model_summarizer import ModelSummarizer
 from langchain_sessions.compaction._prompts import SummaryPrompts
+from langchain_sessions.compaction._shown import cost_of, room_of
 from langchain_sessions.compaction._strategies import SlidingWindow
 from langchain_sessions.compaction._summarizer import Summarizer, SummaryLimits
 from langchain_sessions.errors import InvalidInputError, MissingDependencyError
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from langchain_sessions.events import SessionEvent
 
 _OVERLAP = 2
-_RECORD_FACTOR = 1.3  # a message in the record, its dividing line included, against the message in a prompt
 
 
 @helpful
@@ -97,15 +97,13 @@ class Summarize:
 
     def _affordable(self, events: Sequence[SessionEvent], request: CompactionRequest) -> Sequence[SessionEvent]:
         """The oldest turns among the events that fit into the allowed calls; at least one."""
-        if not isinstance(self.summarizer, ModelSummarizer):
-            return events
         # What does not fit is left in the context for the next run, not dropped from the record.
-        room = self.summarizer.room(self.limits, request.counter) * self.limits.max_calls
-        if sum(event.tokens for event in events) * _RECORD_FACTOR <= room:
+        room = room_of(self.summarizer, self.limits, request.counter)
+        if cost_of(self.summarizer, events) <= room:
             return events
         chosen: list[SessionEvent] = []
         for segment in split_segments(events, request.scope):
-            room -= int(segment.tokens * _RECORD_FACTOR)
+            room -= cost_of(self.summarizer, segment)
             if room < 0 and chosen:
                 break
             chosen += segment
