@@ -51,7 +51,10 @@ def _says_something(message: BaseMessage) -> bool:
         return True
     blocks = [] if isinstance(message.content, str) else message.content
     media = any(isinstance(block, dict) and block.get("type") != "text" for block in blocks)
-    return bool(str(message.text).strip()) or media or bool(message.tool_calls) or bool(message.invalid_tool_calls)
+    if str(message.text).strip() or media or message.tool_calls or message.invalid_tool_calls:
+        return True
+    # The call of a function, as OpenAI had them before tools, stands beside the content, and a result answers it.
+    return bool(message.additional_kwargs.get("function_call"))
 
 
 all_messages: MessageFilter = MessageFilter(lambda _: True)

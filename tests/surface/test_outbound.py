@@ -258,6 +258,26 @@ def test_functions_go_out_as_tools_and_roles_as_those_that_all_know() -> None:
     assert prompt[1].tool_calls[0]["id"] == prompt[2].tool_call_id != prompt[6].tool_calls[0]["id"]
 
 
+@pytest.mark.parametrize("is_template", [False, True])
+def test_a_function_that_was_called_without_a_word_stays_with_its_result(is_template: bool) -> None:  # noqa: FBT001
+    old: Any = {"function_call": {"name": "look", "arguments": '{"n": 1}'}}
+    asked = AIMessage("", additional_kwargs=old)
+    with SessionService(InMemoryStore()) as sessions:
+        history = SessionChatMessageHistory("s1", sessions.as_user("ada"))
+        history.add_messages([HumanMessage("a"), asked, FunctionMessage(content="so", name="look"), AIMessage("b")])
+        model = InsistingModel()
+        memory = SessionMemoryAdvisor(sessions)
+        if is_template:
+            chain = memory.wrap(TEMPLATE | model, input_key="question", history_key="history", system_key="memory")
+            chain.invoke({"question": "c", "place": "d"}, config_for("s1"))
+        else:
+            memory.wrap(model).invoke("c", config_for("s1"))
+        prompt = [message for message in model.seen[0] if message.type != "system"]
+        assert [message.type for message in prompt] == ["human", "ai", "tool", "ai", "human"]
+        assert prompt[1].tool_calls[0]["args"] == {"n": 1}
+        assert prompt[2].tool_call_id == prompt[1].tool_calls[0]["id"]
+
+
 def test_a_valid_prompt_goes_out_as_it_is() -> None:
     call: Any = {"name": "look", "args": {"q": "ż"}, "id": "call_1"}
     log: list[BaseMessage] = [
