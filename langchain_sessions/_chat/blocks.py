@@ -6,7 +6,10 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from langchain_core.messages import HumanMessage
+
 from langchain_sessions._chat.names import CALL_BLOCKS, block_with_taken_name
+from langchain_sessions._core.codec.text import searchable_text
 from langchain_sessions._core.whole import whole_text, whole_value
 
 if TYPE_CHECKING:
@@ -38,6 +41,16 @@ _DATA = frozenset({"base64", "data", "bytes", "file_data", "file_id", "fileId", 
 _ADDRESSES = frozenset(
     {"url", "uri", "image_url", "audio_url", "video_url", "file_url", "file_uri", "fileUri", "source"}
 )
+# Bedrock's own blocks have no type.
+_NATIVE = frozenset({"image", "document", "video", "cachePoint", "guardContent"})
+# What one provider's client alone takes in a question, by what it cannot be without.
+_OWN: dict[str, tuple[str, ...]] = {
+    "search_result": ("source", "title", "content"),
+    "container_upload": ("file_id",),
+    "guard_content": ("text",),
+    "non_standard": ("value",),
+    "cache_point": (),
+}
 _FETCHED = re.compile(r"(?:https?|gs|s3)://[^\s/]|data:[^,]*,\s*\S", re.IGNORECASE)
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{64,}={0,2}")
 # A longer beginning would tell no more.
@@ -104,18 +117,41 @@ def whole_blocks(content: list[Any], asked: Collection[str] | None = None) -> li
 def _whole_block(block: str | dict[Any, Any], asked: Collection[str] | None) -> str | dict[Any, Any] | None:
     """A block that says something; None where it does not."""
     if isinstance(block, str):
-        return whole_text(block) if block.strip() else None
+        return _words(block) if block.strip() else None
     kind = block.get("type")
-    text = block.get("text")
-    if (kind in _TEXTS or (kind is None and "text" in block)) and (text is None or not str(text).strip()):
-        return None
+    if kind in _TEXTS or (kind is None and "text" in block):
+        return _whole_text_block(block)
     if kind in _MEDIA and _is_dangling(block):
-        return {"type": "text", "text": f"[{str(kind).removeprefix('input_').removesuffix('_url')} left out]"}
+        return _words(f"[{str(kind).removeprefix('input_').removesuffix('_url')} left out]")
+    if asked is None and not _is_asked_with(block):
+        # A call, a result or a thought within a question, as another provider's record has it: what it says in words.
+        return _words(searchable_text(HumanMessage([block])) or f"[{kind or 'part'} left out]")
     if kind not in CALL_BLOCKS:
         return sendable(block, keeps_bytes=True)
-    if asked is not None and block.get("call_id", block.get("id")) not in asked:
+    is_answered = asked is None or block.get("call_id", block.get("id")) in asked
+    return block_with_taken_name(sendable(block)) if is_answered else None
+
+
+def _whole_text_block(block: dict[str, Any]) -> dict[str, Any] | None:
+    text = block.get("text")
+    if text is None or not str(text).strip():
         return None
-    return block_with_taken_name(sendable(block))
+    if block.get("type") is None or not isinstance(text, str):
+        # Clients look for the one, and servers for the other.
+        block = {**block, "type": block.get("type") or "text", "text": str(text)}
+    return sendable(block)
+
+
+def _words(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": whole_text(text)}
+
+
+def _is_asked_with(block: dict[str, Any]) -> bool:
+    """Whether a block can stand in a question or a result: media, or what the client of one provider knows there."""
+    kind = block.get("type")
+    if kind is None:
+        return not _NATIVE.isdisjoint(block)
+    return isinstance(kind, str) and (kind in _MEDIA or (kind in _OWN and all(map(block.get, _OWN[kind]))))
 
 
 def _is_dangling(block: dict[str, Any]) -> bool:
