@@ -21,6 +21,8 @@ from langchain_sessions._core.whole import clip, whole_text, whole_value
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from langchain_core.messages import InvalidToolCall
+
 STRUCTURED = "structured_output"
 """Names, in the metadata of a tool message, the call that a structured output was made from."""
 EMPTY = "(empty)"
@@ -215,14 +217,23 @@ def mended(message: BaseMessage) -> BaseMessage:
     if message.name is not None and _speaker(message) is not message.name:
         changes["name"] = _speaker(message)
     if isinstance(message, AIMessage):
-        for name in ("tool_calls", "invalid_tool_calls"):
-            calls: list[Any] = getattr(message, name)
-            if calls and (made := with_taken_names(sendable(calls))) is not calls:
-                changes[name] = made
+        given: list[Any] = message.tool_calls
+        calls = [*given, *map(_as_called, message.invalid_tool_calls)] if message.invalid_tool_calls else given
+        if calls and (made := with_taken_names(sendable(calls))) is not given:
+            changes |= {"tool_calls": made, "invalid_tool_calls": []}
         kwargs = kwargs_with_taken_names(whole_value(message.additional_kwargs))
+        if "tool_calls" in kwargs and not (calls and isinstance(kwargs["tool_calls"], list)):
+            # OpenAI's and Mistral's clients send it where a message has no calls, and nobody answers what it says.
+            kwargs = {name: value for name, value in kwargs.items() if name != "tool_calls"}
         if kwargs is not message.additional_kwargs:
             changes["additional_kwargs"] = kwargs
     return message.model_copy(update=changes) if changes else message
+
+
+def _as_called(broken: InvalidToolCall) -> dict[str, Any]:
+    """A malformed call as one: some clients leave it out and send its result, which then answers nothing."""
+    args = {"malformed": broken["args"]} if broken["args"] else {}
+    return {"name": broken["name"], "args": args, "id": broken["id"], "type": "tool_call"}
 
 
 def _speaker(message: BaseMessage) -> str | None:

@@ -118,3 +118,30 @@ def test_parts_that_no_client_knows_in_a_question_are_words(name: str, part: Any
 def test_parts_that_one_client_knows_go_out_as_they_are(part: dict[str, Any]) -> None:
     asked = HumanMessage([{"type": "text", "text": "see"}, part])
     assert made_valid([asked], over=0)[0] is asked
+
+
+@pytest.mark.parametrize("name", FORMATTERS)
+@pytest.mark.parametrize("args", ["{", None, "[1]"])
+def test_a_malformed_call_stays_with_its_result(name: str, args: str | None) -> None:
+    """Bedrock's and Gemini's clients leave it out, and send the result."""
+    call: Any = {"name": "look", "args": {}, "id": "call_1"}
+    broken: Any = {"name": "look", "args": args, "id": "call_2", "error": None}
+    results = [ToolMessage("so", tool_call_id="call_1"), ToolMessage("no JSON", tool_call_id="call_2")]
+    asked = AIMessage("", tool_calls=[call], invalid_tool_calls=[broken])
+    turn = [HumanMessage("a"), asked, *results]
+    for prompt in (made_valid(turn, over=0), made_valid([*turn, AIMessage("b"), HumanMessage("c")], over=5)):
+        # A call and its result, each by the same id; Gemini has none, Mistral's are its own.
+        sent = as_sent(name, prompt)
+        assert sent.count("no JSON") == 1
+        assert sent.count("call_2") in (0, 2)
+        assert sent.count('"look"') >= 2
+    assert asked.invalid_tool_calls
+
+
+@pytest.mark.parametrize("name", FORMATTERS)
+@pytest.mark.parametrize("raw", [None, [], [{"id": "call_1", "type": "function", "function": {"name": "look"}}]])
+def test_what_repeats_calls_that_are_none_is_left_out(name: str, raw: Any) -> None:
+    said = AIMessage("b")
+    said.additional_kwargs["tool_calls"] = raw
+    prompt = made_valid([HumanMessage("a"), said, HumanMessage("c")], over=2)
+    assert "look" not in as_sent(name, prompt)
