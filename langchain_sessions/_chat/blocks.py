@@ -43,6 +43,8 @@ _ADDRESSES = frozenset(
 )
 # Bedrock's own blocks have no type.
 _NATIVE = frozenset({"image", "document", "video", "cachePoint", "guardContent"})
+# A thought that is not to be read.
+_WITH_BYTES = frozenset({"reasoning_content"})
 # What one provider's client alone takes in a question, by what it cannot be without.
 _OWN: dict[str, tuple[str, ...]] = {
     "search_result": ("source", "title", "content"),
@@ -119,15 +121,17 @@ def _whole_block(block: str | dict[Any, Any], asked: Collection[str] | None) -> 
     if isinstance(block, str):
         return _words(block) if block.strip() else None
     kind = block.get("type")
+    if not (isinstance(kind, str) or kind is None):
+        kind = ""
     if kind in _TEXTS or (kind is None and "text" in block):
         return _whole_text_block(block)
     if kind in _MEDIA and _is_dangling(block):
         return _words(f"[{str(kind).removeprefix('input_').removesuffix('_url')} left out]")
-    if asked is None and not _is_asked_with(block):
+    if (asked is None or not kind) and not _is_asked_with(block):
         # A call, a result or a thought within a question, as another provider's record has it: what it says in words.
-        return _words(searchable_text(HumanMessage([block])) or f"[{kind or 'part'} left out]")
+        return _in_words(block)
     if kind not in CALL_BLOCKS:
-        return sendable(block, keeps_bytes=True)
+        return sendable(block, keeps_bytes=kind is None or kind in _MEDIA or kind in _WITH_BYTES)
     is_answered = asked is None or block.get("call_id", block.get("id")) in asked
     return block_with_taken_name(sendable(block)) if is_answered else None
 
@@ -140,6 +144,13 @@ def _whole_text_block(block: dict[str, Any]) -> dict[str, Any] | None:
         # Clients look for the one, and servers for the other.
         block = {**block, "type": block.get("type") or "text", "text": str(text)}
     return sendable(block)
+
+
+def _in_words(block: dict[str, Any]) -> dict[str, Any]:
+    """What a block says, as far as it does."""
+    kind = block.get("type")
+    said = searchable_text(HumanMessage([block]))
+    return _words(said if said.strip() else f"[{kind if kind and isinstance(kind, str) else 'part'} left out]")
 
 
 def _words(text: str) -> dict[str, Any]:

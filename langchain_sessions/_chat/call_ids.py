@@ -119,8 +119,10 @@ def _with_ids(message: AIMessage, new: dict[str, list[str]]) -> AIMessage:
 
 
 def _renamed_block(block: str | dict[Any, Any], name: Callable[[str | None], str]) -> str | dict[Any, Any]:
-    if isinstance(block, str) or block.get("type") not in _BLOCKS:
+    if isinstance(block, str) or str(block.get("type")) not in _BLOCKS:
         return block
     # OpenAI's items have an id of their own beside that of the call.
     key = "call_id" if "call_id" in block else "id"
+    if not isinstance(block.get(key), (str, type(None))):
+        return block
     return {**block, key: name(block.get(key))}

@@ -251,7 +251,7 @@ def _without_blocks(content: Any, gone: set[str]) -> Any:
         block
         for block in blocks
         if not (isinstance(block, dict) and "call" in f"{block.get('type', '')}".replace("tool_use", "call"))
-        or (block.get("call_id") or block.get("id")) not in gone
+        or str(block.get("call_id") or block.get("id")) not in gone
     ]
 
 

@@ -15,7 +15,11 @@ from langchain_mistralai import chat_models as mistral
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
+from langchain_sessions import InMemoryStore, SessionService
 from langchain_sessions._chat.outbound import made_valid
+from langchain_sessions.memory import SessionMemoryAdvisor
+from tests.surface.conftest import config_for
+from tests.surface.strict_rules import InsistingModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -145,3 +149,21 @@ def test_what_repeats_calls_that_are_none_is_left_out(name: str, raw: Any) -> No
     said.additional_kwargs["tool_calls"] = raw
     prompt = made_valid([HumanMessage("a"), said, HumanMessage("c")], over=2)
     assert "look" not in as_sent(name, prompt)
+
+
+ODD_KINDS: list[Any] = [{"type": {}}, {"type": ["text"], "text": "so"}, {"type": 5}, {"type": ""}, {"a": 1}, {}]
+
+
+@pytest.mark.parametrize("part", [*ODD_KINDS, {"type": "tool_use", "id": ["call_1"]}], ids=str)
+def test_a_reply_with_parts_of_no_kind_breaks_nothing(part: Any) -> None:
+    call: Any = {"name": "look", "args": {}, "id": "call 1"}
+    parts: list[Any] = [{"type": "text", "text": "see"}, part]
+    with SessionService(InMemoryStore()) as sessions:
+        ada = sessions.as_user("ada")
+        ada.open("s1")
+        log = [HumanMessage(parts), AIMessage(parts, tool_calls=[call]), ToolMessage(parts, tool_call_id="call 1")]
+        ada.append("s1", [*log, AIMessage(parts, tool_calls=[call])])
+        model = InsistingModel()
+        SessionMemoryAdvisor(sessions).wrap(model).invoke("and now?", config_for("s1"))
+        for name in FORMATTERS:
+            assert as_sent(name, model.seen[0])
