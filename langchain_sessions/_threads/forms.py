@@ -19,10 +19,9 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Send
 
-from langchain_sessions._core.codec.deep import flattened
 from langchain_sessions._core.codec.messages import MessageCodec
 from langchain_sessions._core.codec.same import fields_of, is_same
-from langchain_sessions._core.codec.values import dump_json, flat_form, holds_text, load_json, pack
+from langchain_sessions._core.codec.values import dump_json, holds_text, load_json, pack
 from langchain_sessions._core.edge import require
 from langchain_sessions._threads.allowed import Allowed, is_rebuildable
 from langchain_sessions.errors import InvalidInputError
@@ -287,7 +286,7 @@ class _Marking:
         if kind is int:
             return value if value.bit_length() <= _MAX_INT_BITS else _packed(value)
         if depth > _MAX_DEPTH:
-            return _flat(value)
+            raise RecursionError
         if kind is list:
             return [self.of(item, depth + 1) for item in value]
         if kind is dict:
@@ -346,21 +345,6 @@ def _is_whole(text: str) -> bool:
 
 def _packed(value: Any) -> Any:
     return {MARK: ["packed", dump_json(pack(value))]}
-
-
-def _flat(value: Any) -> Any:
-    """What nests deeper than any serializer goes and holds no objects, as a table of its parts."""
-    table = flattened(value, _leaf)
-    if table is None:
-        raise RecursionError
-    return {MARK: ["packed", dump_json(flat_form(table))]}
-
-
-def _leaf(part: Any) -> Any:
-    # An object has forms of its own here, and is none of a message's.
-    if type(part) not in _PLAIN and type(part) not in (str, int):
-        raise RecursionError
-    return pack(part)
 
 
 def _listed(kinds: list[type]) -> str:

@@ -17,7 +17,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, Huma
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.types import Command, Send, interrupt
+from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
@@ -116,8 +116,8 @@ class ReduceRaises:
         raise RuntimeError
 
 
-def nested(depth: int, bottom: Any = ()) -> Any:
-    found: Any = [bottom] if bottom else []
+def nested(depth: int) -> Any:
+    found: Any = []
     for _ in range(depth):
         found = [found]
     return found
@@ -225,45 +225,12 @@ def test_item_2_a_message_is_stored_whatever_it_carries(service: SessionService,
     assert repr(thread.artifact) == repr(log.artifact)
 
 
-@pytest.mark.parametrize(
-    "value", [*HOSTILE, nested(400, Point(1, 2)), ValueError("x")], ids=lambda value: type(value).__name__
-)
+@pytest.mark.parametrize("value", [*HOSTILE, nested(2000), ValueError("x")], ids=lambda value: type(value).__name__)
 def test_item_2_what_would_not_come_back_is_refused_by_channel_and_type(service: SessionService, value: Any) -> None:
     with pytest.raises(InvalidInputError, match=rf"^value: .*{type(value).__name__}") as caught:
         play(service, value)
     assert isinstance(caught.value, TypeError)  # as LangGraph's own savers raise
     assert [message.text for message in service.messages("t")] == ["one"]
-
-
-@pytest.mark.parametrize("depth", [140, 149, 150, 151, 300, 2000])
-@pytest.mark.parametrize("text", ["plain", "half \ud83d of an emoji"])
-@pytest.mark.parametrize("bottom", [(1, "\ud83d"), b"x"], ids=["tuple", "bytes"])
-def test_item_2_what_a_task_is_sent_may_nest_as_deeply_as_a_message(
-    service: SessionService, depth: int, text: str, bottom: Any
-) -> None:
-    """Arguments of a call go to the node of tools so, beside what else it is sent."""
-    seen: list[Any] = []
-
-    def work(sent: dict[str, Any]) -> Any:
-        seen.append(sent)
-        return {"messages": [AIMessage("done")]}
-
-    sent = {"args": nested(depth, bottom), text: text}
-    builder: Any = StateGraph(State)
-    builder.add_node("ask", lambda _state: None)
-    builder.add_node("work", work)
-    builder.add_edge(START, "ask")
-    builder.add_conditional_edges("ask", lambda _state: [Send("work", sent)])
-    graph: Any = builder.compile(checkpointer=SessionCheckpointSaver(service), interrupt_before=["work"])
-    graph.invoke({"messages": [HumanMessage("one")]}, CONFIG)
-    graph = builder.compile(checkpointer=SessionCheckpointSaver(service))
-    graph.invoke(None, CONFIG)
-    [found] = seen
-    assert found[text] == text
-    inner = found["args"]
-    for _ in range(depth):
-        [inner] = inner
-    assert inner == [bottom]
 
 
 def everything() -> Any:
@@ -338,7 +305,7 @@ def test_item_2_interrupts_carry_values_too(service: SessionService) -> None:
     def ask(state: State) -> dict[str, Any]:
         return {"value": interrupt({"plan": everything(), "at": (1, 2)})}
 
-    builder: Any = StateGraph(State)
+    builder = StateGraph(State)
     builder.add_node("ask", ask)
     builder.add_edge(START, "ask")
     graph: Any = builder.compile(checkpointer=SessionCheckpointSaver(service, allow=[Whole]))

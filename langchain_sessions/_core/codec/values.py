@@ -150,17 +150,12 @@ def _pack_container(value: Any, serde: SerializerProtocol | None, depth: int) ->
 
 
 def _as_nested(value: Any, serde: SerializerProtocol | None) -> Any:
-    """What nests deeper than we go, as a table of its parts. What was written as JSON in a string is still read."""
+    """What nests deeper than we go, as a table of its parts; as JSON in a string, which it once was, it is still read."""
     try:
         table = flattened(value, lambda part: pack(part, serde, _TOP + 1))
     except RecursionError:  # within an object of a class that no table takes apart
         table = None
-    return _as_text(value) if table is None else flat_form(table)
-
-
-def flat_form(table: list[Any]) -> Any:
-    """The packed form of a value of which a table was made."""
-    return {_TAG: ["flat", table]}
+    return _as_text(value) if table is None else {_TAG: ["flat", table]}
 
 
 def _pack_dict(value: dict[Any, Any], serde: SerializerProtocol | None, depth: int) -> Any:
