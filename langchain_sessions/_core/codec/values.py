@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.documents import Document
 
 from langchain_sessions._core.codec.arrays import is_foreign, pack_foreign, unpack_foreign
-from langchain_sessions._core.codec.deep import flattened, restored
 from langchain_sessions._core.edge import is_storable
 from langchain_sessions.errors import InvalidInputError
 
@@ -116,7 +115,7 @@ def pack(value: Any, serde: SerializerProtocol | None = None, depth: int = 0) ->
     try:
         return _pack_container(value, serde, depth)
     except RecursionError:
-        return _pack_call(value, serde) if depth == _TOP and _is_call(value) else _as_nested(value, serde)
+        return _pack_call(value, serde) if depth == _TOP and _is_call(value) else _as_nested(value)
 
 
 def _is_call(value: Any) -> bool:
@@ -135,7 +134,7 @@ def _alone(value: Any, serde: SerializerProtocol | None) -> Any:
     try:
         return pack(value, serde, _TOP + 1)
     except RecursionError:
-        return _as_nested(value, serde)
+        return _as_nested(value)
 
 
 def _pack_container(value: Any, serde: SerializerProtocol | None, depth: int) -> Any:
@@ -149,13 +148,15 @@ def _pack_container(value: Any, serde: SerializerProtocol | None, depth: int) ->
     return _pack_tagged(value, serde, depth)
 
 
-def _as_nested(value: Any, serde: SerializerProtocol | None) -> Any:
-    """What nests deeper than we go, as a table of its parts; as JSON in a string, which it once was, it is still read."""
+def _as_nested(value: Any) -> Any:
+    """What nests deeper than we go, as JSON in a string where that is exact."""
     try:
-        table = flattened(value, lambda part: pack(part, serde, _TOP + 1))
-    except RecursionError:  # within an object of a class that no table takes apart
-        table = None
-    return _as_text(value) if table is None else {_TAG: ["flat", table]}
+        text = dump_json(value)
+        if json.loads(text) == value:
+            return {_TAG: ["json", text]}
+    except Exception:  # whatever an object raises that is asked what it is, or compared
+        return _as_text(value)
+    return _as_text(value)
 
 
 def _pack_dict(value: dict[Any, Any], serde: SerializerProtocol | None, depth: int) -> Any:
@@ -224,8 +225,6 @@ def unpack(value: Any, serde: SerializerProtocol | None = None) -> Any:
     tag, payload = value[_TAG]
     if tag in _RESTORE:
         return _RESTORE[tag](payload)
-    if tag == "flat":
-        return restored(payload, lambda part: unpack(part, serde))
     if tag == "dict":
         return {unpack(key, serde): unpack(item, serde) for key, item in payload}
     if tag == "serde":

@@ -42,14 +42,6 @@ class Pair(NamedTuple):
     second: int
 
 
-def nested(levels: int) -> Any:
-    """A value that nests so deeply, with what JSON does not hold at its bottom."""
-    value: Any = (1, b"x")
-    for _ in range(levels):
-        value = {"q": value}
-    return value
-
-
 ODD_TEXTS = {
     "nul": "a\0b\0",
     "lone surrogate": "half \ud83d of it",
@@ -114,7 +106,6 @@ MESSAGES: dict[str, BaseMessage] = {
     "lc text": HumanMessage('{"lc": 1, "type": "constructor", "id": ["x"], "kwargs": {}}'),
     "own tag": HumanMessage("x", additional_kwargs={"$": ["bytes", "AA=="], "a": {"$": 1}}),
     "odd keys": ToolMessage("x", tool_call_id="c", artifact={1: "int", None: "none", ("a",): "tuple"}),
-    "deep": AIMessage("", tool_calls=[{"name": "f", "args": {"q": nested(300)}, "id": "c1", "type": "tool_call"}]),
 }
 
 
