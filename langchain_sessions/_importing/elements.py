@@ -38,11 +38,11 @@ class JsonElements:
 
     def items(self) -> Iterator[tuple[int, Any]]:
         """The elements of a list, numbered from 1; the last one is a `SourceError` where the file breaks off."""
-        nth = 0
+        nth = 1
         try:
             for _ in self._until("]"):
-                nth += 1
                 yield nth, self._value()
+                nth += 1
         except (ValueError, RecursionError):
             yield nth, SourceError(f"the file is not JSON from message {nth} on")
 

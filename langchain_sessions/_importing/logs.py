@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import insort
 from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from langchain_sessions._core import kinds as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.codec.values import unpack
-from langchain_sessions._core.edge import to_micros
+from langchain_sessions._core.edge import check_branch, check_id, to_micros
 from langchain_sessions._core.event_encoding import new_record
 from langchain_sessions._core.flow import drive
 from langchain_sessions._core.ledger import covers_of
@@ -46,7 +46,8 @@ _BATCH: Final = 200
 _TAKEN: Final = ("author", "invocation_id", "error_code", "error_message")
 _PENDING: Final = "pending"
 """Runs of positions that a compaction without a summary left for a later one to summarise."""
-_STRANGE = (SourceError, KeyError, TypeError, ValueError, AttributeError, OverflowError)
+_STRANGE = (SourceError, KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+_TAKEN_OUT: Final = "a graph took it out of its messages, which only the thread's checkpoints know"
 
 
 class LogImport:
@@ -80,7 +81,8 @@ class LogImport:
         before = self._open(mine, history, head)
         log = log_of(mine)
         again = _Again(log, log.key(history.id), tell)
-        there = all_events(mine, history.id) if before else iter(())
+        # The operator's view: a user's may not show what edits took the place of. Whose it is was asked above.
+        there = all_events(self._sessions, history.id) if before else iter(())
         given = again.play(_readable(history, tell), there)
         if again.is_changed or before is None:
             changes = {} if expires is None else {"expires_at": to_micros(expires)}
@@ -114,11 +116,12 @@ class _Again:
         self.is_changed = False
         self._log = log
         self._tell = tell
-        self._missing: list[int] = []
+        self._missing: list[tuple[int, int]] = []
         self._last = 0
         self._is_ended = False
-        self._waiting: list[EventRow] = []
+        self._waiting: list[tuple[int, EventRow]] = []
         self._at = 0
+        self._top = 0
 
     def play(self, lines: Iterator[Mapping[str, Any]], there: Iterator[SessionEvent]) -> int:
         """Do entries again, beginning with the first that is not there; how many there were.
@@ -127,6 +130,7 @@ class _Again:
             EventConflictError: What is there is another log.
         """
         given = 0
+        here = next(there, None)
         ahead = next(lines, None)
         while ahead is not None:
             line, ahead = ahead, next(lines, None)
@@ -135,25 +139,27 @@ class _Again:
             except _STRANGE:
                 self._tell("a line is no event, or out of order")
                 continue
-            given += 1
-            self._missing += range(self._last + 1, seq)
+            if self._last + 1 < seq:
+                self._miss(self._last + 1, seq - 1)
             self._last = seq
             self._is_ended ^= kind is EventKind.LIFECYCLE
             with_it: list[Mapping[str, Any]] = []
-            while (
-                kind is EventKind.COMPACTION and ahead is not None and _is_summary_of(ahead, line, seq + len(with_it))
-            ):
+            while ahead is not None and _is_summary_of(ahead, line, seq + len(with_it)):
                 with_it.append(ahead)
                 ahead = next(lines, None)
-            given += len(with_it)
+            given += 1 + len(with_it)
             self._last += len(with_it)
-            if (old := next(there, None)) is not None:
-                if old.id != line.get("id") or old.kind is not kind:
-                    raise EventConflictError(self.key.id, str(line.get("id")))
-                for _ in with_it:
-                    next(there, None)
-                continue
-            self._do(line, with_it, seq, at, kind)
+            if here is None:
+                self._do(line, with_it, seq, at, kind)
+            elif _is_it(here, line):
+                for _ in (line, *with_it):
+                    here = next(there, None)
+            elif line.get("standing") == Standing.DETACHED.value:
+                self._left_out(seq, _TAKEN_OUT)
+            elif ahead is not None and _is_it(here, ahead):
+                self._left_out(seq, "the log here goes on without it")
+            else:
+                raise EventConflictError(self.key.id, str(line.get("id")))
         self._flush()
         return given
 
@@ -162,37 +168,49 @@ class _Again:
     ) -> None:
         try:
             if kind in {EventKind.MESSAGE, EventKind.STATE, EventKind.INVOCATION}:
-                self._append(line, at)
+                self._append(line, seq, at)
             else:
                 self._flush()
                 _RECORDS[kind](self, line, with_it, at)
                 self.is_changed = True
+                found = self._log.store.find_session(self.key, at)
+                self._top = self._top if found is None else found.last_seq
         except (InvalidInputError, EventNotFoundError, *_STRANGE) as problem:
             # What a bug or a damaged line raises may quote what was said.
             known = isinstance(problem, (SourceError, SessionsError))
-            self._tell(f"entry {seq}: {problem}" if known else f"entry {seq} cannot be read")
-            self._missing += range(seq, seq + 1 + len(with_it))
+            self._left_out(seq, str(problem) if known else "it cannot be read", len(with_it))
+
+    def _left_out(self, seq: int, problem: str, with_it: int = 0) -> None:
+        self._tell(f"entry {seq}: {problem}")
+        self._miss(seq, seq + with_it)
+
+    def _miss(self, low: int, high: int) -> None:
+        insort(self._missing, (low, high))
 
     def _now_at(self, seq: int) -> int:
         """Where an entry of the export is here, or the last one before it: what could not be taken over left no gap."""
-        return seq - bisect_right(self._missing, seq)
+        return seq - sum(min(high, seq) - low + 1 for low, high in self._missing if low <= seq)
 
     def _runs(self, runs: Any) -> SeqSet:
-        found = ((self._now_at(low - 1) + 1, self._now_at(high)) for low, high in runs)
-        return SeqSet(tuple((low, high) for low, high in found if low <= high))
+        """Where runs of the export are here; none goes beyond what was read so far."""
+        found = SeqSet()
+        for low, high in runs:
+            first, last = self._now_at(max(low, 1) - 1) + 1, self._now_at(min(high, self._last))
+            if first <= last:
+                found |= SeqSet(((first, last),))
+        return found
 
     # -- what is said --------------------------------------------------------------------------------------
 
-    def _append(self, line: Mapping[str, Any], at: int) -> None:
+    def _append(self, line: Mapping[str, Any], seq: int, at: int) -> None:
         if line["standing"] == Standing.DETACHED.value:
-            problem = "a graph took it out of its messages, which only the thread's checkpoints know"
-            raise SourceError(problem)
+            raise SourceError(_TAKEN_OUT)
         row = self._row(line, at)
         # Runs fail by the clock, and what is written again finds what was there then.
         is_alone = bool(line.get("is_edit") or line["revision"])
         if is_alone or len(self._waiting) == _BATCH or (at != self._at and line["invocation_id"] is not None):
             self._flush()
-        self._waiting.append(row)
+        self._waiting.append((seq, row))
         self._at = at
         if is_alone:
             self._flush(is_edit=bool(line.get("is_edit")))
@@ -215,10 +233,22 @@ class _Again:
         return self._log.encoder.row(event, at, mark=r.MARKS.get(str(line.get("reports")), 0))
 
     def _flush(self, *, is_edit: bool = False) -> None:
-        """Write what waits."""
-        rows, self._waiting = tuple(self._waiting), []
-        if not rows:
+        """Write what waits; where something of it is refused, the others one by one."""
+        waiting, self._waiting = self._waiting, []
+        if not waiting:
             return
+        try:
+            self._write(waiting, is_edit=is_edit)
+        except InvalidInputError as problem:
+            if len(waiting) == 1:
+                self._left_out(waiting[0][0], str(problem))
+                return
+            for one in waiting:
+                self._waiting = [one]
+                self._flush()
+
+    def _write(self, waiting: Sequence[tuple[int, EventRow]], *, is_edit: bool) -> None:
+        rows = tuple(row for _, row in waiting)
         idle = self._log.idle_before(self._at)
         batch = AppendBatch(rows, self._at, self._log.codec.same, idle_before=idle)
         store = self._log.store
@@ -228,6 +258,10 @@ class _Again:
             # What it took the place of is not in this export.
             appended = store.append_events(self.key, batch)
         self.is_changed = True
+        for (seq, _), row in zip(waiting, appended.rows, strict=True):
+            if row.seq <= self._top:
+                self._left_out(seq, "the log holds it already")
+        self._top = appended.version
         drive(after_append(self._log, self.key, appended.version, rows))
 
     # -- what happened -------------------------------------------------------------------------------------
@@ -235,7 +269,7 @@ class _Again:
     def rewind(self, line: Mapping[str, Any], _: Sequence[Mapping[str, Any]], at: int) -> None:
         runs = line["covers"]
         target = self._now_at((runs[0][0] if runs else line["seq"]) - 1)
-        record = new_record(k.REWIND, at)._replace(ident=str(line["id"]))
+        record = new_record(k.REWIND, at)._replace(ident=_id_of(line))
         self._log.store.rewind_events(self.key, RewindPlan(record=record, now=at, to_seq=target))
 
     def compact(self, line: Mapping[str, Any], summaries: Sequence[Mapping[str, Any]], at: int) -> None:
@@ -243,12 +277,12 @@ class _Again:
         if metadata.get(_PENDING):
             metadata[_PENDING] = [list(run) for run in self._runs(metadata[_PENDING]).ranges]
         said = NewEvent(id=line["id"], metadata=metadata or None)
-        record = self._log.encoder.row(said, at)._replace(kind=k.COMPACTION, branch=line["branch"])
+        scope = None if line["branch"] is None else check_branch(line["branch"])
+        record = self._log.encoder.row(said, at)._replace(kind=k.COMPACTION, branch=scope)
         if not line["covers"]:
             self._log.store.append_record(self.key, record, at)
             return
-        scope, query = line["branch"], EventQuery(limit=1)
-        view = self._log.store.find_events(self.key, query, at).view
+        view = self._log.store.find_events(self.key, EventQuery(limit=1), at).view
         old = view.ledger.covers.get(scope)
         covered = self._runs(line["covers"])
         if old is not None:
@@ -269,11 +303,11 @@ class _Again:
             raise SourceError(problem)
 
     def end(self, line: Mapping[str, Any], _: Sequence[Mapping[str, Any]], at: int) -> None:
-        record = new_record(k.LIFECYCLE, at)._replace(ident=str(line["id"]))
+        record = new_record(k.LIFECYCLE, at)._replace(ident=_id_of(line))
         self._log.store.end_session(self.key, record, at if self._is_ended else None, at)
 
     def blank(self, line: Mapping[str, Any], _: Sequence[Mapping[str, Any]], at: int) -> None:
-        record = new_record(k.BLANK, at)._replace(ident=str(line["id"]))
+        record = new_record(k.BLANK, at)._replace(ident=_id_of(line))
         seqs = tuple(self._runs(line["covers"]))
         drive(overwrite(self._log, self.key.id, record, None, seqs, superseded=False))
 
@@ -307,6 +341,15 @@ def _place(line: Mapping[str, Any], last: int) -> tuple[int, int, EventKind]:
     if type(seq) is not int or seq <= last:
         raise ValueError
     return seq, to_micros(datetime.fromisoformat(line["timestamp"])), EventKind(line["kind"])
+
+
+def _id_of(line: Mapping[str, Any]) -> str:
+    return check_id(line["id"], "id")
+
+
+def _is_it(event: SessionEvent, line: Mapping[str, Any]) -> bool:
+    """Whether an entry that is here is that of a line."""
+    return event.id == line.get("id") and event.kind.value == line.get("kind")
 
 
 def _is_summary_of(line: Mapping[str, Any], record: Mapping[str, Any], seq: int) -> bool:

@@ -14,8 +14,10 @@ from langchain_sessions import (
     Compaction,
     EventCount,
     InMemoryStore,
+    InvalidInputError,
     InvocationStatus,
     NewEvent,
+    PartitionedStore,
     SessionService,
     SlidingWindow,
     Standing,
@@ -23,11 +25,15 @@ from langchain_sessions import (
     export_sessions,
     import_threads,
 )
+from langchain_sessions.stores._memory import MemoryEngine
 from langchain_sessions.testing import SettableClock
 from langchain_sessions.testing.machine import SessionMachine
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+LONG = 1_000_000
 
 
 def lines(sessions: SessionService, session_id: str) -> list[dict[str, Any]]:
@@ -145,6 +151,40 @@ def test_what_is_left_out_moves_no_position(tmp_path: Path) -> None:
         assert [message.text for message in other.messages("s")] == [text for text in said if text not in texts]
 
 
+def test_one_that_is_refused_takes_no_other_along(tmp_path: Path) -> None:
+    """Neither those that wait with it, nor those behind it; and a second import is none."""
+    path = tmp_path / "export.jsonl"
+    with a_log() as sessions, SessionService(InMemoryStore(), hide_superseded=True) as other:
+        found = [json.loads(line) for line in export_sessions(sessions, "s")]
+        found[4]["author"] = "nul\0"
+        found[6]["message"]["data"]["content"] = "x" * 2 * LONG
+        found[8]["standing"] = "detached"
+        path.write_text("\n".join(map(json.dumps, found)))
+        for target in (other, SessionService(PartitionedStore(Small()))):
+            reports = [import_threads(target, path) for _ in range(2)]
+            lost = 2 if target is other else 3
+            assert [report.problem_count for report in reports] == [lost, lost]
+            assert target.get("s").version == len(found) - 1 - lost
+            assert target.as_user("ada").verify("s") == []
+
+
+def test_numbers_without_end_end(tmp_path: Path) -> None:
+    """Positions and ranges that no log has cost neither memory nor time."""
+    path = tmp_path / "export.jsonl"
+    with a_log() as sessions, SessionService(InMemoryStore()) as other:
+        found = [json.loads(line) for line in export_sessions(sessions, "s")]
+        found[5]["seq"] = 10**15
+        for line in found[6:]:
+            line["seq"] = line["seq"] + 10**15
+            line["covers"] = [[1, 10**18]] if line["covers"] else []
+        found[2]["metadata"] = {"deep": 1}
+        text = json.dumps(found[2]).replace('{"deep": 1}', '{"deep": ' + "[" * 900 + "1" + "]" * 900 + "}")
+        path.write_text("\n".join([*map(json.dumps, found[:2]), text, *map(json.dumps, found[3:])]))
+        import_threads(other, path)
+        assert other.get("s").version > 4
+        assert other.verify("s") == []
+
+
 def test_a_view_without_what_edits_replaced(tmp_path: Path) -> None:
     path = tmp_path / "export.jsonl"
     store = InMemoryStore()
@@ -172,6 +212,15 @@ def test_what_expired_meanwhile_stays_out(tmp_path: Path) -> None:
             report = import_threads(other, path)
             assert [problem.thread for problem in report.problems] == ["short"]
             assert [session.expires_at for session in other.list_sessions()] == [expires]
+
+
+class Small(MemoryEngine):
+    """An engine that takes no long entries, as servers do."""
+
+    def commit(self, partition: Any, expected: int, head: Any, rows: Any) -> bool:
+        if sum(len(value or b"") for value in rows.values()) > LONG:
+            raise InvalidInputError("messages", "take more bytes than this database takes at once")
+        return super().commit(partition, expected, head, rows)
 
 
 class Exported(SessionMachine):
