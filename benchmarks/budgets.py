@@ -25,6 +25,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from splintr import Tokenizer
 
+from benchmarks.token_weights import written
 from benchmarks.tokens import _random_json, _sources
 from langchain_sessions import SessionMemoryAdvisor, SessionService, TokenCount
 from langchain_sessions.compaction import Compaction, ContextUsage, TokenWindow
@@ -97,6 +98,11 @@ def corpora() -> dict[str, list[str]]:
         "Chinese": chinese,
     }
     return {**found, "mixture": [text for texts in found.values() for text in random.Random(1).sample(texts, 40)]}  # noqa: S311
+
+
+def languages() -> dict[str, list[str]]:
+    """Paragraphs in other languages, none of which took part in fitting the estimate."""
+    return written(TEXTS / "languages.txt")
 
 
 def speaking(texts: Sequence[str], seed: int) -> Iterator[str]:
@@ -189,14 +195,18 @@ def main(argv: Sequence[str] = ()) -> None:
     parser.add_argument("--vocabulary", default="o200k_base", help="what the model counts with")
     parser.add_argument("--conversations", type=int, default=5)
     parser.add_argument("--unnamed", action="store_true", help="the model does not say what it is called")
+    parser.add_argument("--languages", action="store_true", help="conversations in other languages than English")
+    parser.add_argument("--modes", nargs="*", help="some of: no reports, reports, reports x 1.3, exact")
     parser.add_argument("--usage", action="store_true", help="with ContextUsage(.6) of a window, not with TokenCount")
     options = parser.parse_args(argv)
     exact = BundledCounter(options.vocabulary)
     name = None if options.unnamed else NAMES.get(options.vocabulary)
     when = ContextUsage(0.6, context_window=round(BUDGET / 0.6)) if options.usage else None
-    print(f"{'text':10}{'counter':16}{'prompts':>8}{'over':>6}{'worst':>8}{'fired':>7}{'fill':>7}")
-    for kind, texts in corpora().items():
+    print(f"{'text':12}{'counter':16}{'prompts':>8}{'over':>6}{'worst':>8}{'fired':>7}{'fill':>7}")
+    for kind, texts in (languages() if options.languages else corpora()).items():
         for mode, (factor, counter) in modes(exact).items():
+            if options.modes and mode not in options.modes:
+                continue
             runs = [
                 run(texts, seed, exact, factor, counter, name=name, when=when) for seed in range(options.conversations)
             ]
@@ -205,7 +215,7 @@ def main(argv: Sequence[str] = ()) -> None:
             fills = [fill for kept in runs for fill in kept.fills]
             filled = f"{mean(fills):6.0%}" if fills else "     -"
             worst = max(over, default=0)
-            print(f"{kind:10}{mode:16}{count:8}{len(over):6}{worst:8.1%}{len(fills):7} {filled}")
+            print(f"{kind:12}{mode:16}{count:8}{len(over):6}{worst:8.1%}{len(fills):7} {filled}")
 
 
 if __name__ == "__main__":

@@ -11,11 +11,13 @@ from langchain_sessions.tokens._calibration import CalibratedTokenCounter, Calib
 from langchain_sessions.tokens._choosing import best_counter
 from langchain_sessions.tokens._estimate import EstimatedTokenCounter, TextCounter
 from langchain_sessions.tokens._exact import TiktokenCounter
+from langchain_sessions.tokens._wheels import LocalTokenizer
 
 __all__ = [
     "CalibratedTokenCounter",
     "Calibration",
     "EstimatedTokenCounter",
+    "LocalTokenizer",
     "MediaCosts",
     "TextCounter",
     "TiktokenCounter",

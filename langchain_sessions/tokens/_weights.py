@@ -32,8 +32,10 @@ Vocabulary = Literal[
     "unknown",
 ]
 
-ACCENTED, SYMBOL, GREEK, CYRILLIC, HEBREW, ARABIC = b"e", b"s", b"g", b"c", b"h", b"r"
-INDIC, EXTENDED, KANA, HAN, HANGUL, WIDE, EMOJI = b"i", b"v", b"k", b"z", b"K", b"f", b"m"
+# Letters of Latin words are letters here too, and nothing else is: what ends a word for `bytes.title` ends it for us.
+ACCENTED, EXTENDED = b"e", b"v"
+SYMBOL, GREEK, CYRILLIC, HEBREW, ARABIC = b"1", b"2", b"3", b"4", b"5"
+INDIC, KANA, HAN, HANGUL, WIDE, EMOJI = b"6", b"7", b"8", b"9", b"#", b"*"
 _SCRIPTS = (ACCENTED, SYMBOL, GREEK, CYRILLIC, HEBREW, ARABIC, INDIC, EXTENDED, KANA, HAN, HANGUL, WIDE, EMOJI)
 
 
