@@ -107,9 +107,19 @@ class Entries:
         """The entry of a message."""
         known = self._known.get(id(said))
         if known is None:
-            document = make_document(said.message, author=None, timestamp=said.at)
-            known = self._known[id(said)] = (said, self._maker.entry(document))
+            known = self._known[id(said)] = (said, self._make(said))
         return known[1]
+
+    def _make(self, said: Said) -> Entry:
+        return self._maker.entry(make_document(said.message, author=None, timestamp=said.at))
+
+
+class Forgetful(Entries):
+    """Index entries of messages that are met once."""
+
+    def of(self, said: Said) -> Entry:
+        """The entry of a message."""
+        return self._make(said)
 
 
 @dataclass(frozen=True)

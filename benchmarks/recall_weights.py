@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from benchmarks.recall_scores import Outcome
     from benchmarks.recall_sets import QuestionSet
 
-OFF: Final[dict[str, float]] = {"length": 0.4, "neighbour": 255}
+OFF: Final[dict[str, float]] = {"length": 0.4, "neighbour": 255, "rarity": 1.0}
 """What a weight is without its idea, where that is not 0."""
 
 GRID: Final[dict[str, tuple[float, ...]]] = {
@@ -27,6 +27,9 @@ GRID: Final[dict[str, tuple[float, ...]]] = {
     "fading": (0.5, 0.6, 0.7),
     "author": (0.15, 0.25, 0.35),
     "neighbour": (15, 30, 60),
+    "shortest": (0, 12),
+    "rarity": (1.0, 1.2, 1.4),
+    "session": (0.0, 0.4),
 }
 
 TEXTBOOK: Final = RankingWeights(
@@ -37,6 +40,8 @@ TEXTBOOK: Final = RankingWeights(
     fading=0.5,
     author=0.0,
     author_bonus=0.5,
+    shortest=0,
+    session=0.0,
 )
 """Where choosing begins: the defaults have seen what is left out."""
 

@@ -145,6 +145,8 @@ class ReadLogs:
         self._owners: list[IndexedLog | ShelfTraits] = []
         self._flat: list[PackedEvents | Segment] = []
         self._tails: list[list[EventRow]] = []
+        # Of logs on shelves it is known only how long they are, and many are of a length.
+        self._views: dict[int, LogView] = {}
         tests: list[Callable[[int], bool] | None] = []
         for shelf in traits.searched_shelves(read):
             self._take(shelf.shelf, [shelf], [[]])
@@ -198,7 +200,9 @@ class ReadLogs:
         found, why, spot = ranked.score, ranked.parts, (number, index)
         if isinstance(owner, ShelfTraits):
             log = owner.log_at(index)
-            view = LogView(last_seq=log.last_seq)
+            view = self._views.get(log.last_seq)
+            if view is None:
+                view = self._views[log.last_seq] = LogView(last_seq=log.last_seq)
             return Finding(log, view, seq, found, why, row, ranked.passage, spot, log.is_unsure)
         return Finding(owner.session, owner.view, seq, found, why, row, ranked.passage, spot)
 

@@ -171,3 +171,21 @@ def test_a_snippet_shows_the_first_hit() -> None:
     shown = snippet(text, find_spans(text, parse_query("kettle", MAKER), MAKER), width=80)
     assert "kettle" in shown
     assert len(shown) <= 82
+
+
+@pytest.mark.parametrize(
+    ("query", "left"),
+    [
+        ("Welke kleur hebben de hekken van de buurman?", ["kleur", "hekken", "buurman"]),
+        ("Wanneer zijn de afspraken bij de tandarts?", ["afspraken", "tandarts"]),
+        ("die wer das", ["die", "wer", "das"]),
+        ("the men of der Spiegel", ["men", "der", "spiegel"]),
+    ],
+)
+def test_function_words_of_the_language_of_the_query_are_not_ranked_by(query: str, left: list[str]) -> None:
+    assert [clause.words[0] for clause in parse_query(query, MAKER).ranked if clause.groups] == left
+
+
+def test_function_words_of_other_languages_are_no_topic_where_the_language_is_set() -> None:
+    english = TermMaker("english")
+    assert all(clause.groups for clause in parse_query("de hekken van de buurman", english).ranked)

@@ -48,7 +48,7 @@ def test_what_a_process_left_that_died_in_a_deletion_is_not_found_and_goes(
     ada.search("kettle")
     assert copied(service) == 30
 
-    def died(*_: object) -> Flow[None]:
+    def died(*_: object, **__: object) -> Flow[None]:
         yield from ()
 
     with monkeypatch.context() as patch:

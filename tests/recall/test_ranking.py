@@ -145,6 +145,50 @@ def test_a_query_that_says_i_means_the_human() -> None:
     assert all("human" not in one.ranked.parts for one in search("where is your passport", talk))
 
 
+def test_an_exclamation_is_not_likelier_meant_than_a_sentence() -> None:
+    talk = segment(*FILLER, "A kettle!", *FILLER, "The kettle stands beside the red stove there.", *FILLER)
+    words = {one.index: one.ranked.parts["words"] for one in search("kettle", talk)}
+    assert words[11] == pytest.approx(words[5], rel=0.02)
+
+
+def test_a_day_that_is_asked_for_leads_over_its_number() -> None:
+    turns = [
+        f"{who}: {text}"
+        for number in range(60)
+        for who, text in (("ada", f"Is museum {number} open on Sundays?"), ("bob", f"Museum {number} opens at ten."))
+    ]
+    museums = segment(*turns, start=MAY, step=timedelta(hours=12))
+    june = {(0, 2 * 26), (0, 2 * 26 - 1)}  # the 3rd of June, from noon on the 8th of May
+    for query in ("What was said on 3 June?", "3 June 2023", "what did we say on June 3rd", "said on 2023-06-03"):
+        assert set(places(search(query, museums))[:2]) == june, query
+
+
+def test_what_a_human_said_gains_where_assistants_talk_at_length() -> None:
+    advice = "bob: " + "Plan the kitchen with care, and measure what you buy before you buy it. " * 8
+    said = "My passport is in the drawer."
+    chat = segment("ada: Where do I begin?", advice, *FILLER, f"bob: {said}", advice, *FILLER, f"ada: {said}", advice)
+    [first, second] = search("passport drawer", chat)[:2]
+    assert (first.index, second.index) == (14, 7)
+    assert first.ranked.parts["human"] > 0
+    friends = segment("ada: Where do I begin?", *FILLER, f"bob: {said}", *FILLER, f"ada: {said}")
+    assert all("human" not in one.ranked.parts for one in search("passport drawer", friends))
+
+
+def test_an_event_among_others_that_fit_comes_first() -> None:
+    hint = "The kettle is new."
+    alone = segment(*FILLER, hint, *FILLER)
+    among = segment("We looked at stoves.", *FILLER, hint, *FILLER, "A stove of copper.", *FILLER)
+    found = search("kettle stove", alone, among)
+    assert [place for place in places(found) if place in ((0, 5), (1, 6))] == [(1, 6), (0, 5)]
+    assert found[0].ranked.parts["session"] > 0
+    without = search("kettle stove", alone, among, weights=replace(RankingWeights(), session=0))
+    assert all("session" not in one.ranked.parts for one in without)
+
+
+def test_the_only_session_gains_nothing_by_itself() -> None:
+    assert all("session" not in one.ranked.parts for one in search("kettle", segment("kettle", *FILLER, "kettle")))
+
+
 def test_a_filter_leaves_events_out_but_not_their_words() -> None:
     talk = segment(*FILLER, "kettle?", "Luna.", *FILLER)
     found = search("kettle", talk, admits=lambda _, index: index != 5)

@@ -64,7 +64,7 @@ class OpenChunk:
             # Passage and count in one integer, which sorts by passage: half the memory of two lists.
             place = number << 8
             for term, count in counts.items():
-                postings[term].append(place | (min(MOST_COUNTED, count)))
+                postings[term].append(place | (count if count < MOST_COUNTED else MOST_COUNTED))  # noqa: FURB136 - no call
         self.passages += len(traits.lengths)
 
     def extend(self, traits: ChunkTraits, buckets: Iterable[bytes]) -> None:
@@ -137,6 +137,16 @@ class PackedEvents:
     def labels(self) -> Mapping[str, int]:
         """The names that texts of `LABELLED` events begin with, and how often."""
         return self.traits.speakers.labels
+
+    @property
+    def logs(self) -> tuple[Sequence[int], Sequence[int]]:
+        """Its own."""
+        return (0,), (self.events,)
+
+    @property
+    def human_talk(self) -> tuple[int, int]:
+        """How many events a human said, and how many terms these have."""
+        return self.traits.human_talk
 
     def columns(self, longest: int) -> Columns:
         """What is added up of the lengths of its events."""

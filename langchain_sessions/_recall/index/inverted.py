@@ -63,6 +63,16 @@ class InvertedEvents(Protocol):
         ...
 
     @property
+    def logs(self) -> tuple[Sequence[int], Sequence[int]]:
+        """Where each log that lies in it begins, and how many events it has there."""
+        ...
+
+    @property
+    def human_talk(self) -> tuple[int, int]:
+        """How many events a human said, and how many terms these have."""
+        ...
+
+    @property
     def taken(self) -> bytes | bytearray | None:
         """A byte for each event: 0 where nothing may be found; None where everything may."""
         ...

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._recall.index.inverted import HUMAN, LABELLED
-from langchain_sessions._recall.index.traits import Columns, event_lengths, passage_shares
+from langchain_sessions._recall.index.traits import Columns, event_lengths, human_talk, passage_shares
 from langchain_sessions._recall.rank.many_logs import CANDIDATES, Found, search_logs
 from langchain_sessions._recall.text.dates import date_terms
 from langchain_sessions._recall.text.passages import split_passages
@@ -158,6 +158,16 @@ class Segment:
     def passages(self) -> int:
         """How many passages."""
         return len(self.passage_lengths)
+
+    @property
+    def logs(self) -> tuple[Sequence[int], Sequence[int]]:
+        """Its own."""
+        return (0,), (len(self.flags),)
+
+    @property
+    def human_talk(self) -> tuple[int, int]:
+        """How many events a human said, and how many terms these have."""
+        return human_talk(event_lengths(self.passage_lengths, self.firsts), self.flags)
 
     @property
     def taken(self) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from langchain_sessions._recall.index.buckets import Bucket, unpack_postings
 from langchain_sessions._recall.index.chunks import OpenChunk, PackedEvents
 from langchain_sessions._recall.index.columns import from_bytes, to_bytes
-from langchain_sessions._recall.index.traits import LONGEST, ChunkTraits, EventTraits
+from langchain_sessions._recall.index.traits import LONGEST, ChunkTraits, EventTraits, human_talk
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -78,6 +78,7 @@ class ShelfTraits:
         self.names = frozenset(names)
         self.traits = traits
         self.firsts = [log.first for log in logs]
+        self.sizes = [log.slots for log in logs]
         self.by_key = {log.skey: log for log in logs}
         self.events = sum(log.slots for log in logs)
         self.passages = sum(log.passages for log in logs)
@@ -150,6 +151,24 @@ class ShelfEvents(PackedEvents):
     def labels(self) -> Mapping[str, int]:
         """None is left."""
         return {}
+
+    @property
+    def logs(self) -> tuple[Sequence[int], Sequence[int]]:
+        """Those of the shelf that are searched here."""
+        if not self._left_out:
+            return self.shelf.firsts, self.shelf.sizes
+        kept = [log for log in self.shelf.logs if log not in self._left_out]
+        return [log.first for log in kept], [log.slots for log in kept]
+
+    @property
+    def human_talk(self) -> tuple[int, int]:
+        """How many events a human said, and how many terms these have."""
+        events, terms = self.traits.human_talk
+        for log in self._left_out:
+            place = slice(log.first, log.first + log.slots)
+            fewer = human_talk(self.traits.lengths[place], self.traits.flags[place])
+            events, terms = events - fewer[0], terms - fewer[1]
+        return events, terms
 
     def left_out(self, lookup: Lookup) -> int:
         """In how many events a term occurs that do not count here."""

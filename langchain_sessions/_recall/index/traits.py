@@ -7,11 +7,11 @@ from array import array
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate, chain, pairwise, repeat
+from itertools import accumulate, chain, compress, pairwise, repeat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langchain_sessions._recall.index.columns import from_bytes, to_bytes
-from langchain_sessions._recall.index.inverted import LABELLED
+from langchain_sessions._recall.index.inverted import HUMAN, LABELLED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,6 +21,7 @@ LONGEST: Final = 65_535
 _SECOND: Final = 1_000_000
 _OFFSET_LIMIT: Final = 2**32
 _IS_LABELLED: Final = bytes(bool(flags & LABELLED) for flags in range(256))
+_IS_HUMAN: Final = bytes(bool(flags & HUMAN) for flags in range(256))
 
 
 class EventTraits(NamedTuple):
@@ -99,6 +100,12 @@ def passage_shares(passages: Sequence[int], firsts: Sequence[int] | None) -> Seq
     return [sum(passages[start:end]) // max(1, end - start) for start, end in pairwise(firsts)]
 
 
+def human_talk(lengths: Sequence[int], flags: Sequence[int]) -> tuple[int, int]:
+    """How many events a human said, and how many terms these have, by the lengths and the hints of events."""
+    marks = bytes(flags).translate(_IS_HUMAN)
+    return sum(marks), sum(compress(lengths, marks))
+
+
 @dataclass
 class ChunkTraits:
     """What the index keeps of the events of a chunk, column by column; nothing is added up before it is asked for.
@@ -166,6 +173,11 @@ class ChunkTraits:
     def shares(self) -> Sequence[int]:
         """Mean number of terms of the passages of each event."""
         return passage_shares(self.passage_lengths, self.firsts)
+
+    @cached_property
+    def human_talk(self) -> tuple[int, int]:
+        """How many events a human said, and how many terms these have."""
+        return human_talk(self.lengths, self.flags)
 
     def columns(self, longest: int) -> Columns:
         """What is added up of the lengths of its events."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from langchain_sessions._core.locks import new_lock
 from langchain_sessions._recall.index.shelves import ShelfTraits, stale_copies
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class TraitsCache(Generic[T]):
     def __init__(self, unpack: Callable[[bytes], T], most_bytes: int = MOST_BYTES) -> None:
         self._unpack = unpack
         self._most = most_bytes
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._known: OrderedDict[ChunkKey, tuple[T, int]] = OrderedDict()
         self._bytes = 0
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from langchain_core.embeddings import Embeddings
 
+from langchain_sessions._core.locks import new_lock
 from langchain_sessions._recall.meaning.vectors import QueryVector, signature_of
 from langchain_sessions.errors import EmbeddingError
 
@@ -57,7 +58,7 @@ class Embedder:
     def __init__(self, embed: Embed | Embeddings, *, timeout: float) -> None:
         self._timeout = timeout
         self._documents, self._query, self._adocuments, self._aquery = _doors(embed)
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._known: OrderedDict[str, QueryVector] = OrderedDict()
         self._signature: str | None = None
         self._hanging: futures.Future[Any] | None = None

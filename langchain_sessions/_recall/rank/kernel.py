@@ -71,7 +71,7 @@ class Kernel:
         around = self._spread(columns.near)
         self.around = self._lanes(around)
         self.unit = unit
-        told = around + unit * _as_lanes(columns.shares)
+        told = around + unit * _as_lanes(columns.shares.translate(_at_least(weights.shortest)))
         steps = told.to_bytes(2 * self._size, "little")[1::2]
         classes = steps.translate(_classes((_WIDEST + 1) / (FULL + 1) / unit / average))
         self._classes = int.from_bytes(classes, "little")
@@ -125,6 +125,12 @@ def _classes(step: float) -> bytes:
     lengths = (step * (told + 0.5) for told in range(FULL + 1))
     numbers = (round(math.log2(length)) - _SHORTEST_CLASS for length in lengths)
     return bytes(max(0, min(_CLASSES - 1, number)) << 5 for number in numbers)
+
+
+@lru_cache(maxsize=8)
+def _at_least(shortest: int) -> bytes:
+    """Each number up to 255, or the shortest where that is more."""
+    return bytes(max(number, min(shortest, FULL)) for number in range(FULL + 1))
 
 
 @lru_cache(maxsize=8)

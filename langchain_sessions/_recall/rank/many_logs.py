@@ -12,6 +12,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langchain_sessions._recall.index.inverted import HUMAN, Group, InvertedEvents, Occurrences
+from langchain_sessions._recall.rank.company import Home, Logs
 from langchain_sessions._recall.rank.kernel import longest_neighbour
 from langchain_sessions._recall.rank.ranking import (
     COMPARED,
@@ -38,6 +39,10 @@ CANDIDATES: Final = 300
 _SHORTEST_BEGINNING: Final = 5
 _LONGEST_ENDING: Final = 4
 _MOST_COUNTED: Final = 255
+
+# Assistants say five to twenty times as much at a time as those who ask them; of two people none says twice as much.
+_AT_LENGTH: Final = 2
+_BESIDE_ASSISTANTS: Final = 0.5
 
 
 @dataclass(slots=True)
@@ -164,7 +169,7 @@ def shortlist_logs(
         # Nothing but the name was ever said: then it is a word as any other.
         groups = list(query.groups)
         postings = [joined.postings(group) for group in groups]
-    if any(unit.frequency for unit in postings):
+    if len(groups) > 1 or any(unit.frequency for unit in postings):
         pairs = zip(groups, postings, strict=True)
         postings = [unit if unit.frequency else joined.postings(joined.related(group)) for group, unit in pairs]
     joined.units = postings
@@ -211,11 +216,12 @@ class _LogsEndToEnd:
         asked: _Asked,
     ) -> None:
         self._parts = [part for log in logs for part in log]
+        self._homes = [home for number, log in enumerate(logs) for home in _homes_of(number, log)]
         self._kernel = tuple(weights.kernel().items())
         self._reach = weights.reach
         self._weights = weights
         self._named = asked.named
-        self._means_human = asked.means_human
+        self._human = self._human_share(asked)
         self.units: Sequence[Postings] = ()
         self._passages: dict[tuple[int, int], Mapping[int, int]] = {}
         self._starts: list[int] = []
@@ -229,6 +235,23 @@ class _LogsEndToEnd:
             # Room between logs, so that no event is the neighbour of another log's.
             position += weights.reach
         self._end = position
+
+    def _logs(self) -> Logs:
+        """How many logs hold anything, and how much."""
+        found = {home.number: sum(map(bool, home.whole)) for home in self._homes}
+        return Logs(sum(found.values()), sum(part.said for part in self._parts))
+
+    def _human_share(self, asked: _Asked) -> float:
+        """By which share what a human said gains: where the query means it, and where others talk at length."""
+        if asked.named:
+            return 0.0
+        share = self._weights.author if asked.means_human else 0.0
+        humans, spoken = map(sum, zip((0, 0), *(part.human_talk for part in self._parts), strict=True))
+        others = sum(part.said for part in self._parts) - humans
+        talk = sum(part.size for part in self._parts) - spoken
+        if humans and others and talk * humans > _AT_LENGTH * spoken * others:
+            share += _BESIDE_ASSISTANTS * self._weights.author
+        return share
 
     def layout(self, admits: Callable[[int, int], bool] | None) -> Layout:
         """How the parts lie, and which of their events may be chosen."""
@@ -251,8 +274,10 @@ class _LogsEndToEnd:
             average=self._average_window(),
             taken=[part.taken for part in parts],
             admits=may_be if admits or self._hides else None,
-            is_favoured=is_named if named else is_human if self._means_human else None,
-            favour=(weights.author, weights.author_bonus) if named else (weights.author, 0.0),
+            is_favoured=is_named if named else is_human if self._human else None,
+            favour=(weights.author, weights.author_bonus) if named else (self._human, 0.0),
+            homes=self._homes,
+            logs=self._logs() if weights.session else None,
         )
 
     def postings(self, group: Group) -> Postings:
@@ -339,27 +364,29 @@ class _LogsEndToEnd:
     def describe(self, number: int, index: int, chosen: Chosen) -> Candidate:
         """Collect what ranking asks about an event."""
         part = self._parts[number]
-        hints = part.hints(index)
         return Candidate(
             passages=self._passages_of(part, number, index, chosen),
             is_named=bool(self._named) and part.author(index) in self._named,
-            is_meant=self._means_human and bool(hints & HUMAN),
+            human=self._human if part.hints(index) & HUMAN else 0.0,
+            company=chosen.company,
         )
 
     def _passages_of(self, part: InvertedEvents, number: int, index: int, chosen: Chosen) -> list[Passage]:
         """The passages of an event that hold a word; where its neighbours alone do, the first."""
         firsts = part.firsts
         low, high = (index, index + 1) if firsts is None else (firsts[index], firsts[index + 1])
+        shortest = self._weights.shortest
         if high == low + 1:
             frequencies = [(unit, own + near) for unit, own, near in chosen.frequencies]
-            return [Passage(0, frequencies, part.passage_lengths[low] + chosen.around)]
+            length = part.passage_lengths[low]
+            return [Passage(0, frequencies, (max(shortest, length)) + chosen.around)]
         found = [(unit, self._in_passages(unit, number) if own else {}, near) for unit, own, near in chosen.frequencies]
         held = {at for _, counts, _ in found if counts for at in range(low, high) if at in counts}
         return [
             Passage(
                 at - low,
                 [(unit, count) for unit, counts, near in found if (count := counts.get(at, 0) + near)],
-                part.passage_lengths[at] + chosen.around,
+                max(shortest, part.passage_lengths[at]) + chosen.around,
             )
             for at in sorted(held) or [low]
         ]
@@ -374,6 +401,14 @@ class _LogsEndToEnd:
                     joined[at] = joined.get(at, 0) + count
             known = self._passages[unit, number] = joined
         return known
+
+
+def _homes_of(number: int, log: Sequence[InvertedEvents]) -> Iterator[Home]:
+    """Which logs lie in the parts of one, or on a shelf."""
+    whole = (sum(part.events for part in log),) if len(log) > 1 else None
+    for part in log:
+        firsts, sizes = part.logs
+        yield Home(number, firsts, sizes, whole or sizes)
 
 
 def _is_form(one: str, other: str) -> bool:

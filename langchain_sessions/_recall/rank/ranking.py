@@ -28,6 +28,8 @@ class RankingWeights:
     Attributes:
         saturation: BM25's k1: how soon more of the same word stops counting.
         length: BM25's b: how much long passages are held back.
+        shortest: As how many words a passage counts at least: "What a kettle!" says no more of a kettle than a sentence
+            does. 255 or fewer.
         reach: How many neighbours on each side are read along; 0 for none.
         before: What the words of the event just before count.
         after: What the words of the event just after count.
@@ -35,14 +37,17 @@ class RankingWeights:
         neighbour: As how many words a neighbour counts at most, 255 or fewer: an answer of a thousand words must not
             drown the question before it.
         author: Share by which an event of the one author named in the query gains; where the query says "I" or "my",
-            what a human said.
+            what a human said, and by half of it where others talk at length, as assistants do: advice is seldom what is
+            asked for later.
         author_bonus: What an event of an author who is named gains besides.
+        session: What it is worth, among several sessions, that the rest of its own fits as well.
         meaning: What a difference of 1 in cosine is worth, where embeddings are used; neighbours count along as their
             words do.
     """
 
     saturation: float = 0.6
     length: float = 0.9
+    shortest: int = 12
     reach: int = 4
     before: float = 0.6
     after: float = 0.4
@@ -50,6 +55,7 @@ class RankingWeights:
     neighbour: int = 30
     author: float = 0.25
     author_bonus: float = 0.5
+    session: float = 0.4
     meaning: float = 2.0
 
     def __repr__(self) -> str:
@@ -107,12 +113,14 @@ class Candidate(NamedTuple):
     Attributes:
         passages: Those worth ranking, at least one.
         is_named: Whether its author is the one whom the query names.
-        is_meant: Whether a human said it and the query says "I".
+        human: By which share it gains since a human said it.
+        company: How well the rest of its session fits.
     """
 
     passages: Sequence[Passage]
     is_named: bool = False
-    is_meant: bool = False
+    human: float = 0.0
+    company: float = 0.0
 
 
 class RankedEvent(NamedTuple):
@@ -121,7 +129,7 @@ class RankedEvent(NamedTuple):
     Attributes:
         position: The index's number of the event.
         score: The sum of the parts; comparable within one search only.
-        parts: What each reason added: `words`, `author`, `human`, `meaning`.
+        parts: What each reason added: `words`, `author`, `human`, `session`, `meaning`.
         passage: Which of its passages earned it.
     """
 
@@ -151,6 +159,8 @@ def rank(
             if score > words:
                 best, words = passage, score
         parts = {"words": words, **_by_whom(words, candidate, weights)}
+        if candidate.company:
+            parts["session"] = weights.session * candidate.company
         ranked.append(RankedEvent(position, sum(parts.values()), parts, best.number))
     ranked.sort(key=lambda event: (-event.score, event.position))
     return ranked
@@ -198,4 +208,4 @@ def _word_scorer(statistics: TermStatistics, weights: RankingWeights) -> Callabl
 def _by_whom(words: float, candidate: Candidate, weights: RankingWeights) -> dict[str, float]:
     if candidate.is_named:
         return {"author": weights.author * words + weights.author_bonus}
-    return {"human": weights.author * words} if candidate.is_meant else {}
+    return {"human": candidate.human * words} if candidate.human else {}

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langchain_sessions._recall.index.columns import from_bytes
 from langchain_sessions._recall.index.traits import WHOLE, Columns
+from langchain_sessions._recall.rank.company import Home, Logs, Span, company, scattered, spans_of
 from langchain_sessions._recall.rank.kernel import FULL, MOST_OWN, Kernel
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class Layout:
         admits: Whether an event (part, index) may be chosen; None for all.
         is_favoured: Whether an event (part, index) is by whom the query names or means; None for nobody.
         favour: By which share these gain, and what besides.
+        homes: Which logs lie in each part.
+        logs: How many these are; None where that is not asked for.
     """
 
     starts: Sequence[int]
@@ -62,6 +65,8 @@ class Layout:
     admits: Callable[[int, int], bool] | None = None
     is_favoured: Callable[[int, int], bool] | None = None
     favour: tuple[float, float] = (0.0, 0.0)
+    homes: Sequence[Home] = ()
+    logs: Logs | None = None
 
 
 class Chosen(NamedTuple):
@@ -70,10 +75,12 @@ class Chosen(NamedTuple):
     Attributes:
         frequencies: The units that it or its neighbours hold: (unit, its own count, what neighbours add).
         around: Number of terms of the neighbours, as they count.
+        company: How well the rest of its log fits.
     """
 
     frequencies: list[tuple[int, int, float]]
     around: float
+    company: float = 0.0
 
 
 class Choice(NamedTuple):
@@ -119,12 +126,18 @@ def shortlist(
     best = _best(zone, kernel.rough(windows, rarity), layout, weights, limit)
     found = [(unit, counted[unit], from_bytes("H", around)) for unit, around in enumerate(windows) if around]
     scale = kernel.scale
+    beside = zone.company([at for at, _ in best], layout, counted, postings, all_of_them=not is_cut)
     events = {
         position: Chosen(
-            [(unit, own[at], around[at] / scale - min(own[at], MOST_OWN)) for unit, own, around in found if around[at]],
+            [
+                (unit, held := own[at], around[at] / scale - (min(MOST_OWN, held)))
+                for unit, own, around in found
+                if around[at]
+            ],
             kernel.around[at] / kernel.unit,
+            fits,
         )
-        for at, position in best
+        for (at, position), fits in zip(best, beside, strict=True)
     }
     return Choice(events, is_cut or len(best) >= limit)
 
@@ -270,6 +283,27 @@ class _Zone:
                 is_long = True
                 worth[at:end] = of.worth[indexes.start : indexes.stop]
         return Columns(near, worth if is_long else None, shares)
+
+    def company(
+        self,
+        places: Sequence[int],
+        layout: Layout,
+        counted: Sequence[bytes],
+        postings: Sequence[Postings],
+        *,
+        all_of_them: bool,
+    ) -> Sequence[float]:
+        """How well the log of each of some places fits, by the candidates in it; these may be all that hold a word."""
+        logs = layout.logs
+        if logs is None or logs.total <= 1:
+            return [0.0] * len(places)
+        spans: list[Span] = []
+        for part, at, indexes in self.stretches:
+            spans += spans_of(layout.homes[part], at, indexes, self.candidates)
+        expected = [0.0 if all_of_them else scattered(unit.frequency, logs) for unit in postings]
+        found = company(spans, self.candidates, counted, expected, logs)
+        starts = [span.start for span in spans]
+        return [found.get(spans[bisect_right(starts, place) - 1].log, 0.0) for place in places]
 
     def counts(self, lookups: Sequence[Lookup | None]) -> bytes:
         """How often a unit occurs at each place; empty where nowhere."""

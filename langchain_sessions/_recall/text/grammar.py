@@ -9,7 +9,7 @@ stems, so an index only narrows them down and `QueryMatcher` decides on the text
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import chain
 from typing import TYPE_CHECKING, Final
@@ -162,6 +162,7 @@ def parse_query(text: str, maker: TermMaker) -> Query:
     if not any(piece.clause.words for piece in pieces):
         return literal_query(text.strip())
     wanted = [piece for piece in pieces if not piece.excluded]
+    _leave_function_words(wanted, maker.function_words(text[:LONGEST_QUERY]))
     ranked = _dated([piece.clause for piece in wanted], asked_dates(text[:LONGEST_QUERY])[:_MOST_DATES])
     required = _required_groups(wanted)
     if wanted and not required and not any(clause.groups for clause in ranked):
@@ -170,6 +171,21 @@ def parse_query(text: str, maker: TermMaker) -> Query:
         required = ((Clause(kind=ClauseKind.PHRASE, words=words, groups=()),),)
     excluded = tuple(piece.clause for piece in pieces if piece.excluded)
     return Query(text=text, ranked=ranked, required=required, excluded=excluded)
+
+
+def _leave_function_words(pieces: list[_Piece], function_words: Collection[str]) -> None:
+    """Rank by no word that carries no topic in the language of the query, where others are left."""
+    left = [
+        piece
+        for piece in pieces
+        if piece.clause.kind is ClauseKind.WORD
+        and not piece.operator
+        and function_words
+        and not frozenset(piece.clause.words).difference(function_words)
+    ]
+    if any(piece.clause.groups for piece in pieces if piece not in left):
+        for piece in left:
+            piece.clause = replace(piece.clause, groups=())
 
 
 def _dated(clauses: list[Clause], dates: Iterable[tuple[str, str]]) -> tuple[Clause, ...]:

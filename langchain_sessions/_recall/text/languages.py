@@ -7,6 +7,7 @@ and the share of a language's function words in a text is the cheapest sound gue
 
 from __future__ import annotations
 
+from collections import Counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -174,19 +175,25 @@ def language_of_script(character: str) -> str | None:
     return next((name for first, last, name in _SCRIPTS if first <= character <= last), None)
 
 
-def guess_language(words: Iterable[str], default: str = DEFAULT_LANGUAGE) -> str:
+def voters_for(word: str) -> tuple[str, ...]:
+    """The guessable languages that a lower-case word is a function word of."""
+    return _VOTERS.get(word, ())
+
+
+def guess_language(voters: Iterable[tuple[str, ...]], default: str = DEFAULT_LANGUAGE) -> str:
     """Guess the language of a text from its function words.
 
     Args:
-        words: Lower-case words of the text.
+        voters: What `voters_for` says of the words of the text.
         default: The answer when there are fewer than three function words, or no clear winner.
 
     Returns:
         One of `GUESSABLE`, or the default.
     """
     votes: dict[str, int] = dict.fromkeys(GUESSABLE, 0)
-    for word in words:
-        for name in _VOTERS.get(word, ()):
-            votes[name] += 1
+    # Most words are nobody's, and the others are those of few groups of languages: counted in C.
+    for names, count in Counter(voters).items():
+        for name in names:
+            votes[name] += count
     best = max(votes, key=lambda name: (votes[name], name == default))
     return best if votes[best] >= _FEWEST_VOTES and votes[best] > votes.get(default, 0) else default

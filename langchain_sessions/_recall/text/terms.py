@@ -7,11 +7,11 @@ finds "café" and "café" finds it first. Scripts that put no blanks between wor
 from __future__ import annotations
 
 import re
-import threading
 import unicodedata
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Final
 
+from langchain_sessions._core.locks import new_lock
 from langchain_sessions._recall.text.languages import (
     BASE_FORMS,
     DEFAULT_LANGUAGE,
@@ -22,6 +22,7 @@ from langchain_sessions._recall.text.languages import (
     STOP_WORDS,
     guess_language,
     language_of_script,
+    voters_for,
 )
 from langchain_sessions._recall.text.numerals import figures_in
 from langchain_sessions._recall.text.stemming import make_stemmer, stemmer_languages
@@ -126,7 +127,7 @@ class _TermCache(dict[str, "tuple[str, ...]"]):
         super().__init__()
         self._language = language
         self._size = size
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._stemmers = {language: make_stemmer(language)}
 
     def __missing__(self, token: str) -> tuple[str, ...]:
@@ -157,6 +158,22 @@ class _TermCache(dict[str, "tuple[str, ...]"]):
             self._stemmers[language] = make_stemmer(language)
         word = BASE_FORMS.get(language, {}).get(word, word)
         return self._stemmers[language](word) or word
+
+
+class _VoterCache(dict[str, "tuple[str, ...]"]):
+    """What single tokens say about the language of a text, bounded in the same way."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self._size = size
+
+    def __missing__(self, token: str) -> tuple[str, ...]:
+        voters = voters_for(_plain(token))
+        if len(token) <= LONGEST_TERM:
+            if len(self) >= self._size:
+                self.clear()
+            self[token] = voters
+        return voters
 
 
 def _dense_terms(token: str) -> tuple[str, ...]:
@@ -196,6 +213,7 @@ class TermMaker:
         self._default = DEFAULT_LANGUAGE if language == AUTO_LANGUAGE else language
         self._cache_size = cache_size
         self._caches = {self._default: _TermCache(self._default, cache_size)}
+        self._voters = _VoterCache(cache_size)
 
     @property
     def fingerprint(self) -> str:
@@ -222,8 +240,18 @@ class TermMaker:
         """The language of a text of which so much is no function word of the default language."""
         # English prose is nearly half function words; only a text that keeps almost everything is worth a guess.
         if self.language == AUTO_LANGUAGE and _SHORTEST_GUESSED <= len(tokens) < topical / _MOSTLY_TOPIC:
-            return guess_language(map(_plain, tokens), self._default)
+            return guess_language(map(self._voters.__getitem__, tokens), self._default)
         return self._default
+
+    def function_words(self, query: str) -> frozenset[str]:
+        """What in a query carries no topic in the language that it is taken for; nothing for the default language.
+
+        Texts are guessed one by one, and short ones are taken for the default: there "de" is as rare as a name.
+        """
+        if self.language != AUTO_LANGUAGE:
+            return frozenset()
+        language = guess_language(map(self._voters.__getitem__, _tokens(query)), self._default)
+        return frozenset() if language == self._default else STOP_WORDS[language]
 
     def query_terms(self, word: str) -> tuple[tuple[str, ...], ...]:
         """Make the terms that stand for what a user typed as one word.

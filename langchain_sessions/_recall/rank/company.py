@@ -1,0 +1,116 @@
+"""What the rest of a session says of a query: an event among others that fit is likelier to be meant.
+
+A word that is common in events may be rare in sessions: what was talked about all evening was talked about once. It is
+added up over the places that are near enough to words of the query to be ranked: all that hold them, if they are few.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_SATURATION: Final = 1.2
+_LENGTH: Final = 0.75
+
+
+class Logs(NamedTuple):
+    """The logs that are searched.
+
+    Attributes:
+        total: How many hold anything.
+        events: How many events they hold.
+    """
+
+    total: int
+    events: int
+
+
+class Home(NamedTuple):
+    """The logs that lie in a part.
+
+    Attributes:
+        number: The log that the part is of; another for each shelf.
+        firsts: Where each begins in it.
+        sizes: How many events each has there.
+        whole: How many events each has in all.
+    """
+
+    number: int
+    firsts: Sequence[int]
+    sizes: Sequence[int]
+    whole: Sequence[int]
+
+
+class Span(NamedTuple):
+    """Places that follow each other and are of one log.
+
+    Attributes:
+        log: Which one.
+        size: How many events it has.
+        start: The first place.
+        end: The one after the last.
+    """
+
+    log: tuple[int, int]
+    size: int
+    start: int
+    end: int
+
+
+def spans_of(home: Home, at: int, indexes: range, ranked: bytes | bytearray) -> Iterable[Span]:
+    """The logs of some events of a part, of which the first is at a place, as far as something of them counts there."""
+    number, firsts, sizes, whole = home
+    shift, stop = at - indexes.start, indexes.stop
+    which = bisect_right(firsts, indexes.start) - 1 if len(firsts) > 1 else 0
+    for each in range(max(0, which), len(firsts)):
+        first = firsts[each]
+        if first >= stop:
+            break
+        start = max(at, first + shift)
+        end = min(first + sizes[each], stop) + shift
+        # Around a short log lie others, of which nothing is near enough to a word.
+        if ranked.find(255, start, end) >= 0:
+            yield Span((number, first), whole[each], start, end)
+
+
+def company(
+    spans: Sequence[Span], ranked: bytes | bytearray, counted: Sequence[bytes], expected: Sequence[float], logs: Logs
+) -> dict[tuple[int, int], float]:
+    """How well each log fits a query, from 0 to 4, as passages do.
+
+    Args:
+        spans: Where the logs lie.
+        ranked: A byte for each place: 255 where it counts.
+        counted: How often each unit of the query occurs at each place; empty where nowhere.
+        expected: In how many logs each unit occurs, at least.
+        logs: All that are searched.
+    """
+    mean = logs.events / logs.total
+    damping = {span.log: _SATURATION * (1 - _LENGTH + _LENGTH * span.size / mean) for span in spans}
+    gained = dict.fromkeys(damping, 0.0)
+    mask, perfect = int.from_bytes(ranked, "little"), 0.0
+    for counts, least in zip(counted, expected, strict=True):
+        if not counts:
+            continue
+        here = (int.from_bytes(counts, "little") & mask).to_bytes(len(counts), "little")
+        held: dict[tuple[int, int], int] = {}
+        for log, _, start, end in spans:
+            found = end - start - here.count(0, start, end)
+            if found:
+                held[log] = held.get(log, 0) + found
+        occurring = max(float(len(held)), least)
+        rarity = math.log(1 + (max(logs.total, occurring) - occurring + 0.5) / (occurring + 0.5))
+        perfect += rarity
+        for log, found in held.items():
+            gained[log] += rarity * found / (found + damping[log])
+    return {log: 4 * gain / perfect for log, gain in gained.items() if gain} if perfect else {}
+
+
+def scattered(frequency: int, logs: Logs) -> float:
+    """In how many logs a unit occurs that occurs in so many events, were they strewn over the logs by chance."""
+    missing = 1.0 - min(frequency, logs.events) / max(1, logs.events)
+    return logs.total * (1.0 - math.pow(missing, logs.events / logs.total))
