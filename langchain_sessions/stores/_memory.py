@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from langchain_sessions._core.locks import new_lock
 from langchain_sessions._core.rows import Anyone
 from langchain_sessions.stores._base import SessionStore
 from langchain_sessions.stores._partitioned.store import PartitionMethods
@@ -27,13 +27,23 @@ class _Kept:
     keys: list[str] = field(default_factory=list[str])
 
     def remove(self, key: str) -> None:
-        if self.rows.pop(key, None) is not None:
-            del self.keys[bisect_left(self.keys, key)]
+        self.rows.pop(key, None)
+        at = bisect_left(self.keys, key)
+        if self.keys[at : at + 1] == [key]:
+            del self.keys[at]
 
     def set(self, key: str, value: bytes) -> None:
-        if key not in self.rows:
-            insort(self.keys, key)
+        at = bisect_left(self.keys, key)
+        if self.keys[at : at + 1] != [key]:
+            self.keys.insert(at, key)
         self.rows[key] = value
+
+    def change(self, rows: Mapping[str, bytes | None]) -> None:
+        for key, value in rows.items():
+            if value is None:
+                self.remove(key)
+            else:
+                self.set(key, value)
 
     def read(self, wanted: Range) -> list[Row]:
         first, last = bisect_left(self.keys, wanted.low), bisect_left(self.keys, wanted.high)
@@ -51,7 +61,7 @@ class MemoryEngine(PartitionEngine):
     waits = False
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._kept: dict[Partition, _Kept] = {}
 
     def create_schema(self) -> None:
@@ -79,13 +89,14 @@ class MemoryEngine(PartitionEngine):
                 self._kept.pop(partition, None)
                 return True
             if kept is None:
-                kept = self._kept[partition] = _Kept(head)
-            kept.head = head
-            for key, value in rows.items():
-                if value is None:
-                    kept.remove(key)
-                else:
-                    kept.set(key, value)
+                kept = _Kept(head)
+            was = {key: kept.rows.get(key) for key in rows}
+            try:
+                kept.change(rows)
+            except BaseException:  # Ctrl-C falls between any two lines of Python
+                kept.change(was)
+                raise
+            kept.head, self._kept[partition] = head, kept
             return True
 
     def remove_rows(self, partition: Partition, below: str) -> None:

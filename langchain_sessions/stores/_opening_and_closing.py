@@ -3,9 +3,31 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import ClassVar
 
 from langchain_sessions._core.twins import threaded
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoreDescription:
+    """What a store tells of itself; None for what it does not know, or does not have.
+
+    Attributes:
+        driver: What it speaks through.
+        package: The package that the driver comes in.
+        server: The database and its version.
+        schema: The version of the schema that is there.
+        newest_schema: The version that this release works on; None where there are no numbered steps.
+        bytes: How much room its rows take, with what is kept beside them.
+    """
+
+    driver: str | None = None
+    package: str | None = None
+    server: str | None = None
+    schema: int | None = None
+    newest_schema: int | None = None
+    bytes: int | None = None
 
 
 class Store(ABC):
@@ -25,6 +47,14 @@ class Store(ABC):
     @threaded(create_schema)
     def acreate_schema(self) -> None:
         """Async `create_schema`."""
+
+    def describe(self, /) -> StoreDescription:
+        """What the store tells of itself, for whoever looks after it. Changes nothing, whatever schema is there."""
+        return StoreDescription()
+
+    @threaded(describe)
+    def adescribe(self) -> None:
+        """Async `describe`."""
 
     @abstractmethod
     def close(self, /) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from langchain_sessions._core.rows import Counters, EventRow, Owner, SessionHeading, SessionKey, SessionRow
+from langchain_sessions._core.rows import Counters, EventRow, Owner, SessionHeading, SessionKey, SessionLog, SessionRow
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
@@ -82,7 +82,7 @@ class EventSlice(NamedTuple):
 class ContextSlice(NamedTuple):
     """The rows of one viewer's context, in context order."""
 
-    session: SessionRow
+    session: SessionLog
     rows: list[EventRow]
     view: LogView
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,6 +27,15 @@ class TestStores(StoreContract):
     @pytest.fixture
     def loop(self, shared_loop: PrivateLoop) -> PrivateLoop:
         return shared_loop
+
+
+def test_a_store_tells_of_itself(shared_store: SessionStore, shared_loop: PrivateLoop, backend: str) -> None:
+    told = shared_store.describe()
+    assert replace(shared_loop.run(shared_store.adescribe()), bytes=told.bytes) == told
+    assert told.schema == told.newest_schema
+    has_steps = backend in {"sqlite", "postgres", "mariadb"}
+    assert {told.schema is None, told.server is None, told.driver is None} == {not has_steps}
+    assert (told.bytes or 0) > 0 if has_steps else told.bytes is None
 
 
 def test_no_theme_hides_a_test_of_another() -> None:

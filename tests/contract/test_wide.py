@@ -15,7 +15,7 @@ from langchain_sessions import PartitionedStore, SessionService, StoreUnavailabl
 from langchain_sessions._core.flow import drive
 from langchain_sessions.errors import CommitUnknownError
 from langchain_sessions.stores._partitioned import keys
-from langchain_sessions.stores._wide import shelves
+from langchain_sessions.stores._wide import pieces, shelves
 from langchain_sessions.stores._wide.work import Do
 from langchain_sessions.stores.engine import Head, Partition, Range, Row
 from langchain_sessions.testing import EngineContract, PrivateLoop
@@ -199,6 +199,38 @@ def test_writers_whose_answers_get_lost_lose_and_double_nothing(seed: int) -> No
         assert last.verify(name) == []
     assert len(history.operations) == 4 * 30 + 2
     assert anomalies(history.operations) == []
+
+
+@pytest.mark.usefixtures("small_partitions")
+def test_what_was_blanked_stands_on_no_shelf_and_in_no_pieces() -> None:
+    """Also where a commit of other pieces is under way, whose row is not there yet."""
+    engine = DictEngine()
+    sessions = service_on(engine)
+    sessions.create("s")
+    for number in range(40):
+        text = "wombat " * 300_000 if number in (5, 39) else f"quokka{number} " * 3
+        sessions.append("s", HumanMessage(text, id=f"m{number}"))
+    partition = Partition("default", "s", keys.digest("s"))
+
+    def left(word: bytes) -> int:
+        """How many rows have a word, wherever they are."""
+        every = [columns for where, columns in engine.database.rows.items() if where[:3] == partition]
+        return sum(word in value for each in every for _, value, _ in each.values("\0", "\U0010ffff"))
+
+    assert (left(b"quokka2 "), left(b"quokka38 "), left(b"quokka3 ")) == (1, 1, 1)
+    assert left(b"wombat") == 6
+    sessions.blank("s", "m2")
+    sessions.blank("s", "m38")
+    assert (left(b"quokka2 "), left(b"quokka38 "), left(b"quokka3 ")) == (0, 0, 1)
+    sessions.blank("s", "m5")
+    assert sessions.messages("s", last_n=1)[0].text == "wombat " * 300_000
+    before = engine.read_heads([partition])[0]
+    assert before is not None
+    drive(pieces.cut(engine, partition, {"later": b"numbat " * 300_000}))
+    sessions.blank("s", "m39")
+    assert left(b"wombat") == 0
+    assert sessions.verify("s") == []
+    assert [event.id for event in sessions.events("s")][:40] == [f"m{number}" for number in range(40)]
 
 
 @pytest.mark.usefixtures("small_partitions")

@@ -125,6 +125,9 @@ class Database:
     def _rows_written(self, _: int, *partition: str) -> list[Any]:
         return list(self.at(*partition).values("\0", "\U0010ffff"))
 
+    def _rows_times(self, _: int, *partition: str) -> list[Any]:
+        return [(key, written) for key, _, written in self.at(*partition).values("\0", "\U0010ffff")]
+
     def _seal(self, _: int, at: int, moved: int, shelved: str, *partition: str) -> None:
         self.at(*partition).put("", "moved", moved, at)
         self.at(*partition).put("", "shelved", shelved, at)
@@ -133,6 +136,8 @@ class Database:
 
     _shelf = _rows
     _shelf_newest = _rows_newest
+
+    _shelf_times = _rows_times
 
     def _add_shelf(self, at: int, value: bytes, *where: str) -> None:
         self.at(*where[:4]).put(where[4], "value", value, at)

@@ -19,10 +19,11 @@ def test_what_was_blanked_and_deleted_is_out_of_reach_at_once_and_off_the_disks_
 ) -> None:
     sessions = SessionService(PartitionedStore(engine), app=f"app-{secrets.token_hex(6)}")
     ada, grace = sessions.as_user("ada"), sessions.as_user("grace")
+    # The first is so long that it is stored in pieces.
     # Words of which some part is left as it is by any compression, so that they can be looked for in files.
     blanked, deleted, kept = (secrets.token_urlsafe(48) for _ in range(3))
     grace.create("s1")
-    grace.append("s1", [HumanMessage(blanked, id="m1"), HumanMessage(kept, id="m2")])
+    grace.append("s1", [HumanMessage(f"{blanked} " + "word " * 300_000, id="m1"), HumanMessage(kept, id="m2")])
     ada.create("s2")
     ada.append("s2", HumanMessage(deleted, id="m1"))
     assert grace.search(blanked, session_id="s1").items

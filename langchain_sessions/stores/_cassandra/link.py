@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from langchain_sessions import errors
 from langchain_sessions._core.edge import require
+from langchain_sessions._core.locks import new_lock
 from langchain_sessions._core.twins import alone
 from langchain_sessions.stores._cassandra.address import read_url
 from langchain_sessions.stores._cassandra.statements import statements
@@ -56,7 +56,7 @@ class Link:
             "give a Session that has a keyspace",
         )
         self._statements = statements(prefix)
-        self._guard = threading.Lock()
+        self._guard = new_lock()
         self._session: Any = None
         self._profiles: dict[bool | None, Any] = {}
         self._prepared: dict[str, Any] = {}

@@ -32,10 +32,12 @@ drop_row      DELETE FROM @rows WHERE @name AND "key" = ?
 rows          SELECT "key", "value" FROM @rows WHERE @name AND @between LIMIT ?
 rows_newest   SELECT "key", "value" FROM @rows WHERE @name AND @between ORDER BY "key" DESC LIMIT ?
 rows_written  SELECT "key", "value", WRITETIME("value") FROM @rows WHERE @name AND "key" > ''
+rows_times    SELECT "key", WRITETIME("value") FROM @rows WHERE @name AND "key" > ''
 drop_rows     DELETE FROM @rows USING TIMESTAMP ? WHERE @name AND "key" > '' AND "key" < ?
 seal          UPDATE @rows USING TIMESTAMP ? SET "moved" = ?, "shelved" = ? WHERE @name AND "key" = ''
 shelf         SELECT "key", "value" FROM @shelves WHERE @name AND "shelf" = ? AND @between LIMIT ?
 shelf_newest  SELECT "key", "value" FROM @shelves WHERE @name AND "shelf" = ? AND @between ORDER BY "key" DESC LIMIT ?
+shelf_times   SELECT "key", WRITETIME("value") FROM @shelves WHERE @name AND "shelf" = ?
 add_shelf     UPDATE @shelves SET "value" = ? WHERE @name AND "shelf" = ? AND "key" = ?
 set_shelf     UPDATE @shelves USING TIMESTAMP ? SET "value" = ? WHERE @name AND "shelf" = ? AND "key" = ?
 drop_in_shelf DELETE FROM @shelves USING TIMESTAMP ? WHERE @name AND "shelf" = ? AND "key" = ?

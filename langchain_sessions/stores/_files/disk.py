@@ -18,11 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_FULL = "is on a disk that is full; nothing was written."
 _REFUSED = "is read-only, or belongs to somebody else; nothing was written."
 _LOCKED = "is locked by another process; try again."
 _PROBLEMS = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _FULL),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "is on a disk that is full; nothing was written."),
     **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), _REFUSED),
 }
 

@@ -35,9 +35,8 @@ if TYPE_CHECKING:
 
     from langchain_sessions._core.rows import Owner
 
-_FORMAT = 1
 # Files of locks are never removed, since somebody may wait on one: so there is a fixed number of them.
-_STRIPES, _MOST_READS, _LOCK_SECONDS, _NAP = 256, 20, 60, 0.002
+_FORMAT, _STRIPES, _MOST_READS, _LOCK_SECONDS, _NAP = 1, 256, 20, 60, 0.002
 _OURS = {"format.json", "format.json.new", "locks"}
 
 
@@ -160,9 +159,12 @@ class FilesEngine(PartitionEngine):
     def remove_rows(self, partition: Partition, below: str) -> None:
         folder = self._folder(partition)
         with told(), self._lock(folder):
-            if (state := f.load_state(folder)) is not None:
-                is_clean = below and not f.read_rows(folder, state, [Range("", below, 1)])[0]
-                f.replace_head(folder, state if is_clean else f.rewritten(folder, state, below), None)
+            if (state := f.load_state(folder)) is None:  # a first commit may have been cut short
+                f.erase(folder)
+            elif below and not f.read_rows(folder, state, [Range("", below, 1)])[0]:
+                f.replace_head(folder, state, None)
+            else:
+                f.replace_head(folder, f.rewritten(folder, state, below), None)
 
     # -- lists ---------------------------------------------------------------------------------------------
 

@@ -76,9 +76,8 @@ def load_state(folder: Path) -> State | None:
         first, text, _ = (folder / HEAD).read_bytes().split(b"\n")
         said = json.loads(first)
         body = text if text[:1] == b"{" else bytes.fromhex(text.decode())
-        head = Head(
-            said["version"], body, said.get("owner"), said.get("listed") and tuple(said["listed"]), said.get("due")
-        )
+        at = said.get("listed")
+        head = Head(said["version"], body, said.get("owner"), at and (at[0], at[1]), said.get("due"))
         return State(head, said["log"], said["size"], said["tail"], said["runs"])
     except FileNotFoundError:
         return None
@@ -260,13 +259,14 @@ def replace_head(folder: Path, state: State, was: State | None) -> None:
     """Write a head, which is the moment of a commit, and remove the files that none names any more."""
     write_whole(folder / HEAD, dump_state(state))
     if was is None or (was.log, [*was.runs]) != (state.log, [*state.runs[: len(was.runs)]]):
-        sweep(folder, [HEAD, state.log, *(name for name, _ in state.runs)])
+        # Of a log of which nothing holds there may be what a crash left.
+        sweep(folder, [HEAD, *[state.log][: state.size], *(name for name, _ in state.runs)])
 
 
 def erase(folder: Path) -> None:
     """Remove a folder, its head first; it need not be there."""
     with contextlib.suppress(OSError):
-        (folder / HEAD).unlink()
+        (folder / HEAD).unlink(missing_ok=True)
         sync(folder)
         sweep(folder, [])
         folder.rmdir()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import secrets
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from langchain_sessions._core.expiry import is_expired
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import marks_of
+from langchain_sessions._core.locks import new_lock
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions.errors import CommitUnknownError, CorruptRowError, SessionNotFoundError, StoreUnavailableError
 from langchain_sessions.stores._partitioned import keys
@@ -59,7 +59,7 @@ class Partitions:
     def __init__(self, engine: PartitionEngine) -> None:
         """Use an engine."""
         self.engine = engine
-        self._guard = threading.Lock()
+        self._guard = new_lock()
         self._newest = 0
         self._turns = Turns()
         self.places: dict[int, Partition] = {}

@@ -50,7 +50,8 @@ class SessionHead:
     Attributes:
         version: The version of the head; 0 where there is none yet.
         session: Its row; the counters of the root scope are in it.
-        stage: `live`; `making` while a fork is copied, which nobody sees; `gone` for a tombstone.
+        stage: `live`; `making` while a fork is copied, which nobody sees; `going` while what it had is removed;
+            `gone` for a tombstone, of which nothing is left.
         until: How long a tombstone lasts.
         unfinished: The invocations that are not done.
         scopes: Counters of each branch.
@@ -79,6 +80,18 @@ class SessionHead:
     def skey(self) -> int:
         """The session's own key."""
         return self.session.skey
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether it is as good as none, but for its id, which is not free at once."""
+        return self.stage in {"going", "gone"}
+
+    @property
+    def due(self) -> int | None:
+        """From when on it is to be removed: at once, where somebody has begun to."""
+        if self.stage == "live":
+            return self.session.expires_at
+        return self.session.activity if self.stage == "going" else self.until
 
     def view(self, idle_before: int) -> LogView:
         """Where its events stand."""
@@ -161,14 +174,15 @@ def dump_head(head: SessionHead, token: str) -> Head:
         "tokens": [token, *head.tokens[: _TOKENS - 1]],
     }
     session = head.session
-    is_live = head.stage == "live"
+    # Whatever may have rows is in a list, so that who removes a user's sessions finds what others left half done.
+    is_listed = head.stage != "gone"
     return Head(
         head.version + 1,
         # What is empty is left out: most heads are small, and each commit writes one.
         dump_json({name: value for name, value in document.items() if value}),
         session.user_id,
-        (session.activity, session.skey) if is_live else None,
-        session.expires_at if is_live else head.until,
+        (session.activity, session.skey) if is_listed else None,
+        head.due,
     )
 
 

@@ -182,6 +182,10 @@ def read_matching(at: Partitions, head: SessionHead, query: EventQuery) -> Flow[
     wanted = None if query.limit is None or query.with_total else query.offset + query.limit
     size = ROWS_AT_ONCE if wanted is None else min(max(wanted, _FIRST_READ), ROWS_AT_ONCE)
     found: list[EventRow] = []
+    if query.idents:
+        seqs = positions((yield from at.rows(head, named(head.skey, query.idents))))
+        named_rows = yield from at.events(head, (seqs & SeqSet.between(low, high)).ranges)
+        return cut_window([row for row in named_rows if matches(row, query, view)], query, view)
     while low <= high and (wanted is None or len(found) < wanted):
         if query.newest:
             some = yield from at.some_events(head, low, high, size, newest=True)
@@ -227,7 +231,7 @@ def load_context(
         high = some[-1].seq - 1
         rows += [row for row in some if is_shown(row)]
     rows += yield from at.events(head, elsewhere.ranges)
-    return ContextSlice(head.session, context_rows(rows, view, viewer, invocation_id, last_n), view)
+    return ContextSlice(head.session.log, context_rows(rows, view, viewer, invocation_id, last_n), view)
 
 
 def _standing_elsewhere(view: LogView) -> SeqSet:

@@ -65,7 +65,7 @@ def open_session(at: Partitions, draft: SessionDraft) -> Flow[SessionRow]:
             if found.owed:
                 yield from write_owed(at, SessionKey(draft.app, draft.id, draft.user_id), draft.now)
             return found.session
-        if found is not None and found.stage == "gone" and not draft.anew and found.until > draft.now:
+        if found is not None and found.is_deleted and not draft.anew and found.until > draft.now:
             raise SessionNotFoundError(draft.id)
         if found is None or is_free(found, draft):
             made = yield from _add(at, draft, found)
@@ -79,7 +79,7 @@ def is_free(found: SessionHead, draft: SessionDraft) -> bool:
     """Whether a session may take the place of what was found under its id."""
     if found.stage == "live":
         return is_expired(found.session, draft.now) and found.session.user_id == draft.user_id
-    return found.stage == "gone" or found.until <= draft.now
+    return found.is_deleted or found.until <= draft.now
 
 
 def new_head(at: Partitions, draft: SessionDraft, found: SessionHead | None) -> SessionHead:
@@ -101,7 +101,7 @@ def _add(at: Partitions, draft: SessionDraft, found: SessionHead | None) -> Flow
         return None
     if found is not None:
         yield from ask(at.engine.remove_rows, partition, keys.prefix(head.skey))
-        if found.stage == "live":
+        if found.stage != "gone":
             yield from drop_shelves_of(at, draft.app, found.session.user_id, [found.skey])
     if head.owed:
         yield from write_owed(at, SessionKey(draft.app, draft.id, draft.user_id), draft.now)
@@ -128,7 +128,11 @@ def list_sessions(at: Partitions, query: SessionQuery) -> Flow[SessionSlice]:
         entries = yield from ask(at.engine.list_heads, query.app, query.owner, mark, query.limit + _PAGE)
         for head in (yield from standing_heads(at, entries)):
             row = head.session
-            if not is_expired(head.session, query.now) and (last is None or (row.updated_at, row.skey) < last):
+            if (
+                head.stage == "live"
+                and not is_expired(row, query.now)
+                and (last is None or (row.updated_at, row.skey) < last)
+            ):
                 found.append(row)
         found.sort(key=lambda row: (row.updated_at, row.skey), reverse=True)
         if len(entries) < query.limit + _PAGE:
@@ -154,6 +158,11 @@ def standing_heads(at: Partitions, entries: Iterable[Listed]) -> Flow[list[Sessi
 
 def all_heads(at: Partitions, app: str, owner: Owner) -> Flow[list[SessionHead]]:
     """The heads of all sessions of an owner, expired ones included, in the order of their keys."""
+    return [head for head in (yield from listed_heads(at, app, owner)) if head.stage == "live"]
+
+
+def listed_heads(at: Partitions, app: str, owner: Owner) -> Flow[list[SessionHead]]:
+    """Those of copies that are under way too, and of sessions that somebody began to remove."""
     found: list[SessionHead] = []
     mark: tuple[int, int] | None = None
     while True:

@@ -167,10 +167,12 @@ def _are_there(at: Partitions, change: ShelfChange) -> Flow[bool]:
     return True
 
 
-def drop_shelves_of(at: Partitions, app: str, user_id: str | None, skeys: Iterable[int]) -> Flow[None]:
-    """Remove every shelf that holds one of these sessions."""
-    wanted = list(skeys)
-    yield from _commit(at, shelves_partition(app, user_id), lambda known: known.holding(wanted))
+def drop_shelves_of(
+    at: Partitions, app: str, user_id: str | None, skeys: Iterable[int], *, again: bool = False
+) -> Flow[None]:
+    """Remove every shelf that holds one of these sessions; again, where that was begun and may have been cut short."""
+    wanted, partition = list(skeys), shelves_partition(app, user_id)
+    yield from _commit(at, partition, lambda known: known.holding(wanted), again=again)
 
 
 def _commit(
@@ -178,6 +180,8 @@ def _commit(
     partition: Partition,
     without: Callable[[Shelves], Collection[int] | None],
     change: ShelfChange | None = None,
+    *,
+    again: bool = False,
 ) -> Flow[bool]:
     """Remove shelves, and add one; False, and nothing is changed, where `without` says that it cannot be."""
     lost = 0
@@ -189,7 +193,7 @@ def _commit(
             return True  # written by a commit of which nobody could say so
         if gone is None:
             return False
-        if not gone and shelf is None:
+        if not gone and shelf is None and not (again and known.version):
             return True
         made = {number: each for number, each in known.made.items() if number not in gone}
         rows: Rows = {}
@@ -199,10 +203,12 @@ def _commit(
             made[shelf.number] = (shelf.fingerprint, shelf.slots)
             rows |= _written(shelf, change)
         head = Head(known.version + 1, dump_json([[number, *each] for number, each in made.items()]))
-        # Nothing of a user is left where no shelf is.
-        if (yield from at.repeat(partition, known.version, head if made else None, rows if made else {})):
-            if gone:
-                yield from ask(at.engine.remove_rows, partition, "" if made else "g")
+        if (yield from at.repeat(partition, known.version, head, rows)):
+            if gone or again:
+                yield from ask(at.engine.remove_rows, partition, "")
+            if not made:
+                # Nothing of a user is left where no shelf is.
+                yield from at.repeat(partition, head.version, None, {})
             return True
         lost += 1
         yield from at.race(lost, "A shelf")

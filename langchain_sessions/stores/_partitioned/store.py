@@ -159,11 +159,6 @@ class PartitionMethods:
     @_runs(thread_upkeep.prune_checkpoints)
     def prune_checkpoints(self) -> None: ...
 
-    @property
-    def waits_on_loop(self) -> bool:
-        """Whether the async half awaits the engine itself, on the loop."""
-        return self.engine.is_async
-
     @_runs(index.load_index)
     def load_index(self) -> None: ...
     @_runs(index.find_index)

@@ -234,7 +234,7 @@ def _session_for(at: Partitions, key: SessionKey, draft: SessionDraft) -> Flow[t
             if not is_mine:
                 raise SessionNotFoundError(key.id)
             return (new_head(at, draft, found), True) if is_over else (found, False)
-        if found is not None and found.stage == "gone" and not draft.anew and found.until > draft.now:
+        if found is not None and found.is_deleted and not draft.anew and found.until > draft.now:
             raise SessionNotFoundError(key.id)
         if found is None or is_free(found, draft):
             return new_head(at, draft, found), True

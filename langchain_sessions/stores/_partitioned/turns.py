@@ -10,6 +10,8 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
+from langchain_sessions._core.locks import empty_in_child, new_lock
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -24,8 +26,13 @@ class Turns:
 
     def __init__(self) -> None:
         """Nobody writes yet."""
-        self._guard = threading.Lock()
+        self._guard = new_lock()
         self._queues: dict[Partition, deque[Callable[[], None]]] = {}
+        empty_in_child(self)
+
+    def leave_all(self) -> None:
+        """Forget the threads of another process."""
+        self._queues = {}
 
     def take(self, partition: Partition) -> bool:
         """Wait for a turn; False where the others take too long."""
@@ -64,9 +71,9 @@ class Turns:
         """Give the turn to whoever has waited longest."""
         while True:
             with self._guard:
-                queue = self._queues[partition]
+                queue = self._queues.get(partition)
                 if not queue:
-                    del self._queues[partition]
+                    self._queues.pop(partition, None)
                     return
                 wake = queue.popleft()
             try:

@@ -67,6 +67,11 @@ def joined(engine: WidePartitions, partition: Partition, found: Sequence[Iterabl
     return ranges
 
 
+def name_in(value: bytes) -> str | None:
+    """The shelf that a stored row names; None where it holds its value itself."""
+    return value.decode().partition("/")[2] if value.startswith(_NAMED) else None
+
+
 def _whole(engine: WidePartitions, partition: Partition, value: bytes) -> Flow[bytes]:
     size, _, name = value[2:].decode().partition("/")
     parts = (yield from engine.run([Do("shelf", (*partition, name, *_ALL))]))[0]

@@ -14,13 +14,14 @@ from langchain_sessions.errors import StoreUnavailableError
 from langchain_sessions.stores._partitioned.keys import shelf_of
 from langchain_sessions.stores._wide import pieces
 from langchain_sessions.stores._wide.work import Do, Known
+from langchain_sessions.stores.engine import Range
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from langchain_sessions._core.flow import Flow
     from langchain_sessions.stores._wide.engine import WidePartitions
-    from langchain_sessions.stores.engine import Partition, Range
+    from langchain_sessions.stores.engine import Partition
 
 MOST: Final = 10_485_760
 """The weight from which on a partition is sealed."""
@@ -160,10 +161,8 @@ def _seal(engine: WidePartitions, partition: Partition) -> Flow[None]:
         return
     highest, names = dict(known.shelved), set[str]()
     for key, _, _ in old:
-        shelf = shelf_of(key)
-        names.add(shelf)
-        part = key[: key.find("/", key.find("/") + 1) + 1]
-        highest[part] = max(highest.get(part, ""), key)
+        names.add(shelf_of(key))
+        highest[_part_of(key)] = max(highest.get(_part_of(key), ""), key)
     # Copied, and then named, before anything is removed: at no moment is a row in neither place.
     yield from _copy(engine, partition, old)
     newest = old[0][2]
@@ -192,11 +191,51 @@ def _copy(engine: WidePartitions, partition: Partition, rows: Iterable[Any]) -> 
         yield from engine.together(work)
 
 
+def _part_of(key: str) -> str:
+    """The beginning of a key up to its part, of which `Known.shelved` has the highest one."""
+    return key[: key.find("/", key.find("/") + 1) + 1]
+
+
+# -- removing ----------------------------------------------------------------------------------------------
+
+
 def remove(engine: WidePartitions, partition: Partition, below: str) -> Flow[None]:
     """Remove the shelves whose keys are smaller, those of pieces among them."""
-    now = late()
     for index in ("", pieces.INDEX):
-        names = (yield from engine.run([Do("shelf", (*partition, index, _FIRST, below, _NO_LIMIT))]))[0]
-        gone = [Do("drop_shelf", (now, *partition, name)) for name, _ in names]
-        yield from engine.run(gone)
-        yield from engine.run([Do("drop_in_shelf", (now, *partition, index, name)) for name, _ in names])
+        found = (yield from engine.run([Do("shelf", (*partition, index, _FIRST, below, _NO_LIMIT))]))[0]
+        yield from _remove(engine, partition, index, [name for name, _ in found])
+
+
+def _remove(engine: WidePartitions, partition: Partition, index: str, names: Sequence[str]) -> Flow[None]:
+    """Remove some shelves, then their names."""
+    now = late()
+    yield from engine.run([Do("drop_shelf", (now, *partition, name)) for name in names])
+    yield from engine.run([Do("drop_in_shelf", (now, *partition, index, name)) for name in names])
+
+
+def remove_replaced(engine: WidePartitions, partition: Partition) -> Flow[None]:
+    """Remove what still stands of rows that were written over: their copies on shelves, and pieces that none names."""
+    known = yield from engine.read_serially(partition)
+    if known.head is None:
+        return
+    is_moving = known.weight - known.moved > MOST
+    if known.shelved or is_moving:
+        times = (yield from engine.run([Do("rows_times", (*partition,))]))[0]
+        # What was copied of a row is older than the row; what will be copied of it is as old.
+        yield from engine.run(
+            [
+                Do("drop_in_shelf", (written - 1, *partition, shelf_of(key), key))
+                for key, written in times
+                if is_moving or key <= known.shelved.get(_part_of(key), "")
+            ]
+        )
+    named = (yield from engine.run([Do("shelf_times", (*partition, pieces.INDEX))]))[0]
+    if not named:
+        return
+    newest = (yield from engine.run([Do("newest_write", (*partition,))], serial=True))[0][0][0]
+    # Pieces are written behind the head that their commit replaces: older ones stand, or belong to what was lost.
+    old = [name for name, written in named if written < newest]
+    keys = [name.rpartition("~")[0] for name in old]
+    rows = yield from read(engine, partition, known, [Range(key, f"{key}!", 1) for key in keys])
+    stand = {pieces.name_in(value) for found in rows for _, value in found}
+    yield from _remove(engine, partition, pieces.INDEX, [name for name in old if name not in stand])
