@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Coroutine, Generator
 from functools import wraps
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -18,27 +18,9 @@ F = TypeVar("F")
 P = ParamSpec("P")
 
 
-class Ask(Generic[T]):
-    """One request for I/O: a bound method that has an async twin, and its arguments."""
-
-    __slots__ = ("args", "kwargs", "method")
-
-    def __init__(self, method: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Keep the request; nothing runs yet."""
-        self.method = method
-        self.args = args
-        self.kwargs = kwargs
-
-    async def arun(self) -> T:
-        """Answer by the async twin."""
-        twin: Callable[..., Coroutine[Any, Any, T]] = getattr(
-            self.method.__self__,  # type: ignore[attr-defined]
-            "a" + self.method.__name__,
-        )
-        return await twin(*self.args, **self.kwargs)
-
-
-Flow = Generator[Ask[Any], Any, T]
+Request = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+"""One request for I/O: a bound method that has an async twin, and its arguments."""
+Flow = Generator[Request, Any, T]
 """A workflow: it yields requests, receives their answers and returns a `T`."""
 
 
@@ -53,22 +35,32 @@ def ask(method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Flow[T]:
     except AttributeError:
         body = None
     if body is not None:
-        return (yield from body(method.__self__, *args, **kwargs))  # type: ignore[attr-defined]
-    answer: T = yield Ask(method, args, kwargs)
+        return body(method.__self__, *args, **kwargs)  # type: ignore[attr-defined]
+    return _asked(method, args, kwargs)
+
+
+def _asked(method: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Flow[T]:
+    answer: T = yield method, args, kwargs
     return answer
 
 
+async def _answer(method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The answer to a request, by the async twin."""
+    twin = getattr(method.__self__, "a" + method.__name__)  # type: ignore[attr-defined]
+    return await twin(*args, **kwargs)
+
+
 def drive(flow: Flow[T]) -> T:
-    """SeqRange a workflow synchronously."""
+    """Run a workflow synchronously."""
     try:
-        request = next(flow)
+        method, args, kwargs = next(flow)
         while True:
             try:
-                answer = request.method(*request.args, **request.kwargs)
+                answer = method(*args, **kwargs)
             except BaseException as error:
-                request = flow.throw(error)
+                method, args, kwargs = flow.throw(error)
             else:
-                request = flow.send(answer)
+                method, args, kwargs = flow.send(answer)
     except StopIteration as finished:
         result: T = finished.value
         return result
@@ -78,12 +70,12 @@ def drive(flow: Flow[T]) -> T:
 
 
 async def adrive(flow: Flow[T]) -> T:
-    """SeqRange a workflow asynchronously."""
+    """Run a workflow asynchronously."""
     try:
         request = next(flow)
         while True:
             try:
-                answer = await request.arun()
+                answer = await _answer(*request)
             except BaseException as error:
                 request = flow.throw(error)
             else:

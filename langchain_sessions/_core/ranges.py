@@ -174,6 +174,13 @@ def expand_ranges(runs: Iterable[SeqRange]) -> list[int]:
     return [seq for first, last in runs for seq in range(first, last + 1)]
 
 
+def joined_ranges(first: list[SeqRange], second: list[SeqRange]) -> list[SeqRange]:
+    """Two lists of runs as one."""
+    if first and second and first[-1][1] + 1 == second[0][0]:
+        return [*first[:-1], (first[-1][0], second[0][1]), *second[1:]]
+    return first + second
+
+
 def _deltas(runs: list[SeqRange]) -> bytes:
     packed = bytearray()
     at = 0

@@ -147,6 +147,20 @@ class SessionRow(NamedTuple):
         """What a list shows of it."""
         return SessionHeading(*(getattr(self, name) for name in SessionHeading._fields))
 
+    @property
+    def log(self) -> SessionLog:
+        """What a reader of its log needs of it."""
+        return SessionLog(self.skey, self.last_seq, self.ledger, self.head_runs)
+
+
+class SessionLog(NamedTuple):
+    """What a reader of a log needs of its session: every column takes a driver some time."""
+
+    skey: int
+    last_seq: int
+    ledger: str | None
+    head_runs: bytes | None
+
 
 class SessionHeading(NamedTuple):
     """What a list shows of a session. State and ledger, which grow with the log, stay where they are."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import wraps
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from langchain_sessions._core.flow import Flow, ask, both_faces, faces, stands_for
 from langchain_sessions._sql.driver.connecting import TYPE_ASYNC_ENGINE, Engines, engines_for
+from langchain_sessions._sql.driver.drivers import BY_NAME
 from langchain_sessions._sql.driver.failures import UniqueViolationError
-from langchain_sessions._sql.driver.runner import ARun, Run, Runner
+from langchain_sessions._sql.driver.runner import Operation, Runner
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions._sql.index import reading as recall_reading
 from langchain_sessions._sql.index import scanning as recall_scanning
@@ -27,16 +28,18 @@ from langchain_sessions._sql.log import (
     verifying,
 )
 from langchain_sessions._sql.log.lookup import locate
-from langchain_sessions._sql.tables.schema import Tables, build_tables
+from langchain_sessions._sql.log.together import Travelling
+from langchain_sessions._sql.tables.schema import SCHEMA_VERSION, Tables, build_tables
 from langchain_sessions._sql.threads import history
 from langchain_sessions._sql.threads import reading as thread_reading
 from langchain_sessions._sql.threads.writing import commit_threads
-from langchain_sessions.errors import SessionExistsError, StoreUnavailableError
+from langchain_sessions.errors import SchemaMissingError, SessionExistsError, StoreUnavailableError
 from langchain_sessions.stores._base import SessionStore
 from langchain_sessions.stores._erasing import UserRemoved
+from langchain_sessions.stores._opening_and_closing import StoreDescription
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from sqlalchemy import Engine
     from sqlalchemy.engine import URL
@@ -52,6 +55,24 @@ _MAX_RACES = 20
 _MAX_STALE = 3
 """How often a compaction is prepared beside other writers, before it is prepared while they wait."""
 _BATCH = 100
+
+
+class Run(Protocol):
+    """`run` of some runner."""
+
+    def __call__(self, kind: TransactionKind, operation: Operation[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run it."""
+        ...
+
+
+class ARun(Protocol):
+    """`arun` of some runner."""
+
+    def __call__(
+        self, kind: TransactionKind, operation: Operation[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, T]:
+        """Run it."""
+        ...
 
 
 def runs(
@@ -100,23 +121,15 @@ class SqlStore(SessionStore):
         self.tables: Tables = build_tables(table_prefix)
         self._runner = Runner(self._engines, self.tables, creates=create_schema)
         self.flavour: str = self._runner.flavour
+        self.travelling: Travelling = Travelling()
         # Straight to where an operation is run: every call takes this way. mypy cannot compare generic functions.
         self.run: Run = self._runner.run  # type: ignore[assignment]
         self.arun: ARun = self._runner.arun  # type: ignore[assignment]
-
-    def look(self, question: Callable[[Transaction], T]) -> T:
-        """Ask a database something, whatever its schema is."""
-        return self._runner.run_on_any(TransactionKind.READ, question)
 
     def __repr__(self) -> str:
         """Short: which database, without the password."""
         url = self._engines.url
         return f"<SqlStore {url.set(drivername=url.get_backend_name()).render_as_string()}>"
-
-    @property
-    def driver(self) -> str:
-        """The driver that synchronous calls go through."""
-        return str(self._engines.dialect.driver)
 
     def create_schema(self) -> None:
         """Create or upgrade the tables."""
@@ -125,6 +138,27 @@ class SqlStore(SessionStore):
     async def acreate_schema(self) -> None:
         """Async `create_schema`."""
         await self._runner.acreate_schema()
+
+    @both_faces
+    def describe(self) -> Flow[StoreDescription]:
+        from langchain_sessions._sql.tables.describing import described
+        from langchain_sessions._sql.tables.migrations import found_version
+
+        ask_any = self._runner.run_on_any
+        try:
+            schema = (yield from ask(ask_any, TransactionKind.READ, found_version)) or None
+        except SchemaMissingError:
+            schema = None
+        server, size = yield from ask(ask_any, TransactionKind.READ, described)
+        driver = BY_NAME[self._engines.dialect.driver]
+        return StoreDescription(
+            driver=driver.name,
+            package=driver.package or None,
+            server=server,
+            schema=schema,
+            newest_schema=SCHEMA_VERSION,
+            bytes=size,
+        )
 
     def close(self) -> None:
         """Close the engines that the library opened."""

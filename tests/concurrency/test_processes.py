@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 import signal
 import threading
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.base.id import uuid6
 
+from langchain_sessions._core import locks
+from langchain_sessions.checkpointer import SessionCheckpointSaver
 from tests.faults.drills import assert_whole, make_service, message, opened
 from tests.faults.processes import append_some, open_fresh, run_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+THREAD: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
 on_databases = pytest.mark.backends("files", "sqlite", "postgres", "mariadb")
 
 
@@ -114,3 +121,88 @@ def test_a_fork_in_the_middle_of_a_write_does_not_stop_the_child(database_url: s
             enough.set()
             writer.join()
         assert {f"child-{number}" for number in range(5)} <= set(assert_whole(service, "s"))
+
+
+def _in_child(work: Callable[[], object]) -> int:
+    """The status of a child that does something; one that hangs is ended."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            signal.alarm(40)
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _checkpoint(saver: SessionCheckpointSaver, number: int) -> None:
+    made = empty_checkpoint()
+    made["id"] = str(uuid6())
+    made["channel_values"] = {"messages": [message(f"m{number}")]}
+    made["channel_versions"] = {"messages": 1}
+    config = saver.put(THREAD, made, {"source": "loop", "step": number}, {"messages": 1})
+    saver.put_writes(config, [("topic", number)], "task")
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.backends("memory", "files", "sqlite")
+def test_item_3_a_child_does_not_wait_for_threads_that_are_not_there(database_url: str) -> None:
+    """Whoever stood in a queue or held a lock when the process forked is in the parent only."""
+    with opened(make_service(database_url)) as (service,):
+        saver = SessionCheckpointSaver(service)
+        enough = threading.Event()
+
+        def write() -> None:
+            number = 0
+            while not enough.is_set():
+                number += 1
+                _checkpoint(saver, number)
+
+        writers = [threading.Thread(target=write) for _ in range(3)]
+        for writer in writers:
+            writer.start()
+        try:
+            for number in range(6):
+                assert _in_child(partial(_checkpoint, saver, number)) == 0
+        finally:
+            enough.set()
+            for writer in writers:
+                writer.join()
+        assert service.verify("t") == []
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.backends("memory", "files", "sqlite")
+def test_item_3_a_child_has_workers_of_its_own(database_url: str) -> None:
+    with opened(make_service(database_url)) as (service,):
+        service.open("s")
+
+        async def many(name: str) -> None:
+            await asyncio.gather(*(service.aappend("s", message(f"{name}-{number}")) for number in range(8)))
+
+        asyncio.run(many("parent"))  # all threads are begun, and idle
+        assert _in_child(lambda: asyncio.run(many("child"))) == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_item_3_a_lock_that_nobody_gives_back_is_free_in_a_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "_PATIENCE", 0.05)
+    lock, turn = locks.new_lock(), locks.new_turn()
+    held, enough = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with turn, lock:
+            held.set()
+            enough.wait(60)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait(60)
+    try:
+        assert _in_child(lambda: lock.acquire(timeout=30) or os._exit(3)) == 0
+        assert lock.locked(), "in the parent it is held"
+    finally:
+        enough.set()
+        holder.join()

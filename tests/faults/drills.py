@@ -72,9 +72,12 @@ def engines_of(service: SessionService) -> list[Engine]:
 
 
 def checked_out(service: SessionService) -> int:
-    """How many connections are out of their pools."""
+    """How many connections are out of their pools, and in use of those that the store keeps itself."""
     counted = (getattr(engine.pool, "checkedout", None) for engine in engines_of(service))
-    return sum(count() for count in counted if count is not None)
+    store = log_of(service).store
+    kept = [store._runner._kept, *store._runner._loops.kept] if isinstance(store, SqlStore) else []
+    in_use = [each.in_use for each in kept if each is not None]
+    return sum(in_use, sum(count() for count in counted if count is not None))
 
 
 def message(name: str) -> HumanMessage:

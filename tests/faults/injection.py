@@ -60,21 +60,25 @@ class Injector:
         if self._admin is not None:
             self._admin.dispose()
 
-    def pass_through(self, connection: FaultyConnection, act: Any, args: tuple[Any, ...]) -> Any:
-        """One boundary: `act` happens, or fails."""
+    def pass_through(
+        self, connection: FaultyConnection, act: Any, args: tuple[Any, ...], *, is_sent: bool = False
+    ) -> Any:
+        """One boundary: `act` happens, or fails. What the driver has sent already happens in any case."""
         fate = self._fate()
         if fate == "cut before":
             self.cut(connection)
-        result = None if fate == "error before" else act(*args)
+        result = None if fate == "error before" and not is_sent else act(*args)
         self._afterwards(fate, connection)
         return result
 
-    async def apass_through(self, connection: FaultyConnection, act: Any, args: tuple[Any, ...]) -> Any:
+    async def apass_through(
+        self, connection: FaultyConnection, act: Any, args: tuple[Any, ...], *, is_sent: bool = False
+    ) -> Any:
         """`pass_through` for an asynchronous driver."""
         fate = self._fate()
         if fate == "cut before":
             self.cut(connection)
-        result = None if fate == "error before" else await act(*args)
+        result = None if fate == "error before" and not is_sent else await act(*args)
         self._afterwards(fate, connection)
         return result
 
@@ -140,6 +144,10 @@ class FaultyConnection:
         """The statements that `act` runs on the asynchronous driver are boundaries."""
         return self.driver.run_async(lambda driver: act(FaultyAsyncConnection(driver, self, self._injector)))
 
+    def wait(self, running: Any) -> Any:
+        """A boundary: psycopg's driver waits for a statement that was given to libpq."""
+        return self._injector.pass_through(self, self.driver.wait, (running,), is_sent=True)
+
     def commit(self) -> Any:
         """A boundary of its own."""
         return self._injector.pass_through(self, self.driver.commit, ())
@@ -195,6 +203,10 @@ class FaultyAsyncConnection:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._driver, name)
+
+    async def wait(self, running: Any) -> Any:
+        """A boundary, as above."""
+        return await self._injector.apass_through(self._connection, self._driver.wait, (running,), is_sent=True)
 
     def cursor(self) -> FaultyAsyncCursor:
         """A cursor whose statements are boundaries."""

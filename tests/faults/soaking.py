@@ -11,5 +11,5 @@ OPERATIONS = int(os.environ.get("LANGCHAIN_SESSIONS_OPERATIONS", "100000"))
 
 
 def apart(url: str, prefix: str, number: int) -> tuple[str, str]:
-    """Another place in the same database; files know no prefix."""
-    return (f"{url}_{number}", prefix) if url.startswith("file:") else (url, f"{prefix}{number}_")
+    """Another place in the same database."""
+    return url, f"{prefix}{number}_"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import signal
+import sys
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -11,10 +12,14 @@ from typing import TYPE_CHECKING
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
+from langchain_sessions.stores import _memory
+from langchain_sessions.stores._memory import MemoryEngine
+from langchain_sessions.stores.engine import Head, Partition, Range
 from tests.faults.drills import assert_whole, in_threads, make_service, message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import FrameType
 
     from langchain_sessions import SessionService
 
@@ -75,3 +80,48 @@ def _one_round(service: SessionService, number: int) -> bool:
     assert service.get("grace").id == "grace"
     assert [found.content for found in service.messages("grace")] == ["grace-0"]
     return appended
+
+
+class _Interrupting:
+    """Interrupts a change of a partition in memory before its n-th line; a lock's block is entered and left whole."""
+
+    def __init__(self, line: int) -> None:
+        self.left = line
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> _Interrupting | None:
+        if frame.f_code.co_filename != _memory.__file__ or frame.f_code.co_name not in {"change", "set", "remove"}:
+            return self
+        self.left -= event == "line"
+        if self.left == 0:
+            self.left = -1
+            raise KeyboardInterrupt
+        return self
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_an_interrupt_at_any_line_of_a_commit_in_memory_leaves_all_or_nothing(*, is_new: bool) -> None:
+    place, everything = Partition("app", "s", "one"), Range("", "~")
+    line, seen = 0, set[bool]()
+    while True:
+        line += 1
+        engine, at = MemoryEngine(), 0 if is_new else 1
+        if not is_new:
+            engine.commit(place, 0, Head(1, b"old"), {"a": b"old", "b": b"old"})
+        before = engine.read_heads([place]), engine.read_rows(place, [everything])
+        changes = {"a": None, "b": b"new", "c": b"new"}
+        interrupting, traced = _Interrupting(line), sys.gettrace()
+        sys.settrace(interrupting)
+        try:
+            engine.commit(place, at, Head(at + 1, b"new"), changes)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(traced)
+        after = engine.read_heads([place]), engine.read_rows(place, [everything])
+        is_done = after != before
+        seen.add(is_done)
+        assert not is_done or after == ([Head(at + 1, b"new")], [[("b", b"new"), ("c", b"new")]])
+        assert engine.commit(place, at + is_done, Head(at + is_done + 1, b"next"), {})
+        if interrupting.left > 0:
+            break
+    assert seen == {False, True}

@@ -13,6 +13,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import StaticPool
 
 from langchain_sessions._sql.driver.drivers import BY_NAME, DEFAULTS, DRIVERS, EXTRAS, database_of, is_supported
+from langchain_sessions._sql.driver.failures import refused_option
 from langchain_sessions.errors import InvalidInputError, MissingDependencyError, UnsupportedDatabaseError
 from langchain_sessions.stores._partition_engines import ENGINES
 
@@ -164,6 +165,12 @@ def _engines_for_url(database: str | URL, synchronous: str) -> Engines:
     except (ImportError, NoSuchModuleError) as error:
         extra = EXTRAS.get(database_of(name), "all")
         raise MissingDependencyError(name, extra) from error
+    except (TypeError, ValueError) as error:
+        # SQLAlchemy makes numbers of some options before anything is opened.
+        refused = refused_option(url, error)
+        if refused is None:
+            raise
+        raise refused from error
 
 
 def _is_memory(url: URL) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sqlalchemy import exc as sa_exc
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sqlalchemy import Dialect
+    from sqlalchemy.engine import URL
 
     from langchain_sessions._sql.driver.connecting import Engines
     from langchain_sessions._sql.driver.transaction import Transaction
@@ -42,6 +44,8 @@ _REFUSED_LOGINS = ("28000", "28P01", 1044, 1045, 1698)
 _PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
 _CANNOT_BE_REACHED = "The database cannot be reached."
 _START_IT = "start it, or correct host and port of the URL"
+# How drivers, and Python for them, begin to say that they do not know an option, or not such a value of it.
+_MISTAKEN = ("bad value", "could not convert", "invalid", "unexpected keyword")
 _UNKNOWN = "The database could not do it; see the cause."
 _UNREADABLE_ROW = "Something stored that this call needs cannot be read; other sessions can."
 
@@ -204,10 +208,11 @@ class Failures:
 
     def connecting(self, error: Exception) -> Exception:
         """The same for what a driver raised when it was to open a connection."""
+        refused = refused_option(self._engines.url, error)
+        if refused is not None:
+            return refused
         if isinstance(error, (TypeError, ValueError)):
-            if self._engines.url.query:
-                return InvalidInputError("database", "the driver does not take the options of the URL")
-            return StoreUnavailableError(f"The driver could not connect to {self._place()}; see the cause.")
+            return StoreUnavailableError(f"{self._place()} could not be opened by its driver; see the cause.")
         translated = self.translated(error)
         # What the error says precisely stands; only the two general sentences gain by the address.
         if type(translated) is not StoreUnavailableError or str(translated) not in (_UNKNOWN, _CANNOT_BE_REACHED):
@@ -231,6 +236,19 @@ class Failures:
             if isinstance(driver, other.dbapi.Error):
                 return cast("Dialect", other)
         return self._engines.dialect
+
+
+def refused_option(url: URL, error: Exception) -> InvalidInputError | None:
+    """What to say where an option of the URL is at fault, by its name; None where something else is."""
+    # Of what was given every driver repeats something, so that an error which names no option is about another thing.
+    told = str(getattr(error, "orig", None) or error).replace('"', "'")
+    if not any(words in told.lower() for words in _MISTAKEN):
+        return None
+    for name, given in url.query.items():
+        values = (given,) if isinstance(given, str) else given
+        if re.search(rf"\b{re.escape(name)}\b", told) or any(f"'{each}'" in told for each in values):
+            return InvalidInputError("database", f"the driver does not take the option {name!r} as the URL has it")
+    return None
 
 
 def _error_code(driver: Any) -> Any:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet, ref
 
 from sqlalchemy import event
 
+from langchain_sessions._core.locks import new_lock
 from langchain_sessions._sql.driver.drivers import special_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator
+
+    from langchain_sessions._sql.driver.kept_connections import Kept
 
 
 class LoopEngines:
@@ -22,15 +24,17 @@ class LoopEngines:
     Args:
         first: The engine that the first loop gets; None where there is no async driver.
         another: Makes one more; None where only the caller could, whose engine then serves every loop.
+        keep: Makes what keeps the connections of an engine of our own.
     """
 
-    def __init__(self, first: Any, another: Callable[[], Any] | None) -> None:
+    def __init__(self, first: Any, another: Callable[[], Any] | None, keep: Callable[[Any], Kept]) -> None:
         """See the class."""
         self._first = first
         self._another = another
+        self._keep = keep
         self._used: list[_Used] = []
         self._is_taken = False
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def __iter__(self) -> Iterator[Any]:
         """All engines in use, and the first."""
@@ -38,26 +42,30 @@ class LoopEngines:
             yield self._first
         yield from (used.engine for used in self._used if used.engine is not self._first)
 
-    async def current(self) -> Any:
-        """The engine of the running loop."""
+    async def current(self) -> tuple[Any, Kept | None]:
+        """The engine of the running loop, and what keeps its connections where it is our own."""
         if self._another is None:
-            return self._first
+            return self._first, None
         loop = asyncio.get_running_loop()
-        for used in tuple(self._used):
+        for used in self._used:
             if used.loop() is loop:
-                return used.engine
+                return used.engine, used.kept
         self.close_orphans()
         with self._lock:
             engine = self._another() if self._is_taken else self._first
             self._is_taken = True
-            made = _Used(loop, engine)
-            self._used.append(made)
+            made = _Used(loop, engine, self._keep(engine.sync_engine))
+            self._used = [*self._used, made]
         await made.begin()
-        return engine
+        return engine, made.kept
+
+    @property
+    def kept(self) -> list[Kept]:
+        """What keeps the connections of each loop."""
+        return [used.kept for used in self._used]
 
     def forget(self) -> None:
         """Keep nothing of another process: not even a closing may go over its sockets."""
-        self._lock = threading.Lock()
         for used in self._used:
             used.records.clear()
 
@@ -75,18 +83,19 @@ class LoopEngines:
         self.close_orphans()
         for used in tuple(self._used):
             if used.loop() is loop:
-                await _dispose(used.engine)
+                await _dispose(used.engine, used.kept)
 
 
 class _Used:
     """An engine that a loop uses, and its connections, which nobody else could find once the loop is gone."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, engine: Any) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, engine: Any, kept: Kept) -> None:
         # Weak: a loop that was forgotten without being closed must not live as long as the service.
         self.loop = ref(loop)
         self.engine = engine
+        self.kept = kept
         self.records: WeakSet[Any] = WeakSet()
-        self._lifetime = _until_the_loop_ends(engine)
+        self._lifetime = _until_the_loop_ends(engine, kept)
         event.listen(engine.sync_engine, "connect", self._note)
 
     async def begin(self) -> None:
@@ -104,8 +113,8 @@ class _Used:
 
     def close(self) -> None:
         """Close the connections without their loop, which has ended."""
-        for record in list(self.records):
-            driver = record.driver_connection
+        inside = self.engine.dialect.get_driver_connection
+        for driver in (*(record.driver_connection for record in self.records), *map(inside, self.kept.drivers)):
             if driver is None:
                 continue
             # A loop that was closed without closing its generators: asyncmy cannot close without it, and its socket
@@ -119,15 +128,18 @@ class _Used:
         self.engine.sync_engine.dispose(close=False)
 
 
-async def _until_the_loop_ends(engine: Any) -> AsyncGenerator[None]:
+async def _until_the_loop_ends(engine: Any, kept: Kept) -> AsyncGenerator[None]:
     """Close an engine when the loop closes its generators: the last thing that `asyncio.run` has it do."""
     try:
         yield
     finally:
-        await _dispose(engine)
+        await _dispose(engine, kept)
 
 
-async def _dispose(engine: Any) -> None:
+async def _dispose(engine: Any, kept: Kept) -> None:
+    from sqlalchemy.util import greenlet_spawn
+
+    await greenlet_spawn(kept.close)
     await engine.dispose()
     # Drivers close a socket in the loop's next round, and this one may be the last.
     await asyncio.sleep(0)

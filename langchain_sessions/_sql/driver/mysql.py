@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from sqlalchemy import Dialect
+
     from langchain_sessions._sql.driver.transaction import Queued, Send
 
 _MOST_JOINED = 1_000_000
@@ -69,6 +71,11 @@ def senders(*, owned: bool) -> tuple[Send, Send] | tuple[None, None]:
     """What sends several statements at once, over synchronous and over adapted connections of our own."""
     # A caller's connections may not admit several statements, and end what is begun in their own way.
     return (send, send_adapted) if owned else (None, None)
+
+
+def cursor_of(driver: Any, dialect: Dialect) -> Any:
+    """None: a cursor holds what it has read, and a new one costs nothing."""
+    del driver, dialect
 
 
 def close_without_loop(connection: Any) -> None:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from sqlalchemy import Dialect
+
     from langchain_sessions._sql.driver.transaction import Queued, Send
 
 _INNER = ("_communicate_gen", "_exit_gen", "_enqueue_sync", "_fetch_gen")
@@ -110,6 +112,13 @@ def senders(*, owned: bool) -> tuple[Send, Send] | tuple[None, None]:
     from psycopg import Pipeline
 
     return (send, send_adapted) if Pipeline.is_supported() else (None, None)
+
+
+def cursor_of(driver: Any, dialect: Dialect) -> Any:
+    """What the transactions of a connection of our own share."""
+    from langchain_sessions._sql.driver.libpq import Cursor
+
+    return Cursor(driver, dialect)
 
 
 def close_without_loop(connection: Any) -> None:

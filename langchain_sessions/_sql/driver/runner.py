@@ -9,22 +9,22 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.flow import Flow, ask, faces
+from langchain_sessions._core.locks import new_turn
 from langchain_sessions._core.twins import alone, finish
-from langchain_sessions._sql.driver import forks
 from langchain_sessions._sql.driver.boundaries import boundaries_for
 from langchain_sessions._sql.driver.connecting import positional
 from langchain_sessions._sql.driver.damage import is_damaged
 from langchain_sessions._sql.driver.drivers import special_of
 from langchain_sessions._sql.driver.failures import DeadConnectionError, Failures, LostRaceError, PassedInError, fitting
+from langchain_sessions._sql.driver.kept_connections import Held, Kept
 from langchain_sessions._sql.driver.loops import LoopEngines
 from langchain_sessions._sql.driver.transaction import Send, StatementCache, Transaction, Writer
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
+from langchain_sessions._sql.driver.workers import Workers
 from langchain_sessions._sql.tables import migrations
 from langchain_sessions.errors import SessionsError, StoreUnavailableError, SyncNotAvailableError
 
@@ -43,29 +43,12 @@ Work = Callable[[Transaction], T]
 # With the pauses between them these are three seconds of losing races before the caller hears of it.
 _MAX_TRIES = 12
 _THREADS = 4
-"""Workers for stores without an async engine: one writes while others read. They are the store's own, since nodes and
-tools of the application may hold every thread of the loop's executor."""
+"""Workers for stores without an async engine: one writes while others read."""
 # The first dead connection clears the pool, so what dies after it was opened just now: the server itself is away.
 _MAX_DEAD = 3
 _MOST_READERS = 16
-
-
-class Run(Protocol):
-    """`Runner.run` of some runner."""
-
-    def __call__(self, kind: TransactionKind, operation: Operation[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run it."""
-        ...
-
-
-class ARun(Protocol):
-    """`Runner.arun` of some runner."""
-
-    def __call__(
-        self, kind: TransactionKind, operation: Operation[P, T], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Coroutine[Any, Any, T]:
-        """Run it."""
-        ...
+# To find a member of an enumeration takes longer than a call.
+_READ = TransactionKind.READ
 
 
 class Runner:
@@ -78,13 +61,13 @@ class Runner:
         self.flavour = self.cache.flavour
         self.is_checked = False
         self._creates = self.flavour == "sqlite" if creates is None else creates
-        special = special_of(engines.dialect)
+        self._special = special = special_of(engines.dialect)
         # What sends several statements at once, over a connection of each face; None where the driver cannot.
         self._sends: tuple[Send | None, Send | None] = special.senders(owned=engines.owned) if special else (None, None)
         self._pid = os.getpid()
         # SQLite admits one writer; waiting here is fair and costs no polling. In memory there is one connection.
-        self._turn: threading.RLock | None = forks.new_turn() if self.flavour == "sqlite" else None
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="langchain-sessions")
+        self._turn: threading.RLock | None = new_turn() if self.flavour == "sqlite" else None
+        self._workers = Workers(_THREADS)
         self._writer = Writer()
         self._boundaries = boundaries_for(self.flavour, self._writer, owned=engines.owned)
         self._failures = Failures(engines)
@@ -92,9 +75,12 @@ class Runner:
         self._keeps = self._turn is not None and engines.owned and not engines.in_memory
         self._readers: list[Any] = []
         self._inherited: list[Any] = []
-        self._loops = LoopEngines(engines.async_, engines.another_async)
+        self._loops = LoopEngines(engines.async_, engines.another_async, self._keep)
+        # Likewise on servers; engines that were given keep their connections themselves.
+        on_server = engines.owned and self.flavour != "sqlite"
+        self._kept = self._keep(engines.sync) if engines.sync is not None and on_server else None
         # A pool that gives each thread an in-memory database of its own is used from one thread only.
-        self._only_thread = ThreadPoolExecutor(1, "langchain_sessions") if engines.thread_bound else None
+        self._only_thread = Workers(1) if engines.thread_bound else None
 
     # -- synchronous ---------------------------------------------------------------------------------------
 
@@ -109,23 +95,22 @@ class Runner:
         """
         if not self.is_checked:
             self._prepare_schema()
-        try:
-            return self.run_on_any(kind, operation, *args, **kwargs)
-        except PassedInError as passed_in:
-            error = passed_in.error
-        raise error
+        return self._run(kind, lambda transaction: operation(transaction, *args, **kwargs))
 
     def run_on_any(self, kind: TransactionKind, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """`run`, whatever the schema."""
+        return self._run(kind, lambda transaction: operation(transaction, *args, **kwargs))
+
+    def _run(self, kind: TransactionKind, work: Work[T]) -> T:
         if self.engines.sync is None:
             raise SyncNotAvailableError
-
-        def work(transaction: Transaction) -> T:
-            return operation(transaction, *args, **kwargs)
-
-        if self._only_thread is not None:
-            return self._only_thread.submit(self._run_here, kind, work).result()
-        return self._run_here(kind, work)
+        try:
+            if self._only_thread is not None:
+                return self._only_thread.run(lambda: self._run_here(kind, work))
+            return self._run_here(kind, work)
+        except PassedInError as passed_in:
+            error = passed_in.error
+        raise error
 
     def _run_here(self, kind: TransactionKind, work: Work[T]) -> T:
         attempt = 0
@@ -134,7 +119,7 @@ class Runner:
             if os.getpid() != self._pid:
                 self._guard_fork()
             try:
-                if self._turn is None or (kind is TransactionKind.READ and not self.engines.in_memory):
+                if self._turn is None or (kind is _READ and not self.engines.in_memory):
                     return self._as_reader(kind, work)
                 with self._turn:
                     return self._as_writer(kind, work)
@@ -150,9 +135,7 @@ class Runner:
         except Exception as error:
             raise self._failures.connecting(error) from error
         try:
-            # What a cursor has read it holds: only the one of appends waits for the next.
-            kept = pooled.info if kind is TransactionKind.STATEMENT and self.engines.owned else None
-            return self._in_transaction(pooled.dbapi_connection, pooled.invalidate, send, kind, work, kept)
+            return self._in_transaction(pooled.dbapi_connection, pooled.invalidate, send, kind, work)
         except DeadConnectionError:
             # What idles beside a dead connection most likely died with it. Of many that notice, one clears the pool.
             if engine.pool is pool:
@@ -163,16 +146,34 @@ class Runner:
             if engine.pool is not pool:
                 pool.dispose()  # somebody cleared it meanwhile; nobody else would close what came back later
 
+    def _keep(self, engine: Any) -> Kept:
+        return Kept(engine, self._special.cursor_of, self._failures)
+
+    def _on_kept(self, kept: Kept, held: Held, send: Send | None, kind: TransactionKind, work: Work[T]) -> T:
+        """Run an operation on a connection that is kept, which it gives back."""
+        try:
+            if held.driver is None:
+                kept.open(held)
+            return self._in_transaction(held.driver, held.spoil, send, kind, work, held.cursor)
+        except DeadConnectionError:
+            kept.close_beside(held)
+            raise
+        finally:
+            kept.give_back(held)
+
     def _as_writer(self, kind: TransactionKind, work: Work[T]) -> T:
         """SQLite: run an operation on the connection that is kept for writing, which spares the pool's round."""
         if not self._keeps:
             return self._on_pooled(self.engines.sync, self._sends[0], kind, work)
-        if self._writer.connection is None:
-            self._writer.connection = self._detached()
-        return self._in_transaction(self._writer.connection, self._drop_writer, None, kind, work)
+        writer = self._writer
+        if writer.connection is None:
+            writer.connection = self._detached()
+        return self._in_transaction(writer.connection, self._drop_writer, None, kind, work)
 
     def _as_reader(self, kind: TransactionKind, work: Work[T]) -> T:
-        """SQLite: run an operation on a connection that is kept for reading. Elsewhere `_on_pooled`."""
+        """SQLite: run an operation on a connection that is kept for reading. Elsewhere on any connection."""
+        if self._kept is not None:
+            return self._on_kept(self._kept, self._kept.take(), self._sends[0], kind, work)
         if not self._keeps:
             return self._on_pooled(self.engines.sync, self._sends[0], kind, work)
         readers, bad = self._readers, list[bool]()
@@ -222,10 +223,7 @@ class Runner:
         """Async `run_on_any`. A cancelled caller never leaves half an operation."""
         if self.engines.async_ is None:
             # One hop for the whole transaction.
-            loop = asyncio.get_running_loop()
-            return await finish(
-                loop.run_in_executor(self._threads, lambda: self.run_on_any(kind, operation, *args, **kwargs))
-            )
+            return await finish(self._workers.arun(lambda: self.run_on_any(kind, operation, *args, **kwargs)))
 
         def work(transaction: Transaction) -> T:
             return operation(transaction, *args, **kwargs)
@@ -243,12 +241,15 @@ class Runner:
 
     async def _aattempt(self, kind: TransactionKind, work: Work[T]) -> T:
         self._guard_fork()
-        engine = await self._loops.current()
+        engine, kept = await self._loops.current()
         from sqlalchemy.util import greenlet_spawn
 
         try:
             # One greenlet for all of it, the pool's part too.
-            result: T = await greenlet_spawn(self._on_pooled, engine.sync_engine, self._sends[1], kind, work)
+            if kept is None:
+                result: T = await greenlet_spawn(self._on_pooled, engine.sync_engine, self._sends[1], kind, work)
+            else:
+                result = await greenlet_spawn(self._on_kept, kept, await kept.atake(), self._sends[1], kind, work)
         except BaseException:
             # Drivers close a socket in the loop's next round, and this one may be the last.
             await asyncio.sleep(0)
@@ -286,7 +287,7 @@ class Runner:
         send: Send | None,
         kind: TransactionKind,
         work: Work[T],
-        kept: dict[Any, Any] | None = None,
+        cursor: Any = None,
     ) -> T:
         """Run some work between BEGIN and COMMIT on a driver connection, or roll everything back.
 
@@ -297,8 +298,8 @@ class Runner:
         transaction: Transaction | None = None
         boundaries = self._boundaries
         try:
-            was = boundaries.borrow(driver)
-            transaction = Transaction(driver, self.cache, send, kept)
+            was = boundaries.borrow(driver) if boundaries.borrows else None
+            transaction = Transaction(driver, self.cache, send, cursor)
             boundaries.begin(transaction, kind)
             result = work(transaction)
             committing = True
@@ -333,7 +334,7 @@ class Runner:
                 problem = "The database went away while it committed: read before you repeat the call."
                 raise StoreUnavailableError(problem) from error
             raise translated from error
-        if not (_closed(transaction) and boundaries.give_back(driver, was)):
+        if not transaction.close() or (boundaries.borrows and not boundaries.give_back(driver, was)):
             # It has happened; only the connection is lost.
             discard()
         return result
@@ -342,9 +343,9 @@ class Runner:
         """Undo what was begun; whether the connection is still good."""
         if transaction is not None:
             # A statement that was not read to its end keeps SQLite's lock, even past the end of its connection.
-            _closed(transaction)
+            transaction.close()
         try:
-            driver.rollback()
+            (driver if transaction is None else transaction).rollback()
         except Exception:
             return False
         return self._boundaries.give_back(driver, was)
@@ -363,13 +364,13 @@ class Runner:
             return
         self._pid = os.getpid()
         if self._turn is not None:
-            self._turn = forks.new_turn()
+            self._turn = new_turn()
             if self.engines.in_memory:
                 return  # the child has a copy of the whole database
             # Kept, not closed: a close here would meddle with the parent's file.
             self._inherited.append((self._writer.release(), self._readers))
             self._readers = []
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="langchain-sessions")
+        self._inherited += [kept.forget() for kept in (self._kept, *self._loops.kept) if kept is not None]
         self._loops.forget()
         for engine in (self.engines.sync, *(each.sync_engine for each in self._loops)):
             if engine is not None:
@@ -378,29 +379,23 @@ class Runner:
 
     def close(self) -> None:
         """Close the engines that the library opened. An async engine is closed by `aclose`."""
+        self._guard_fork()
         self._close_writer()
-        self._close_threads()
-        if self.engines.owned and self.engines.sync is not None:
-            self.engines.sync.dispose()
+        self._workers.close()
+        self._close_engine()
         if self.engines.owned:
             self._loops.close_orphans()
 
-    def _close_threads(self) -> None:
-        """End the worker threads once they have done what was given to them. A call after it finds new ones."""
-        ending, self._threads = self._threads, ThreadPoolExecutor(_THREADS, thread_name_prefix="langchain-sessions")
-        ending.shutdown()
-
     def _close_writer(self) -> None:
         if self._turn is not None:
-            self._guard_fork()
             with self._turn:
                 self._drop_writer()
             readers, self._readers = self._readers, []
             while readers:
                 readers.pop().close()
         if self._only_thread is not None:
-            self._only_thread.submit(self._drop_only_connection)
-            self._only_thread.shutdown()
+            self._only_thread.run(self._drop_only_connection)
+            self._only_thread.close()
 
     def _drop_only_connection(self) -> None:
         """Only the thread that opened a connection may close it, and that thread is about to end."""
@@ -411,39 +406,22 @@ class Runner:
 
     async def aclose(self) -> None:
         """Async `close`."""
+        self._guard_fork()
         if self._turn is not None:
             await alone(self._close_writer)
-        await alone(self._close_threads)
+        await alone(self._workers.close)
         if self.engines.owned:
             await self._loops.dispose()
+        await alone(self._close_engine)
+
+    def _close_engine(self) -> None:
         if self.engines.owned and self.engines.sync is not None:
-            await alone(self.engines.sync.dispose)
+            if self._kept is not None:
+                self._kept.close()
+            self.engines.sync.dispose()
 
 
 def _nothing(tx: Transaction) -> None:
     """Touch the database, so that its driver is connected."""
     # Any answer will do: SQLAlchemy asks a server for its version when the first connection is made.
     tx.ask("SELECT 1")
-
-
-def _closed(transaction: Transaction) -> bool:
-    """Close a transaction's cursor; whether its connection is still good."""
-    try:
-        transaction.close()
-    except Exception:
-        return False
-    return True
-
-
-def call_passed_in(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call what the caller passed in.
-
-    Raises:
-        PassedInError: It raised something that would be taken for a trace of what was read.
-    """
-    try:
-        return function(*args, **kwargs)
-    except SessionsError:
-        raise
-    except UNREADABLE as error:
-        raise PassedInError(error) from error

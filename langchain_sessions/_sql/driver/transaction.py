@@ -9,12 +9,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar, cast
 
 from sqlalchemy import BindParameter, Dialect, bindparam
 
-from langchain_sessions._sql.driver.failures import bytes_in
+from langchain_sessions._core.edge import UNREADABLE
+from langchain_sessions._sql.driver.failures import PassedInError, bytes_in
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
+from langchain_sessions.errors import SessionsError
 
 if TYPE_CHECKING:
     from sqlalchemy.sql.elements import ClauseElement
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
     from langchain_sessions._sql.driver.damage import Read
     from langchain_sessions._sql.tables.schema import Tables
 
-
+P = ParamSpec("P")
+T = TypeVar("T")
 Values = Mapping[str, Any]
 Row = tuple[Any, ...]
 
@@ -101,15 +104,12 @@ class StatementCache:
         self.tables = tables
         self.known: dict[Hashable, Prepared] = {}
 
-    def get(self, shape: Hashable, build: Callable[[], ClauseElement]) -> Prepared:
-        """The statement of this shape, built on first use."""
-        known = self.known.get(shape)
-        if known is None:
-            known = self.known[shape] = Prepared(build(), self.dialect)
+    def add(self, shape: Hashable, statement: ClauseElement) -> Prepared:
+        """Keep the statement of this shape, compiled."""
+        known = self.known[shape] = Prepared(statement, self.dialect)
         return known
 
 
-_CURSOR = "langchain_sessions.cursor"
 _MAX_QUEUE = 256
 """Statements that wait hold their values in memory."""
 
@@ -124,28 +124,28 @@ class Transaction:
     __slots__ = (
         "_connection",
         "_cursor",
-        "_kept",
+        "_is_shared",
         "_last_id",
         "_queue",
         "_read",
         "_send",
         "_sent",
         "cache",
+        "execute",
         "flavour",
         "tables",
     )
 
-    def __init__(
-        self, connection: Any, cache: StatementCache, send: Send | None = None, kept: dict[Any, Any] | None = None
-    ) -> None:
+    def __init__(self, connection: Any, cache: StatementCache, send: Send | None = None, cursor: Any = None) -> None:
         """Speak over a driver connection, synchronous or adapted; `send` sends several statements at once.
 
-        To make a cursor takes psycopg long: in `kept` one waits for the next transaction.
+        Without a `cursor` that serves one transaction after the other it makes one of its own.
         """
         self._connection = connection
-        self._kept = kept
-        cursor = None if kept is None else kept.pop(_CURSOR, None)
+        self._is_shared = cursor is not None
         self._cursor = connection.cursor() if cursor is None else cursor
+        self.execute: Callable[..., Any] = self._cursor.execute
+        """The driver's, past what waits: where nothing can wait."""
         self._send = send
         self._queue: list[Queued] = []
         self._sent: Sequence[Any] = ()
@@ -162,9 +162,9 @@ class Transaction:
         """Whether statements that wait are sent together: then one more costs no round trip."""
         return self._send is not None
 
-    def prepare(self, shape: Hashable, build: Callable[[], ClauseElement]) -> Prepared:
-        """The statement of this shape, compiled on first use."""
-        return self.cache.known.get(shape) or self.cache.get(shape, build)
+    def prepare(self, shape: Hashable, build: Callable[..., ClauseElement], *args: Any) -> Prepared:
+        """The statement of this shape, which is built of `args` and compiled on first use."""
+        return self.cache.known.get(shape) or self.cache.add(shape, build(*args))
 
     # -- now -----------------------------------------------------------------------------------------------
 
@@ -180,7 +180,7 @@ class Transaction:
             found = self.rows(statement, values)
             return found[0] if found else None
         self._sent = statement.bind(values)
-        self._cursor.execute(statement.text, self._sent)
+        self.execute(statement.text, self._sent)
         first: tuple[Any, ...] | None = self._cursor.fetchone()
         if first is not None:
             self._read.append((statement.columns, (first,)))
@@ -194,7 +194,7 @@ class Transaction:
             self._last_id = outcome.last_id
             return outcome.changed
         self._sent = statement.bind(values)
-        self._cursor.execute(statement.text, self._sent)
+        self.execute(statement.text, self._sent)
         self._last_id = 0
         return int(self._cursor.rowcount)
 
@@ -207,7 +207,7 @@ class Transaction:
         """Run one statement without values, such as a DDL statement."""
         if self._queue:
             self.flush()
-        self._cursor.execute(text)
+        self.execute(text)
 
     def ask(self, text: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         """Run a query in the dialect's own words, such as a question to its catalogue."""
@@ -216,7 +216,7 @@ class Transaction:
             self.flush()
             return outcome.rows
         self._sent = values
-        self._cursor.execute(text, values)
+        self.execute(text, values)
         return list(self._cursor.fetchall())  # some drivers answer with a tuple
 
     def once(self, statement: ClauseElement) -> list[tuple[Any, ...]]:
@@ -243,7 +243,7 @@ class Transaction:
                 self._wait(statement.text, item)
         elif len(values) == 1:
             self._sent = values[0]
-            self._cursor.execute(statement.text, values[0])
+            self.execute(statement.text, values[0])
         elif values:
             self.flush()
             self._sent = values
@@ -286,7 +286,8 @@ class Transaction:
         if len(queue) > 1:
             assert self._send is not None
             self._sent = [item.values for item in queue]
-            self._send(self._connection, queue)
+            if not (self._is_shared and self._cursor.send(queue)):
+                self._send(self._connection, queue)
         else:
             self._execute(*queue[0])
             queue[0].outcome.changed = int(self._cursor.rowcount)
@@ -304,24 +305,37 @@ class Transaction:
 
     def _execute(self, text: str, values: tuple[Any, ...], outcome: Later) -> None:
         self._sent = values
-        self._cursor.execute(text, values)
+        self.execute(text, values)
         if self._cursor.description is not None:
             outcome.rows = list(self._cursor.fetchall())
 
-    def close(self) -> None:
-        """Close the cursor. What waits is not sent."""
+    def close(self) -> bool:
+        """Close the cursor; whether its connection is still good. What waits is not sent."""
         self._queue.clear()
-        if self._kept is None:
+        try:
             self._cursor.close()
-        else:
-            self._kept[_CURSOR] = self._cursor
+        except Exception:
+            return False
+        return True
+
+    def rollback(self) -> None:
+        """Undo what was begun."""
+        (self._cursor if self._is_shared else self._connection).rollback()
 
 
 _NORMAL = 1
+# To find a member of an enumeration takes longer than a call.
+_READ, _RELAXED = TransactionKind.READ, TransactionKind.RELAXED
 
 
 class Boundaries(ABC):
-    """Where a transaction begins and ends on a driver connection."""
+    """Where a transaction begins and ends on a driver connection.
+
+    Attributes:
+        borrows: Whether a connection has to be brought into the kind that operations need; where not, nobody asks.
+    """
+
+    borrows = True
 
     def __init__(self, *, owned: bool) -> None:
         """End transactions on connections of the library's own, or (not `owned`) of the caller's."""
@@ -374,22 +388,21 @@ class SqliteBoundaries(Boundaries):
         """Begin on any connection, knowing the one that is kept for writing."""
         super().__init__(owned=owned)
         self._writer = writer
+        # Connections of the library's own have it from the start; those of a caller may come from anywhere, each time.
+        self.borrows = not owned
 
     def borrow(self, driver: Any) -> Any:
         """What is deleted must not linger in the file, also where the engine is the caller's."""
-        if not self._owned:
-            # Connections of the library's own have it from the start; those of a caller may come from anywhere, each
-            # time.
-            driver.execute("PRAGMA secure_delete = ON")
+        driver.execute("PRAGMA secure_delete = ON")
 
     def begin(self, transaction: Transaction, kind: TransactionKind) -> None:
         """Begin, unless it only reads."""
-        if kind is not TransactionKind.READ:
-            if kind is TransactionKind.RELAXED or self._writer.was_flushing:
+        if kind is not _READ:
+            if kind is _RELAXED or self._writer.was_flushing:
                 self._set_flushing(transaction, kind)
             # A plain BEGIN would read first and then fail to become a writer, with an error that no waiting helps
             # against.
-            transaction.script("BEGIN IMMEDIATE")
+            transaction.execute("BEGIN IMMEDIATE")
 
     def _set_flushing(self, transaction: Transaction, kind: TransactionKind) -> None:
         """Whether the writing connection waits for the disk. Each transaction says so before it begins."""
@@ -397,7 +410,7 @@ class SqliteBoundaries(Boundaries):
         writer = self._writer
         if writer.connection is None or not transaction.uses(writer.connection):
             return  # a connection of the pool, which always waits
-        if kind is not TransactionKind.RELAXED:
+        if kind is not _RELAXED:
             transaction.script(f"PRAGMA synchronous = {writer.was_flushing:d}")
             writer.was_flushing = 0
         elif not writer.was_flushing:
@@ -410,5 +423,19 @@ class SqliteBoundaries(Boundaries):
     def commit(self, driver: Any, transaction: Transaction, kind: TransactionKind) -> None:
         """Commit, unless it only read."""
         del driver
-        if kind is not TransactionKind.READ:
-            transaction.script("COMMIT")
+        if kind is not _READ:
+            transaction.execute("COMMIT")
+
+
+def call_passed_in(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call what the caller passed in.
+
+    Raises:
+        PassedInError: It raised something that would be taken for a trace of what was read.
+    """
+    try:
+        return function(*args, **kwargs)
+    except SessionsError:
+        raise
+    except UNREADABLE as error:
+        raise PassedInError(error) from error

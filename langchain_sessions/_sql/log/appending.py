@@ -6,9 +6,10 @@ trips with the commit, on SQLite one short transaction. What it cannot answer go
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, Select, Table, case, exists, func, insert, literal_column, update
+from sqlalchemy import BigInteger, Select, Table, case, exists, func, insert, literal_column, select, update
 
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.flow import Flow, ask
@@ -33,13 +34,13 @@ from langchain_sessions._sql.log.lookup import (
     insert_events,
     key_criteria,
     skey_named,
-    update_rows,
 )
 from langchain_sessions._sql.log.side_rows import note_invocation, note_scope, side_source
 from langchain_sessions.errors import StoreError
 from langchain_sessions.stores._values import AppendBatch, Appended
 
 if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement
     from sqlalchemy.sql.dml import Insert, Update
 
     from langchain_sessions._sql.store import SqlStore
@@ -47,18 +48,27 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 32 * 1024 * 1024
 """A batch that says more goes to PostgreSQL row by row."""
+_PLAIN = (TransactionKind.APPEND, TransactionKind.STATEMENT)
+"""The transaction of the fast way: of several statements, or of one."""
 _FAILED = r.MARKS["failed"]
+_MARK, _MARKED_FAILED = 7 << r.MARK_SHIFT, _FAILED << r.MARK_SHIFT
 # Rows are made by the thousand, and the constructor of a named tuple takes twice as long.
 _tuple = tuple.__new__
 
 
 def append_events(store: SqlStore, key: SessionKey, batch: AppendBatch) -> Flow[Appended]:
-    """Append the fast way, or else the full way."""
+    """Append the fast way, with others where some wait for the same session, or else the full way."""
+    # SQLite's writers take turns anyway, one of them at a time.
+    if store.flavour == "sqlite" or not _may_travel(batch):
+        return _append_alone(store, key, batch)
+    return store.travelling.append(key, batch, partial(_append_alone, store), partial(_append_plainly, store))
+
+
+def _append_alone(store: SqlStore, key: SessionKey, batch: AppendBatch) -> Flow[Appended]:
     in_one = store.flavour == "postgresql"
     if is_plain(batch, in_one=in_one):
-        kind = TransactionKind.STATEMENT if in_one else TransactionKind.APPEND
         try:
-            appended = yield from ask(store.run, kind, append_plain, key, batch)
+            appended = yield from ask(store.run, _PLAIN[in_one], append_plain, key, batch)
         except StoreError as error:
             # Somebody has the id already: whether with the same message, only the full way can tell. And what one
             # statement could not make of a state that is damaged, it tells.
@@ -68,7 +78,18 @@ def append_events(store: SqlStore, key: SessionKey, batch: AppendBatch) -> Flow[
         if appended is not None:
             return appended
     # Whatever the reason (ended, expired, aliased ids, a version), the full way finds it under the lock and says it.
-    return (yield from ask(store.run, TransactionKind.APPEND, append_locked, key, batch))
+    return (yield from ask(store.run, _PLAIN[False], append_locked, key, batch))
+
+
+def _append_plainly(store: SqlStore, key: SessionKey, batch: AppendBatch) -> Flow[Appended | None]:
+    return ask(store.run, _PLAIN[store.flavour == "postgresql"], append_plain, key, batch)
+
+
+def _may_travel(batch: AppendBatch) -> bool:
+    """Whether what is told of a batch does not depend on those before it."""
+    first = batch.rows[0]
+    is_bare = batch.expected_version is None and first.branch is None and first.invocation_id is None
+    return is_bare and is_plain(batch)
 
 
 def is_plain(batch: AppendBatch, *, in_one: bool = False) -> bool:
@@ -76,10 +97,10 @@ def is_plain(batch: AppendBatch, *, in_one: bool = False) -> bool:
     first = batch.rows[0]
     if batch.replaces_only or (in_one and len(batch.rows) > 1 and bytes_of(batch.rows) > _MOST_BYTES):
         return False
-    branch, invocation_id = first.branch, first.invocation_id
-    for row in batch.rows:
+    rows, branch, invocation_id = batch.rows, first.branch, first.invocation_id
+    for row in rows:
         # Identities that the caller gave and failures change more than this log's newest rows.
-        if row.event_id is not None or (row.flags >> r.MARK_SHIFT) & 7 == _FAILED:
+        if row.event_id is not None or row.flags & _MARK == _MARKED_FAILED:
             return False
         # So does state; one statement can change that of the session, once.
         if row.delta is not None and (not in_one or row is not first or not _is_of_session(row.delta)):
@@ -105,52 +126,68 @@ def append_plain(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Append
     values = _bump_values(key, batch)
     if tx.flavour == "postgresql":
         return _append_in_one(tx, key, batch, values)
-    statement = tx.prepare(("bump", *_shape(key, batch)), lambda: _bump(tx, key, batch))
     if tx.flavour == "mysql":
-        if tx.run(statement, values) == 0:
+        if tx.run(tx.prepare(("bump", _shape(key, batch)), _bump, tx, key, batch), values) == 0:
             return None
         # `LAST_INSERT_ID(expression)` hands a value of the changed row back with the UPDATE's answer: no second round
         # trip.
         last = tx.last_id
-        rows = _numbered(key, batch, last)
+        check_position(key.id, last)
+        rows = _numbered(batch, last)
         insert_by_subselect(tx, key, rows)
     else:
-        found = tx.row(statement, values)
+        # The file is locked already. An UPDATE that returns what it changed takes longer than this and one that does
+        # not: SQLite makes a table for the answer.
+        found = tx.row(tx.prepare(("to bump", _shape(key, batch)), _to_bump, tx, key, batch), values)
         if found is None:
             return None
-        skey, last, *times = found
-        rows = _numbered(key, batch, last)
+        skey, before, activity, expires_at, renewal, grain = found
+        check_position(key.id, before)
+        last = before + len(batch.rows)
+        rows = _numbered(batch, last)
+        # SQLite writes the indexes of every column that is named, changed or not: of a conversation, once a minute.
+        due = due_times(batch.now, activity, expires_at, renewal, grain)
+        values["skey"], values["b_last"] = skey, last
+        shape: tuple[str, ...] = ("bump here",)
+        if due:
+            values.update(due)
+            shape = ("bump here", *due)
+        tx.run(tx.prepare(shape, _bump_here, tx, *due), values)
         insert_events(tx, skey, rows)
-        if times:
-            _move_times(tx, skey, batch.now, *times)
     if rows[0].invocation_id is not None or rows[0].branch is not None:
         for upserted, upsert_values in _side_rows(tx, key, batch, rows[0].seq):
             tx.run(upserted, upsert_values)
-    return Appended(rows, last)
+    return _tuple(Appended, (rows, last, None))
 
 
-def _numbered(key: SessionKey, batch: AppendBatch, last: int) -> tuple[EventRow, ...]:
-    check_position(key.id, last)
+def _numbered(batch: AppendBatch, last: int) -> tuple[EventRow, ...]:
+    """The rows of a batch in their places, of which this is the last."""
     rows = batch.rows
-    first = last - len(rows) + 1
-    return tuple([_tuple(EventRow, (first + at, *row[1:])) for at, row in enumerate(rows)])
+    seq = last - len(rows)
+    found: list[EventRow] = []
+    for row in rows:
+        seq += 1
+        found.append(_tuple(EventRow, (seq,) + row[1:]))  # noqa: RUF005 - which would make a list of it first
+    return tuple(found)
 
 
-def _shape(key: SessionKey, batch: AppendBatch) -> tuple[Any, ...]:
+def _shape(key: SessionKey, batch: AppendBatch) -> tuple[str, bool, bool]:
+    """What a statement on the session row of a batch depends on: its criterion of owners, a version, a run."""
     named = batch.rows[0].invocation_id is not None
     return (OWNER_SHAPES.get(type(key.owner), "is"), batch.expected_version is not None, named)
 
 
 def _bump_values(key: SessionKey, batch: AppendBatch) -> dict[str, Any]:
-    rows = batch.rows
+    app, session_id, owner = key
+    rows, now, _, expected, _, _, _ = batch
     first = rows[0]
     events, turns, tokens = counted(rows) if first.branch is None else (0, 0, 0)
     return {
-        "k_app": key.app,
-        "k_id": key.id,
-        "k_owner": key.owner,
-        "k_now": batch.now,
-        "k_expected": batch.expected_version,
+        "k_app": app,
+        "k_id": session_id,
+        "k_owner": owner,
+        "k_now": now,
+        "k_expected": expected,
         "k_invocation": first.invocation_id,
         "b_count": len(rows),
         "b_events": events,
@@ -162,45 +199,55 @@ def _bump_values(key: SessionKey, batch: AppendBatch) -> dict[str, Any]:
 def _bump(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Update:
     """Move the session row on by the size of the batch, if the fast way may serve it."""
     s = tx.tables.sessions
-    owner, expects, named = _shape(key, batch)
     now = param("k_now", BigInteger())
     next_seq = s.c.last_seq + param("b_count", BigInteger())
-    changes: dict[str, Any] = {
-        "last_seq": func.last_insert_id(next_seq) if tx.flavour == "mysql" else next_seq,
-        "updated_at": now,
-        "live_events": s.c.live_events + param("b_events", BigInteger()),
-        "live_turns": s.c.live_turns + param("b_turns", BigInteger()),
-        "live_tokens": s.c.live_tokens + param("b_tokens", BigInteger()),
+    times = {
+        "activity": case((s.c.activity <= now - ACTIVITY_GRAIN, now), else_=s.c.activity),
+        "expires_at": renewed(tx.tables, now),
     }
-    if tx.flavour != "sqlite":
-        # SQLite writes the indexes of every column that is named here, changed or not: see `_move_times`.
-        changes["activity"] = case((s.c.activity <= now - ACTIVITY_GRAIN, now), else_=s.c.activity)
-        changes["expires_at"] = renewed(tx.tables, now)
-    statement = (
-        update(s)
-        # With `aliased` some event bears an id of the caller's, which the unique index on identities does not know.
-        .where(*key_criteria(tx.tables, owner), s.c.ended_at.is_(None), s.c.aliased == literal_column("0"))
-        .values(**changes)
-    )
+    last = func.last_insert_id(next_seq) if tx.flavour == "mysql" else next_seq
+    statement = update(s).where(*_served(tx, key, batch)).values(last_seq=last, **_counters(tx), **times)
+    return statement if tx.flavour == "mysql" else statement.returning(s.c.skey, s.c.last_seq)
+
+
+def _to_bump(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Select[Any]:
+    """SQLite: the session that is to be moved on, if the fast way may serve it, and the times that may be due."""
+    s = tx.tables.sessions.c
+    columns: list[ColumnElement[Any]] = [s.skey, s.last_seq, s.activity, s.expires_at, s.renewal, s.renewal_grain]
+    return select(*columns).where(*_served(tx, key, batch))
+
+
+def _bump_here(tx: Transaction, *due: str) -> Update:
+    """SQLite: `_bump` of the session that was found, which names of the times only those that are due."""
+    s = tx.tables.sessions
+    times = {name: param(name) for name in due}
+    return update(s).where(s.c.skey == param("skey")).values(last_seq=param("b_last"), **_counters(tx), **times)
+
+
+def _served(tx: Transaction, key: SessionKey, batch: AppendBatch) -> list[ColumnElement[bool]]:
+    """The criteria of a session that the fast way may serve."""
+    s = tx.tables.sessions
+    owner, expects, named = _shape(key, batch)
+    # With `aliased` some event bears an id of the caller's, which the unique index on identities does not know.
+    found = [*key_criteria(tx.tables, owner), s.c.ended_at.is_(None), s.c.aliased == literal_column("0")]
     if expects:
-        statement = statement.where(s.c.last_seq == param("k_expected"))
+        found.append(s.c.last_seq == param("k_expected"))
     if named:
         i = tx.tables.invocations.c
         # A run that failed and writes again comes back into view, with all that it wrote: counters move by its rows.
-        failed = exists().where(i.skey == s.c.skey, i.id == param("k_invocation"), i.status == _FAILED)
-        statement = statement.where(~failed)
-    if tx.flavour == "mysql":
-        return statement
-    times = (s.c.activity, s.c.expires_at, s.c.renewal, s.c.renewal_grain) if tx.flavour == "sqlite" else ()
-    return statement.returning(s.c.skey, s.c.last_seq, *times)
+        found.append(~exists().where(i.skey == s.c.skey, i.id == param("k_invocation"), i.status == _FAILED))
+    return found
 
 
-def _move_times(
-    tx: Transaction, skey: int, now: int, activity: int, expires_at: int | None, renewal: int | None, grain: int | None
-) -> None:
-    """SQLite: move on what is indexed, where it is due at all; of a conversation, once a minute."""
-    if changes := due_times(now, activity, expires_at, renewal, grain):
-        update_rows(tx, tx.tables.sessions, {"skey": skey}, **changes)
+def _counters(tx: Transaction) -> dict[str, Any]:
+    """What every append moves of a session row."""
+    s = tx.tables.sessions.c
+    return {
+        "updated_at": param("k_now", BigInteger()),
+        "live_events": s.live_events + param("b_events", BigInteger()),
+        "live_turns": s.live_turns + param("b_turns", BigInteger()),
+        "live_tokens": s.live_tokens + param("b_tokens", BigInteger()),
+    }
 
 
 def insert_by_subselect(tx: Transaction, key: SessionKey, rows: tuple[EventRow, ...]) -> None:
@@ -268,4 +315,7 @@ def _append_in_one(tx: Transaction, key: SessionKey, batch: AppendBatch, values:
     if found is None:
         return None
     last, *known = found
-    return Appended(_numbered(key, batch, last), last) if last is not None else known_again(key, batch, *known)
+    if last is None:
+        return known_again(key, batch, *known)
+    check_position(key.id, last)
+    return Appended(_numbered(batch, last), last)

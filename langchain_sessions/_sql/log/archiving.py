@@ -17,9 +17,8 @@ from langchain_sessions._sql.log.log_rows import load_light, read_rows
 from langchain_sessions._sql.log.lookup import (
     insert_events,
     load_unfinished,
-    load_view,
+    lock_view,
     require_session,
-    set_session,
 )
 
 if TYPE_CHECKING:
@@ -39,16 +38,15 @@ def prepare_archiving(tx: Transaction, key: SessionKey, plan: ArchivePlan, *, lo
 def commit_archiving(tx: Transaction, key: SessionKey, prepared: Prepared) -> tuple[EventRow, ...] | None:
     """Write a compaction that was prepared; None where it has to be prepared anew."""
     plan = prepared.plan
-    session = require_session(tx, key, plan.now, lock=True)
-    view = load_view(tx, session, plan.idle_before)
+    session, view = lock_view(tx, key, plan.now, plan.idle_before)
     # Appends meanwhile do not matter; a rewind or another compaction of the range does.
     if not prepared.stands(session, view):
         return None
     archived = prepared.at(session.last_seq)
     insert_events(tx, session.skey, archived.rows)
     ledger = view.ledger.with_cover(archived.cover).encode()
-    set_session(tx, session.skey, **moved(session, len(archived.rows), plan.now), ledger=ledger)
-    add_counters(tx, session, archived.counted)
+    changes = {**moved(session, len(archived.rows), plan.now), "ledger": ledger}
+    add_counters(tx, session, archived.counted, changes)
     return archived.rows
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from langchain_sessions._core.ledger import count_scope, moved_between, tally_change
 from langchain_sessions._core.rows import ALL_AWAKE, Counters, InvocationRow, SessionKey, SessionRow
+from langchain_sessions._sql.driver.transaction import param
 from langchain_sessions._sql.log.log_rows import load_light, load_light_at
 from langchain_sessions._sql.log.lookup import (
     find_rows,
@@ -19,31 +20,39 @@ from langchain_sessions._sql.log.lookup import (
     set_session,
     update_rows,
 )
+from langchain_sessions._sql.log.side_rows import note_scope, side_source
 from langchain_sessions.stores._values import ScopeMeasure
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+    from sqlalchemy.sql.dml import Insert
 
     from langchain_sessions._core.ledger import LogView
-    from langchain_sessions._sql.driver.transaction import Transaction
+    from langchain_sessions._sql.driver.transaction import Transaction, Values
 
 
-def add_counters(tx: Transaction, session: SessionRow, counted: Mapping[str | None, Counters]) -> None:
-    """Add to the counters of some scopes."""
+def add_counters(
+    tx: Transaction, session: SessionRow, counted: Mapping[str | None, Counters], changes: Values | None = None
+) -> None:
+    """Add to the counters of some scopes, without an answer being waited for; `changes` of the session go along."""
+    root = counted.get(None)
+    live = {} if root is None else {f"live_{name}": was + more for name, was, more in _live(session, root)}
+    if values := {**(changes or {}), **live}:
+        set_session(tx, session.skey, **values)
     for scope, more in counted.items():
-        if scope is None:
-            set_session(
-                tx,
-                session.skey,
-                live_events=session.live_events + more.events,
-                live_turns=session.live_turns + more.turns,
-                live_tokens=session.live_tokens + more.tokens,
-            )
-            continue
-        found = _find_counters(tx, session, scope)
-        was = Counters() if found is None else found
-        summed = Counters(*(a + b for a, b in zip(was, more, strict=True)))
-        _write_scope(tx, session, scope, summed, is_there=found is not None)
+        if scope is not None:
+            values = {"skey": session.skey, "scope": scope, **more._asdict()}
+            tx.later(tx.prepare("add to scope", lambda: _adding(tx)), values)
+
+
+def _live(session: SessionRow, more: Counters) -> Iterator[tuple[str, int, int]]:
+    return zip(Counters._fields, (session.live_events, session.live_turns, session.live_tokens), more, strict=True)
+
+
+def _adding(tx: Transaction) -> Insert:
+    s = tx.tables.sessions
+    return note_scope(tx, side_source(tx.tables.scopes, s.c.skey).where(s.c.skey == param("skey")))
 
 
 def read_counters(tx: Transaction, session: SessionRow, scope: str | None) -> Counters:

@@ -53,12 +53,15 @@ def criteria_of(query: EventQuery, view: LogView, tables: Tables, flavour: str) 
     one("invocation", query.invocation_id, lambda: e.invocation_id == param("q_invocation"))
     # What is appended while the query runs belongs to a later version.
     one("last", view.last_seq, lambda: e.seq <= param("q_last"))
-    if query.kinds:
-        found.append(_any_of("kind", e.kind, sorted(query.kinds)))
+    named: tuple[tuple[str, ColumnElement[Any], Iterable[Any]], ...] = (
+        ("kind", e.kind, query.kinds),
+        ("ident", e.ident, query.idents),
+    )
+    found += [_any_of(name, column, sorted(values)) for name, column, values in named if values]
     if query.authors:
-        named = _any_of("author", e.author, sorted(query.authors))
+        said = _any_of("author", e.author, sorted(query.authors))
         # Without an author column the message's own name counts, which only the predicate can read.
-        found.append(named._replace(build=lambda: or_(e.author.is_(None), named.build())))
+        found.append(said._replace(build=lambda: or_(e.author.is_(None), said.build())))
     if query.synthetic is not None:
         made = flagged(tables, r.SYNTHETIC)
         found.append(Criterion(("synthetic", query.synthetic), lambda: made if query.synthetic else ~made, {}))

@@ -6,17 +6,18 @@ and what is appended meanwhile is left out by position.
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, func, literal_column, or_, select
+from sqlalchemy import ColumnElement, Select, case, func, literal_column, null, or_, select
 
 from langchain_sessions._core import kinds as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.ledger import LogView, visible_scopes
 from langchain_sessions._core.matching import EventQuery, cut_window
 from langchain_sessions._core.ranges import SeqSet
-from langchain_sessions._core.rows import EventRow, SessionKey, SessionRow
-from langchain_sessions._core.view import context_rows
+from langchain_sessions._core.rows import EventRow, SessionKey, SessionLog
+from langchain_sessions._core.view import context_rows, runs_together
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction, param
 from langchain_sessions._sql.log.criteria import Criterion, criteria_of, flagged, in_ranges, visible
 from langchain_sessions._sql.log.lookup import event_columns, require_view
@@ -48,7 +49,7 @@ def _prepared(tx: Transaction, shape: tuple[Any, ...], criteria: list[Criterion]
 
 def _select(
     tx: Transaction,
-    session: SessionRow,
+    session: SessionLog,
     criteria: list[Criterion],
     *,
     newest: bool,
@@ -81,7 +82,7 @@ def _select(
     return rows
 
 
-def _count(tx: Transaction, session: SessionRow, criteria: list[Criterion]) -> int:
+def _count(tx: Transaction, session: SessionLog, criteria: list[Criterion]) -> int:
     e = tx.tables.events.c
 
     def build() -> Select[Any]:
@@ -96,7 +97,7 @@ def _count(tx: Transaction, session: SessionRow, criteria: list[Criterion]) -> i
 
 
 def _looked_through(
-    tx: Transaction, session: SessionRow, criteria: list[Criterion], query: EventQuery, view: LogView
+    tx: Transaction, session: SessionLog, criteria: list[Criterion], query: EventQuery, view: LogView
 ) -> EventSlice:
     """Ask the predicate row by row, in chunks, until the window is full."""
     assert query.predicate is not None
@@ -131,9 +132,9 @@ def load_context(
     """The contract's `load_context`: the live tail by position, and beside it what stands in archived places."""
     session, view = require_view(tx, key, now, idle_before)
     if view.is_plain and tx.flavour == "sqlite":
-        return ContextSlice(
-            session, context_rows(_plain(tx, session, viewer, last_n), view, viewer, None, last_n), view
-        )
+        plain = _plain(tx, session, viewer, last_n)
+        if plain is not None:
+            return ContextSlice(session, runs_together(plain), view)
     criteria = [_messages(tx), *_floors(tx, session, viewer, view)]
     left_out = _left_out(tx, view, invocation_id)
     rows = _select(tx, session, [*criteria, *left_out], newest=True, limit=last_n)
@@ -145,50 +146,52 @@ def load_context(
     return ContextSlice(session, context_rows(rows, view, viewer, invocation_id, last_n), view)
 
 
-_FEW = ("seq", "ident", "kind", "flags", "at", "tokens", "invocation_id", "text", "body")
+_FEW = ("ident", "kind", "flags", "at", "tokens", "invocation_id", "text", "body")
 _OTHERS = ("event_id", "position", "branch", "author", "delta", "extra")
 """Of most messages there is none of these; `folded` is for searches alone."""
+_seq_of = itemgetter(0)
 
 
-def _plain(tx: Transaction, session: SessionRow, viewer: str | None, limit: int | None) -> list[EventRow]:
-    """SQLite: the newest messages of a log whose events all stand where they were logged.
+def _plain(tx: Transaction, session: SessionLog, viewer: str | None, limit: int | None) -> list[EventRow] | None:
+    """SQLite: the newest messages of a log whose events all stand where they were logged, if they are plain messages.
 
-    Every column of every row takes its driver as long as a small function; so half of them are read of those rows
-    alone that have something in them.
+    Every column of every row takes its driver as long as a small function, so half of them are only looked at: where
+    something is in them, none of this is of use.
     """
     e = tx.tables.events.c
     scopes = [scope for scope in visible_scopes(viewer) if scope is not None]
 
     def build() -> Select[Any]:
-        others = or_(e.rev != literal_column("0"), *(e[name].is_not(None) for name in _OTHERS))
+        others = or_(
+            e.rev != literal_column("0"),
+            flagged(tx.tables, r.ROOTED),
+            *(e[name].is_not(None) for name in _OTHERS),
+        )
         seen = visible(viewer, tx.tables).build() & ~flagged(tx.tables, r.SUMMARY)
-        found = select(*(e[name] for name in _FEW), others)
+        found = select(case((others, null()), else_=e.seq), *(e[name] for name in _FEW))
         found = found.where(e.skey == param("skey"), e.seq <= param("q_last"), e.kind < k.FIRST_RECORD, seen)
         return found.order_by(e.skey.desc(), e.seq.desc()).limit(param("q_limit"))
 
     values: dict[str, Any] = {"skey": session.skey, "q_last": session.last_seq}
     values["q_limit"] = -1 if limit is None else limit  # all of them, to SQLite
     values.update((f"q_scope{at}", scope) for at, scope in enumerate(scopes))
-    rows: list[EventRow] = []
-    more: list[int] = []
     found = tx.rows(tx.prepare(("plain events", len(scopes)), build), values)
-    for seq, ident, kind, flags, at, tokens, invocation_id, text, body, others in found:
-        said = (invocation_id, None, text, None, body, None)
-        rows.append(_tuple(EventRow, (seq, ident, 0, None, None, kind, flags, at, tokens, None, None, *said)))
-        if others:
-            more.append(seq)
-    if more:
-        between = in_ranges("between", e.seq, SeqSet.between(more[-1], more[0]))
-        whole = {row.seq: row for row in _select(tx, session, [between], newest=False, limit=None)}
-        rows = [whole.get(row.seq, row) for row in rows]
-    return rows
+    if None in map(_seq_of, found):
+        return None
+    return [
+        _tuple(
+            EventRow,
+            (seq, ident, 0, None, None, kind, flags, at, tokens, None, None, run, None, text, None, body, None),
+        )
+        for seq, ident, kind, flags, at, tokens, run, text, body in reversed(found)
+    ]
 
 
 def _messages(tx: Transaction) -> Criterion:
     return Criterion("messages", lambda: tx.tables.events.c.kind < k.FIRST_RECORD, {})
 
 
-def _floors(tx: Transaction, session: SessionRow, viewer: str | None, view: LogView) -> list[Criterion]:
+def _floors(tx: Transaction, session: SessionLog, viewer: str | None, view: LogView) -> list[Criterion]:
     """The tail of each scope that the viewer sees: what its compaction has not archived."""
     e = tx.tables.events.c
     covers = view.ledger.covers

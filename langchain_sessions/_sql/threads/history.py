@@ -23,8 +23,7 @@ from langchain_sessions._core.checkpoints import (
 )
 from langchain_sessions._core.ledger import Ledger, view_of
 from langchain_sessions._core.rows import ALL_AWAKE, ANYONE, Owner, SessionKey, SessionRow, owner_shape
-from langchain_sessions._sql.driver.runner import call_passed_in
-from langchain_sessions._sql.driver.transaction import Prepared, Transaction
+from langchain_sessions._sql.driver.transaction import Prepared, Transaction, call_passed_in
 from langchain_sessions._sql.log.counting import count_moved
 from langchain_sessions._sql.log.lookup import (
     ask_staged,

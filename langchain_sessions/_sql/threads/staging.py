@@ -6,6 +6,8 @@ rows has nothing to clean up behind them.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, func, select
@@ -14,11 +16,42 @@ from langchain_sessions._core.checkpoints import WriteRow, pack_staged
 from langchain_sessions._core.rows import owner_shape
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.log.lookup import ZERO, key_criteria, key_values, upsert
+from langchain_sessions.stores._threads import WritesPlan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langchain_sessions.stores._threads import WritesPlan
+    from langchain_sessions.stores._threads import ThreadPlan
+
+
+def taken_together(plans: Sequence[ThreadPlan]) -> tuple[list[int], list[ThreadPlan]]:
+    """Plans with all that tasks of one step wrote as one plan: hundreds of tasks take one row, and one statement.
+
+    Returns:
+        Which of the others each plan became part of, and these.
+    """
+    order: list[int] = []
+    groups: list[list[ThreadPlan]] = []
+    places: dict[Any, int] = {}
+    for plan in plans:
+        at = len(groups)
+        if isinstance(plan, WritesPlan):
+            at = places.setdefault((plan.key, plan.ns, plan.cid, plan.named_in), at)
+        if at == len(groups):
+            groups.append([])
+        groups[at].append(plan)
+        order.append(at)
+    return order, [group[0] if len(group) == 1 else _as_one(group) for group in groups]
+
+
+def _as_one(plans: Sequence[Any]) -> WritesPlan:
+    def rows(skey: int) -> Sequence[WriteRow]:
+        return [row for plan in plans for row in plan.rows(skey)]
+
+    first: WritesPlan = plans[0]
+    values = {value.digest: value for plan in plans for value in plan.values}
+    needs = tuple(sorted({*chain.from_iterable(plan.needs for plan in plans)} - values.keys()))
+    return replace(first, rows=rows, values=tuple(values.values()), needs=needs)
 
 
 def stage_writes(tx: Transaction, skey: int, plan: WritesPlan, rows: Sequence[WriteRow]) -> None:

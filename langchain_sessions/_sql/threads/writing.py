@@ -26,7 +26,7 @@ from langchain_sessions._core.ledger import Ledger, LogView
 from langchain_sessions._core.ranges import decode_ranges, fold_ranges
 from langchain_sessions._core.rows import Counters, EventRow, SessionRow, moved, owner_shape, tally
 from langchain_sessions._sql.driver.failures import UniqueViolationError
-from langchain_sessions._sql.driver.runner import call_passed_in
+from langchain_sessions._sql.driver.transaction import call_passed_in
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions._sql.log.counting import add_counters
 from langchain_sessions._sql.log.log_rows import load_light_at
@@ -46,7 +46,7 @@ from langchain_sessions._sql.log.lookup import (
     staged_in,
 )
 from langchain_sessions._sql.log.sessions import open_session
-from langchain_sessions._sql.threads.staging import stage_unseen, stage_writes
+from langchain_sessions._sql.threads.staging import stage_unseen, stage_writes, taken_together
 from langchain_sessions._sql.threads.values import insert_values, require_values
 from langchain_sessions.errors import HeadConflictError, SessionEndedError, StoreUnavailableError
 from langchain_sessions.stores._threads import PlanOutcome, PutDecision, PutPlan, PutResult, ThreadPlan, WritesPlan
@@ -102,6 +102,8 @@ def put_checkpoint(
     needed = {*decision.row.digests, *decision.needs}.union(*(item.needs for item in arrived))
     # What another step stored may have been pruned since this saver saw it; a reference to nothing must not be written.
     _need_values(tx, session, needed - brought)
+    # Before anything is inserted, so that what they took is used again at once.
+    _store_writes(tx, session.skey, plan, decision, staged)
     if decision.fresh:
         insert_events(tx, session.skey, decision.fresh)
     if decision.rooted:
@@ -112,7 +114,6 @@ def put_checkpoint(
     _store_values(tx, session, decision.values)
     if decision.parent is not None:
         _replace_start(tx, session.skey, decision.parent)
-    _store_writes(tx, session.skey, plan, decision, staged)
     return PutResult(_move(tx, session, plan, decision), decision)
 
 
@@ -141,15 +142,13 @@ def _store_writes(
     tx: Transaction, skey: int, plan: PutPlan, decision: PutDecision, staged: Sequence[StagedWrites]
 ) -> None:
     """Store the parent's writes for good; also those of other checkpoints, where many wait."""
-    mine = [item for item in staged if _is_of_parent(plan, item)]
+    others = [item for item in staged if not _is_of_parent(plan, item)]
+    others = others if len(others) > _MAX_STAGED else []
+    clear_staged(tx, skey, [item for item in staged if _is_of_parent(plan, item)] + others)
     if decision.writes and plan.parent is not None:
         insert_writes(tx, skey, plan.ns, plan.parent, decision.writes)
-    others = [item for item in staged if item not in mine]
-    if len(others) > _MAX_STAGED:
-        for item in others:
-            insert_writes(tx, skey, item.ns, item.cid, item.writes)
-        mine += others
-    clear_staged(tx, skey, mine)
+    for item in others:
+        insert_writes(tx, skey, item.ns, item.cid, item.writes)
 
 
 def _ask_session(tx: Transaction, key: SessionKey, now: int) -> Later:
@@ -352,7 +351,8 @@ def run_plans(tx: Transaction, plans: Sequence[ThreadPlan], *, wary: bool = Fals
     asked: dict[SessionKey, Later] = {}
     puts = [plan for plan in plans if isinstance(plan, PutPlan)]
     arrived: list[WritesPlan] = []
-    for plan in plans:
+    order, different = taken_together(plans) if len(plans) > 1 else ([0], plans)
+    for plan in different:
         known = session if session is not None and plan.key.admits(session.user_id) else None
         if isinstance(plan, PutPlan):
             done = put_checkpoint(tx, plan, known, [item for item in arrived if _is_of_parent(plan, item)])
@@ -371,7 +371,7 @@ def run_plans(tx: Transaction, plans: Sequence[ThreadPlan], *, wary: bool = Fals
         else:
             session = put_writes(tx, plan, known)
             attempts.append(_Attempt())
-    return attempts
+    return [attempts[at] for at in order]
 
 
 def clear_staged(tx: Transaction, skey: int, gone: Sequence[StagedWrites]) -> None:

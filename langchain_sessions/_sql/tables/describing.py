@@ -1,4 +1,4 @@
-"""How much room the tables take."""
+"""What a database tells of itself: what it is, and how much room the tables take."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ if TYPE_CHECKING:
     from langchain_sessions._sql.driver.transaction import Transaction
 
 
-def database_bytes(tx: Transaction) -> int:
+def described(tx: Transaction) -> tuple[str, int]:
+    """The database with its version, and the bytes of the tables."""
+    asked = "SELECT sqlite_version()" if tx.flavour == "sqlite" else "SELECT version()"
+    return f"{tx.flavour} {tx.ask(asked)[0][0]}", _bytes(tx)
+
+
+def _bytes(tx: Transaction) -> int:
     """The bytes of the tables and their indexes; on SQLite those of the whole file."""
     if tx.flavour == "sqlite":
         return int(tx.ask("PRAGMA page_count")[0][0]) * int(tx.ask("PRAGMA page_size")[0][0])

@@ -1,0 +1,210 @@
+"""Appends of this process that wait for one session travel together: one statement, one commit for all of them.
+
+On a server each would wait for the lock of the session's row until the one before it has reached the disk. So the first
+one goes at once, by itself. Those that come while it is under way go together afterwards, in their order, led by one of
+them. Each returns after its commit, with what it would have been told alone. Where they cannot go together, because one
+of them finds what only it must be told, each goes alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as WaitedTooLong
+from typing import TypeVar
+
+from langchain_sessions._core.flow import Flow, ask
+from langchain_sessions._core.locks import empty_in_child, new_lock
+from langchain_sessions._core.rows import SessionKey
+from langchain_sessions.stores._values import AppendBatch, Appended
+
+T = TypeVar("T")
+_MOST = 64
+"""Appends that travel together."""
+_PATIENCE = 5.0
+"""Seconds. Whoever is under way for so long waits for somebody else, or is gone: what waits for it goes alone."""
+
+Send = Callable[[SessionKey, AppendBatch], Flow[T]]
+
+
+class Journey:
+    """What is under way for a session, and who waits until it is over."""
+
+    __slots__ = ("waiting",)
+
+    def __init__(self) -> None:
+        """Nobody waits yet."""
+        self.waiting: list[Passenger] = []
+
+
+class Passenger:
+    """An append that waits: for its answer, or to be told to lead others, or to go alone."""
+
+    __slots__ = ("_told", "batch", "leads", "others")
+
+    def __init__(self, batch: AppendBatch) -> None:
+        """Wait with a batch."""
+        self.batch = batch
+        self.leads = False
+        self.others: list[Passenger] = []
+        self._told: Future[Appended | None] = Future()
+
+    @property
+    def knows(self) -> bool:
+        """Whether it was told."""
+        return self._told.done()
+
+    def tell(self, appended: Appended | None) -> None:
+        """Its answer; None to go alone, or to lead."""
+        if not self._told.done():
+            self._told.set_result(appended)
+
+    def answer(self) -> Appended | None:
+        """Wait for what it is told.
+
+        Raises:
+            WaitedTooLong: It was not told for long.
+        """
+        return self._told.result(_PATIENCE)
+
+    async def aanswer(self) -> Appended | None:
+        """Async `answer`."""
+        import asyncio
+
+        if not self._told.done():
+            # Of who stops waiting the others hear nothing.
+            done, _ = await asyncio.wait([asyncio.wrap_future(self._told)], timeout=_PATIENCE)
+            if not done:
+                raise WaitedTooLong
+        return self._told.result()
+
+
+class Travelling:
+    """Who is under way for which session, in this process."""
+
+    def __init__(self) -> None:
+        """Nobody is."""
+        self._lock = new_lock()
+        self._journeys: dict[SessionKey, Journey] = {}
+        empty_in_child(self)
+
+    def leave_all(self) -> None:
+        """Forget what is under way: it is so in the process that this one was forked from."""
+        self._journeys = {}
+
+    def append(
+        self, key: SessionKey, batch: AppendBatch, alone: Send[Appended], together: Send[Appended | None]
+    ) -> Flow[Appended]:
+        """Have a batch sent alone, or together with others that wait for the same session."""
+        journey, passenger = self._join(key, batch)
+        if passenger is None:
+            try:
+                return (yield from alone(key, batch))
+            finally:
+                self._end(key, journey)
+        told = yield from self._wait(key, journey, passenger)
+        if told is None and passenger.leads:
+            try:
+                told = yield from _lead(key, passenger, together)
+            finally:
+                self._end_leading(key, journey, passenger)
+        return told if told is not None else (yield from alone(key, batch))
+
+    def _join(self, key: SessionKey, batch: AppendBatch) -> tuple[Journey, Passenger | None]:
+        """What is under way for a session, begun where nothing was, and who waits for it."""
+        with self._lock:
+            journey = self._journeys.get(key)
+            if journey is None:
+                journey = self._journeys[key] = Journey()
+                return journey, None
+            passenger = Passenger(batch)
+            journey.waiting.append(passenger)
+            return journey, passenger
+
+    def _wait(self, key: SessionKey, journey: Journey, passenger: Passenger) -> Flow[Appended | None]:
+        """What a passenger is told. Who is cancelled on the way is so at the end of it."""
+        cancelled: BaseException | None = None
+        while True:
+            try:
+                told = yield from ask(passenger.answer)
+            except BaseException as error:
+                is_late = isinstance(error, WaitedTooLong)
+                if not self._leaves(error, key, journey, passenger):
+                    cancelled = cancelled if is_late else error
+                elif cancelled is not None:
+                    raise cancelled from None
+                elif is_late:
+                    return None
+                else:
+                    raise
+            else:
+                if cancelled is None:
+                    return told
+                if passenger.leads:
+                    self._end_leading(key, journey, passenger)
+                raise cancelled
+
+    def _leaves(self, error: BaseException, key: SessionKey, journey: Journey, passenger: Passenger) -> bool:
+        """Whether a passenger waits no longer, in which case nobody waits for it either."""
+        with self._lock:
+            is_late = isinstance(error, WaitedTooLong)
+            if passenger in journey.waiting:
+                journey.waiting.remove(passenger)
+                leaves = True
+            elif is_late:
+                leaves = not (passenger.knows or passenger.leads)
+            else:
+                # Cancelled while its batch is on its way: it hears of that when the batch has arrived.
+                leaves = passenger.leads or not _is_cancellation(error)
+            if is_late and leaves and self._journeys.get(key) is journey:
+                del self._journeys[key]  # the next one begins anew
+        if leaves and passenger.leads:
+            self._end_leading(key, journey, passenger)
+        return leaves
+
+    def _end_leading(self, key: SessionKey, journey: Journey, leader: Passenger) -> None:
+        for other in leader.others:
+            other.tell(None)  # who was not told better finds out alone what became of it
+        self._end(key, journey)
+
+    def _end(self, key: SessionKey, journey: Journey) -> None:
+        """Have those that waited go, led by the first of them."""
+        with self._lock:
+            waiting = journey.waiting
+            if not waiting:
+                if self._journeys.get(key) is journey:
+                    del self._journeys[key]
+                return
+            leader, *leader_others = waiting[:_MOST]
+            del waiting[:_MOST]
+            leader.leads, leader.others = True, leader_others
+        leader.tell(None)
+
+
+def _lead(key: SessionKey, leader: Passenger, together: Send[Appended | None]) -> Flow[Appended | None]:
+    """Send the batches of several as one, and tell each its part; None where each is to go alone."""
+    if not leader.others:
+        return None
+    all_of_them = [leader, *leader.others]
+    rows = tuple([row for each in all_of_them for row in each.batch.rows])
+    batch = leader.batch._replace(rows=rows, now=max(each.batch.now for each in all_of_them))
+    try:
+        appended = yield from together(key, batch)
+    except Exception:
+        return None  # whose fault it is each finds out alone
+    if appended is None or appended.view is not None:
+        return None
+    at, parts = 0, list[Appended]()
+    for each in all_of_them:
+        part = appended.rows[at : at + len(each.batch.rows)]
+        parts.append(Appended(part, part[-1].seq))
+        at += len(part)
+    for other, told in zip(leader.others, parts[1:], strict=True):
+        other.tell(told)
+    return parts[0]
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    import asyncio
+
+    return isinstance(error, asyncio.CancelledError)
