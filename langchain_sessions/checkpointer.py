@@ -13,6 +13,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langchain_sessions._chat.address import (
     Addressing,
+    LogsThreads,
     OwnerPolicy,
     ThreadConfig,
     checkpoint_id,
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 
 
 @made_by("SessionCheckpointSaver(SessionService('sqlite:///chat.db'))")
-class SessionCheckpointSaver(BaseCheckpointSaver[Any]):
+class SessionCheckpointSaver(LogsThreads, BaseCheckpointSaver[Any]):
     """Keeps the state of LangGraph threads in sessions.
 
     The thread's id is the session's id. Messages in the state are events of the session, each stored once; a
@@ -80,10 +81,9 @@ class SessionCheckpointSaver(BaseCheckpointSaver[Any]):
         encrypted: Whether `serde` encrypts; by default asked of LangGraph's own `EncryptedSerializer`.
         strict_head: Refuse a checkpoint of the root graph whose parent is no longer the newest, by
             `HeadConflictError`. By default it is stored beside, and `head_conflicts` names it.
-        durable_writes: Whether what a task wrote waits for the disk. False spares a flush for each batch of regular
-            writes on SQLite and PostgreSQL; the next checkpoint's flush covers them. A power cut before it takes back
-            writes that no checkpoint holds yet, and the graph runs these tasks again. Checkpoints, interrupts, errors
-            and what resumes a graph always wait.
+        durable_writes: Whether what a task wrote waits for the disk. False spares a flush for each batch of them on
+            SQLite and PostgreSQL; the next checkpoint's covers them. A power cut before it takes them back, and the
+            graph runs these tasks again. Checkpoints, interrupts, errors and what resumes a graph always wait.
         cache_bytes: How much memory message objects may take, roughly.
 
     Raises:

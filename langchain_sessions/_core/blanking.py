@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -16,7 +17,15 @@ import ormsgpack
 
 from langchain_sessions._core import kinds as k
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.checkpoints import CheckpointRow, PackedWrites, digests_in, unpack_staged, unpack_writes
+from langchain_sessions._core.checkpoints import (
+    CheckpointRow,
+    PackedWrites,
+    digests_in,
+    opened,
+    squeezed,
+    unpack_staged,
+    unpack_writes,
+)
 from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.ledger import decode_cover
 from langchain_sessions._core.piece_removal import staying_values
@@ -26,7 +35,7 @@ from langchain_sessions._core.rows import with_extra
 from langchain_sessions.errors import EventNotFoundError, InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from langchain_sessions._core.ledger import LogView
     from langchain_sessions._core.rows import EventRow, Mark
@@ -35,6 +44,9 @@ BLANK_TEXT: Final = "[blanked]"
 """What a message says whose text was overwritten."""
 SHORTEST: Final = 16
 """Shorter words are no copy by themselves: what a value says in as few characters it may say on its own account."""
+_NO_WORDS: Final = frozenset({"type", "id", "tool_call_id", "index", "name", "mime_type", "source_type"})
+# What nests deeper is left as it is in other values; the event itself is overwritten whole.
+_DEEPEST: Final = 50
 
 
 # -- which events -------------------------------------------------------------------------------------------
@@ -132,6 +144,22 @@ def filler(size: int) -> bytes:
     return mark + b"*" * (size - len(mark)) if size >= len(mark) else b"*" * size
 
 
+def strings_of(value: object, depth: int = 0) -> Iterator[str]:
+    """The strings of a value of any shape; not names, ids and types."""
+    if isinstance(value, str):
+        if value:
+            yield value
+    elif depth > _DEEPEST:
+        return
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            if key not in _NO_WORDS:
+                yield from strings_of(item, depth + 1)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from strings_of(item, depth + 1)
+
+
 class Overwriting:
     """Replaces words in bytes by as many others."""
 
@@ -139,13 +167,17 @@ class Overwriting:
         """Replace what some messages said."""
         self._exact: dict[bytes, bytes] = {}
         parts: set[bytes] = set()
+        names: set[bytes] = set()
         for words in said:
             self._exact.update(_whole_forms(words))
+            if not words.row.flags & r.NO_MESSAGE_ID:
+                names.add(ormsgpack.packb(words.row.ident))
             for part in words.parts:
                 if len(part) >= SHORTEST:
                     parts.update(_written(part))
         longest_first = sorted(parts, key=len, reverse=True)
         self._parts = re.compile(b"|".join(map(re.escape, longest_first))) if parts else None
+        self._beginnings = [re.compile(_LIES_WHOLE + re.escape(name)) for name in names]
 
     def __call__(self, data: bytes) -> bytes:
         """The bytes without the words; themselves where none stands in them."""
@@ -154,6 +186,9 @@ class Overwriting:
                 data = data.replace(old, new)
         if self._parts is not None and self._parts.search(data):
             data = self._parts.sub(lambda found: filler(len(found[0])), data)
+        for beginning in self._beginnings:
+            for found in beginning.finditer(data):
+                data = _without_message(data, found.end())
         return data
 
 
@@ -166,6 +201,47 @@ def _written(text: str) -> set[bytes]:
         return forms
     # JSON within JSON: what a tool returned, or the arguments of a call.
     return forms | {json.dumps(form.decode())[1:-1].encode() for form in (*forms,)}
+
+
+# A message that lies whole in a value: six fields, of which the word, two small numbers, its id, its text and its body.
+_LIES_WHOLE: Final = rb"\x96" + re.escape(ormsgpack.packb("message")) + rb"(?s:[\x00-\x7f]|\xcc.|\xcd..){2}"
+
+_SHORT: Final = range(0xA0, 0xC0)
+_LONGER: Final = {0xD9: 1, 0xDA: 2, 0xDB: 4}
+"""How msgpack begins a string: with its length up to 31, or with how many bytes say it."""
+
+
+def _without_message(data: bytes, at: int) -> bytes:
+    """The bytes without what a message says whose text stands there: what a hook made of it for the model alone."""
+    for is_body in (False, True):
+        low, at = _string_at(data, at)
+        said = data[low:at]
+        kept = _without_strings(said) if is_body else filler(len(said))
+        if len(kept) == len(said):
+            data = data[:low] + kept + data[at:]
+    return data
+
+
+def _without_strings(body: bytes) -> bytes:
+    """The JSON of a message without its strings; themselves where it is none."""
+    try:
+        text = body.decode()
+        parts = {*strings_of(json.loads(text))}
+    except ValueError:  # none, or sealed
+        return body
+    for part in sorted(parts, key=len, reverse=True):
+        text = _without(text, part)
+    return text.encode()
+
+
+def _string_at(data: bytes, at: int) -> tuple[int, int]:
+    """Where a string of msgpack stands that begins there; nowhere where none does."""
+    kind = data[at]
+    if kind in _SHORT:
+        return at + 1, at + 1 + kind - _SHORT.start
+    size = _LONGER.get(kind, 0)
+    begin = at + 1 + size
+    return begin, begin + int.from_bytes(data[at + 1 : begin], "big")
 
 
 def _whole_forms(words: Words) -> dict[bytes, bytes]:
@@ -228,13 +304,18 @@ def overwrite_thread(found: ThreadBytes, overwritten: Callable[[bytes], bytes]) 
         data = overwritten(data)
         return data if names is None else names.sub(lambda name: renamed[name[0]], data)
 
+    def mended_body(body: bytes) -> bytes:
+        plain = opened(body)
+        new = mended(plain)
+        return body if new == plain else squeezed(new)
+
     change = ThreadBytes()
     for row in found.checkpoints:
         named = b"".join(renamed.get(name, name) for name in row.digests) if row.outside else row.outside
-        if (new := row._replace(body=mended(row.body), outside=named)) != row:
+        if (new := row._replace(body=mended_body(row.body), outside=named)) != row:
             change.checkpoints.append(new)
     for part in found.writes:
-        if (kept := part._replace(body=mended(part.body))) != part:
+        if (kept := part._replace(body=mended_body(part.body))) != part:
             change.writes.append(kept)
     change.staged = {n: left for n, body in found.staged.items() if (left := mended(body)) != body}
     if renamed:

@@ -5,6 +5,7 @@ A store knows of a checkpoint which messages it mentions and which one it came f
 
 from __future__ import annotations
 
+import zlib
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -28,6 +29,12 @@ CUT = 16
 """Added to the kind of a value: it lies beside the row, in pieces. The data of a write then begins with a digest."""
 _DIGEST = 16
 _UUID_LENGTH = 36
+_SQUEEZED = b"\xc1"
+"""What a deflated body begins with, and MessagePack never does."""
+_FEWEST = 400
+_SHORT = 1 << 12
+_MOST = 1 << 20
+_ALTERED = "a body is altered"
 
 
 class CheckpointRow(NamedTuple):
@@ -158,8 +165,46 @@ def seq_set(runs: bytes | None) -> SeqSet:
     return SeqSet(tuple(decoded)) if len(decoded) == 1 else SeqSet(tuple(sorted(decoded))) | NO_EVENTS
 
 
+def squeezed(body: bytes) -> bytes:
+    """The body of a row as it is stored: deflated where a page of an index does not take it in.
+
+    A row of SQLite's that exceeds a quarter of a page takes a page of its own for the rest; other databases compress
+    what is longer than 2 KB by themselves.
+    """
+    if not _FEWEST < len(body) <= _MOST:
+        return body
+    # Most are short: with a small window there is little to set up.
+    window, memory = (-12, 5) if len(body) <= _SHORT else (-15, 8)
+    packer = zlib.compressobj(1, zlib.DEFLATED, window, memory)
+    small = packer.compress(body) + packer.flush()
+    return _SQUEEZED + small if len(small) < len(body) * 7 // 8 else body
+
+
+def opened(body: bytes) -> bytes:
+    """What `squeezed` was given.
+
+    Raises:
+        ValueError: It was altered.
+    """
+    if body[:1] != _SQUEEZED:
+        return body
+    unpacker = zlib.decompressobj(-15)
+    try:
+        # Bounded: what was tampered with must not blow up to gigabytes.
+        found = unpacker.decompress(body[1:], _MOST)
+    except zlib.error as error:
+        raise ValueError(_ALTERED) from error
+    if not unpacker.eof:
+        raise ValueError(_ALTERED)
+    return found
+
+
 def pack_writes(writes: Sequence[WriteRow]) -> bytes:
     """Writes as bytes: tasks and paths once for all writes of a task that follow each other."""
+    return squeezed(_in_groups(writes))
+
+
+def _in_groups(writes: Sequence[WriteRow]) -> bytes:
     groups: list[list[Any]] = []
     for (task, path), some in groupby(writes, key=lambda write: (write.task, write.path)):
         groups.append([_pack_id(task), path, [[w.idx, w.channel, w.kind, w.refs, w.data] for w in some]])
@@ -170,14 +215,14 @@ def unpack_writes(body: bytes) -> list[WriteRow]:
     """What `pack_writes` packed."""
     return [
         WriteRow(_unpack_id(task), idx, channel, path, kind, refs, data)
-        for task, path, some in ormsgpack.unpackb(body)
+        for task, path, some in ormsgpack.unpackb(opened(body))
         for idx, channel, kind, refs, data in some
     ]
 
 
 def pack_staged(ns: int, cid: str, writes: Sequence[WriteRow]) -> bytes:
-    """Writes with the checkpoint that they belong to."""
-    return ormsgpack.packb([ns, _pack_id(cid), pack_writes(writes)])
+    """Writes with the checkpoint that they belong to. They are about to be stored for good: nothing is made smaller."""
+    return ormsgpack.packb([ns, _pack_id(cid), _in_groups(writes)])
 
 
 def unpack_staged(n: int, body: bytes) -> StagedWrites:
@@ -234,7 +279,9 @@ def digests_in(writes: Iterable[WriteRow]) -> list[bytes]:
 
 def rewound(session: SessionRow) -> SeqSet:
     """The positions that a rewind put out of sight."""
-    return NO_EVENTS if session.ledger is None else Ledger.decode(session.ledger).hidden
+    ledger = session.ledger
+    # Asked for many times a step: what a ledger begins with tells that there is none, however many edits it lists.
+    return NO_EVENTS if ledger is None or ledger.startswith('{"h":[],') else Ledger.decode(ledger).hidden
 
 
 def blanked_at(session: SessionRow) -> int:
@@ -244,7 +291,8 @@ def blanked_at(session: SessionRow) -> int:
 
 def is_in_sight(session: SessionRow, row: CheckpointRow) -> bool:
     """Whether no rewind put a checkpoint out of sight: one that stands mentions no rewound position."""
-    return session.ledger is None or not row.mentioned & rewound(session)
+    hidden = rewound(session)
+    return not hidden or not row.mentioned & hidden
 
 
 def writes_in_sight(

@@ -244,8 +244,11 @@ _LONGEST = timedelta(days=365_000)
 
 
 def new_id() -> str:
-    """A name that nothing else has: as random as a UUID's, and a third of its cost."""
-    return urandom(16).hex()
+    """A name that nothing else has: ten bits less than a UUID's, at a third of its cost.
+
+    Nearly every message bears one, in its row and in an index, so that each character is paid for twice.
+    """
+    return urandom(14).hex()
 
 
 def utc_now() -> datetime:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage
 
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from langchain_sessions.tokens import TokenCounter
 
 _NO_KIND = -1
-_NEW = (0, None, None)
-_BARE = (None,) * 4
 _tuple = tuple.__new__
 _TOLD = r.SYNTHETIC | r.INTERRUPTED | r.ROOTED
 
@@ -105,8 +103,9 @@ class EventEncoder:
         elif ident is None:
             ident = new_id()
         tokens = self.tokens.count_message(message)
-        said = (text, folded, body, None)
-        return _tuple(EventRow, (0, ident, 0, event_id, None, kind, flags, now, tokens, None, None, None, None, *said))
+        no = None  # to unpack a part of it into the tuple would make a list of it first
+        row = (0, ident, 0, event_id, no, kind, flags, now, tokens, no, no, no, no, text, folded, body, no)
+        return _tuple(EventRow, row)
 
     @staticmethod
     def _identity(
@@ -158,12 +157,14 @@ class EventEncoder:
         Raises:
             CorruptRowError: It was stored before, and cannot be read.
         """
-        is_new = view is None and row.kind < k.FIRST_RECORD and row[2:5] == _NEW
-        if is_new and row[9:13] == _BARE and not row.flags & _TOLD and row.extra is None:
+        _, _, rev, event_id, position, kind, flags, _, tokens, branch, author, run, delta, _, _, _, extra = row
+        is_new = view is None and not rev and event_id is None and position is None
+        is_bare = branch is None and author is None and run is None and delta is None and extra is None
+        if is_new and is_bare and kind < k.FIRST_RECORD and not flags & _TOLD:
             # What differs from its default has to be there from the start.
             # Most callers throw an append's answer away: times, ids and the message are read from the row when asked
             # for.
-            return built(SessionEvent, {"tokens": row.tokens, "_read": partial(self._told, session_id, row, None)})
+            return built(SessionEvent, {"tokens": tokens, "_read": (self._told, session_id, row, None)})
         return built(SessionEvent, self._told(session_id, row, view))
 
     def _told(self, session_id: str, row: EventRow, view: LogView | None) -> dict[str, Any]:
@@ -265,7 +266,8 @@ def as_events(
         InvalidInputError: Something in it is neither a message nor an event.
     """
     if shared is None and type(messages) in CODES:
-        return [cast("BaseMessage", messages)]  # nearly always, and sooner known than by asking for a base class
+        one: Any = messages
+        return [one]  # nearly always, and sooner known than by asking for a base class
     items = [messages] if isinstance(messages, (BaseMessage, NewEvent)) else messages
     if type(items) is not list and (isinstance(items, str) or not isinstance(items, Sequence)):
         raise InvalidInputError("messages", "give messages or events, for example [HumanMessage('hi')]")

@@ -26,7 +26,7 @@ from langchain_sessions.events import Standing
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from langchain_sessions._core.rows import EventRow, InvocationRow, SessionRow
+    from langchain_sessions._core.rows import EventRow, InvocationRow, SessionLog, SessionRow
 
 _STANDINGS = {1: Standing.OPEN, 3: Standing.FAILED, 4: Standing.INTERRUPTED}
 COUNTED = (Standing.LIVE, Standing.INTERRUPTED, Standing.OPEN)
@@ -213,6 +213,10 @@ def _ranges(pairs: object) -> tuple[SeqRange, ...]:
     return tuple((low, high) for low, high in pairs)  # type: ignore[attr-defined]
 
 
+_NO_LOOKUP: tuple[SeqSet, dict[int, Edit], SeqSet] = (NO_SEQS, {}, NO_SEQS)
+_NONE_OUTDATED: Mapping[int, int] = {}
+
+
 @dataclass(frozen=True, slots=True)
 class LogView:
     """Everything that decides where the events of one session stand.
@@ -233,7 +237,11 @@ class LogView:
     """What a graph held of a message of which its head holds another revision, and that one: whichever came first."""
 
     def __post_init__(self) -> None:
-        """Prepare the look-ups once."""
+        """Prepare the look-ups once; of most logs there is nothing to look up."""
+        if self.ledger is EMPTY_LEDGER and self.head is None:
+            object.__setattr__(self, "_lookup", _NO_LOOKUP)
+            object.__setattr__(self, "outdated", _NONE_OUTDATED)
+            return
         head = SeqSet(tuple(sorted(self.head))) if self.head is not None else SeqSet()
         superseded = self.ledger.superseded
         summaries = SeqSet.of(seq for cover in self.ledger.covers.values() for seq in cover.summaries)
@@ -377,7 +385,7 @@ def open_invocations(rows: Iterable[InvocationRow], idle_before: int) -> dict[st
     return found
 
 
-def view_of(session: SessionRow, unfinished: Iterable[InvocationRow], idle_before: int) -> LogView:
+def view_of(session: SessionRow | SessionLog, unfinished: Iterable[InvocationRow], idle_before: int) -> LogView:
     """Where the events of a session stand, given its invocations that are not done."""
     standings = open_invocations(unfinished, idle_before)
     head = None if session.head_runs is None else tuple(decode_ranges(session.head_runs))

@@ -39,7 +39,8 @@ INDEXED: Final = frozenset({"kinds", "authors", "branch", "synthetic", "tools", 
 class EventQuery:
     """The criteria of an `EventFilter` in stored form, and a window.
 
-    An event that names no author may be anybody's: it meets `authors`, and `predicate` asks its message.
+    An event that names no author may be anybody's: it meets `authors`, and `predicate` asks its message. `idents` are
+    of messages that are known; without a window only these rows are read.
 
     Rows come back oldest first. `newest` counts the window from the end. `predicate` is asked for each row that
     meets everything else, before the window; it is for what no database compares alike.
@@ -56,6 +57,7 @@ class EventQuery:
     branch: str | AnyBranch | None = ANY_BRANCH
     authors: frozenset[str] = frozenset()
     invocation_id: str | None = None
+    idents: frozenset[str] = frozenset()
     after_seq: int | None = None
     before_seq: int | None = None
     newest: bool = False
@@ -159,6 +161,7 @@ def matches(row: EventRow, query: EventQuery, view: LogView) -> bool:
         and (query.synthetic is None or bool(row.flags & r.SYNTHETIC) is query.synthetic)
         and (not query.authors or row.author is None or row.author in query.authors)
         and (query.invocation_id is None or row.invocation_id == query.invocation_id)
+        and (not query.idents or row.ident in query.idents)
         and (query.after_seq is None or row.seq > query.after_seq)
         and (query.before_seq is None or row.seq < query.before_seq)
         and (isinstance(query.branch, AnyBranch) or sees(query.branch, row))

@@ -18,6 +18,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from langchain_sessions._core.checkpoints import ValueRow
+from langchain_sessions._core.piece_cuts import IN_CLEAR, SEALED, cut_where_they_say
 from langchain_sessions._core.piece_rows import (
     LONGEST,
     NAME,
@@ -49,29 +50,11 @@ LIMIT = 1024
 _MOST_NAMES = 64
 _LAST_OF_GROUP = 16
 """A name whose first byte is below ends its group: one in 16."""
-_DIGITS = bytes(
-    48 + (0xCC51160E9309BD71937B5DEC185A9C85DD8B59D4CC404A79F17F32A8CBDAC159 >> place & 1)
-    for place in range(255, -1, -1)
-)
-"""A digit for each byte, drawn so that texts, code, numbers and noise are all cut about equally often."""
 _ROW = 60
 """Bytes that a row takes beside what it holds, about."""
 _FEWEST_TOLD = 4
 _MOST_STEPS = 8
 _PROBE = 32
-
-
-class _Rule(NamedTuple):
-    """Where a value is cut: no shorter than this, and behind a pattern, a digit for each byte."""
-
-    shortest: int
-    behind: bytes
-
-
-# Once in 2 048 places: parts of about 3 KB, of which a change stores what is different.
-_IN_CLEAR = _Rule(1024, b"00101101111")
-# Once in 512: a part that is sealed is stored whole, since nobody without the key could do so later.
-_SEALED = _Rule(512, b"010011011")
 
 
 class Below(NamedTuple):
@@ -292,11 +275,12 @@ def _place_of(part: bytes, third: int, data: bytes, begin: int, ends: list[int])
 
 def _leaves(data: bytes, base: Tree | None, seal: Seal | None) -> tuple[list[bytes], list[int], dict[bytes, int]]:
     """The names of a value's parts, where these end, and the places of those that were looked at."""
-    key, rule = (b"", _IN_CLEAR) if seal is None else (seal.key, _SEALED)
+    key, rule = (b"", IN_CLEAR) if seal is None else (seal.key, SEALED)
     fresh: dict[bytes, int] = {}
     leaves, ends, rest = _same_beginning(data, base)
     start = ends[-1] if ends else 0
     size, step = len(data), 1 << 16
+    known = {} if base is None else {name: at for at, name in enumerate(base.leaves)}
     while start < size or not leaves:
         if start in rest and base is not None:
             at = rest[start]
@@ -305,7 +289,7 @@ def _leaves(data: bytes, base: Tree | None, seal: Seal | None) -> tuple[list[byt
             break
         # A part at a time, so that little is turned into digits where the rest is the same.
         window = data[start : start + step + LONGEST]
-        for part in _parts(window, rule, is_last=start + len(window) == size):
+        for part in cut_where_they_say(window, rule, is_last=start + len(window) == size):
             name = leaf_name(part, key)
             fresh.setdefault(name, len(leaves))
             start += len(part)
@@ -313,8 +297,36 @@ def _leaves(data: bytes, base: Tree | None, seal: Seal | None) -> tuple[list[byt
             ends.append(start)
             if start in rest:
                 break
+            if base is not None and (same := _same_from(base, known.get(name), data, start)):
+                # Behind a part that both have they mostly go on alike: compared, which takes less than to cut again.
+                shift = start - same.start
+                leaves += base.leaves[same.first : same.last]
+                ends += [end + shift for end in base.ends[same.first : same.last]]
+                start = ends[-1]
+                break
         step = min(step * 2, 1 << 20)
     return leaves, ends, fresh
+
+
+class _Same(NamedTuple):
+    """Parts of a value that another one has too: from which to before which, and where they start."""
+
+    first: int
+    last: int
+    start: int
+
+
+def _same_from(base: Tree, at: int | None, data: bytes, start: int) -> _Same | None:
+    """The parts behind one of another value that stand at a place of this one; None where it goes on otherwise."""
+    if at is None:
+        return None
+    there, first = base.ends[at], at + 1
+    # As below, the last one ends where it does because its value does.
+    most = len(base.ends) - 1
+    if first >= most or base.data[there : base.ends[first]] != data[start : start + base.ends[first] - there]:
+        return None
+    last = bisect_right(base.ends, there + common_start(base.data[there:], data[start:]), first, most)
+    return _Same(first, last, there)
 
 
 def _same_beginning(data: bytes, base: Tree | None) -> tuple[list[bytes], list[int], dict[int, int]]:
@@ -334,20 +346,6 @@ def _same_beginning(data: bytes, base: Tree | None) -> tuple[list[bytes], list[i
     first = bisect_left(base.ends, len(before) - end, count)
     rest = {base.ends[at] + shift: at + 1 for at in range(first, len(base.ends) - 1)}
     return base.leaves[:count], base.ends[:count], rest
-
-
-def _parts(data: bytes, rule: _Rule, *, is_last: bool) -> Iterable[bytes]:
-    """Bytes of a value, cut where they say so; what stands at their end is left, where the value goes on."""
-    digits = data.translate(_DIGITS)
-    start, size, behind = 0, len(data), len(rule.behind)
-    while size - start > (rule.shortest if is_last else LONGEST):
-        longest = min(start + LONGEST, size)
-        found = digits.find(rule.behind, start + rule.shortest - behind, longest)
-        end = longest if found < 0 else found + behind
-        yield data[start:end]
-        start = end
-    if is_last and (start < size or not size):
-        yield data[start:]
 
 
 def _nodes(leaves: list[bytes], key: bytes) -> tuple[bytes, dict[bytes, bytes]]:

@@ -210,9 +210,3 @@ def require_owner(user_id: str | None, deltas: Iterable[str | None]) -> None:
     """
     if user_id is None and any(delta is not None and split_delta(delta).user for delta in deltas):
         raise InvalidInputError("state_delta", "user: keys need a session that has a user")
-
-
-def merge_shared(values: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
-    """Scoped state after some changes; None deletes."""
-    merged = {**values, **changes}
-    return {key: value for key, value in merged.items() if value is not None}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from operator import ne
+from operator import attrgetter, ne
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _ELSEWHERE = ROOTED | SUMMARY
 """Where such a row stands a thread or a compaction says."""
+_run_of = attrgetter("invocation_id")
 # Where clients note why a reply ended: OpenAI's and most, Anthropic and Bedrock Converse, Ollama.
 _END_KEYS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 
@@ -107,17 +108,17 @@ def context_rows(
     else:
         shown = view.ordered(row for row in said if view.in_context(row, invocation_id))
     # The window is cut before runs are put together: a database reads the newest rows and knows no others.
-    return _runs_together(shown if last_n is None else shown[-last_n:])
+    return runs_together(shown if last_n is None else shown[-last_n:])
 
 
-def _runs_together(rows: list[EventRow]) -> list[EventRow]:
+def runs_together(rows: list[EventRow]) -> list[EventRow]:
     """The rows of a context with those of each run side by side, where the run began.
 
     Two tabs that talk at once are logged in between each other. A prompt in which two questions come before two
     answers is refused by strict providers and misread by others, so the log keeps the order in which things
     happened, and every view of it keeps the turns whole.
     """
-    named = [row.invocation_id for row in rows]
+    named = [*map(_run_of, rows)]
     distinct = set(named)
     # Nearly always: without a name each row is a run of its own, and named runs seldom cross.
     if len(distinct) <= 1 or (None not in distinct and len(distinct) == 1 + sum(map(ne, named, named[1:]))):

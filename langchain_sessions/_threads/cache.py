@@ -6,7 +6,6 @@ compared with its snapshots in C (0.1 µs per message) before it is served, and 
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from itertools import islice
 from operator import attrgetter, is_
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_sessions._core.checkpoints import blanked_at
 from langchain_sessions._core.codec.messages import assembled, equal
+from langchain_sessions._core.locks import new_lock
 from langchain_sessions._core.ranges import NO_SEQS, SeqRange, SeqSet, expand_ranges, fold_ranges
 from langchain_sessions._core.rows import NO_MESSAGE_ID, EventRow, SessionRow
 from langchain_sessions._threads.split import KNOWN, held, is_message_list, snapshot
@@ -37,7 +37,6 @@ _MADE = 16
 _GROWING = 8
 """Threads that may have grown since they were last weighed; to weigh all would make a call cost what others hold."""
 _EMPTY: dict[str, Any] = {}
-NO_NAMES: frozenset[bytes] = frozenset()
 
 
 class _Mold(NamedTuple):
@@ -320,7 +319,7 @@ class MessageCache:
         """Hold about `limit` bytes."""
         self._codec = codec
         self._limit = limit
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._threads: OrderedDict[int, ThreadCache] = OrderedDict()
         self._keys: dict[tuple[str, str], int] = {}
         self._sizes: dict[int, int] = {}

@@ -32,8 +32,11 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
 MARK = "langchain_sessions:form"
+_MARK = MARK.encode()
 _TAG = "marked:"
-_STRICT = (
+PLAIN_TAG = "msgpack"
+# With every kindness switched off: what is taken so is given back equal.
+STRICT = (
     ormsgpack.OPT_PASSTHROUGH_TUPLE
     | ormsgpack.OPT_PASSTHROUGH_SUBCLASS
     | ormsgpack.OPT_PASSTHROUGH_DATACLASS
@@ -75,6 +78,7 @@ class ValueForms:
         allowed: Classes that may be rebuilt.
 
     Attributes:
+        is_plain: Whether it is LangGraph's own: what msgpack holds exactly is what it would write.
         cipher: What encrypts, with LangGraph's own serializer that does.
         plain: The same without it.
     """
@@ -89,7 +93,7 @@ class ValueForms:
         self._codec = MessageCodec(serde)
         inner = serde.serde if isinstance(serde, EncryptedSerializer) else serde
         self._is_known = isinstance(inner, JsonPlusSerializer)
-        self._is_plain = type(serde) is JsonPlusSerializer
+        self.is_plain = type(serde) is JsonPlusSerializer
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         """The bytes of a value, and what they are.
@@ -97,18 +101,25 @@ class ValueForms:
         Raises:
             UnstorableError: It would come back as something else.
         """
-        # LangGraph's serializer has tags of its own for these two, and holds them exactly.
         if obj is None or type(obj) is bytes:
             return self.serde.dumps_typed(obj)
-        found = self._found(obj)
+        return self._dump(obj, "") or self.dumps_marked(obj)
+
+    def dumps_marked(self, obj: Any) -> tuple[str, bytes]:
+        """The bytes of a value that is not plain.
+
+        Raises:
+            UnstorableError: It would come back as something else.
+        """
+        found = self._marked(obj)
         if found is None:
             raise UnstorableError(self._problem(obj))
         return found
 
-    def _found(self, value: Any) -> tuple[str, bytes] | None:
+    def _marked(self, value: Any) -> tuple[str, bytes] | None:
         """The bytes of a value in the first form that gives it back."""
-        if (found := self._dump(value, "")) is not None:
-            return found
+        if self.is_plain and (data := self._marked_in_c(value)) is not None:
+            return _TAG + PLAIN_TAG, data
         # First with as few marks as possible: what the serializer holds by itself stays readable without us.
         for is_eager in (False, True):
             marking = _Marking(self.allowed, self._codec, is_eager=is_eager)
@@ -121,15 +132,24 @@ class ValueForms:
                 return found
         return self._dump_checked(value, "")
 
+    def _marked_in_c(self, value: Any) -> bytes | None:
+        """The bytes of plain containers that hold few kinds of objects, such as documents; None for any other value."""
+        hook = _Hook(self.allowed)
+        try:
+            data = ormsgpack.packb(value, default=hook.mark, option=STRICT)
+        except (TypeError, ValueError, RecursionError):
+            return None
+        # Whatever else says the mark might be read as one.
+        return data if data.count(_MARK) == hook.marks else None
+
     def _dump(self, value: Any, tag: str) -> tuple[str, bytes] | None:
         """The bytes of a value that the serializer holds exactly; None for any other."""
         try:
-            # With every kindness switched off: what it takes now it gives back equal.
-            data = ormsgpack.packb(value, option=_STRICT)
+            data = ormsgpack.packb(value, option=STRICT)
         except (TypeError, ValueError, RecursionError):
             return None
-        if self._is_plain:
-            return f"{tag}msgpack", data
+        if self.is_plain:
+            return tag + PLAIN_TAG, data
         if not self._is_known:
             return None
         inner, data = self.serde.dumps_typed(value)
@@ -173,6 +193,9 @@ class ValueForms:
     def _read_packed(self, parts: list[Any]) -> Any:
         return load_json(parts[0], self.serde)
 
+    def _read_document(self, parts: list[Any]) -> Any:
+        return Document(parts[0], metadata=self._unmark(parts[1]), id=parts[2])
+
     def _read_object(self, parts: list[Any]) -> Any:
         return self.allowed.rebuild(parts[0], self._unmark(parts[1]))
 
@@ -204,7 +227,7 @@ class ValueForms:
         """Why a value would not come back equal: of which classes it holds objects, and what admits them."""
         found: dict[type, Any] = {}
         _collect(value, found, {}, 0)
-        strange = [kind for kind, one in found.items() if kind not in self.allowed and self._found(one) is None]
+        strange = [kind for kind, one in found.items() if kind not in self.allowed and not self._is_kept(one)]
         hopeless = [kind for kind in strange if not is_rebuildable(kind)]
         if hopeless:
             return f"holds {_listed(hopeless)}, which cannot be stored"
@@ -216,10 +239,14 @@ class ValueForms:
             f"name what may be rebuilt: SessionCheckpointSaver(sessions, allow=[{names}])"
         )
 
+    def _is_kept(self, value: Any) -> bool:
+        return (self._dump(value, "") or self._marked(value)) is not None
+
 
 _READ: Mapping[str, Callable[[ValueForms, list[Any]], Any]] = {
     "message": ValueForms._read_message,
     "packed": ValueForms._read_packed,
+    "document": ValueForms._read_document,
     "object": ValueForms._read_object,
     "send": ValueForms._read_send,
     "delta": ValueForms._read_delta,
@@ -261,6 +288,35 @@ class _Inline(NamedTuple):
     ident: str
     text: str | None
     body: str | None
+
+
+class _Hook:
+    """Marks what msgpack does not know while it packs, so that nothing that it knows is walked in Python."""
+
+    def __init__(self, allowed: Allowed) -> None:
+        """Mark objects of allowed classes, and those of a form of their own."""
+        self._allowed = allowed
+        self.marks = 0
+
+    def mark(self, value: Any) -> Any:
+        """The form of an object, what it holds as it is.
+
+        Raises:
+            TypeError: Somebody has to look closer.
+        """
+        kind = type(value)
+        if kind is Document:
+            form = ["document", value.page_content, value.metadata, value.id]
+        elif kind in _COLLECTIONS:
+            form = [_COLLECTIONS[kind], [*value]]
+        elif kind is Send:
+            form = ["send", value.node, value.arg, _limit_of(value)]
+        elif not issubclass(kind, BaseMessage) and (name := self._allowed.name_of(kind)) is not None:
+            form = ["object", name, self._allowed.fields_in(value)]
+        else:
+            raise TypeError
+        self.marks += 1
+        return {MARK: form}
 
 
 class _Marking:
@@ -326,8 +382,8 @@ class _Marking:
     def _message(self, message: BaseMessage) -> Any:
         if isinstance(message, RemoveMessage) or (isinstance(message, BaseMessageChunk) and not self._is_eager):
             return message
-        encoded = self._codec.encode(message)
-        return {MARK: ["message", encoded.kind, encoded.flags, encoded.ident or "", encoded.text, encoded.body]}
+        kind, flags, ident, text, _, body = self._codec.encode(message)
+        return {MARK: ["message", kind, flags, ident or "", text, body]}
 
 
 def _base_form(value: Any, base: type) -> Any:

@@ -7,6 +7,7 @@ one out, an `Overwrite` begins anew. A snapshot, which the reducer made, then st
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage, RemoveMessage
@@ -23,11 +24,22 @@ from langchain_sessions._threads.split import is_event, is_message_list
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from langchain_sessions._core.checkpoints import WriteRow
+    from langchain_sessions._core.pieces import Tree
     from langchain_sessions._threads.cache import ThreadCache
-    from langchain_sessions._threads.plan import PendingWrite
 
 COUNTERS = "counters_since_delta_snapshot"
 """Where the metadata of a checkpoint names the delta channels that it does not hold whole."""
+
+
+@dataclass(slots=True, eq=False)
+class PendingWrite:
+    """A write that was stored, or is about to be, with whatever bodies the log does not hold."""
+
+    row: WriteRow
+    value: Any
+    tree: Tree | None = None
+    """Its pieces, where it is large."""
 
 
 def given_to(channel: str, writes: Iterable[tuple[str, Any]]) -> list[Any]:

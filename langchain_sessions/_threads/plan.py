@@ -26,19 +26,19 @@ from langchain_sessions._core.checkpoints import (
 from langchain_sessions._core.codec.messages import same_message
 from langchain_sessions._core.ledger import Edit
 from langchain_sessions._core.pieces import Tree
-from langchain_sessions._core.ranges import SeqRange, SeqSet, decode_ranges, encode_ranges, fold_ranges, pack_ranges
+from langchain_sessions._core.ranges import (
+    SeqRange,
+    SeqSet,
+    decode_ranges,
+    encode_ranges,
+    fold_ranges,
+    joined_ranges,
+    pack_ranges,
+)
 from langchain_sessions._core.rows import EventRow, SessionRow, numbered
 from langchain_sessions._threads.cache import Recognised, ThreadCache
-from langchain_sessions._threads.given import Said, given_to, snapshot_of
-from langchain_sessions._threads.record import (
-    NOTHING,
-    RUNS,
-    Cutter,
-    Record,
-    Slot,
-    dump_slot,
-    encode_record,
-)
+from langchain_sessions._threads.given import PendingWrite, Said, given_to, snapshot_of
+from langchain_sessions._threads.record import NOTHING, RUNS, Cutter, Record, Slot, dump_slot, encode_record
 from langchain_sessions._threads.split import MIN_TEXT, clone_message, is_event, is_message_list, split
 from langchain_sessions.errors import StalePlanError
 from langchain_sessions.events import NewEvent
@@ -62,16 +62,6 @@ class Incoming:
     row: EventRow
     is_rooted: bool
     seq: int = 0
-
-
-@dataclass(slots=True, eq=False)
-class PendingWrite:
-    """A write that was stored, or is about to be, with whatever bodies the log does not hold."""
-
-    row: WriteRow
-    value: Any
-    tree: Tree | None = None
-    """Its pieces, where it is large."""
 
 
 @dataclass(slots=True)
@@ -114,6 +104,9 @@ class PlannedCheckpoint:
     """The large values."""
     needs: set[bytes] = field(default_factory=set[bytes])
     """Values whose pieces are taken over."""
+    conversation: Sequence[BaseMessage] = ()
+    """The main list."""
+    _by_id: dict[str, BaseMessage] | None = None
 
     @property
     def idents(self) -> tuple[str, ...]:
@@ -146,6 +139,8 @@ class PlannedCheckpoint:
         deltas = self._deltas(values, written)
         lists += [name for name in deltas if name not in lists]
         main = "messages" if "messages" in lists else lists[0] if len(lists) == 1 else None
+        if main in lists and type(values.get(main)) is list:
+            self.conversation = values[main]
         # The conversation first: the log's order is the order of its list.
         for channel in sorted({**new, **deltas}, key=lambda name: name != main):
             branch = branch_of(self.namespace)
@@ -153,7 +148,7 @@ class PlannedCheckpoint:
                 branch = channel_branch(branch, channel)
             if channel in deltas:
                 self._take_said(channel, values.get(channel), deltas[channel], branch, is_main=channel == main)
-            elif channel in known:
+            elif channel in known and (channel == main or not self._rewords_any(new[channel], known[channel])):
                 self._take_list(channel, new[channel], known[channel], branch, is_main=channel == main)
             else:
                 self._take_value(channel, new[channel], branch)
@@ -244,7 +239,7 @@ class PlannedCheckpoint:
             if type(item) is str:
                 return False
             seq = self.thread.position(item) if self.thread is not None else None
-            if seq is None and (_is_internal(channel) or item.id is None):
+            if seq is None and (_is_internal(channel) or item.id is None or self._rewords(item)):
                 left_in = True
                 return False
             if id(item) not in resolved:
@@ -260,6 +255,17 @@ class PlannedCheckpoint:
             self.record.slots[channel] = dump_slot(value, self.cutter.forms, channel)
         else:
             self.record.slots[channel] = self._dump(channel, value)
+
+    def _rewords(self, message: BaseMessage) -> bool:
+        """Whether the conversation has a message in other words: what a hook cut for the model stays in its channel."""
+        if self._by_id is None:
+            self._by_id = {one.id: one for one in self.conversation if one.id is not None}
+        said = self._by_id.get(message.id or "")
+        return said is not None and not same_message(said, message)
+
+    def _rewords_any(self, messages: list[BaseMessage], known: Recognised) -> bool:
+        others = messages[len(messages) - len(known.others) :]
+        return any(seq is None and self._rewords(message) for message, seq in zip(others, known.others, strict=True))
 
     def _dump(self, channel: str, value: Any, refs: bytes | None = None) -> Slot:
         """A value as it is stored; a large one shares pieces with what the channel held and was given."""
@@ -367,7 +373,7 @@ class PlannedCheckpoint:
     def _fill_slots(self) -> None:
         for opened in self.open_slots:
             seqs = [item.seq if isinstance(item, Incoming) else item for item in opened.refs]
-            refs = pack_ranges(_joined(opened.base, list(fold_ranges(seqs))))
+            refs = pack_ranges(joined_ranges(opened.base, list(fold_ranges(seqs))))
             if opened.is_said:
                 self.record.delta_runs = refs
                 continue
@@ -429,20 +435,13 @@ class PlannedCheckpoint:
                 resolved[id(item)] = seq
             return seq is not None
 
-        parts = split(value, wanted)
+        parts = split(value, wanted, is_of_texts=True)
         if parts is None:
             return None
         refs = encode_ranges(texts[item] if type(item) is str else resolved[id(item)] for item in parts.references)
         if parts.is_list:
             return Slot(RUNS, refs)
         return dump_slot(parts.skeleton, self.cutter.forms, "messages", refs)
-
-
-def _joined(first: list[SeqRange], second: list[SeqRange]) -> list[SeqRange]:
-    """Two lists of runs as one."""
-    if first and second and first[-1][1] + 1 == second[0][0]:
-        return [*first[:-1], (first[-1][0], second[0][1]), *second[1:]]
-    return first + second
 
 
 def _is_internal(channel: str) -> bool:

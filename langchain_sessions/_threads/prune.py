@@ -7,30 +7,28 @@ from typing import TYPE_CHECKING
 from langchain_sessions._core.checkpoints import ROOT, CheckpointRow
 from langchain_sessions._core.edge import check_duration, from_micros, require
 from langchain_sessions._core.flow import Flow, ask
+from langchain_sessions._threads.given import COUNTERS
 from langchain_sessions._threads.record import Record, decode_metadata, decode_record
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from datetime import timedelta
 
-    from langgraph.checkpoint.serde.base import SerializerProtocol
-
     from langchain_sessions._log.log import Log
     from langchain_sessions._threads.cache import MessageCache
+    from langchain_sessions._threads.forms import ValueForms
     from langchain_sessions.stores._threads import CheckpointKey, Keep, ThreadRows, ThreadStore
-
-_COUNTERS = "counters_since_delta_snapshot"
 
 
 class CheckpointPruner:
     """Removes checkpoints of threads."""
 
-    def __init__(self, log: Log, store: ThreadStore, cache: MessageCache, serde: SerializerProtocol) -> None:
+    def __init__(self, log: Log, store: ThreadStore, cache: MessageCache, forms: ValueForms) -> None:
         """Remove from a store, within the reach of a log's owner."""
         self._log = log
         self._store = store
         self._cache = cache
-        self._serde = serde
+        self._forms = forms
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> Flow[None]:
         """Remove those of some runs, but for those from which a delta channel of a later one is rebuilt."""
@@ -92,7 +90,7 @@ class CheckpointPruner:
         for row in view.rows:
             place = (row.ns, row.cid)
             if place in kept and ":" in view.namespaces.get(row.ns, "").rsplit("|", 1)[-1]:
-                started = (decode_metadata(view.session_id, row, self._serde).get("parents") or {}).get("")
+                started = (decode_metadata(view.session_id, row, self._forms).get("parents") or {}).get("")
                 if started in roots and (ROOT, started) not in kept:
                     finished.add(place)
         return finished
@@ -103,7 +101,7 @@ class CheckpointPruner:
         needed = set(kept)
         for place in kept:
             row = by_place[place]
-            missing = set(decode_metadata(view.session_id, row, self._serde).get(_COUNTERS) or ())
+            missing = set(decode_metadata(view.session_id, row, self._forms).get(COUNTERS) or ())
             missing -= _record(view, row).stored
             seen = {row.cid}
             # Ids made by hand may go round in a circle.

@@ -15,20 +15,20 @@ from langchain_sessions._core.checkpoints import (
     ValueRow,
     WriteRow,
     corrupt_checkpoint,
+    opened,
     seq_set,
+    squeezed,
 )
 from langchain_sessions._core.edge import UNREADABLE, check_id, from_micros, to_micros
 from langchain_sessions._core.piece_rows import NAME, Seal, value_digest
 from langchain_sessions._core.pieces import LIMIT, Cut, Tree, cut
 from langchain_sessions._core.ranges import SeqSet, encode_ranges
-from langchain_sessions._threads.forms import RefusedValueError, UnstorableError
+from langchain_sessions._threads.forms import PLAIN_TAG, STRICT, RefusedValueError, UnstorableError
 from langchain_sessions._threads.split import may_be_private, without_private_calls
 from langchain_sessions.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-    from langgraph.checkpoint.serde.base import SerializerProtocol
 
     from langchain_sessions._threads.cache import ThreadCache
     from langchain_sessions._threads.forms import ValueForms
@@ -43,7 +43,6 @@ SPLIT = 8
 
 So is `CUT`: `digest` names the pieces of the value, and `data` is the sealed key of their names, if any.
 """
-_PLAIN_TAG = "msgpack"
 _STANDARD = frozenset({"v", "ts", "id", "channel_values", "channel_versions", "versions_seen", "updated_channels"})
 
 
@@ -59,12 +58,12 @@ class Slot(NamedTuple):
 NOTHING = Slot(EMPTY)
 
 
-def dump_slot(value: Any, serde: SerializerProtocol, name: str, refs: bytes | None = None) -> Slot:
-    """A value, or a skeleton with its references, through the serializer, without what a call keeps private.
+def dump_slot(value: Any, forms: ValueForms, name: str, refs: bytes | None = None) -> Slot:
+    """A value, or a skeleton with its references, in bytes, without what a call keeps private.
 
     Args:
         value: The value of a channel.
-        serde: The serializer.
+        forms: What gives it back equal.
         name: The channel.
         refs: The events that a skeleton mentions.
 
@@ -72,17 +71,28 @@ def dump_slot(value: Any, serde: SerializerProtocol, name: str, refs: bytes | No
         InvalidInputError: It would not come back equal.
     """
     try:
-        tag, data = serde.dumps_typed(value)
+        tag, data = _in_bytes(value, forms)
+        if may_be_private(tag, data) and (kept := without_private_calls(value)) is not value:
+            tag, data = _in_bytes(kept, forms)
     except UnstorableError as error:
         raise RefusedValueError(name, error.problem) from None
-    if may_be_private(tag, data) and (kept := without_private_calls(value)) is not value:
-        tag, data = serde.dumps_typed(kept)
     if tag == "null":
         return Slot(NULL)
     kind = PLAIN
-    if tag != _PLAIN_TAG:
+    if tag != PLAIN_TAG:
         kind, data = TAGGED, tag.encode() + b"\0" + data
     return Slot(kind + SPLIT if refs is not None else kind, refs, data)
+
+
+def _in_bytes(value: Any, forms: ValueForms) -> tuple[str, bytes]:
+    # LangGraph's serializer has tags of its own for these two, and holds them exactly.
+    if not forms.is_plain or value is None or type(value) is bytes:
+        return forms.dumps_typed(value)
+    try:
+        # Nearly every value is plain, and what is plain needs no form.
+        return PLAIN_TAG, ormsgpack.packb(value, option=STRICT)
+    except (TypeError, ValueError, RecursionError):
+        return forms.dumps_marked(value)
 
 
 class Cutter:
@@ -123,7 +133,7 @@ class Cutter:
             made = cut(data, base, [other for other in bases if other is not base], self.seal)
             return Slot(slot.kind | CUT, refs, header, made.tree.root), made
         if cipher is not None:
-            tag, data = (_PLAIN_TAG.encode(), data) if slot.kind & ~SPLIT == PLAIN else _untagged(data)
+            tag, data = (PLAIN_TAG.encode(), data) if slot.kind & ~SPLIT == PLAIN else _untagged(data)
             name, sealed = cipher.encrypt(data)
             kind = TAGGED | (slot.kind & SPLIT)
             slot = Slot(kind, refs, tag + b"+" + name.encode() + b"\0" + sealed)
@@ -140,12 +150,12 @@ def _untagged(data: bytes) -> tuple[bytes, bytes]:
     return tag, rest
 
 
-def load_slot(kind: int, data: bytes, serde: SerializerProtocol) -> Any:
+def load_slot(kind: int, data: bytes, forms: ValueForms) -> Any:
     """The value, or skeleton, of a slot that has data."""
     if kind & ~(SPLIT | CUT) == PLAIN:
-        return serde.loads_typed((_PLAIN_TAG, data))
+        return forms.serde.loads_typed((PLAIN_TAG, data))
     tag, _, rest = data.partition(b"\0")
-    return serde.loads_typed((tag.decode(), rest))
+    return forms.loads_typed((tag.decode(), rest))
 
 
 @dataclass(slots=True)
@@ -191,9 +201,7 @@ class Record:
         return self.versions[self.channels.index(channel)] if channel in self.channels else None
 
 
-def record_of(
-    ns: int, checkpoint: Mapping[str, Any], parent: str | None, metadata: Any, serde: SerializerProtocol
-) -> Record:
+def record_of(ns: int, checkpoint: Mapping[str, Any], parent: str | None, metadata: Any, forms: ValueForms) -> Record:
     """What of a checkpoint does not need the log.
 
     Raises:
@@ -219,8 +227,8 @@ def record_of(
         versions=tuple(versions.values()),
         seen=seen,
         updated=updated,
-        rest=dump_slot(rest, serde, "checkpoint") if rest else None,
-        metadata=dump_slot(metadata, serde, "metadata"),
+        rest=dump_slot(rest, forms, "checkpoint") if rest else None,
+        metadata=dump_slot(metadata, forms, "metadata"),
         shape=_shape(versions, seen, updated),
     )
 
@@ -301,7 +309,7 @@ def encode_record(record: Record) -> tuple[CheckpointRow, list[ValueRow]]:
     if record.delta is not None:
         body.append(record.channels.index(record.delta))
         runs = record.delta_runs
-    data = _packed(body)
+    data = squeezed(_packed(body))
     row = CheckpointRow(
         record.ns,
         record.cid,
@@ -375,7 +383,7 @@ def _pack_time(ts: str) -> int | str:
     return micros if from_micros(micros).isoformat() == ts else ts
 
 
-def decode_metadata(session_id: str, row: CheckpointRow, serde: SerializerProtocol) -> Any:
+def decode_metadata(session_id: str, row: CheckpointRow, forms: ValueForms) -> Any:
     """The metadata of a row, without the rest of it.
 
     Raises:
@@ -383,7 +391,7 @@ def decode_metadata(session_id: str, row: CheckpointRow, serde: SerializerProtoc
     """
     try:
         slot = _unpack_slot(_body(row)[6], None)
-        return load_slot(slot.kind, slot.data or b"", serde)
+        return load_slot(slot.kind, slot.data or b"", forms)
     except Exception as error:  # a serializer may raise anything
         raise corrupt_checkpoint(session_id, row.cid) from error
 
@@ -424,7 +432,7 @@ def decode_record(session_id: str, row: CheckpointRow, shape: bytes) -> Record:
 
 
 def _body(row: CheckpointRow) -> list[Any]:
-    body: list[Any] = ormsgpack.unpackb(row.body)
+    body: list[Any] = ormsgpack.unpackb(opened(row.body))
     if body[0] != FORMAT:
         problem = f"written in format {body[0]}"
         raise ValueError(problem)

@@ -16,12 +16,13 @@ from langchain_sessions._chat.address import config_of, namespace_digest
 from langchain_sessions._core.checkpoints import ROOT, WriteRow, rewound
 from langchain_sessions._core.edge import check_id
 from langchain_sessions._core.flow import Flow, ask
+from langchain_sessions._core.locks import empty_in_child, new_lock
 from langchain_sessions._core.ranges import encode_ranges
 from langchain_sessions._core.rows import ROOTED
 from langchain_sessions._core.twins import finish
 from langchain_sessions._log.log import adapter_draft, after_append
-from langchain_sessions._threads.given import COUNTERS, in_order
-from langchain_sessions._threads.plan import START, PendingWrite, PlannedCheckpoint
+from langchain_sessions._threads.given import COUNTERS, PendingWrite, in_order
+from langchain_sessions._threads.plan import START, PlannedCheckpoint
 from langchain_sessions._threads.record import Cutter, Given, dump_slot, lighten, record_of, with_slot
 from langchain_sessions._threads.split import split
 from langchain_sessions.errors import StalePlanError
@@ -97,7 +98,9 @@ class CheckpointWriter:
                 self._cache.forget(at.log.app, at.session_id)
                 thread = None
             else:
-                yield from after_append(at.log, at.key, done.session.last_seq, done.decision.fresh)
+                recall = after_append(at.log, at.key, done.session.last_seq, done.decision.fresh)
+                if recall is not None:
+                    yield from recall
                 return config_of(done.session, at.namespace, record.cid)
 
     def _planned(self, at: ThreadConfig, record: Record, thread: ThreadCache | None) -> PlannedCheckpoint:
@@ -313,11 +316,18 @@ class _Line(Generic[Turn, Company]):
             self.company.set()
 
     def take(self) -> list[_Call]:
-        """All that wait, writes before checkpoints: a checkpoint takes over what its parent's writes hold."""
+        """What is committed next, writes before checkpoints: a checkpoint takes over what its parent's writes hold."""
         batch, self.waiting = self.waiting, []
         self.company.clear()
         # A stable sort: calls of one kind stay in the order in which they came.
-        return sorted(batch, key=_is_put)
+        batch.sort(key=_is_put)
+        put = {(call.plan.ns, call.plan.cid) for call in batch if _is_put(call)}
+        if put and len(put) < len(batch):
+            # Beside the checkpoint that they belong to they would be written twice, staged and then for good: the one
+            # that takes them over is next.
+            self.waiting = [call for call in batch if call.is_patient and (call.plan.ns, call.plan.cid) in put]
+            batch = [call for call in batch if call not in self.waiting]
+        return batch
 
     def give_back(self, batch: Sequence[_Call]) -> None:
         """Have them wait again: whoever had the turn was torn away from it."""
@@ -331,11 +341,17 @@ class CommitQueue:
     def __init__(self, store: ThreadStore) -> None:
         """Write to a store."""
         self._store = store
-        self._guard = threading.Lock()
+        self._guard = new_lock()
         self._lines: dict[SessionKey, _Line[threading.Lock, threading.Event]] = {}
         self._async_lines: WeakKeyDictionary[Any, dict[SessionKey, _Line[asyncio.Lock, asyncio.Event]]] = (
             WeakKeyDictionary()
         )
+        empty_in_child(self)
+
+    def leave_all(self) -> None:
+        """Forget the callers of another process."""
+        self._lines = {}
+        self._async_lines = WeakKeyDictionary()
 
     def submit(self, plan: ThreadPlan, after: Callable[[Any], None]) -> Any:
         """Write what was planned; returns when it is committed."""
@@ -348,26 +364,31 @@ class CommitQueue:
                 line = self._lines[name] = _Line(threading.Lock(), threading.Event())
             line.join(call)
         try:
-            with line.turn:
-                if not call.is_done:
-                    if self._store.waits:
-                        # Writes of a step and its checkpoint come within a millisecond of each other: together they are
-                        # one transaction, one fsync.
-                        line.company.wait(_PATIENCE)
-                    with self._guard:
-                        batch = line.take()
-                    try:
-                        _note(batch, self._store.commit_threads([each.plan for each in batch]))
-                    except BaseException:
-                        with self._guard:
-                            line.give_back([each for each in batch if each is not call])
-                        raise
+            while not call.is_done:
+                if call.is_patient and self._store.waits:
+                    # Writes of a step and its checkpoint come within a millisecond of each other: together they are one
+                    # transaction, one fsync. Waited for without the turn, which the checkpoint before has to take.
+                    line.company.wait(_PATIENCE)
+                with line.turn:
+                    if not call.is_done:
+                        self._commit(line, call)
         finally:
             with self._guard:
                 line.users -= 1
                 if not line.users:
                     self._lines.pop(name, None)
         return call.outcome()
+
+    def _commit(self, line: _Line[threading.Lock, threading.Event], call: _Call) -> None:
+        """Commit what waits. Writes for which no checkpoint came yet may stay in the line: see `_Line.take`."""
+        with self._guard:
+            batch = line.take()
+        try:
+            _note(batch, self._store.commit_threads([each.plan for each in batch]))
+        except BaseException:
+            with self._guard:
+                line.give_back([each for each in batch if each is not call])
+            raise
 
     async def asubmit(self, plan: ThreadPlan, after: Callable[[Any], None]) -> Any:
         """Async `submit`. A cancelled caller never leaves half a plan."""
@@ -384,24 +405,29 @@ class CommitQueue:
         call = _Call(plan, after)
         line.join(call)
         try:
-            async with line.turn:
-                if not call.is_done:
-                    if not line.company.is_set():
-                        # A timer costs a third of `wait_for`, which makes a task, and this is asked for every step.
-                        patience = asyncio.get_running_loop().call_later(_PATIENCE, line.company.set)
-                        await line.company.wait()
-                        patience.cancel()
-                    batch = line.take()
-                    try:
-                        _note(batch, await self._store.acommit_threads([each.plan for each in batch]))
-                    except BaseException:
-                        line.give_back([each for each in batch if each is not call])
-                        raise
+            while not call.is_done:
+                if call.is_patient and not line.company.is_set():
+                    # A timer costs a third of `wait_for`, which makes a task, and this is asked for every step.
+                    patience = asyncio.get_running_loop().call_later(_PATIENCE, line.company.set)
+                    await line.company.wait()
+                    patience.cancel()
+                async with line.turn:
+                    if not call.is_done:
+                        await self._acommit(line, call)
         finally:
             line.users -= 1
             if not line.users:
                 lines.pop(name, None)
         return call.outcome()
+
+    async def _acommit(self, line: _Line[asyncio.Lock, asyncio.Event], call: _Call) -> None:
+        """Async `_commit`."""
+        batch = line.take()
+        try:
+            _note(batch, await self._store.acommit_threads([each.plan for each in batch]))
+        except BaseException:
+            line.give_back([each for each in batch if each is not call])
+            raise
 
 
 def _is_put(call: _Call) -> bool:

@@ -15,6 +15,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
+import ormsgpack
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
@@ -31,6 +32,7 @@ from langchain_sessions._core.codec.messages import (
     without_private_argument,
 )
 from langchain_sessions._core.kinds import CODES
+from langchain_sessions._threads.forms import STRICT
 
 MARK = "langchain_sessions:ref"
 KNOWN = frozenset(CODES)
@@ -69,14 +71,15 @@ def is_message_list(value: object) -> bool:
 Wanted = Callable[[Any], bool]
 
 
-def split(value: Any, wanted: Wanted) -> Split | None:
+def split(value: Any, wanted: Wanted, *, is_of_texts: bool = False) -> Split | None:
     """Take out what `wanted` says yes to; None where there is nothing, or the value holds the mark itself.
 
     Args:
         value: Any value.
         wanted: Asked for each message, and for each string that might be a message's text.
+        is_of_texts: Whether it says yes to any of these.
     """
-    if type(value) in _LEAVES:
+    if type(value) in _LEAVES or (not is_of_texts and _is_plain(value)):
         return None
     references: list[BaseMessage | str] = []
     try:
@@ -88,6 +91,15 @@ def split(value: Any, wanted: Wanted) -> Split | None:
         return None
     is_list = type(value) is list and type(skeleton) is dict and skeleton.get(MARK, [None])[0] == _LIST
     return Split(skeleton, references, is_list)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value consists of plain containers of plain values, as most do: asked in C, a hundredth of a walk."""
+    try:
+        ormsgpack.packb(value, option=STRICT)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def _walk(value: Any, wanted: Wanted, into: list[BaseMessage | str]) -> Any:

@@ -130,6 +130,34 @@ def test_item_04_nothing_of_it_is_left_in_a_thread(open_service: Callable[..., S
     assert service.verify("t") == []
 
 
+class Hooked(TypedDict):
+    messages: Annotated[list[AnyMessage], add_messages]
+    llm_input_messages: list[AnyMessage]
+    kept: dict[str, Any]
+
+
+@pytest.mark.parametrize("said", [f"SECRET {MAIL}", [{"type": "text", "text": f"SECRET {MAIL} " + "é" * 300}]])
+def test_item_04_what_a_hook_cut_for_the_model_is_blanked_too(tmp_path: Path, said: Any) -> None:
+    def cut(state: Hooked) -> dict[str, Any]:
+        shorter = "SECRET, cut" if isinstance(said, str) else [{"type": "text", "text": "SECRET, cut " * 40}]
+        asked = state["messages"][0].model_copy(update={"content": shorter})
+        return {"llm_input_messages": [asked], "kept": {"id": "h", "says": "no word of it", "large": [asked] * 200}}
+
+    path = tmp_path / "chat.db"
+    builder: Any = StateGraph(Hooked)
+    builder.add_node("cut", cut).add_edge(START, "cut")
+    with SessionService(f"sqlite:///{path}") as sessions:
+        graph = builder.compile(checkpointer=SessionCheckpointSaver(sessions))
+        graph.invoke({"messages": [HumanMessage(said, id="h")]}, CONFIG)
+        assert [event.seq for event in sessions.events("t") if event.message] == [1]
+        sessions.blank("t", "h")
+        state = graph.get_state(CONFIG).values
+        assert state["kept"]["says"] == "no word of it"
+        assert "SECRET" not in str(state)
+        assert sessions.verify("t") == []
+    assert b"SECRET" not in b"".join(each.read_bytes() for each in tmp_path.iterdir())
+
+
 def test_item_04_no_byte_is_left_in_a_file(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'chat.db'}"
     with SessionService(url) as service:

@@ -22,18 +22,21 @@ if TYPE_CHECKING:
     from langchain_sessions.service import SessionService
     from tests.conftest import Counted
 
-pytestmark = pytest.mark.backends("sqlite", "postgres", "mariadb")
+on_disks = pytest.mark.backends("files", "sqlite", "postgres", "mariadb")
+on_databases = pytest.mark.backends("sqlite", "postgres", "mariadb")
 
 
 # -- killed ------------------------------------------------------------------------------------------------
 
 
+@on_disks
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 def test_a_killed_graph_goes_on_where_it_was(database_url: str, table_prefix: str, durability: str) -> None:
     _kill(database_url, table_prefix, durability, rounds=2)
 
 
 @pytest.mark.soak
+@on_disks
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 def test_many_killed_graphs(database_url: str, table_prefix: str, durability: str, counted: Counted) -> None:
     """A third of the graphs each; a thread for twenty-five, since all of it is looked at."""
@@ -172,6 +175,7 @@ def drill(request: pytest.FixtureRequest, database_url: str, table_prefix: str) 
     made.close()
 
 
+@on_databases
 def test_a_call_that_fails_at_any_boundary_happened_or_did_not(drill: Range) -> None:
     whole = drill.look("warm")
     number = 0
@@ -192,6 +196,7 @@ WHOLE_THREADS: dict[str, Callable[[Range, SessionCheckpointSaver, str], Any]] = 
 }
 
 
+@on_databases
 @pytest.mark.parametrize("name", WHOLE_THREADS)
 def test_what_changes_a_whole_thread_and_fails_at_any_boundary(drill: Range, name: str) -> None:
     """It happened or it did not, and made once more it is done."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
+from langgraph.graph import START, StateGraph
+from langgraph.graph.message import add_messages
+from typing_extensions import TypedDict
 
 from langchain_sessions import EventFilter, InvocationStatus, NewEvent, SessionCheckpointSaver, SessionService, Standing
 from langchain_sessions._chat.address import Address
@@ -134,3 +137,35 @@ def _hiding(service: SessionService) -> Any:
     from dataclasses import replace  # noqa: PLC0415
 
     return replace(service._log, hide_superseded=True)
+
+
+class Hooked(TypedDict):
+    messages: Annotated[list[AnyMessage], add_messages]
+    llm_input_messages: list[AnyMessage]
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_what_a_hook_cut_for_the_model_is_no_revision_of_what_was_said(
+    service: SessionService, durability: Any
+) -> None:
+    """LangGraph's `pre_model_hook` gives the model copies of messages under their ids, in a channel beside them."""
+
+    def cut(state: Hooked) -> dict[str, Any]:
+        return {
+            "llm_input_messages": [m.model_copy(update={"content": f"cut {m.text[:3]}"}) for m in state["messages"]]
+        }
+
+    def answer(state: Hooked) -> dict[str, Any]:
+        return {"messages": [AIMessage(f"so {state['llm_input_messages'][-1].text}")]}
+
+    builder: Any = StateGraph(Hooked)
+    builder.add_node("cut", cut).add_node("answer", answer).add_edge(START, "cut").add_edge("cut", "answer")
+    config: Any = {"configurable": {"thread_id": "t"}}
+    for text in ("one", "two"):
+        graph = builder.compile(checkpointer=SessionCheckpointSaver(service))
+        graph.invoke({"messages": [HumanMessage(text)]}, config, durability=durability)
+    state = builder.compile(checkpointer=SessionCheckpointSaver(service)).get_state(config).values
+    assert [m.text for m in state["llm_input_messages"]] == ["cut one", "cut so ", "cut two"]
+    assert [m.text for m in service.messages("t")] == [m.text for m in state["messages"]]
+    assert [event.message.text for event in service.events("t") if event.message] == [m.text for m in state["messages"]]
+    assert service.verify("t") == []

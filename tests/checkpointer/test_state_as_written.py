@@ -11,18 +11,22 @@ from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import ormsgpack
 import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.types import Command, interrupt
+from langgraph.types import Command, Send, interrupt
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from langchain_sessions import NewEvent, SessionCheckpointSaver
 from langchain_sessions._core.codec.same import is_same
+from langchain_sessions._core.codec.values import dump_json, pack
+from langchain_sessions._threads.allowed import Allowed
+from langchain_sessions._threads.forms import MARK, ValueForms
 from langchain_sessions.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -357,3 +361,25 @@ def test_item_2_metadata_and_filters_are_refused_by_name_or_match_nothing(servic
     play(service, 1)
     with contextlib.suppress(ValueError):
         assert not list(saver.list(None, filter={"source": bad}))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [Document("text", metadata={"at": (1, {2}), "deep": [Document("in it")]}, id="d"), ("a", 1)],
+        {"says": MARK, "holds": Document(MARK)},
+        {MARK: ["document", "text", {}, None], "holds": Document("text")},
+        [Document("half \ud800 a pair"), Send("node", {"given": (1, Document("text"))})],
+        [Document("text", metadata={1: "a number"}), 1 << 63, 1 << 64],
+    ],
+)
+def test_what_is_marked_in_c_is_what_was_marked_by_hand(value: Any) -> None:
+    forms = ValueForms(JsonPlusSerializer(allowed_msgpack_modules=None), Allowed(()))
+    assert is_same(forms.loads_typed(forms.dumps_typed(value)), value)
+
+
+def test_documents_of_earlier_releases_are_read() -> None:
+    forms = ValueForms(JsonPlusSerializer(allowed_msgpack_modules=None), Allowed(()))
+    document = Document("text", metadata={"n": 1}, id="d")
+    stored = ormsgpack.packb([{MARK: ["packed", dump_json(pack(document))]}])
+    assert forms.loads_typed(("marked:msgpack", stored)) == [document]

@@ -31,7 +31,7 @@ from langchain_sessions._core.kinds import CLASSES, CODES
 from langchain_sessions.errors import CorruptRowError, SealedEventError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
@@ -44,23 +44,15 @@ _TOOLS: Final = frozenset({CONVERSATION_SEARCH, CROSS_SESSION_SEARCH})
 _CALL_BLOCKS: Final = frozenset({"tool_use", "tool_call", "function_call", "tool_call_chunk", "input_json_delta"})
 
 _MAX_ID = 255
+_NO_ID = r.NO_MESSAGE_ID
 _UNKNOWN: Final = object()
 _COLUMNS: Final = ("content", "id")
-_tuple = tuple.__new__
-"""Makes a named tuple without the function that Python writes for it: what every message pays is kept short."""
 _CLASS = "$class"
 _EXTRA = "$extra"
 
 
-class EncodedMessage(NamedTuple):
-    """The columns of one message."""
-
-    kind: int
-    flags: int
-    ident: str | None
-    text: str | None
-    folded: str | None
-    body: str | None
+EncodedMessage = tuple[int, int, str | None, str | None, str | None, str | None]
+"""The columns of one message: kind, flags, ident, text, folded and body. Bare, since every message pays for a name."""
 
 
 # Pydantic keeps a model in these slots; setting them directly takes a third of the time of `model_construct`.
@@ -147,6 +139,7 @@ class MessageCodec:
         self.serde = serde
         self.encrypts = encrypts
         self._templates = {cls: _template(cls) for cls in CODES}
+        self._empty = {cls: _making_fields(template) for cls, template in self._templates.items()}
 
     def encode(self, message: BaseMessage) -> EncodedMessage:
         """The columns of a message. Never refuses one for its content; chunks become whole messages."""
@@ -163,7 +156,7 @@ class MessageCodec:
         fields = message.__dict__
         # An id that is read twice may differ: LangGraph assigns ids on another thread while a message is stored.
         message_id = fields.get("id")
-        ident, flags = ident_of(message_id)
+        named = ident_of(message_id)
         template = self._templates[type(message)].fields
         rest: dict[str, Any] = {}
         for name, value in fields.items():
@@ -173,41 +166,43 @@ class MessageCodec:
                 continue
             if name not in _COLUMNS:
                 rest[name] = value
-        if flags & r.DIGEST_ID:
+        if named[1] & r.DIGEST_ID:
             rest["id"] = message_id
         extra = message.__pydantic_extra__
         if extra:
             rest[_EXTRA] = extra
-        return self._columns(message, kind, flags, ident, rest)
+        # Its field, not its attribute: pydantic looks through its classes for each that is asked for.
+        return self._columns(message, fields["content"], kind, named, rest)
 
     def _columns(
-        self, message: BaseMessage, kind: int, flags: int, ident: str | None, rest: dict[str, Any]
+        self, message: BaseMessage, content: Any, kind: int, named: tuple[str | None, int], rest: dict[str, Any]
     ) -> EncodedMessage:
-        content = message.content
+        ident, flags = named
         text = content if type(content) is str and is_storable(content) else None
         if text is None:
             rest["content"] = content
         if self.encrypts:
             sealed = self.seal_text(dump_json([text, pack(rest, self.serde)]))
-            return EncodedMessage(kind, flags | r.SEALED, ident, None, None, sealed)
+            return kind, flags | r.SEALED, ident, None, None, sealed
         plain = text is not None and not (kind == k.AI and _says_more(rest))
         searchable = text if plain and text is not None else searchable_text(message)
         body = dump_readably(pack(rest, self.serde)) if rest else None
-        folded = folded_column(text or "", searchable)
-        return _tuple(EncodedMessage, (kind, flags, ident, text, folded, body))
+        is_itself = text is not None and searchable is text and text.isascii()
+        folded = None if is_itself else folded_column(text or "", searchable)
+        return kind, flags, ident, text, folded, body
 
     def _encode_other(self, message: BaseMessage) -> EncodedMessage:
         """A class of somebody's own: its base decides the kind, its name tells whom to give it back to."""
         cls = type(message)
-        ident, flags = ident_of(message.id)
+        named = ident_of(message.id)
         rest: dict[str, Any] = {name: value for name, value in message.__dict__.items() if name != "content"}
-        if not flags & r.DIGEST_ID:
+        if not named[1] & r.DIGEST_ID:
             rest.pop("id", None)
         if message.__pydantic_extra__:
             rest[_EXTRA] = message.__pydantic_extra__
         rest[_CLASS] = [cls.__module__, cls.__qualname__]
         kind = next((code for known, code in CODES.items() if isinstance(message, known)), k.OTHER)
-        return self._columns(message, kind, flags, ident, rest)
+        return self._columns(message, message.content, kind, named, rest)
 
     def decode(self, session_id: str, row: StoredMessage) -> BaseMessage:
         """The message of a row, a new object every time.
@@ -217,10 +212,12 @@ class MessageCodec:
             CorruptRowError: The row cannot be read.
         """
         cls = CLASSES.get(row.kind)
+        text, flags = row.text, row.flags
         try:
-            if row.body is None and type(row.text) is str and cls is not None:
-                return assembled(cls, self._empty(cls, row), {"content"}, {})
-            if row.flags & r.SEALED:
+            if type(text) is str and cls is not None and row.body is None:
+                fields = self._empty[cls](text, None if flags & _NO_ID else row.ident)
+                return assembled(cls, fields, {"content"}, {})
+            if flags & r.SEALED:
                 text, rest = unpack(self.unseal_text(session_id, row.seq, row.body or ""), self.serde)
                 return self._build_any(cls, _Opened(row.seq, row.ident, row.kind, row.flags, text, None), rest)
             rest = load_json(row.body or "{}", self.serde)
@@ -261,25 +258,13 @@ class MessageCodec:
 
     def _build(self, cls: type[BaseMessage], row: StoredMessage, rest: dict[str, Any]) -> BaseMessage:
         """Build without validation: the values came out of a validated message of this class."""
-        fields = self._empty(cls, row)
+        fields = self._empty[cls](row.text, None if row.flags & _NO_ID else row.ident)
         extra: dict[str, Any] = rest.pop(_EXTRA, None) or {}
         fields.update(rest)
         if not isinstance(fields["content"], (str, list)):
             problem = "a message has a text or blocks"
             raise TypeError(problem)
         return assembled(cls, fields, {"content", *rest}, extra)
-
-    def _empty(self, cls: type[BaseMessage], row: StoredMessage) -> dict[str, Any]:
-        """The fields of a message of which a row says no more than its text and its id."""
-        template = self._templates[cls]
-        fields = template.fields.copy()
-        for name in template.dicts:
-            fields[name] = {}
-        for name in template.lists:
-            fields[name] = []
-        fields["content"] = row.text
-        fields["id"] = None if row.flags & r.NO_MESSAGE_ID else row.ident
-        return fields
 
     def seal_text(self, text: str) -> str:
         """Some text as it may be stored by a codec that encrypts."""
@@ -365,6 +350,24 @@ def _template(cls: type[BaseMessage]) -> _Template:
             fields.setdefault(name, None)
     dicts, lists = (tuple(name for name, value in fields.items() if type(value) is kind) for kind in (dict, list))
     return _Template(fields, dicts, lists)
+
+
+def _making_fields(template: _Template) -> Callable[[str | None, str | None], dict[str, Any]]:
+    """What makes the fields of a message of which a row says no more than its text and its id."""
+    copied = template.fields.copy
+    dicts, lists = template.dicts, template.lists
+
+    def make(text: str | None, message_id: str | None) -> dict[str, Any]:
+        fields = copied()
+        for name in dicts:
+            fields[name] = {}
+        for name in lists:
+            fields[name] = []
+        fields["content"] = text
+        fields["id"] = message_id
+        return fields
+
+    return make
 
 
 def _loaded_class(module: str, name: str) -> type[BaseMessage] | None:
