@@ -1,10 +1,11 @@
 # ruff: noqa: ANN401 - stands in for what other people write
 """Long conversations with one fault each: whether the next turn succeeds, whether the prompt fits, and what is found.
 
-Six hundred turns, in which ninety facts are told; the model counts its prompts with our counter and refuses those that
-exceed its window, in the words of a provider. One run each with a summariser that is dead, with workers on deep
-branches under a long root, with other middleware that edits prompts behind ours or adds to them, with tools that are
-numbered from 0 in every turn, and with the words of each provider, whose limit nobody told us.
+Six hundred turns, in which ninety facts are told; the model counts its prompts with a real vocabulary, which the
+default counter only estimates, and refuses those that exceed its window, in the words of a provider. One run each with
+a summariser that is dead, with workers on deep branches under a long root, with other middleware that edits prompts
+behind ours or adds to them, with tools that are numbered from 0 in every turn, and with each answer of
+`docs/overflow.md`, of a provider whose limit nobody told us.
 
 `--turns` makes the runs shorter; the facts are told all the same.
 """
@@ -13,64 +14,62 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import json
 import sys
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
+from pydantic import Field
 
+from benchmarks.budgets import BundledCounter
 from langchain_sessions import InMemoryStore, SessionMemoryAdvisor, SessionMemoryMiddleware, SessionService
 from langchain_sessions.compaction import Compaction, Summarize, TokenCount, TokenWindow
+from tests.surface.overflow_answers import OVERFLOWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tests.openai_stub.replies import Refuse
+
 FACTS, TURNS = 90, 600
 WINDOW = 6_000
 FILLER = "We went on about the week, the budget and who would come along to what, as we always do. " * 5
-WORDINGS = (
-    "This model's maximum context length is {window} tokens. However, your messages resulted in {asked} tokens.",
-    "prompt is too long: {asked} tokens > {window} maximum",
-    "The input token count ({asked}) exceeds the maximum number of tokens allowed ({window}).",
-    "Input is too long for requested model.",
-    "Prompt contains {asked} tokens and 0 draft tokens, too large for model with {window} maximum context length",
-    "too many tokens: total number of tokens in the prompt cannot exceed {window} - received {asked}.",
-    "Please reduce the length of the messages or completion.",
-    "The input ({asked} tokens) is longer than the model's context length ({window} tokens).",
-    "This model's maximum prompt length is {window} but the request contains {asked} tokens.",
-    "This endpoint's maximum context length is {window} tokens. However, you requested about {asked} tokens.",
-    "This model's maximum context length is {window} tokens. However, your request has {asked} input tokens.",
-    "You passed {asked} input tokens. However, the model's context length is only {window} tokens, resulting in 0.",
-    "The decoder prompt (length {asked}) is longer than the maximum model length of {window}.",
-    "The input length ({asked}) exceeds the maximum allowed length ({window} tokens)",
-    "Input validation error: `inputs` must have less than {window} tokens. Given: {asked}",
-    "request ({asked} tokens) exceeds the available context size ({window} tokens), try increasing it",
-    "input ({asked} tokens) is too large to process. increase the physical batch size (current batch size: {window})",
-    "the input length exceeds the context length",
-    "Cannot truncate prompt with n_keep ({asked}) >= n_ctx ({window})",
-    "litellm.ContextWindowExceededError: ContextWindowExceededError: too long",
-    "输入内容过长 超过模型最大上下文长度限制 {window}",
-    "Die Eingabe überschreitet mit {asked} Token das Kontextfenster des Modells.",
-    "Syöte on liian pitkä: {asked} tokenia ylittää mallin enimmäismäärän {window}.",
-)
+NAME, VOCABULARY = "gpt-4o", "o200k_base"
+WORDINGS = {f"{answer.provider}, {answer.about}, {at}": answer.answer for at, answer in enumerate(OVERFLOWS)}
+"""What providers answer, as `docs/overflow.md` has it."""
+OVERFLOW = next(iter(WORDINGS.values()))
+
+
+@cache
+def vocabulary(name: str) -> BundledCounter:
+    """Counts as models do."""
+    return BundledCounter(name)
 
 
 class Refused(Exception):  # noqa: N818 - what a client raises
     """A provider does not take a prompt."""
 
-    def __init__(self, message: str) -> None:
-        """Say it as a client of OpenAI's would."""
-        super().__init__(f"Error code: 400 - {message}")
-        self.status_code = 400
+    def __init__(self, answer: Refuse) -> None:
+        """Say it as clients do: a status, and what the server wrote."""
+        said = answer.body if isinstance(answer.body, str) else json.dumps(answer.body, ensure_ascii=False)
+        super().__init__(f"Error code: {answer.status} - {said}")
+        self.status_code, self.body = answer.status, answer.body
+
+
+class Misnumbered(Exception):  # noqa: N818 - as above
+    """A provider found two calls of one id."""
 
 
 class Windowed(BaseChatModel):
     """Answers what fits its window, and refuses the rest in the words of a provider."""
 
-    counter: Any
+    counter: Any = Field(default_factory=lambda: vocabulary(VOCABULARY))
+    model_name: str = NAME
     window: int = WINDOW
-    wording: str = WORDINGS[0]
+    wording: Any = OVERFLOW
     reports: float | None = None
     calls_tools: bool = False
     sizes: list[int] = []  # noqa: RUF012 - a field of pydantic, copied for each model
@@ -81,11 +80,11 @@ class Windowed(BaseChatModel):
         size = self.counter.count_messages(messages).tokens
         if size > self.window:
             self.refusals.append(size)
-            raise Refused(self.wording.format(window=self.window, asked=size))
+            raise Refused(self.wording)
         self.sizes.append(size)
         ids = [call["id"] for message in messages if isinstance(message, AIMessage) for call in message.tool_calls]
         if len(set(ids)) < len(ids):
-            raise Refused("messages: tool_use ids must be unique")
+            raise Misnumbered
         asks = self.calls_tools and isinstance(messages[-1], HumanMessage)
         usage: Any = None
         if self.reports is not None:
@@ -148,7 +147,7 @@ def _run(turns: int, model: Windowed, service: SessionService, ask: Callable[[in
     for turn in range(turns):
         try:
             ask(turn, said(turn, turns))
-        except Refused:
+        except (Refused, Misnumbered):
             continue
         answered += 1
     found = 0
@@ -168,7 +167,7 @@ def _compaction(*, is_dead: bool = False, at: int = 4_000) -> Compaction:
 def dead_summariser(turns: int) -> Outcome:
     """Every summary fails."""
     with SessionService(InMemoryStore()) as service:
-        model = Windowed(counter=service.tokens)
+        model = Windowed()
         chat = SessionMemoryAdvisor(service, compaction=_compaction(is_dead=True), context_window=WINDOW).wrap(model)
         return _run(turns, model, service, lambda _, text: chat.invoke(text, CONFIG))
 
@@ -176,7 +175,7 @@ def dead_summariser(turns: int) -> Outcome:
 def deep_branches(turns: int) -> Outcome:
     """Workers four branches deep, each in turn, under a root that grows beside them."""
     with SessionService(InMemoryStore()) as service:
-        model = Windowed(counter=service.tokens)
+        model = Windowed()
         memory = SessionMemoryAdvisor(service, compaction=_compaction(), context_window=WINDOW)
         branches = (None, "orch", "orch.w1", "orch.w1.deep", "orch.w1.deep.deeper", "orch.w2")
         chats = [memory.on_branch(branch).wrap(model) for branch in branches]
@@ -197,7 +196,7 @@ def editing_middleware(turns: int) -> Outcome:
             return handler(request.override(messages=request.messages[-1:]) if edits else request)
 
     with SessionService(InMemoryStore()) as service:
-        model = Windowed(counter=service.tokens, reports=1.0)
+        model = Windowed(reports=1.0)
         memory = SessionMemoryMiddleware(service, compaction=_compaction(), context_window=WINDOW)
         agent: Any = create_agent(model, middleware=[memory, Editing()])
         return _run(turns, model, service, lambda _, text: agent.invoke({"messages": text}, CONFIG))
@@ -213,7 +212,7 @@ def adding_middleware(turns: int) -> Outcome:
             return handler(request.override(system_message=SystemMessage(FILLER * 15)))
 
     with SessionService(InMemoryStore()) as service:
-        model = Windowed(counter=service.tokens, reports=1.0)
+        model = Windowed(reports=1.0)
         memory = SessionMemoryMiddleware(service, compaction=_compaction(at=5_500), context_window=WINDOW)
         agent: Any = create_agent(model, middleware=[memory, Instructing()])
         return _run(turns, model, service, lambda _, text: agent.invoke({"messages": text}, CONFIG))
@@ -222,7 +221,7 @@ def adding_middleware(turns: int) -> Outcome:
 def numbered_tools(turns: int) -> Outcome:
     """Every turn calls a tool under the id `call_0`."""
     with SessionService(InMemoryStore()) as service:
-        model = Windowed(counter=service.tokens, calls_tools=True)
+        model = Windowed(calls_tools=True)
         chat = SessionMemoryAdvisor(service, compaction=_compaction(), context_window=WINDOW).wrap(model)
 
         def ask(_: int, text: str) -> None:
@@ -233,12 +232,12 @@ def numbered_tools(turns: int) -> Outcome:
         return _run(turns, model, service, ask)
 
 
-def wording(words: str) -> Callable[[int], Outcome]:
+def wording(words: Refuse) -> Callable[[int], Outcome]:
     """The window is smaller than anybody knows: every compaction is asked for by the provider, in its words."""
 
     def run(turns: int) -> Outcome:
         with SessionService(InMemoryStore()) as service:
-            model = Windowed(counter=service.tokens, wording=words)
+            model = Windowed(wording=words)
             chat = SessionMemoryAdvisor(service, compaction=_compaction(at=1_000_000)).wrap(model)
             system = SystemMessage("Be brief.")
             return _run(turns, model, service, lambda _, text: chat.invoke([system, HumanMessage(text)], CONFIG))
@@ -252,7 +251,7 @@ RUNS: dict[str, Callable[[int], Outcome]] = {
     "editing middleware": editing_middleware,
     "adding middleware": adding_middleware,
     "numbered tools": numbered_tools,
-    **{f"refused: {words[:80]}": wording(words) for words in WORDINGS},
+    **{f"refused: {who}": wording(words) for who, words in WORDINGS.items()},
 }
 
 

@@ -132,7 +132,8 @@ def _read_now(known: dict[str, Any]) -> None:
     """What an append left for later; two threads may come at once, and read the same."""
     read = known.get("_read")
     if read is not None:
-        known.update(read())
+        told, *args = read
+        known.update(told(*args))
         known.pop("_read", None)
 
 
@@ -203,11 +204,6 @@ class SessionEvent:
     def scope(self) -> str | None:
         """The branch that its turn and its compaction belong to: what reached a thread's root list is root's."""
         return None if self.is_in_thread else self.branch
-
-    @property
-    def is_root(self) -> bool:
-        """Whether every agent of the session sees it."""
-        return self.scope is None
 
     if not TYPE_CHECKING:  # which finds every field declared
 

@@ -32,9 +32,6 @@ from langchain_sessions._importing.several import count_of
 from langchain_sessions._importing.threads import ThreadImport
 from langchain_sessions._importing.values import SourceError
 from langchain_sessions._log.log import log_of
-from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
-from langchain_sessions._sql.store import SqlStore
-from langchain_sessions._sql.tables.size import database_bytes
 from langchain_sessions.errors import EventConflictError, InvalidInputError, SessionEndedError, SessionNotFoundError
 from langchain_sessions.service import SessionService
 
@@ -161,6 +158,8 @@ def import_threads(
             ThreadImport(sessions, found.threads, serde, lambda *_: None).check_key()
         if dry_run:
             return _predicted(sessions, found, _Prediction(owner_of, serde, progress))
+        # Tables are made on first use; what they take while they are empty is not what is taken over.
+        sessions.list_sessions(limit=1)
         before = _size(sessions)
         run = _Run(sessions, owner_of, progress)
         run.take(found, serde)
@@ -407,8 +406,7 @@ def _predicted(sessions: SessionService, source: Found, how: _Prediction) -> Imp
 
 def _size(sessions: SessionService) -> int | None:
     """How many bytes the database of a service takes; None where it does not tell."""
-    store = log_of(sessions).store
-    return store.run(TransactionKind.READ, database_bytes) if isinstance(store, SqlStore) else None
+    return log_of(sessions).store.describe().bytes
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from langgraph.types import Command
 
 from langchain_sessions._chat.address import config_of_run
 from langchain_sessions._chat.call import Call
+from langchain_sessions._chat.graph_state import state_of
 from langchain_sessions._chat.news import sort_request
 from langchain_sessions._chat.replies import ReplyRecorder, listening_below
 from langchain_sessions._chat.session_memory import SessionMemory
@@ -87,7 +88,7 @@ class SessionMemoryMiddleware(SessionMemory, AgentMiddleware[AgentState[Any], An
                 tools=tuple(request.tools),
             ),
             configurable=cast("Mapping[str, Any]", config.get("configurable") or {}),
-            state=request.state.get("messages", ()),
+            state=state_of(config, request.state.get("messages", ())),
         )
         recorder = ReplyRecorder()
         try:

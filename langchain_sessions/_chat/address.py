@@ -186,6 +186,10 @@ def config_of_run(runtime: Runtime[Any]) -> RunnableConfig:
         return {"configurable": named}
 
 
+class LogsThreads:
+    """A checkpointer that logs what its threads hold."""
+
+
 # -- configs ---------------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
 from langchain_sessions._core.codec.messages import equal
-from langchain_sessions.tokens._estimate import EstimatedTokenCounter, RememberingCounter, holds_media
+from langchain_sessions.tokens._content import holds_media
+from langchain_sessions.tokens._estimate import EstimatedTokenCounter, RememberingCounter
 from langchain_sessions.tokens._exact_for_model import ExactForModel
 from langchain_sessions.tokens._families import name_of, vocabulary_of
 from langchain_sessions.tokens._usage import UsageBook, kind_of_text

@@ -11,16 +11,16 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 
 from langchain_sessions._chat import prompt as prompts
 from langchain_sessions._chat.fit import compact_before, prompt_costs, shorten
+from langchain_sessions._chat.graph_state import NO_STATE, GraphState
 from langchain_sessions._chat.news import (
     News,
     Request,
     message_of,
     run_of,
     told_by_content,
-    turn_length,
 )
 from langchain_sessions._chat.outbound import acknowledgement
-from langchain_sessions._chat.prompt import FILTER_KEY, PromptContext, load_context
+from langchain_sessions._chat.prompt import PromptContext
 from langchain_sessions._chat.replies import awaits_results, cut_short, is_cut_by_window
 from langchain_sessions._chat.store_run import CallMessages, mark_run, store_ending, store_messages, take_up_edits
 from langchain_sessions._core.codec.messages import equal
@@ -36,7 +36,6 @@ from langchain_sessions.errors import (
     SessionNotFoundError,
 )
 from langchain_sessions.events import EventKind, InvocationStatus, SessionEvent, Standing
-from langchain_sessions.modes import PromptDraft
 from langchain_sessions.selectors import not_empty
 
 if TYPE_CHECKING:
@@ -46,11 +45,9 @@ if TYPE_CHECKING:
     from langchain_sessions._chat.replies import ReplyRecorder
     from langchain_sessions._chat.session_memory import ChatOptions, SessionMemory
     from langchain_sessions.compaction._plan import ModelCall
+    from langchain_sessions.modes import PromptDraft
 
 _log = logging.getLogger(__name__)
-
-# So many messages more than a window are loaded at least: it begins with a question, and tools answer in between.
-_SLACK, _GROWTH = 8, 4
 
 
 @dataclass(kw_only=True, slots=True)
@@ -65,6 +62,7 @@ class Call:
         invocation_id: The run that it belongs to.
         model: What is known of the model.
         configurable: The `configurable` of the call.
+        state: What the graph holds around it.
         appended: What was stored of it so far.
         context: What stands in the session for it; None where that has to be loaded anew.
         was_shortened: Whether the prompt was too long before, and was made shorter.
@@ -82,6 +80,7 @@ class Call:
     invocation_id: str
     model: ModelCall
     configurable: Mapping[str, Any]
+    state: GraphState = NO_STATE
     appended: tuple[SessionEvent, ...] = ()
     context: PromptContext | None = None
     was_shortened: bool = False
@@ -112,7 +111,7 @@ class Call:
         run_id: str,
         model: ModelCall,
         configurable: Mapping[str, Any],
-        state: Sequence[BaseMessage] = (),
+        state: GraphState = NO_STATE,
         added: Sequence[BaseMessage] = (),
     ) -> Flow[Call]:
         """Open the session, store what is new in the request, compact if it is time.
@@ -140,8 +139,9 @@ class Call:
             model=model,
             configurable=configurable,
             added=added,
+            state=state,
         )
-        context = yield from call._look_at_log(state)
+        context = yield from call._look_at_log()
         try:
             yield from call._store_request(context)
             compaction = call.options.compaction
@@ -153,35 +153,24 @@ class Call:
             raise
         return call
 
-    def _look_at_log(self, state: Sequence[BaseMessage]) -> Flow[PromptContext]:
+    def _look_at_log(self) -> Flow[PromptContext]:
         """Load what stands in the session, with a graph's edits, and tell what is new beside it."""
-        options, body = self.options, self.request.body
+        options, body, state = self.options, self.request.body, self.state
         # A graph may have edited whatever it holds, so what is compared reaches as far back as its state does.
-        size = self._enough(len(state))
+        size = prompts.enough(self, len(state.messages))
         try:
-            context = yield from self._load(None, size)
+            context = yield from prompts.load_context(self, None, size)
         except SessionNotFoundError:
             yield from ask(self.address.sessions.open, self.address.session_id)
             context = PromptContext()
-        if (yield from take_up_edits(options, self.address, context.events, state)):
-            context = yield from self._load(None, size)
+        if (yield from take_up_edits(options, self.address, context.events, state.messages)):
+            context = yield from prompts.load_context(self, None, size)
         self.news = yield from prompts.look_for_news(options, self.address, context, body, state)
         if self.news.invocation_id is not None:
             self.invocation_id = self.news.invocation_id
-        elif not self.news.ended:
+        elif not self.news.ended and not self.news.told:
             self.context = context
         return context
-
-    def _load(self, invocation_id: str | None, last_n: int | None) -> Flow[PromptContext]:
-        wanted = not self.request.system or self.options.store_system
-        return load_context(self.memory, self.address, invocation_id, last_n, wants_system=wanted)
-
-    def _enough(self, carried: int = 0) -> int | None:
-        """How many of the newest messages to load at first; None for all."""
-        window = self.options.window
-        if window is None or self.configurable.get(FILTER_KEY) is not None:
-            return None
-        return window + max(window // 2, _SLACK) + max(carried, turn_length(self.request.body))
 
     def _store_request(self, context: PromptContext) -> Flow[None]:
         """Store what is new in the request."""
@@ -246,55 +235,8 @@ class Call:
     def draft(self) -> Flow[PromptDraft]:
         """What is remembered, in the form that the modes give it."""
         if self.drafted is None:
-            self.drafted = yield from self._draft()
+            self.drafted = yield from prompts.draft_of(self)
         return self.drafted
-
-    def _draft(self) -> Flow[PromptDraft]:
-        context, shown = yield from self._remembered()
-        history = self._history(context, shown)
-        show = self.options.show
-        if show is not None:
-            history = prompts.chosen(history, show([message_of(event) for event in history]))
-        if self.options.modes and self.options.max_characters is not None:
-            history = prompts.bounded_events(history, self.options.max_characters, log_of(self.address.sessions).tokens)
-        system = prompts.merge_system(self.request.system) or prompts.newest_system(shown) or context.older_system
-        draft = PromptDraft(
-            address=self.address,
-            system=system,
-            history=tuple(history),
-            tail=self.news.tail,
-            configurable=self.configurable,
-        )
-        for mode in self.options.modes:
-            draft = yield from mode.shape(draft)
-        return draft
-
-    def _remembered(self) -> Flow[tuple[PromptContext, list[SessionEvent]]]:
-        """What of the context the request does not carry itself, as far back as the window goes."""
-        appended = frozenset(event.seq for event in self.appended)
-        size = self._enough()
-        while True:
-            context = self.context
-            if context is None:
-                context = self.context = yield from self._load(self.invocation_id, size)
-            shown = prompts.remembered(context.events, appended, self.news)
-            if context.is_whole or len(self._history(context, shown)) >= (self.options.window or 0):
-                break
-            # The turn at hand is long, or much is not shown: look further back.
-            size, self.context = _GROWTH * len(context.events), None
-        given = self.configurable.get(FILTER_KEY)
-        if given is not None:
-            begun = self.appended[0].seq if self.appended else None
-            shown = yield from prompts.narrowed(self.options, self.address, shown, given, begun)
-        return context, shown
-
-    def _history(self, context: PromptContext, shown: Sequence[SessionEvent]) -> list[SessionEvent]:
-        """What was said, whole turns of it where the past is not known whole."""
-        history = [event for event in prompts.spoken(shown) if self.request.carries(message_of(event))]
-        if not context.is_whole:
-            history = prompts.from_question(history)
-        is_chosen_from = self.options.show is not None or self.options.modes
-        return prompts.with_whole_calls(history) if is_chosen_from else history
 
     # -- a prompt that is too long -------------------------------------------------------------------------
 
@@ -373,9 +315,8 @@ class Call:
         yield from self._index([*self.appended, *stored])
 
     def _compact_in_background(self, kept: Sequence[BaseMessage]) -> Flow[None]:
-        compaction = self.options.compaction
+        compaction, model = self.options.compaction, self.model
         if compaction is not None and compaction.where == "background":
-            model = self.model
             if model.prompt_tokens is not None:
                 grown = model.prompt_tokens + self.memory.budget.count_messages(kept, model.model)
                 model = replace(model, prompt_tokens=grown)
@@ -443,5 +384,5 @@ class Call:
 
     def _report(self, what: str, error: Exception) -> None:
         """Say in the log what the store did not take; no text of messages, no driver's words."""
-        told = (self.address.session_id, self.invocation_id, type(error).__name__)
-        _log.error("%s: session %r, run %r: %s", what, *told)
+        run = self.address.session_id, self.invocation_id
+        _log.error("%s: session %r, run %r: %s", what, *run, type(error).__name__)

@@ -12,7 +12,7 @@ from langchain_sessions.compaction._fallback import LastResort
 from langchain_sessions.compaction._plan import Compaction, CompactionResult, Outcome
 from langchain_sessions.compaction._triggers import DEFAULT_CONTEXT_WINDOW, PromptSize, known_window
 from langchain_sessions.errors import PromptTooLongError
-from langchain_sessions.tokens._estimate import holds_media
+from langchain_sessions.tokens._content import holds_media
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

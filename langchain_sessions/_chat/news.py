@@ -77,6 +77,7 @@ class News:
         given_up: Runs that the request shows to be over, though nobody ended them.
         ended: Of those the ones that somebody else ended with an answer, and what of that the log does not hold.
         between: What of the tail others said just before it.
+        told: What of a graph's state was logged just now, since others had answered.
     """
 
     examples: tuple[BaseMessage, ...] = ()
@@ -90,6 +91,7 @@ class News:
     given_up: tuple[str, ...] = ()
     ended: Mapping[str, Sequence[BaseMessage]] = field(default_factory=dict[str, "Sequence[BaseMessage]"])
     between: tuple[BaseMessage, ...] = ()
+    told: tuple[SessionEvent, ...] = ()
 
 
 def message_of(event: SessionEvent) -> BaseMessage:
@@ -211,9 +213,9 @@ def find_news(body: Sequence[BaseMessage], recent: Sequence[SessionEvent]) -> Ne
 def _ending(body: Sequence[BaseMessage], at: int, known: Mapping[int, SessionEvent]) -> list[BaseMessage] | None:
     """What ends a run behind its last message, by an answer of a middleware or a node; None where nothing does."""
     ending: list[BaseMessage] = []
-    for place in range(at + 1, len(body)):
+    for place in range(at, len(body)):
         message = body[place]
-        if isinstance(message, HumanMessage):
+        if isinstance(message, HumanMessage) and place > at:
             return None
         if place not in known and message.id is not None:
             ending.append(message)

@@ -1,55 +1,43 @@
-"""A prompt that every provider accepts: one system block, what was remembered, what is being said."""
+"""What a model is shown: what stands in the log for its call, and a prompt of it that every provider accepts."""
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from langchain_sessions._chat.call_ids import rename_calls
+from langchain_sessions._chat.graph_state import tell_apart
 from langchain_sessions._chat.news import find_news, message_of, says_one_thing, turn_length
 from langchain_sessions._chat.outbound import bounded, made_valid, mended
 from langchain_sessions._chat.store_run import STORED
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.kinds import SYSTEM
-from langchain_sessions._core.ledger import visible_scopes
-from langchain_sessions._core.matching import query_of
-from langchain_sessions._core.ranges import SeqSet
-from langchain_sessions._core.rows import ROOTED
 from langchain_sessions._core.view import pair_tool_calls
 from langchain_sessions._log.log import log_of, read_rows
 from langchain_sessions.errors import InvalidInputError
-from langchain_sessions.events import EventKind, SessionEvent, Standing
+from langchain_sessions.events import EventKind, SessionEvent
 from langchain_sessions.filters import EventFilter
+from langchain_sessions.modes import PromptDraft
 from langchain_sessions.selectors import not_empty
-from langchain_sessions.stores._values import SearchedLogs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from langchain_sessions._chat.address import Address
+    from langchain_sessions._chat.call import Call
+    from langchain_sessions._chat.graph_state import GraphState
     from langchain_sessions._chat.news import News
-    from langchain_sessions._chat.session_memory import ChatOptions, SessionMemory
-    from langchain_sessions._core.rows import EventRow
+    from langchain_sessions._chat.session_memory import ChatOptions
     from langchain_sessions.page import Page
-    from langchain_sessions.stores._values import ContextSlice, EventSlice, LogSlice
     from langchain_sessions.tokens import TokenCounter
 
-# What is looked at of a busy log beside the running turn, and once where nothing there is what a graph's state holds.
-_SLACK, _FURTHER = 8, 500
+# So many messages more than a window are loaded at least: it begins with a question, and tools answer in between.
+_SLACK, _GROWTH = 8, 4
 
 FILTER_KEY = "session_filter"
 """The key of `configurable` that narrows what one call sees."""
-
-_IN_CONTEXT = frozenset({Standing.LIVE, Standing.INTERRUPTED})
-_SYSTEM = frozenset({"system"})
-# Sessions whose look-ups are remembered; a small tuple each.
-_MOST_KNOWN = 1000
-_MOST_READ = 8
-"""So many system messages of a log are looked at again; where none of them stands, the log is looked through."""
 
 
 class PromptContext(NamedTuple):
@@ -70,91 +58,10 @@ class PromptContext(NamedTuple):
     older_system: SystemMessage | None = None
 
 
-class SystemLookups:
-    """Where logs that are seen through a window have system messages: looked for once, and then in what was added.
-
-    What an entry is never changes, where it stands does: so positions are kept, and the newest are read again.
-    """
-
-    def __init__(self) -> None:
-        """Nothing was looked for yet."""
-        self._lock = threading.Lock()
-        self._known: OrderedDict[int, _Lookup] = OrderedDict()
-
-    def find(self, options: ChatOptions, address: Address, found: ContextSlice) -> Flow[SystemMessage | None]:
-        """The newest system message of a context whose newest part holds none."""
-        log, version = log_of(address.sessions), found.session.last_seq
-        known = self._known.get(found.session.skey) or _Lookup(0, (), is_cut=False)
-        grown: list[EventRow] = []
-        if known.upto < version:
-            wanted = EventFilter(roles=_SYSTEM, after_seq=known.upto, before_seq=version + 1)
-            grown = yield from _rows_of(address, wanted)
-            seqs = (*known.seqs, *(row.seq for row in grown))
-            self._note(found.session.skey, _Lookup(version, seqs[-_MOST_READ:], known.is_cut or len(seqs) > _MOST_READ))
-        rows = [*(yield from _rows_at(address, known.seqs)), *grown]
-        scopes = visible_scopes(options.branch)
-        standing = [
-            row
-            for row in rows
-            if found.view.standing(row) in _IN_CONTEXT and (row.flags & ROOTED or row.branch in scopes)
-        ]
-        if not standing and known.is_cut:
-            wanted = EventFilter(roles=_SYSTEM, standings=_IN_CONTEXT, branch=options.branch, before_seq=version + 1)
-            standing = yield from _rows_of(address, wanted)
-        if not standing:
-            return None
-        # By place: an edit of an old one was logged late and stands early.
-        message = log.codec.decode(address.session_id, max(standing, key=_place))
-        return message if isinstance(message, SystemMessage) else None
-
-    def _note(self, skey: int, lookup: _Lookup) -> None:
-        with self._lock:
-            self._known[skey] = lookup
-            self._known.move_to_end(skey)
-            if len(self._known) > _MOST_KNOWN:
-                self._known.popitem(last=False)
-
-
-class _Lookup(NamedTuple):
-    """How far a log was looked through, and the positions of the newest system messages that it held."""
-
-    upto: int
-    seqs: tuple[int, ...]
-    is_cut: bool
-
-
-def _place(row: EventRow) -> int:
-    return row.place
-
-
-def _rows_of(address: Address, wanted: EventFilter) -> Flow[list[EventRow]]:
-    """What of a log meets a filter, as rows."""
-    log = log_of(address.sessions)
-    now = log.now()
-    query = query_of(wanted, log.codec, idle_before=log.idle_before(now))
-    found: EventSlice = yield from ask(log.store.find_events, log.key(address.session_id), query, now)
-    return found.rows
-
-
-def _rows_at(address: Address, seqs: tuple[int, ...]) -> Flow[list[EventRow]]:
-    """The rows at some positions of a log."""
-    if not seqs:
-        return []
-    log = log_of(address.sessions)
-    now = log.now()
-    scope = SearchedLogs(
-        app=log.app, owner=log.owner, session_id=address.session_id, now=now, idle_before=log.idle_before(now)
-    )
-    found: list[LogSlice] = yield from ask(log.store.load_events, scope, {address.session_id: SeqSet.of(seqs)})
-    return [row for log_slice in found for row in log_slice.rows.rows]
-
-
-def load_context(
-    memory: SessionMemory, address: Address, invocation_id: str | None, last_n: int | None, *, wants_system: bool
-) -> Flow[PromptContext]:
+def load_context(call: Call, invocation_id: str | None, last_n: int | None) -> Flow[PromptContext]:
     """What stands in the context for a run: all of it, or the newest so many and the newest system message."""
-    sessions, session_id = address
-    log, options = log_of(sessions), memory.options
+    sessions, session_id = address = call.address
+    log, options = log_of(sessions), call.options
     found = yield from read_rows(log, session_id, options.branch, invocation_id=invocation_id, last_n=last_n)
     context = PromptContext(
         tuple(log.encoder.event(session_id, row, found.view) for row in found.rows),
@@ -162,9 +69,76 @@ def load_context(
         has_unfinished=bool(found.view.invocations),
         version=found.session.last_seq,
     )
+    wants_system = not call.request.system or options.store_system
     if context.is_whole or not wants_system or any(row.kind == SYSTEM for row in found.rows):
         return context
-    return context._replace(older_system=(yield from memory.systems.find(options, address, found)))
+    return context._replace(older_system=(yield from call.memory.systems.find(options, address, found)))
+
+
+def enough(call: Call, carried: int = 0) -> int | None:
+    """How many of the newest messages to load at first for a call; None for all."""
+    window = call.options.window
+    if window is None or call.configurable.get(FILTER_KEY) is not None:
+        return None
+    return window + max(window // 2, _SLACK) + max(carried, turn_length(call.request.body))
+
+
+def draft_of(call: Call) -> Flow[PromptDraft]:
+    """What a call is shown of what is remembered, in the form that the modes give it."""
+    options, log = call.options, log_of(call.address.sessions)
+    context, shown = yield from _remembered(call)
+    history = _history(call, context, shown)
+    if options.show is not None:
+        history = _chosen(history, options.show([message_of(event) for event in history]))
+    if options.modes and options.max_characters is not None:
+        history = [_bounded_event(event, options.max_characters, log.tokens) for event in history]
+    system = merge_system(call.request.system) or newest_system(shown) or context.older_system
+    draft = PromptDraft(
+        address=call.address,
+        system=system,
+        history=tuple(history),
+        tail=call.news.tail,
+        configurable=call.configurable,
+    )
+    for mode in options.modes:
+        draft = yield from mode.shape(draft)
+    return draft
+
+
+def _remembered(call: Call) -> Flow[tuple[PromptContext, list[SessionEvent]]]:
+    """What of the context a request does not carry itself, as far back as the window goes."""
+    size = enough(call)
+    while True:
+        context = call.context
+        if context is None:
+            context = call.context = yield from load_context(call, call.invocation_id, size)
+        shown = _not_carried(call, context)
+        if context.is_whole or len(_history(call, context, shown)) >= (call.options.window or 0):
+            break
+        # The turn at hand is long, or much is not shown: look further back.
+        size, call.context = _GROWTH * len(context.events), None
+    given = call.configurable.get(FILTER_KEY)
+    if given is not None:
+        begun = call.appended[0].seq if call.appended else None
+        shown = yield from _narrowed(call.options, call.address, shown, given, begun)
+    return context, shown
+
+
+def _not_carried(call: Call, context: PromptContext) -> list[SessionEvent]:
+    # Where the request carries the running turn, what other writers logged since it began belongs behind it.
+    start, appended = call.news.start, frozenset(event.seq for event in call.appended)
+    before = (event for event in context.events if start is None or event.position < start)
+    shown = [event for event in before if event.seq not in appended]
+    return call.state.without_gone(shown) if call.state.is_logged else shown
+
+
+def _history(call: Call, context: PromptContext, shown: Sequence[SessionEvent]) -> list[SessionEvent]:
+    """What was said, whole turns of it where the past is not known whole."""
+    history = [event for event in _spoken(shown) if call.request.carries(message_of(event))]
+    if not context.is_whole:
+        history = _from_question(history)
+    is_chosen_from = call.options.show is not None or call.options.modes
+    return _with_whole_calls(history) if is_chosen_from else history
 
 
 def look_for_news(
@@ -172,45 +146,24 @@ def look_for_news(
     address: Address,
     context: PromptContext,
     body: Sequence[BaseMessage],
-    state: Sequence[BaseMessage],
+    state: GraphState,
 ) -> Flow[News]:
-    """Tell what a request adds to the log.
-
-    What a graph's state holds of earlier turns is no few-shot, and is not shown where the log took it back.
-    """
+    """Tell what a request adds to the log; what a graph's state holds of earlier turns is no few-shot."""
     recent: Sequence[SessionEvent] = context.events
     size = 2 * turn_length(body) + _SLACK
     if context.has_unfinished or not says_one_thing(body):
-        recent = yield from newest_messages(address, size, branch=options.branch)
+        recent = yield from _newest_messages(address, size, branch=options.branch)
     news = find_news(body, recent)
-    if not state:
+    if not state.messages:
         return news
-    if len(recent) >= size and (news.examples or _is_buried(body, recent)):
-        # Others said a lot since, so what it holds is not among the newest.
-        recent = yield from newest_messages(address, _FURTHER, branch=options.branch)
-        news = find_news(body, recent)
-    if not news.examples and not news.between:
-        return news
-    rewound = frozenset({Standing.REWOUND})
-    taken_back = yield from newest_messages(address, _FURTHER, branch=options.branch, standings=rewound)
-    gone = {message_of(event).id for event in taken_back} - {None}
-    earlier = {id(message) for message in (*news.examples, *news.between) if message.id in gone}
-    return find_news([message for message in body if id(message) not in earlier], recent) if earlier else news
+    return (yield from tell_apart(options, address, news, body, recent, is_kept=state.is_kept))
 
 
-def _is_buried(body: Sequence[BaseMessage], recent: Sequence[SessionEvent]) -> bool:
-    """Whether a turn goes on whose question is not among the newest of the log."""
-    asked = next((message for message in reversed(body) if isinstance(message, HumanMessage)), body[-1])
-    return asked is not body[-1] and all(message_of(event).id != asked.id for event in recent)
-
-
-def newest_messages(
-    address: Address, last_n: int, *, branch: str | None, standings: frozenset[Standing] = STORED
-) -> Flow[Sequence[SessionEvent]]:
-    """The newest messages of the log, by default wherever those stand that it holds."""
+def _newest_messages(address: Address, last_n: int, *, branch: str | None) -> Flow[Sequence[SessionEvent]]:
+    """The newest messages of the log, wherever those stand that it holds."""
     wanted = EventFilter(
         kinds=frozenset({EventKind.MESSAGE}),
-        standings=standings,
+        standings=STORED,
         synthetic=False,
         branch=branch,
         last_n=last_n,
@@ -234,35 +187,25 @@ def merge_system(messages: Sequence[BaseMessage]) -> SystemMessage | None:
     return SystemMessage(blocks)
 
 
-def remembered(context: Iterable[SessionEvent], appended: frozenset[int], news: News) -> list[SessionEvent]:
-    """What of a context a request does not carry itself.
-
-    Where the request carries the running turn, what other writers logged since it began belongs behind it.
-    """
-    return [
-        event for event in context if event.seq not in appended and (news.start is None or event.position < news.start)
-    ]
-
-
 def newest_system(context: Sequence[SessionEvent]) -> SystemMessage | None:
     """The system message that stands in a log: a newer one replaces the older."""
     system = (event.message for event in reversed(context) if isinstance(event.message, SystemMessage))
     return next(system, None)
 
 
-def spoken(context: Iterable[SessionEvent]) -> list[SessionEvent]:
+def _spoken(context: Iterable[SessionEvent]) -> list[SessionEvent]:
     """What was said, without system messages and, since checkpointers log them too, replies without a word."""
     said = (event for event in context if not isinstance(event.message, SystemMessage))
     return [event for event in said if not_empty.accepts(message_of(event))]
 
 
-def with_whole_calls(history: Sequence[SessionEvent]) -> list[SessionEvent]:
+def _with_whole_calls(history: Sequence[SessionEvent]) -> list[SessionEvent]:
     """A history whose calls stand with their results, for those who choose from it."""
     paired = pair_tool_calls(rename_calls([message_of(event) for event in history]))
     return [_with_message(history[at], message) for at, message in paired]
 
 
-def chosen(history: Sequence[SessionEvent], messages: Sequence[BaseMessage]) -> list[SessionEvent]:
+def _chosen(history: Sequence[SessionEvent], messages: Sequence[BaseMessage]) -> list[SessionEvent]:
     """What a selector left of a history; its own copies of messages stand where the originals stood."""
     if not history:
         return []
@@ -276,11 +219,6 @@ def _with_message(event: SessionEvent, message: BaseMessage) -> SessionEvent:
     return event if event.message is message else replace(event, message=message)
 
 
-def bounded_events(history: Sequence[SessionEvent], max_characters: int, counter: TokenCounter) -> list[SessionEvent]:
-    """A history whose texts are at most so long, and what it counts for then: for modes, which make texts of it."""
-    return [_bounded_event(event, max_characters, counter) for event in history]
-
-
 def _bounded_event(event: SessionEvent, max_characters: int, counter: TokenCounter) -> SessionEvent:
     message = message_of(event)
     shorter = bounded(message, max_characters)
@@ -289,13 +227,13 @@ def _bounded_event(event: SessionEvent, max_characters: int, counter: TokenCount
     return replace(event, message=shorter, tokens=counter.count_message(shorter))
 
 
-def from_question(history: Sequence[SessionEvent]) -> list[SessionEvent]:
+def _from_question(history: Sequence[SessionEvent]) -> list[SessionEvent]:
     """A history from its first question on: what stands before it may lack its beginning."""
     first = next((at for at, event in enumerate(history) if isinstance(event.message, HumanMessage)), len(history))
     return list(history[first:])
 
 
-def narrowed(
+def _narrowed(
     options: ChatOptions, address: Address, events: Sequence[SessionEvent], given: object, begun: int | None
 ) -> Flow[list[SessionEvent]]:
     """What a filter of one call leaves of a context; it never adds anything.
@@ -318,7 +256,7 @@ def narrowed(
     found: Page[SessionEvent] = yield from ask(address.sessions.events, address.session_id, wanted)
     seqs = {event.seq for event in found}
     kept = [event for event in events if event.seq in seqs]
-    return from_question(kept)
+    return _from_question(kept)
 
 
 def assemble(

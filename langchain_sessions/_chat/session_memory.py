@@ -16,7 +16,7 @@ from langchain_sessions._chat.address import Address, Addressing, OwnerPolicy
 from langchain_sessions._chat.budget import PromptBudget
 from langchain_sessions._chat.news import as_messages
 from langchain_sessions._chat.overflow import is_context_overflow
-from langchain_sessions._chat.prompt import SystemLookups
+from langchain_sessions._chat.system_lookups import SystemLookups
 from langchain_sessions._core.edge import check_branch, helpful, require
 from langchain_sessions._log.log import log_of
 from langchain_sessions.compaction._plan import ModelCall, check_compaction

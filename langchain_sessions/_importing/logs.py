@@ -262,7 +262,9 @@ class _Again:
             if row.seq <= self._top:
                 self._left_out(seq, "the log holds it already")
         self._top = appended.version
-        drive(after_append(self._log, self.key, appended.version, rows))
+        recall = after_append(self._log, self.key, appended.version, rows)
+        if recall is not None:
+            drive(recall)
 
     # -- what happened -------------------------------------------------------------------------------------
 

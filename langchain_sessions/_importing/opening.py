@@ -85,7 +85,7 @@ def _named(source: str) -> Found:
         return _file(Path(source))
     try:
         url = make_url(source)
-    except exc.ArgumentError:
+    except (exc.ArgumentError, ValueError):  # the latter for several hosts with ports
         raise InvalidInputError("source", "this is no URL of a database") from None
     if url.get_backend_name() == "sqlite":
         return _file(Path(url.database or ""))

@@ -23,9 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from langchain_sessions._core.rows import EventRow
     from langchain_sessions._log.log import Log
 
 
+# The constructor of a named tuple takes twice as long.
+_tuple = tuple.__new__
 _NOTHING_SHARED = (None, None, None, None, None)
 
 
@@ -197,18 +200,20 @@ def append_events(
     # That a run is open is said by its first event, that it is over by its last.
     marked = -1 if not mark else 0 if invocation_status is InvocationStatus.OPEN else len(events) - 1
     encoder = log.encoder
-    rows = tuple(
-        [
-            encoder.row(event, now, ordinal=first_ordinal + at, mark=mark if at == marked else 0)
-            if isinstance(event, NewEvent)
-            else encoder.message_row(event, now)
-            for at, event in enumerate(events)
-        ]
-    )
-    batch = AppendBatch(rows, now, log.codec.same, expected_version, idle_before=log.idle_before(now))
+    encoded: list[EventRow] = []
+    for at, event in enumerate(events):
+        if isinstance(event, NewEvent):
+            row = encoder.row(event, now, ordinal=first_ordinal + at, mark=mark if at == marked else 0)
+        else:
+            row = encoder.message_row(event, now)
+        encoded.append(row)
+    rows = tuple(encoded)
+    batch = _tuple(AppendBatch, (rows, now, log.codec.same, expected_version, False, log.idle_before(now), False))
     appended = yield from ask(log.store.append_events, key, batch)
-    yield from after_append(log, key, appended.version, rows)
-    told, view = log.encoder.appended, appended.view
+    recall = after_append(log, key, appended.version, rows)
+    if recall is not None:
+        yield from recall
+    told, view = encoder.appended, appended.view
     return [told(session_id, row, view) for row in appended.rows]
 
 

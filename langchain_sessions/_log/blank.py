@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,7 +10,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, ToolMes
 
 from langchain_sessions._core import kinds as k
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.blanking import BLANK_TEXT, Words
+from langchain_sessions._core.blanking import BLANK_TEXT, Words, strings_of
 from langchain_sessions._core.codec.messages import ident_of
 from langchain_sessions._core.edge import require
 from langchain_sessions._core.event_encoding import new_record
@@ -22,15 +21,14 @@ from langchain_sessions.errors import CorruptRowError, SealedEventError
 from langchain_sessions.stores._erasing import BlankPlan
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from langchain_sessions._core.event_encoding import EventEncoder
     from langchain_sessions._core.rows import EventRow
     from langchain_sessions._log.log import Log
 
 _KEPT: Final = ("mark", "covers", "long_running")
-_NO_WORDS: Final = frozenset({"type", "id", "tool_call_id", "index", "name", "mime_type", "source_type"})
 _UNKNOWN: Final = "unknown"
-# What nests deeper is left as it is in other values; the event itself is overwritten whole.
-_DEEPEST: Final = 50
 
 
 def blank_events(
@@ -69,18 +67,17 @@ def overwrite(
 def _blanked(encoder: EventEncoder, session_id: str, row: EventRow) -> EventRow:
     """An event that says nothing any more."""
     message = _shell(row, _read(encoder, session_id, row))
-    encoded = encoder.codec.encode(message)
-    flags = row.flags & ~(r.SEALED | r.DIGEST_ID) | encoded.flags | r.BLANKED
+    _, own_flags, _, text, folded, body = encoder.codec.encode(message)
+    flags = row.flags & ~(r.SEALED | r.DIGEST_ID) | own_flags | r.BLANKED
     kept = {name: value for name, value in json.loads(row.extra or "{}").items() if name in _KEPT}
-    body = encoded.body
     if row.kind == k.OTHER:
         # Of somebody's own class only its base is known: it is read as a chat message.
         body = json.dumps({"type": message.role}) if isinstance(message, ChatMessage) else body
     return row._replace(
         flags=flags,
         tokens=encoder.tokens.count_message(message),
-        text=encoded.text,
-        folded=encoded.folded,
+        text=text,
+        folded=folded,
         body=body,
         extra=json.dumps(kept, separators=(",", ":")) if kept else None,
     )
@@ -121,20 +118,4 @@ def _words(encoder: EventEncoder, session_id: str, row: EventRow) -> Words:
         return Words(row, (row.text,) if row.text else ())
     calls = (*getattr(message, "tool_calls", ()), *getattr(message, "invalid_tool_calls", ()))
     said = (message.content, [call["args"] for call in calls], getattr(message, "artifact", None))
-    return Words(row, tuple(dict.fromkeys(_strings([*said, message.additional_kwargs], 0))))
-
-
-def _strings(value: object, depth: int) -> Iterator[str]:
-    """The strings of a value of any shape; not names, ids and types."""
-    if isinstance(value, str):
-        if value:
-            yield value
-    elif depth > _DEEPEST:
-        return
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            if key not in _NO_WORDS:
-                yield from _strings(item, depth + 1)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _strings(item, depth + 1)
+    return Words(row, tuple(dict.fromkeys(strings_of([*said, message.additional_kwargs]))))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import threading
-from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from time import time_ns
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -52,31 +50,31 @@ if TYPE_CHECKING:
 _tuple = tuple.__new__
 
 Service = TypeVar("Service", bound="SessionService")
-# Logs that are counted; of one that falls out too little is known, and a search finds what waits.
+# Logs that are counted; with more, counting begins anew: of each too little is known, and a search finds what waits.
 _MOST_LOGS: Final = 10_000
 
 
 class Tally:
     """How many bytes of each log wait for its index, as far as this process appended them; threads may share it.
 
-    It decides no more than which append pays: a search looks at what waits itself.
+    It decides no more than which append pays: a search looks at what waits itself. So nothing is locked: of two appends
+    to a log that come at once one may not be counted.
     """
 
     def __init__(self) -> None:
         """Nothing waits."""
-        self._lock = threading.Lock()
-        self._waiting: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self._waiting: dict[tuple[str, str], int] = {}
 
     def passes(self, key: SessionKey, size: int) -> bool:
         """Count what was appended; whether with it too much waits, which is then counted as done."""
-        name = (key.app, key.id)
-        with self._lock:
-            waiting = self._waiting.pop(name, 0) + size
-            if waiting > MOST_BYTES:
-                return True
-            self._waiting[name] = waiting
-            if len(self._waiting) > _MOST_LOGS:
-                self._waiting.popitem(last=False)
+        known, name = self._waiting, (key.app, key.id)
+        waiting = known.get(name, 0) + size
+        if waiting > MOST_BYTES:
+            known.pop(name, None)
+            return True
+        if len(known) >= _MOST_LOGS:
+            known.clear()
+        known[name] = waiting
         return False
 
 
@@ -236,15 +234,21 @@ def _fields(row: SessionRow | SessionHeading) -> dict[str, Any]:
     }
 
 
-def after_append(log: Log, key: SessionKey, version: int, rows: Sequence[EventRow]) -> Flow[None]:
-    """What recall does about new events now and then, so that no search pays for all of them; never an error."""
+def after_append(log: Log, key: SessionKey, version: int, rows: Sequence[EventRow]) -> Flow[None] | None:
+    """What recall is to do about new events, so that no search pays for all of them; mostly nothing. Never an error."""
     search = log.search
     if search is None:
-        return
+        return None
     added = len(rows)
-    if version % INDEX_EVERY < added or log.shared.tally.passes(key, bytes_of(rows)):
+    index = version % INDEX_EVERY < added or log.shared.tally.passes(key, bytes_of(rows))
+    embed = version % EMBED_EVERY < added and search.embedder is not None
+    return _catch_up(log, key, index=index, embed=embed) if index or embed else None
+
+
+def _catch_up(log: Log, key: SessionKey, *, index: bool, embed: bool) -> Flow[None]:
+    if index:
         yield from indexer_of(log).catch_up_quietly(key)
-    if version % EMBED_EVERY < added and search.embedder is not None:
+    if embed:
         yield from embed_later(log, [key])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core.cursors import decode_positions, encode_cursor
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 
 _EVERYTHING = EventFilter()
+_body_of = attrgetter("body")
 
 
 def find_events(
@@ -113,7 +115,7 @@ def load_messages(
     found = yield from read_rows(log, session_id, check_branch(branch), invocation_id=invocation_id, last_n=last_n)
     messages = log.codec.decode_all(session_id, found.rows)
     # What a message says beside its text is in its body: without one it is neither a call nor a result.
-    if all(row.body is None for row in found.rows) or not has_calls(messages):
+    if not any(map(_body_of, found.rows)) or not has_calls(messages):
         return messages
     return [message for _, message in pair_tool_calls(messages)]
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
+from langchain_sessions._core.locks import new_lock
 from langchain_sessions._core.twins import alone
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class BackgroundRuns:
 
     def __init__(self) -> None:
         """Nothing runs yet."""
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._threads: dict[Scope, threading.Thread] = {}
         self._tasks: dict[Scope, asyncio.Task[Any]] = {}
         self._closed = False

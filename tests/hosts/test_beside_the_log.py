@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +11,7 @@ from langchain.agents import middleware as lc
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_sessions import (
     Compaction,
@@ -139,3 +141,117 @@ def test_item_6_a_turn_that_a_limit_ends_is_remembered(
     assert {event.standing for event in events} == {Standing.LIVE}
     assert len(events) == len(agent.get_state(CONFIG).values["messages"])
     assert sessions.verify("t") == []
+
+
+class Guard(lc.AgentMiddleware):
+    """Refuses some questions itself, before a model is asked."""
+
+    @lc.hook_config(can_jump_to=["end"])
+    def before_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        del runtime
+        if "bad" not in state["messages"][-1].text:
+            return None
+        return {"messages": [AIMessage("not that")], "jump_to": "end"}
+
+
+class Cache(lc.AgentMiddleware):
+    """Answers what was asked before."""
+
+    @lc.hook_config(can_jump_to=["end"])
+    def before_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        del runtime
+        if "known" not in state["messages"][-1].text:
+            return None
+        return {"messages": [AIMessage("as before")], "jump_to": "end"}
+
+
+QUESTIONS = ("hi", "bad one", "known one", "weather?", "a question")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_item_6_what_was_answered_is_logged_whoever_answered(sessions: SessionService, saver: Any, seed: int) -> None:
+    chance = random.Random(seed)  # noqa: S311 - a seed makes a scenario
+    others: list[Any] = [Guard(), Cache()]
+    if chance.random() < 0.5:
+        others += [no_more_models(), lc.ToolCallLimitMiddleware(tool_name="weather", thread_limit=1)]
+    chance.shuffle(others)
+    agent, _ = agent_of(sessions, saver, *others)
+    for _ in range(7):
+        say(agent, chance.choice(QUESTIONS))
+        if chance.random() < 0.2:
+            sessions.append("t", [HumanMessage("beside"), AIMessage("it")])
+    say(agent, "thanks")
+    held = [message.id for message in agent.get_state(CONFIG).values["messages"]]
+    logged = [event.message.id for event in sessions.events("t") if event.message and event.message.id]
+    assert [one for one in logged if one in held] == held
+    assert len(set(logged)) == len(logged)
+    assert {event.standing for event in sessions.events("t") if event.message} == {Standing.LIVE}
+    assert sessions.verify("t") == []
+
+
+def test_item_6_a_guards_answers_are_found_and_shown(sessions: SessionService) -> None:
+    agent, model = agent_of(sessions, InMemorySaver(), Guard(), Cache(), human="ada", author="bot")
+    say(agent, "bad ferry", "known harbour", "hi")
+    for _ in range(2):
+        said = ["bad ferry", "not that", "known harbour", "as before", "hi"]
+        assert last(model)[:5] == said
+        say(agent, "and?")
+    found = sessions.search("ferry", session_id="t").items[0].event
+    assert (found.author, found.seq) == ("ada", 1)
+    sessions.rewind("t", to_seq=2)
+    say(agent, "again")
+    assert last(model) == ["bad ferry", "not that", "again"]
+
+
+def test_item_6_few_shots_of_a_graph_that_keeps_no_thread_are_not_logged(sessions: SessionService) -> None:
+    agent, model = agent_of(sessions, None)
+    examples = [HumanMessage("2 + 2"), AIMessage("4")]
+    for question in ("3 + 3", "4 + 4"):
+        agent.invoke({"messages": [*examples, HumanMessage(question)]}, CONFIG)
+    assert last(model) == ["2 + 2", "4", "3 + 3", "answer 1", "4 + 4"]
+    assert len([event for event in sessions.events("t") if event.message]) == 4
+
+
+def test_item_6_a_state_is_known_however_long_ago_it_was_said(sessions: SessionService) -> None:
+    agent, model = agent_of(sessions, InMemorySaver())
+    say(agent, "one", "two")
+    for number in range(60):
+        sessions.append("t", [AIMessage("so") if at % 2 else HumanMessage(f"else {number}") for at in range(20)])
+    size = len(sessions.events("t"))
+    say(agent, "three")
+    assert last(model)[:4] == ["one", "answer 1", "two", "answer 2"]
+    assert last(model).count("one") == 1
+    assert len(sessions.events("t")) == size + 2
+    sessions.rewind("t", to_seq=2)
+    for number in range(60):
+        sessions.append("t", [AIMessage("so") if at % 2 else HumanMessage(f"then {number}") for at in range(10)])
+    say(agent, "four")
+    assert "two" not in last(model)
+    assert last(model)[-1] == "four"
+
+
+def test_item_6_siblings_on_branches_share_one_list(sessions: SessionService) -> None:
+    """Two agents of one graph, each on a branch of the session, over another library's saver."""
+    models = {name: Strict() for name in ("left", "right")}
+    builder: Any = StateGraph(MessagesState)
+    for name, model in models.items():
+        ours = SessionMemoryMiddleware(sessions, branch=name)
+        builder.add_node(name, create_agent(model, [weather], middleware=[ours], name=name))
+    builder.add_node("between", lambda _: {"messages": [HumanMessage("and you?")]})
+    builder.add_edge(START, "left").add_edge("left", "between").add_edge("between", "right")
+    graph = builder.compile(checkpointer=InMemorySaver())
+    for question in ("one", "two"):
+        graph.invoke({"messages": question}, CONFIG)
+    state = [message.text for message in graph.get_state(CONFIG).values["messages"]]
+    for name in models:
+        branches = [event.branch for event in sessions.events("t") if event.message and event.branch == name]
+        assert branches, name
+    logged = [event.message.id for event in sessions.events("t") if event.message and event.message.id]
+    assert len(set(logged)) == len(logged), "nothing is logged twice"
+    assert len(state) == 8
+    assert {event.branch for event in sessions.events("t") if event.message} <= {None, "left", "right"}
+    for name, model in models.items():
+        prompt = [message.text for message in model.prompts[-1]]
+        # What a sibling stored on its branch is shown while it is new; later turns of it are the sibling's.
+        assert prompt.count("two") == 1, name
+        assert prompt.count("one") == (name == "left"), name

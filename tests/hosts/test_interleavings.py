@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 from langchain_sessions import SessionCheckpointSaver, SessionService, Standing
@@ -104,6 +104,45 @@ def test_item_4_raw_mail_is_found_in_no_order_of_checkpoints_and_memory(first: i
         # The log's order is that of its records; a revision takes the place of what it supersedes in a prompt.
         assert sorted(message.text for message in live) == ["my mail is [REDACTED_EMAIL]", "noted"]
         assert [message.text for message in sessions.messages("t")] == ["my mail is [REDACTED_EMAIL]", "noted"]
+        assert sessions.verify("t") == []
+
+
+class Recording(Scripted):
+    """Keeps what it was shown last."""
+
+    shown: list[str] = []  # noqa: RUF012 - a field of pydantic, copied for each model
+
+    def _generate(self, messages: list[BaseMessage], *given: Any, **options: Any) -> ChatResult:
+        self.shown[:] = [message.text for message in messages]
+        return super()._generate(messages, *given, **options)
+
+
+class Trim(middleware.AgentMiddleware):  # type: ignore[name-defined, misc]
+    """Takes all but the last message out of the state."""
+
+    def before_model(self, state: Any, runtime: Any) -> dict[str, Any]:
+        del runtime
+        return {"messages": [RemoveMessage(id=message.id) for message in state["messages"][:-1]]}
+
+
+@pytest.mark.parametrize("orders", [(0, 0), (2, 2), (9, 0), (9, 1), (9, 2)])
+@pytest.mark.parametrize("order", ["before", "behind"])
+def test_item_4_what_a_state_let_go_of_is_shown_in_no_order(orders: tuple[int, ...], order: str) -> None:
+    from langchain_sessions.middleware import SessionMemoryMiddleware  # noqa: PLC0415 - an extra's
+
+    schedule = Schedule(*orders)
+    with SessionService("sqlite://") as sessions:
+        ours = SessionMemoryMiddleware(sessions, owner="ignore")
+        model = Recording(replies=[AIMessage("first"), AIMessage("second")], schedule=schedule)
+        agent = agents.create_agent(
+            model,
+            middleware=[Trim(), ours] if order == "before" else [ours, Trim()],
+            checkpointer=saver_of(sessions, schedule),
+        )
+        for question in ("one", "two"):
+            agent.invoke({"messages": [HumanMessage(question)]}, CONFIG, durability="async")
+        assert model.shown == ["two"]
+        assert [message.text for message in sessions.messages("t")] == ["two", "second"]
         assert sessions.verify("t") == []
 
 

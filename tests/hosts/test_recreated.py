@@ -30,17 +30,17 @@ def interrupted(sessions: SessionService, at: int, meanwhile: Callable[[], Any])
     flow = verify_session(log_of(sessions), "s")
     number = 0
     try:
-        request = next(flow)
+        method, args, kwargs = next(flow)
         while True:
             if number == at:
                 meanwhile()
             number += 1
             try:
-                answer = request.method(*request.args, **request.kwargs)
+                answer = method(*args, **kwargs)
             except Exception as error:  # noqa: BLE001 - the workflow's to see, as it would be
-                request = flow.throw(error)
+                method, args, kwargs = flow.throw(error)
             else:
-                request = flow.send(answer)
+                method, args, kwargs = flow.send(answer)
     except StopIteration as done:
         return done.value, number > at
     except SessionNotFoundError:

@@ -11,7 +11,7 @@ FAULTS = [name for name in RUNS if not name.startswith("refused")]
 WORDINGS = [name for name in RUNS if name.startswith("refused")]
 
 
-@pytest.mark.parametrize("name", [*FAULTS, *WORDINGS[::5]])
+@pytest.mark.parametrize("name", [*FAULTS, *WORDINGS[::25]])
 def test_a_conversation_with_a_fault_goes_on(name: str) -> None:
     done = RUNS[name](TURNS)
     assert done.answered == TURNS
