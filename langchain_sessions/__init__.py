@@ -101,6 +101,7 @@ if TYPE_CHECKING:
     from langchain_sessions.tokens import (
         CalibratedTokenCounter,
         EstimatedTokenCounter,
+        LocalTokenizer,
         TiktokenCounter,
         TokenCounter,
         best_counter,
@@ -188,7 +189,10 @@ _HOMES = {
     "stores._partitioned.store": ("PartitionedStore",),
     "stores.engine": ("PartitionEngine",),
     "stores._memory": ("InMemoryStore",),
-    "tokens": ("CalibratedTokenCounter", "EstimatedTokenCounter", "TiktokenCounter", "TokenCounter", "best_counter"),
+    "tokens": (
+        *("CalibratedTokenCounter", "EstimatedTokenCounter", "LocalTokenizer", "TiktokenCounter", "TokenCounter"),
+        "best_counter",
+    ),
     "tools": ("create_conversation_search_tool", "create_cross_session_search_tool"),
     "turns": ("Turn",),
 }
@@ -229,6 +233,7 @@ __all__ = [
     "InvalidInputError",
     "Invocation",
     "InvocationStatus",
+    "LocalTokenizer",
     "LongTermMemory",
     "MemoryMode",
     "MissingDependencyError",

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import platform
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from langchain_sessions import schema_sql
 from langchain_sessions._log.log import log_of
-from langchain_sessions._sql.driver.drivers import DRIVERS
-from langchain_sessions._sql.store import SqlStore
-from langchain_sessions._sql.tables import schema as sql_schema
-from langchain_sessions._sql.tables.migrations import found_version
 from langchain_sessions.cli._numbers import all_sessions
 from langchain_sessions.cli._target import FAILED, answer, fail, say, service, told
 from langchain_sessions.cli._words import in_words
@@ -22,13 +20,10 @@ from langchain_sessions.stores._partition_engines import ENGINES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from langchain_sessions._sql.driver.transaction import Transaction
     from langchain_sessions.service import SessionService
 
 app = typer.Typer()
 _PARTS = ("langchain-core", "langgraph", "langgraph-checkpoint", "sqlalchemy")
-_PACKAGES = {driver.name: driver.package for driver in DRIVERS if driver.package}
-_PACKAGES.update((scheme, place.package) for scheme, place in ENGINES.items() if place.package)
 _NO_STEPS = "nothing to migrate: this store has no numbered schema; `langchain-sessions init` makes what is missing"
 
 
@@ -45,7 +40,7 @@ def create_schema(context: typer.Context) -> None:
 def print_schema(context: typer.Context, dialect: Annotated[str, typer.Argument(help="sqlite, postgresql …")]) -> None:
     """Print the DDL, for migrations of your own."""
     with told():
-        written = sql_schema.schema_sql(dialect, context.obj.prefix)
+        written = schema_sql(dialect, context.obj.prefix)
     say(context, written.rstrip("\n"), dialect=dialect, sql=written)
 
 
@@ -58,7 +53,7 @@ def migrate(
     """Bring the tables of an older release up to date."""
     with service(context) as sessions:
         before = _schema(sessions)
-        if before["schema"] is None and isinstance(log_of(sessions).store, SqlStore):
+        if before["schema"] is None and before["newest"] is not None:
             raise SchemaMissingError
         if not plan and before["steps"]:
             sessions.create_schema()
@@ -83,7 +78,7 @@ def doctor(context: typer.Context) -> None:
         checked, problems = 0, list[str]()
         if schema["steps"]:
             problems.append("the tables are of an older release: `langchain-sessions migrate` brings them up to date")
-        elif schema["schema"] is None and isinstance(log_of(sessions).store, SqlStore):
+        elif schema["schema"] is None and schema["newest"] is not None:
             problems.append(in_words(SchemaMissingError()))
         else:
             for session in all_sessions(sessions):
@@ -116,33 +111,23 @@ def _verified(sessions: SessionService, session_id: str) -> Iterator[str]:
 
 def _schema(sessions: SessionService) -> dict[str, Any]:
     """The schema that is there, the one of this release, and the steps between them."""
-    store = log_of(sessions).store
-    if not isinstance(store, SqlStore):
-        return {"schema": None, "newest": None, "steps": []}
-    newest = sql_schema.SCHEMA_VERSION
-    try:
-        found = store.look(found_version) or None
-    except SchemaMissingError:
-        found = None
-    if found is not None and found > newest:
+    store = log_of(sessions).store.describe()
+    found, newest = store.schema, store.newest_schema
+    if found is None or newest is None:
+        return {"schema": found, "newest": newest, "steps": []}
+    if found > newest:
         fail(in_words(SchemaVersionError(found, newest)))
-    return {"schema": found, "newest": newest, "steps": [] if found is None else list(range(found + 1, newest + 1))}
+    return {"schema": found, "newest": newest, "steps": list(range(found + 1, newest + 1))}
 
 
 def _versions(sessions: SessionService, url: str) -> dict[str, Any]:
     found: dict[str, Any] = {"langchain-sessions": version("langchain-sessions"), "python": platform.python_version()}
     found.update((name, version(name)) for name in _PARTS)
-    store = log_of(sessions).store
-    scheme = url.partition(":")[0]
-    driver = store.driver if isinstance(store, SqlStore) else scheme
-    try:
-        found["driver"] = f"{_PACKAGES[driver]} {version(_PACKAGES[driver])}"
-    except (KeyError, PackageNotFoundError):
-        found["driver"] = "sqlite3 of Python" if driver == "pysqlite" else "built in"
-    found["server"] = store.look(_server) if isinstance(store, SqlStore) else scheme
+    store, scheme = log_of(sessions).store.describe(), url.partition(":")[0]
+    package = store.package or (ENGINES[scheme].package if scheme in ENGINES else None)
+    found["driver"] = "sqlite3 of Python" if store.driver == "pysqlite" else "built in"
+    if package is not None:
+        with suppress(PackageNotFoundError):
+            found["driver"] = f"{package} {version(package)}"
+    found["server"] = store.server or scheme
     return found
-
-
-def _server(tx: Transaction) -> str:
-    asked = "SELECT sqlite_version()" if tx.flavour == "sqlite" else "SELECT version()"
-    return f"{tx.flavour} {tx.ask(asked)[0][0]}"

@@ -137,12 +137,8 @@ def in_units(number: int | None) -> str:
 def stored_bytes(sessions: SessionService, target: Path | None) -> int | None:
     """What a database takes, or a folder of files; None where it does not tell."""
     from langchain_sessions._log.log import log_of
-    from langchain_sessions._sql.store import SqlStore
-    from langchain_sessions._sql.tables.size import database_bytes
 
-    store = log_of(sessions).store
-    if isinstance(store, SqlStore):
-        return store.look(database_bytes)
-    if target is None:
-        return None
+    told = log_of(sessions).store.describe().bytes
+    if told is not None or target is None:
+        return told
     return sum(each.stat().st_size for each in target.rglob("*") if each.is_file())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -54,6 +55,9 @@ class AnywhereGroup(TyperGroup):
         return super().parse_args(ctx, front + rest)
 
 
+_LOGIN = re.compile(r"(://[^:/@]*):.*@")
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """Which database, on whose behalf, and how to answer."""
@@ -67,21 +71,18 @@ class Target:
     @property
     def shown(self) -> str:
         """The URL without the password."""
-        try:
-            return make_url(self.url).render_as_string(hide_password=True)
-        except exc.ArgumentError:
-            return self.url
+        return _LOGIN.sub(r"\1:***@", self.url)
 
     @property
     def file(self) -> Path | None:
         """The file of a SQLite database, or the folder of files; None for what is on a server or in memory."""
         if self.url.startswith("file:"):
             return Path(url2pathname(urlsplit(self.url).path))
+        if not self.url.startswith("sqlite"):  # what names several hosts is no URL to SQLAlchemy
+            return None
         try:
             url = make_url(self.url)
         except exc.ArgumentError:
-            return None
-        if url.get_backend_name() != "sqlite":
             return None
         name = url.database or ""
         if "uri" in url.query and name.startswith("file:"):

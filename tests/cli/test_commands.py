@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 
 from langchain_sessions import SessionService, schema_sql
 from langchain_sessions.cli._commands import app
+from langchain_sessions.cli._target import Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,3 +98,17 @@ def test_without_its_extra() -> None:
         1,
         "The command needs its extra: pip install 'langchain-sessions[cli]'",
     )
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("cassandra://one:9042,two:9042/chat", "cassandra://one:9042,two:9042/chat"),
+        ("cassandra://ada:s3cret@one:9042,two:9042/chat", "cassandra://ada:***@one:9042,two:9042/chat"),
+        ("postgresql://ada:s3c@ret@one/chat", "postgresql://ada:***@one/chat"),
+        ("nonsense://ada:s3cret@one:port/chat", "nonsense://ada:***@one:port/chat"),
+    ],
+)
+def test_a_url_of_several_hosts_is_a_target_and_its_password_is_not_shown(url: str, shown: str) -> None:
+    target = Target(url, None, "default", "", "table")
+    assert (target.file, target.shown) == (None, shown)

@@ -229,3 +229,36 @@ def test_an_unreachable_server_is_named_without_the_password(scheme: str) -> Non
     assert "127.0.0.1:1" in str(caught.value)
     assert "secret" not in str(caught.value)
     service.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "option"),
+    [
+        ("mysql://ada:secret@127.0.0.1:1/chat?colour=1", "colour"),
+        ("mysql://ada:secret@127.0.0.1:1/chat?connect_timeout=soon", "connect_timeout"),
+        ("postgresql://ada:secret@127.0.0.1:1/chat?colour=1", "colour"),
+        ("postgresql://ada:secret@127.0.0.1:1/chat?connect_timeout=soon", "connect_timeout"),
+        ("postgresql://ada:secret@127.0.0.1:1/chat?sslmode=maybe", "sslmode"),
+        ("sqlite:///chat.db?timeout=soon", "timeout"),
+    ],
+)
+def test_an_option_that_a_driver_does_not_take_is_named(url: str, option: str) -> None:
+    with pytest.raises(InvalidInputError, match=f"option '{option}'") as caught, SessionService(url) as service:
+        service.get("s")
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["mysql://ada@127.0.0.1:1/chat?charset=utf8mb4", "postgresql://ada@127.0.0.1:1/chat?application_name=chat"]
+)
+def test_no_option_is_blamed_for_a_server_that_is_not_there(url: str) -> None:
+    with SessionService(url) as service, pytest.raises(StoreUnavailableError, match="start it"):
+        service.get("s")
+
+
+def test_no_option_is_blamed_for_the_name_of_a_file() -> None:
+    with (
+        SessionService("sqlite:///a\x00b.db?timeout=3") as service,
+        pytest.raises(StoreUnavailableError, match="driver"),
+    ):
+        service.get("s")

@@ -16,19 +16,19 @@ from benchmarks.walks import ways
 ROOT = Path(__file__).parents[2]
 LINES, SCREEN = 450, 64
 # How many modules a call passes, counted by `python -m benchmarks.walks`. They may only go down; what is promised is
-# 12 for an append and 30 for a turn.
+# 12 for an append, 20 for a checkpoint and 30 for a turn.
 MOST = {
     "append": 12,
     "messages": 15,
     "first turn": 34,
     "turn": 30,
     "put_writes": 18,
-    "put": 21,
-    "get_tuple": 21,
+    "put": 20,
+    "get_tuple": 20,
     "search": 51,
 }
 # Of all lines those that say why, in comments and in strings under constants. It may only go up.
-LEAST_WHY = 0.019
+LEAST_WHY = 0.02
 _DIRECTIVES = ("# noqa", "# type:", "# pyright:", "# pragma:", "# --")
 MODULES = sorted((ROOT / "langchain_sessions").rglob("*.py"))
 # Words that do not say what they name. `standing` has the glossary's meaning and names no module.
@@ -141,3 +141,12 @@ def test_nothing_inherits_from_far_away() -> None:
     assert {
         name: depth((path, name)) for path, name in found if not is_error((path, name)) and depth((path, name)) > DEEP
     } == {}
+
+
+def test_locks_are_made_where_forks_know_of_them() -> None:
+    """One that is made elsewhere would be held for ever in a child, by a thread that is not there."""
+    made = re.compile(r"threading\.R?Lock\(\)")
+    # A line of callers holds one for its turn; the queue of lines is empty in a child.
+    found = {str(path.relative_to(ROOT)): len(made.findall(path.read_text())) for path in MODULES}
+    elsewhere = {name: number for name, number in found.items() if number and "/testing/" not in name}
+    assert elsewhere == {"langchain_sessions/_core/locks.py": 3, "langchain_sessions/_threads/save.py": 1}

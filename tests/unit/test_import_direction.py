@@ -47,8 +47,8 @@ EDGES = {
     "_exporting": SERVICE,
     "exporting": {*SERVICE, "_exporting"},
     "_importing": {*SERVICE, "_exporting", "checkpointer"},
-    "importing": {*SERVICE, "_importing", "_sql", "checkpointer"},
-    "cli": {*SERVICE, "_exporting", "_importing", "_sql", "exporting", "importing", "memory"},
+    "importing": {*SERVICE, "_importing", "checkpointer"},
+    "cli": {*SERVICE, "_exporting", "_importing", "exporting", "importing", "memory", "schema_sql"},
     "testing": {*SERVICE},
     "": set[str](),
 }
