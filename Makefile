@@ -117,7 +117,9 @@ bench-full: venv
 
 bench-recall: venv
 	$(BIN)/python -m benchmarks.recall --ablation --leave-one-out --haystack --embed minilm
+	$(BIN)/python -m benchmarks.recall_languages
 	$(BIN)/python -m benchmarks.recall_speed
+	$(BIN)/python -m benchmarks.recall_bounds
 
 instructions: venv
 	$(BIN)/python -m benchmarks.instructions $(if $(AGAINST),--against $(AGAINST))

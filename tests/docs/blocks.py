@@ -9,18 +9,20 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md")))
 _BLOCK = re.compile(r"^( *)```([^\n`]*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+_OUTPUT = re.compile(r"\n\n```output\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"# (\w+\.py)\n")
 _NOT_RUN = re.compile(r"# not run: (?=\S)")
 
 
 class Block(NamedTuple):
-    """A block of code, where it stands and what is said in its section before it."""
+    """A block of code, where it stands, what is said in its section before it, and what it prints if that follows."""
 
     page: Path
     line: int
     info: str
     code: str
     before: str
+    printed: str | None
 
     @property
     def name(self) -> str:
@@ -35,6 +37,7 @@ class Block(NamedTuple):
         - `include`: a file of the repository, which has a test of its own.
         - `commands`: what is typed at a terminal.
         - `data`: JSON, which is read.
+        - `output`: what the example before it prints when it runs for the first time.
         - `picture`: text that is neither: a layout, a diagram.
         - `not run`: begins with the words `# not run:` and why.
         """
@@ -44,7 +47,8 @@ class Block(NamedTuple):
             return "include"
         if self.info == "python":
             return "file" if _FILE.match(self.code) else "example"
-        return {"console": "commands", "json": "data", "text": "picture"}.get(self.info, f"unknown: {self.info!r}")
+        kinds = {"console": "commands", "json": "data", "output": "output", "text": "picture"}
+        return kinds.get(self.info, f"unknown: {self.info!r}")
 
     @property
     def commands(self) -> list[str]:
@@ -62,7 +66,10 @@ def blocks() -> list[Block]:
             code = "".join(line.removeprefix(indent) for line in block[3].splitlines(keepends=True))
             before = text[: block.start()]
             section = before[max(before.rfind("\n## "), before.rfind("\n# "), 0) :]
-            found.append(Block(page, before.count("\n") + 2, block[2].strip(), code, section))
+            printed = _OUTPUT.match(text, block.end())
+            found.append(
+                Block(page, before.count("\n") + 2, block[2].strip(), code, section, printed[1] if printed else None)
+            )
     return found
 
 

@@ -60,6 +60,10 @@ def test_a_picture_hides_no_code(block: Block) -> None:
         ast.parse(block.code)
 
 
+def test_every_output_follows_an_example() -> None:
+    assert len(of_kind("output")) == sum(block.printed is not None for block in of_kind("example"))
+
+
 @pytest.mark.parametrize("block", of_kind("data"), ids=lambda block: block.name)
 def test_data_can_be_read(block: Block) -> None:
     assert json.loads(block.code)

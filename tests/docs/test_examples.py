@@ -29,13 +29,17 @@ EXAMPLES = [block for block in BLOCKS if block.kind == "example"]
 # Examples leave it to the end of their process to close things; Python 3.13 tells on the connections.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_an_example_runs_alone_and_twice(example: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_example_runs_alone_and_twice(
+    example: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     # Blank lines in front: a traceback names the page and its line.
     code = compile("\n" * (example.line - 1) + example.code, str(example.page), "exec")
-    for _ in range(2):
+    for time in ("first", "second"):
         names: dict[str, object] = {"__name__": "example"}
         exec(code, names)  # noqa: S102 - our own documentation
+        if time == "first" and example.printed is not None:
+            assert capsys.readouterr().out == example.printed
         names.clear()
         gc.collect()
 

@@ -6,6 +6,7 @@ First without extras, where what needs none has to run; then with `agents`, wher
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -37,6 +38,11 @@ def check_contents(wheel: Path, source: Path) -> None:
     """The wheel holds the package alone, with its mark of types; the source package all that the work needs."""
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
+        (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+        described = archive.read(metadata).decode().partition("\n\n")[2]
+    # An index shows the README by itself, without what stands beside it in the repository.
+    assert "pip install langchain-sessions" in described
+    assert re.findall(r"<\w+|\]\((?!https?:)", described) == []
     assert "langchain_sessions/py.typed" in names
     assert {name.split("/")[0].split("-")[0] for name in names} == {"langchain_sessions"}
     with tarfile.open(source) as packed:
