@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import Future
-from contextlib import contextmanager
+from concurrent.futures import Future, InvalidStateError
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from langchain_sessions import errors
@@ -26,7 +27,7 @@ except ImportError as error:  # pragma: no cover - a test runs an interpreter wi
     raise errors.MissingDependencyError("The store in Cassandra", "cassandra") from error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from langchain_sessions.stores._wide.work import Do
 
@@ -156,10 +157,16 @@ class Link:
             if response.has_more_pages:
                 response.start_fetching_next_page()
             else:
-                done.set_result(rows)
+                _end(done.set_result, rows)
 
-        response.add_callbacks(page, done.set_exception)
+        response.add_callbacks(page, partial(_end, done.set_exception))
         return done
+
+
+def _end(say: Callable[[Any], None], what: Any) -> None:
+    """Say how a statement ended, once: of two nodes that were asked, the driver may tell both answers."""
+    with suppress(InvalidStateError):
+        say(what)
 
 
 @contextmanager
