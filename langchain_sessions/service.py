@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from langchain_sessions._core.rows import Owner
     from langchain_sessions._recall.settings import SearchSettings
     from langchain_sessions.stores._base import SessionStore
-    from langchain_sessions.stores._partition_engines import DriverSession
+    from langchain_sessions.stores._engines_by_url import DriverSession
     from langchain_sessions.tokens import TokenCounter
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 from hypothesis import Phase, settings
 
-from langchain_sessions.stores import _partition_engines
+from langchain_sessions.stores import _engines_by_url
 from tests.servers import cassandra, databases
 from tests.servers.environment import absence_reason, server_url
 from tests.servers.machine import scratch_root
@@ -35,7 +35,7 @@ settings.register_profile("soak", deadline=None, max_examples=1000, derandomize=
 settings.load_profile(os.environ.get("LANGCHAIN_SESSIONS_DRAWS") or ("ci" if os.environ.get("CI") else "default"))
 
 MEMORY_URL = "memory://"
-_partition_engines.ENGINES["apart"] = _partition_engines.EnginePlace("tests.servers.apart", "ApartEngine")
+_engines_by_url.ENGINES["apart"] = _engines_by_url.EnginePlace("tests.servers.apart", "ApartEngine")
 
 
 class _Errors(logging.Handler):

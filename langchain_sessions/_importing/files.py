@@ -7,7 +7,7 @@ from itertools import chain
 from typing import IO, TYPE_CHECKING, Any
 
 from langchain_sessions._core.codec.values import unpack
-from langchain_sessions._exporting.form import FORMAT, NEWEST
+from langchain_sessions._exporting.event_lines import FORMAT, NEWEST
 from langchain_sessions._importing.elements import JsonElements, holds_torn_text
 from langchain_sessions._importing.messages import langchain_message, openai_message, read_with
 from langchain_sessions._importing.values import History, SourceError

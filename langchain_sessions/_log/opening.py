@@ -11,7 +11,7 @@ from langchain_sessions._core.rows import ANYONE
 from langchain_sessions._log.log import Log, Shared
 from langchain_sessions._recall.settings import SearchSettings
 from langchain_sessions.compaction._background import BackgroundRuns
-from langchain_sessions.stores._partition_engines import engine_for
+from langchain_sessions.stores._engines_by_url import engine_for
 from langchain_sessions.tokens import EstimatedTokenCounter, TokenCounter
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.engine_lines import MOST, count, engines, lines_of, rooms
-from langchain_sessions.stores import _partition_engines
+from langchain_sessions.stores import _engines_by_url
 
 STORES = Path(__file__).parents[2] / "langchain_sessions" / "stores"
-OWN = {path for engine in engines() for path in rooms()[engine].paths} | {STORES / "_partition_engines.py"}
+OWN = {path for engine in engines() for path in rooms()[engine].paths} | {STORES / "_engines_by_url.py"}
 BASE = [path for path in sorted(STORES.rglob("*.py")) if path not in OWN]
 
 
@@ -37,6 +37,6 @@ def test_what_counts_as_a_line_of_code() -> None:
 
 @pytest.mark.parametrize("path", BASE, ids=lambda path: path.name)
 def test_the_base_names_no_engine(path: Path) -> None:
-    names = {*engines(), *_partition_engines.ENGINES} - {"memory", "apart", "file", "files"}  # words of English, too
+    names = {*engines(), *_engines_by_url.ENGINES} - {"memory", "apart", "file", "files"}  # words of English, too
     said = set(re.findall(r"[a-z]+", path.read_text().lower()))
     assert said & names == set()

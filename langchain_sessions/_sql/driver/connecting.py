@@ -15,7 +15,7 @@ from sqlalchemy.pool import StaticPool
 from langchain_sessions._sql.driver.drivers import BY_NAME, DEFAULTS, DRIVERS, EXTRAS, database_of, is_supported
 from langchain_sessions._sql.driver.failures import refused_option
 from langchain_sessions.errors import InvalidInputError, MissingDependencyError, UnsupportedDatabaseError
-from langchain_sessions.stores._partition_engines import ENGINES
+from langchain_sessions.stores._engines_by_url import ENGINES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,8 +12,8 @@ from langchain_sessions._core.archive import Prepared, prepare_archive
 from langchain_sessions._core.ledger import Ledger, covers_of, view_of
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import ALL_AWAKE, EventRow, SessionKey, SessionRow, moved
+from langchain_sessions._sql.log.by_position import load_light, read_rows
 from langchain_sessions._sql.log.counting import add_counters
-from langchain_sessions._sql.log.log_rows import load_light, read_rows
 from langchain_sessions._sql.log.lookup import (
     insert_events,
     load_unfinished,

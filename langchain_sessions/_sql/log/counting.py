@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from langchain_sessions._core.ledger import count_scope, moved_between, tally_change
 from langchain_sessions._core.rows import ALL_AWAKE, Counters, InvocationRow, SessionKey, SessionRow
 from langchain_sessions._sql.driver.transaction import param
-from langchain_sessions._sql.log.log_rows import load_light, load_light_at
+from langchain_sessions._sql.log.by_position import load_light, load_light_at
 from langchain_sessions._sql.log.lookup import (
     find_rows,
     insert_row,

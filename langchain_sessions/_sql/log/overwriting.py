@@ -20,8 +20,8 @@ from langchain_sessions._core.ledger import tally_change, view_of
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import ALL_AWAKE, WORDED, EventRow, SessionKey, SessionRow, moved
 from langchain_sessions._sql.driver.transaction import call_passed_in
+from langchain_sessions._sql.log.by_position import load_marks, read_rows
 from langchain_sessions._sql.log.counting import add_counters
-from langchain_sessions._sql.log.log_rows import load_marks, read_rows
 from langchain_sessions._sql.log.lookup import (
     event_columns,
     insert_events,

@@ -14,8 +14,8 @@ from langchain_sessions._core.ledger import Ledger, differing, marks_of, view_of
 from langchain_sessions._core.rewinding import rewind_target
 from langchain_sessions._core.rows import ALL_AWAKE, SessionKey, SessionRow, moved, with_extra
 from langchain_sessions._core.state import StateChange, apply_deltas, shared_keys, state_before, with_turned
+from langchain_sessions._sql.log.by_position import load_marks
 from langchain_sessions._sql.log.counting import count_moved, read_invocation
-from langchain_sessions._sql.log.log_rows import load_marks
 from langchain_sessions._sql.log.lookup import (
     insert_events,
     load_unfinished,

@@ -9,8 +9,8 @@ from sqlalchemy import func, select
 from langchain_sessions._core.ledger import Ledger, count_scope, marks_of
 from langchain_sessions._core.rows import EventRow, Mark, SessionKey, SessionRow
 from langchain_sessions._core.state import is_same_state
+from langchain_sessions._sql.log.by_position import load_light, load_marks
 from langchain_sessions._sql.log.counting import read_counters
-from langchain_sessions._sql.log.log_rows import load_light, load_marks
 from langchain_sessions._sql.log.lookup import event_columns, load_view, require_session
 from langchain_sessions._sql.log.rewinding import replay
 

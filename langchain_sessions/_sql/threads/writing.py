@@ -28,8 +28,8 @@ from langchain_sessions._core.rows import Counters, EventRow, SessionRow, moved,
 from langchain_sessions._sql.driver.failures import UniqueViolationError
 from langchain_sessions._sql.driver.transaction import call_passed_in
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
+from langchain_sessions._sql.log.by_position import load_light_at
 from langchain_sessions._sql.log.counting import add_counters
-from langchain_sessions._sql.log.log_rows import load_light_at
 from langchain_sessions._sql.log.lookup import (
     ask_staged,
     event_columns,

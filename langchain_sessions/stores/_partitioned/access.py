@@ -16,7 +16,7 @@ from langchain_sessions._core.locks import new_lock
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions.errors import CommitUnknownError, CorruptRowError, SessionNotFoundError, StoreUnavailableError
 from langchain_sessions.stores._partitioned import keys
-from langchain_sessions.stores._partitioned.forms import SessionHead, dump_event, dump_head, load_event, load_head
+from langchain_sessions.stores._partitioned.heads import SessionHead, dump_event, dump_head, load_event, load_head
 from langchain_sessions.stores._partitioned.turns import Turns
 from langchain_sessions.stores.engine import Partition, Range, Row
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from langchain_sessions._core.archive import Prepared
     from langchain_sessions._core.flow import Flow
     from langchain_sessions._core.ledger import LogView
-    from langchain_sessions.stores._partitioned.forms import SessionHead
+    from langchain_sessions.stores._partitioned.heads import SessionHead
     from langchain_sessions.stores._values import ArchivePlan
 
 

@@ -25,7 +25,7 @@ from langchain_sessions.stores._partitioned.shared_state import write_owed
 from langchain_sessions.stores._partitioned.thread_upkeep import copy_thread
 
 if TYPE_CHECKING:
-    from langchain_sessions.stores._partitioned.forms import SessionHead
+    from langchain_sessions.stores._partitioned.heads import SessionHead
     from langchain_sessions.stores._values import SessionDraft
 
 _LONGEST = 3_600_000_000

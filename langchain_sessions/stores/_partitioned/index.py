@@ -15,7 +15,7 @@ from langchain_sessions._core.stretch import next_stretch
 from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._partitioned.access import Change, Partitions, Rows, is_there, partition_of
-from langchain_sessions.stores._partitioned.forms import IndexHead, SessionHead, VectorHead, load_head
+from langchain_sessions.stores._partitioned.heads import IndexHead, SessionHead, VectorHead, load_head
 from langchain_sessions.stores._partitioned.log import read_matching
 from langchain_sessions.stores._partitioned.sessions import all_heads
 from langchain_sessions.stores._partitioned.shelves import (

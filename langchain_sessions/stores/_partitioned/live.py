@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from langchain_sessions._core.flow import Flow
     from langchain_sessions._core.ledger import LogView
     from langchain_sessions._core.rows import Counters, EventRow
-    from langchain_sessions.stores._partitioned.forms import SessionHead
+    from langchain_sessions.stores._partitioned.heads import SessionHead
 
 
 def scope_rows(at: Partitions, head: SessionHead, view: LogView, scope: str | None) -> Flow[list[EventRow]]:

@@ -27,7 +27,7 @@ from langchain_sessions.stores._partitioned.access import (
     named,
     positions,
 )
-from langchain_sessions.stores._partitioned.forms import SessionHead, dump_json
+from langchain_sessions.stores._partitioned.heads import SessionHead, dump_json
 from langchain_sessions.stores._partitioned.shared_state import is_shared, write_owed
 from langchain_sessions.stores._values import Appended, ContextSlice, EventSlice, ScopeMeasure
 

@@ -30,7 +30,7 @@ from langchain_sessions.stores._partitioned.access import (
     named,
     positions,
 )
-from langchain_sessions.stores._partitioned.forms import IndexHead, dump_event
+from langchain_sessions.stores._partitioned.heads import IndexHead, dump_event
 from langchain_sessions.stores._partitioned.index import traits_key, vector_key
 from langchain_sessions.stores._partitioned.rewinding import read_marks
 from langchain_sessions.stores._partitioned.shelves import drop_shelves_of
@@ -45,7 +45,7 @@ from langchain_sessions.stores._partitioned.threads import (
 if TYPE_CHECKING:
     from langchain_sessions._core.ledger import LogView
     from langchain_sessions._core.rows import EventRow, SessionKey
-    from langchain_sessions.stores._partitioned.forms import SessionHead
+    from langchain_sessions.stores._partitioned.heads import SessionHead
     from langchain_sessions.stores.engine import Row
 
 

@@ -16,7 +16,7 @@ from langchain_sessions._core.rows import Owner, SessionKey, new_session_row
 from langchain_sessions.stores._erasing import UserRemoved
 from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._partitioned.access import Partitions, is_there, name_of, session_partition
-from langchain_sessions.stores._partitioned.forms import SessionHead, dump_head, load_head
+from langchain_sessions.stores._partitioned.heads import SessionHead, dump_head, load_head
 from langchain_sessions.stores._partitioned.sessions import listed_heads
 from langchain_sessions.stores._partitioned.shared_state import forget_user
 from langchain_sessions.stores._partitioned.shelves import drop_shelves_of

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from langchain_sessions._core.flow import Flow
-    from langchain_sessions.stores._partitioned.forms import SessionHead
+    from langchain_sessions.stores._partitioned.heads import SessionHead
     from langchain_sessions.stores._values import RewindPlan
     from langchain_sessions.stores.engine import Row
 

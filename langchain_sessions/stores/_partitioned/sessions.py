@@ -25,7 +25,7 @@ from langchain_sessions.stores._partitioned.access import (
     event_rows,
     session_partition,
 )
-from langchain_sessions.stores._partitioned.forms import SessionHead, load_head
+from langchain_sessions.stores._partitioned.heads import SessionHead, load_head
 from langchain_sessions.stores._partitioned.shared_state import is_shared, write_owed
 from langchain_sessions.stores._partitioned.shelves import drop_shelves_of
 from langchain_sessions.stores._values import SessionDraft, SessionQuery, SessionSlice

@@ -14,7 +14,7 @@ from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.state import require_owner, split_delta
 from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._partitioned.access import Change, Partitions
-from langchain_sessions.stores._partitioned.forms import dump_json
+from langchain_sessions.stores._partitioned.heads import dump_json
 from langchain_sessions.stores._values import StateRows
 from langchain_sessions.stores.engine import Head, Partition, Range
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from langchain_sessions._core.rows import SessionKey
-    from langchain_sessions.stores._partitioned.forms import SessionHead
+    from langchain_sessions.stores._partitioned.heads import SessionHead
 
 
 def _of_user(app: str, user_id: str) -> Partition:

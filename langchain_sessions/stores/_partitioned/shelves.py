@@ -16,7 +16,7 @@ from langchain_sessions._core.checkpoints import blanked_at
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._partitioned.access import ROWS_AT_ONCE, Partitions, Rows
-from langchain_sessions.stores._partitioned.forms import dump_json, load_head
+from langchain_sessions.stores._partitioned.heads import dump_json, load_head
 from langchain_sessions.stores._values import StoredShelf
 from langchain_sessions.stores.engine import Head, Partition, Range, Row
 

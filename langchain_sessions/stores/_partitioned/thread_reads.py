@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions._core.flow import Flow
     from langchain_sessions.stores._partitioned.access import Partitions
-    from langchain_sessions.stores._partitioned.forms import SessionHead
+    from langchain_sessions.stores._partitioned.heads import SessionHead
     from langchain_sessions.stores._threads import CheckpointQuery, CheckpointReader, PageEnd, StoredIn
 
 _PAGE = 50

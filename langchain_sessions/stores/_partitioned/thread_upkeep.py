@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from langchain_sessions._core.ledger import Ledger
     from langchain_sessions._core.ranges import SeqSet
     from langchain_sessions._core.rows import SessionKey
-    from langchain_sessions.stores._partitioned.forms import SessionHead
+    from langchain_sessions.stores._partitioned.heads import SessionHead
     from langchain_sessions.stores._threads import Keep
 
 _PAGE = 50

@@ -36,7 +36,7 @@ from langchain_sessions.errors import (
 )
 from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._partitioned.access import Partitions, Rows, event_rows, name_of, named, positions
-from langchain_sessions.stores._partitioned.forms import SessionHead, dump_event
+from langchain_sessions.stores._partitioned.heads import SessionHead, dump_event
 from langchain_sessions.stores._partitioned.sessions import is_free, new_head
 from langchain_sessions.stores._threads import PutPlan, PutResult, WritesPlan
 

@@ -11,13 +11,13 @@ from langchain_sessions._core.state import (
 )
 from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._partitioned.access import Partitions, event_rows
-from langchain_sessions.stores._partitioned.forms import load_event
+from langchain_sessions.stores._partitioned.heads import load_event
 from langchain_sessions.stores._partitioned.rewinding import read_marks
 
 if TYPE_CHECKING:
     from langchain_sessions._core.flow import Flow
     from langchain_sessions._core.rows import SessionKey
-    from langchain_sessions.stores._partitioned.forms import SessionHead
+    from langchain_sessions.stores._partitioned.heads import SessionHead
     from langchain_sessions.stores.engine import Row
 
 

@@ -1,8 +1,4 @@
-"""The commands that look. Each is one call of the service.
-
-What the service refuses is told in a line, and the exit code is 1; 2 is a command that was typed wrong, 3 an import
-that left something out.
-"""
+"""The commands that look. Each is one call of the service."""
 
 from __future__ import annotations
 
@@ -13,11 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from langchain_sessions.cli import _chat as chatting
-from langchain_sessions.cli import _health as health
-from langchain_sessions.cli import _moving as moving
-from langchain_sessions.cli import _upkeep as upkeep
-from langchain_sessions.cli._target import AnywhereGroup, Target, answer, fail, service
+from langchain_sessions.cli._target import answer, fail, service
 from langchain_sessions.filters import EventFilter
 
 if TYPE_CHECKING:
@@ -27,43 +19,9 @@ if TYPE_CHECKING:
     from langchain_sessions.service import SessionService
     from langchain_sessions.session import Session
 
-app = typer.Typer(
-    cls=AnywhereGroup,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,  # its pictures of local variables hold texts and passwords
-    help="Look at a log of conversations, search it and look after it. Common options may stand before or after the "
-    "command. Exit codes: 0 done; 1 refused, not found, or a check found something; 2 typed wrong; 3 an import left "
-    "something out; 130 broken off.",
-)
-for others in (chatting, moving, upkeep, health):
-    app.registered_commands += others.app.registered_commands
-
+app = typer.Typer()
 SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
 _PAUSE = 0.5
-
-
-def _version(asked: bool) -> None:  # noqa: FBT001 - what an option gives
-    if asked:
-        from importlib.metadata import version
-
-        typer.echo(f"langchain-sessions {version('langchain-sessions')}")
-        raise typer.Exit
-
-
-@app.callback()
-def target(
-    context: typer.Context,
-    *,
-    url: Annotated[str, typer.Option(help="The database, as SQLAlchemy writes it.")] = "sqlite:///chat.db",
-    user: Annotated[str | None, typer.Option(help="See and touch only this user's sessions.")] = None,
-    namespace: Annotated[str, typer.Option("--app", help="The application.")] = "default",
-    prefix: Annotated[str, typer.Option(help="As `table_prefix` of the service.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
-    as_lines: Annotated[bool, typer.Option("--jsonl", help="Answer in lines of JSON.")] = False,
-    _: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Say it, and end.")] = False,
-) -> None:
-    """Say once where the log is."""
-    context.obj = Target(url, user, namespace, prefix, "json" if as_json else "jsonl" if as_lines else "")
 
 
 @app.command("list")
@@ -225,13 +183,13 @@ def _events(sessions: SessionService, session: str, last: int | None) -> Iterato
 
 
 def _line(event: SessionEvent) -> dict[str, Any]:
-    from langchain_sessions._exporting.form import event_line
+    from langchain_sessions._exporting.event_lines import event_line
 
     return event_line(event)
 
 
 def _session(session: Session) -> dict[str, Any]:
-    from langchain_sessions._exporting.form import session_line
+    from langchain_sessions._exporting.event_lines import session_line
 
     counts = {"version": session.version, "messages": session.message_count, "tokens": session.token_count}
     return {**session_line(session)["session"], **counts}

@@ -15,7 +15,7 @@ from langchain_sessions.cli._numbers import all_sessions
 from langchain_sessions.cli._target import FAILED, answer, fail, say, service, told
 from langchain_sessions.cli._words import in_words
 from langchain_sessions.errors import SchemaMissingError, SchemaVersionError, SessionsError
-from langchain_sessions.stores._partition_engines import ENGINES
+from langchain_sessions.stores._engines_by_url import ENGINES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
