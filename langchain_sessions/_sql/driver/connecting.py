@@ -12,7 +12,15 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import StaticPool
 
-from langchain_sessions._sql.driver.drivers import BY_NAME, DEFAULTS, DRIVERS, EXTRAS, database_of, is_supported
+from langchain_sessions._sql.driver.drivers import (
+    BY_NAME,
+    DEFAULTS,
+    DRIVERS,
+    EXTRAS,
+    database_of,
+    is_supported,
+    special_module,
+)
 from langchain_sessions._sql.driver.failures import refused_option
 from langchain_sessions.errors import InvalidInputError, MissingDependencyError, UnsupportedDatabaseError
 from langchain_sessions.stores._engines_by_url import ENGINES
@@ -28,9 +36,6 @@ _PAGE_SIZE = 2048
 
 A transaction here touches a few rows in a few trees, and whole pages are written: half the page is half the bytes.
 """
-_SEVERAL_STATEMENTS, _FOUND_ROWS = 1 << 16, 1 << 1
-"""Flags of MySQL's protocol: one text may hold several statements; an UPDATE counts the rows that it found, which is
-what SQLAlchemy asks for where nobody else names flags."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,17 +226,8 @@ def _server_engines(url: URL) -> Engines:
         "pool_timeout": BUSY_SECONDS,
         "pool_reset_on_return": None,
     }
-    if url.get_backend_name() in ("mysql", "mariadb"):
-        # Under REPEATABLE READ a second read would not see the row whose lock was waited for, and gaps would be locked.
-        options["connect_args"] = {
-            "init_command": "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-            # As `MysqlBoundaries` has it: what is begun and committed is sent with the statements beside it.
-            "autocommit": True,
-            "client_flag": int(str(url.query.get("client_flag", 0))) | _SEVERAL_STATEMENTS | _FOUND_ROWS,
-        }
-        # Their `utf8` holds no character beyond three bytes.
-        url = url.update_query_dict({"charset": "utf8mb4"})
     driver = BY_NAME[url.drivername.partition("+")[2]]
+    url, options["connect_args"] = special_module(driver).options(url)
     if driver.is_async:
         return Engines(
             None, _async_engine(url, options), owned=True, another_async=partial(_async_engine, url, options)

@@ -1,18 +1,48 @@
 """The drivers that are supported: the one table of them.
 
-Another one is a row here, with a module beside this one for what it can do that others cannot, as psycopg has. What it
-raises is told in `failures.py`, whose sentences go by the codes of the databases.
+Another one is a row here, and a module beside this one that keeps `Special`, as psycopg has.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sqlalchemy import Dialect
+    from sqlalchemy.engine import URL
+
+    from langchain_sessions._sql.driver.transaction import Boundaries, Send
+
+
+class Special(Protocol):
+    """What a module knows of a server's driver: all that differs from driver to driver."""
+
+    def options(self, url: URL) -> tuple[URL, dict[str, Any]]:
+        """The URL, and what the driver is given besides, for connections of the library's own."""
+        ...
+
+    def boundaries(self, *, owned: bool) -> Boundaries:
+        """How transactions begin and end, on connections of the library's own or (not `owned`) of the caller's."""
+        ...
+
+    def code_of(self, error: Any) -> Any:
+        """What the database says went wrong, by its error: `failures.py` has the sentences for each code."""
+        ...
+
+    def senders(self, *, owned: bool) -> tuple[Send, Send] | tuple[None, None]:
+        """What sends several statements at once, over synchronous and over adapted connections; None where none can."""
+        ...
+
+    def cursor_of(self, driver: Any, dialect: Dialect) -> Any:
+        """What the transactions of a connection of the library's own share; None where each makes its own."""
+        ...
+
+    def close_without_loop(self, connection: Any) -> None:
+        """Close an asynchronous connection whose loop has ended."""
+        ...
 
 
 class Driver(NamedTuple):
@@ -24,7 +54,7 @@ class Driver(NamedTuple):
         package: The package that is installed for it; empty for what Python brings.
         is_async: Whether it speaks asyncio only.
         twin: The driver that `await` goes through beside it; empty where calls take a thread instead.
-        special: The module of ours that knows what others cannot do.
+        special: The module that keeps `Special` for it; empty for SQLite, which is no server.
     """
 
     name: str
@@ -62,7 +92,14 @@ def is_supported(dialect: Dialect) -> bool:
     return driver is not None and driver.database == database_of(dialect.name)
 
 
-def special_of(dialect: Dialect) -> Any:
-    """The module that knows what the driver of a dialect can do beyond others; None for most."""
+def special_of(dialect: Dialect) -> Special | None:
+    """The module that knows the driver of a dialect; None for SQLite's."""
     driver = BY_NAME.get(dialect.driver)
-    return import_module(driver.special) if driver is not None and driver.special else None
+    return special_module(driver) if driver is not None and driver.special else None
+
+
+def special_module(driver: Driver) -> Special:
+    """The module that knows a driver of a server."""
+    found: Any = import_module(driver.special)
+    known: Special = found
+    return known

@@ -1,4 +1,4 @@
-"""What drivers raise, in the library's words: the one place where their errors are translated."""
+"""What databases refuse, in the library's words, by the codes that the modules of their drivers find in an error."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from sqlalchemy import exc as sa_exc
 
 from langchain_sessions._core.edge import UNREADABLE
+from langchain_sessions._sql.driver.drivers import special_of
 from langchain_sessions.errors import (
     CorruptRowError,
     InvalidInputError,
@@ -193,7 +194,7 @@ class Failures:
             # It tripped over what it read, or over a mistake of its own.
             damaged = isinstance(error, UNREADABLE) and is_damaged is not None and is_damaged()
             return CorruptRowError(_UNREADABLE_ROW) if damaged else error
-        code = _error_code(driver)
+        code = _code_of(dialect, driver)
         if code in _TOO_LARGE or "too big" in str(driver).lower() or sent_bytes >= _MOST_BYTES:
             return too_large(sent_bytes)
         # The tables have no other constraints than keys and NOT NULL, and what is written is never NULL where it may
@@ -218,7 +219,10 @@ class Failures:
         if type(translated) is not StoreUnavailableError or str(translated) not in (_UNKNOWN, _CANNOT_BE_REACHED):
             return translated
         driver: Any = getattr(error, "orig", None) or error
-        if _error_code(driver) in _REFUSED_LOGINS or "authentication failed" in str(driver).lower():
+        if (
+            _code_of(self._dialect_of(driver), driver) in _REFUSED_LOGINS
+            or "authentication failed" in str(driver).lower()
+        ):
             return StoreUnavailableError(f"{self._place()} refused the user or the password of the URL.")
         return StoreUnavailableError(f"{self._place()} cannot be reached; {_START_IT}, and see the cause.")
 
@@ -251,12 +255,10 @@ def refused_option(url: URL, error: Exception) -> InvalidInputError | None:
     return None
 
 
-def _error_code(driver: Any) -> Any:
-    """What the driver says went wrong: an SQLSTATE, an error number, or nothing."""
-    # MySQL's SQLSTATEs say less than its numbers: a lock that was waited for too long has none of its own.
-    if driver.args and isinstance(driver.args[0], int):
-        return driver.args[0]
-    return getattr(driver, "sqlstate", None)
+def _code_of(dialect: Dialect, error: Any) -> Any:
+    """What the database says went wrong: an SQLSTATE or a number; None from SQLite, which says it in words."""
+    special = special_of(dialect)
+    return None if special is None else special.code_of(error)
 
 
 def _store_error(code: Any, driver: Any, dbapi: Any) -> StoreError:

@@ -1,4 +1,4 @@
-"""What psycopg can do that other drivers cannot.
+"""All that the library knows of psycopg; see `drivers.Special`.
 
 It sends several statements in one round trip, without waiting for each answer, given a libpq of version 14 or later.
 Elsewhere statements run one by one, with the same outcome. And it closes a connection whose event loop has ended.
@@ -11,12 +11,16 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from langchain_sessions._sql.driver.transaction import Boundaries
+from langchain_sessions._sql.driver.transaction_kinds import LONG, TransactionKind
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from sqlalchemy import Dialect
+    from sqlalchemy.engine import URL
 
-    from langchain_sessions._sql.driver.transaction import Queued, Send
+    from langchain_sessions._sql.driver.transaction import Queued, Send, Transaction
 
 _INNER = ("_communicate_gen", "_exit_gen", "_enqueue_sync", "_fetch_gen")
 """What psycopg's pipelines consist of, as far as it is used here."""
@@ -104,6 +108,55 @@ def _end(pipeline: Any) -> Iterator[Any]:
     finally:
         # What could not be sent to its end has to be asked for.
         yield from pipeline._fetch_gen(flush=not is_sent)  # noqa: SLF001 - likewise
+
+
+class PostgresBoundaries(Boundaries):
+    """PostgreSQL: autocommit, and BEGIN and COMMIT sent together with the statements beside them."""
+
+    def borrow(self, driver: Any) -> Any:
+        """Turn autocommit on."""
+        was = driver.autocommit
+        if not was:
+            # psycopg would send a BEGIN of its own before the first statement, and wait for the answer.
+            driver.autocommit = True
+        return was
+
+    def begin(self, transaction: Transaction, kind: TransactionKind) -> None:
+        """Begin where there may be several statements."""
+        if kind in LONG:
+            transaction.begin("SET LOCAL synchronous_commit TO off" if kind is TransactionKind.RELAXED else "")
+
+    def commit(self, driver: Any, transaction: Transaction, kind: TransactionKind) -> None:
+        """Commit what was begun."""
+        del driver
+        if kind in LONG:
+            transaction.commit()
+        else:
+            transaction.flush()
+
+    def give_back(self, driver: Any, was: Any) -> bool:
+        """Turn autocommit off again where the connection is the caller's."""
+        if was is False and not self._owned:
+            try:
+                driver.autocommit = False
+            except Exception:
+                return False
+        return True
+
+
+def options(url: URL) -> tuple[URL, dict[str, Any]]:
+    """Nothing besides the URL."""
+    return url, {}
+
+
+def boundaries(*, owned: bool) -> Boundaries:
+    """How transactions begin and end."""
+    return PostgresBoundaries(owned=owned)
+
+
+def code_of(error: Any) -> Any:
+    """The SQLSTATE."""
+    return getattr(error, "sqlstate", None)
 
 
 def senders(*, owned: bool) -> tuple[Send, Send] | tuple[None, None]:

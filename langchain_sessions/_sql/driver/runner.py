@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from langchain_sessions._core.flow import Flow, ask, faces
 from langchain_sessions._core.locks import new_turn
 from langchain_sessions._core.twins import alone, finish
-from langchain_sessions._sql.driver.boundaries import boundaries_for
 from langchain_sessions._sql.driver.connecting import positional
 from langchain_sessions._sql.driver.damage import is_damaged
 from langchain_sessions._sql.driver.drivers import special_of
 from langchain_sessions._sql.driver.failures import DeadConnectionError, Failures, LostRaceError, PassedInError, fitting
 from langchain_sessions._sql.driver.kept_connections import Held, Kept
 from langchain_sessions._sql.driver.loops import LoopEngines
-from langchain_sessions._sql.driver.transaction import Send, StatementCache, Transaction, Writer
+from langchain_sessions._sql.driver.transaction import Send, SqliteBoundaries, StatementCache, Transaction, Writer
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions._sql.driver.workers import Workers
 from langchain_sessions._sql.tables import migrations
@@ -69,7 +68,12 @@ class Runner:
         self._turn: threading.RLock | None = new_turn() if self.flavour == "sqlite" else None
         self._workers = Workers(_THREADS)
         self._writer = Writer()
-        self._boundaries = boundaries_for(self.flavour, self._writer, owned=engines.owned)
+        # On SQLite they know the connection that is kept for writing.
+        self._boundaries = (
+            special.boundaries(owned=engines.owned)
+            if special
+            else SqliteBoundaries(owned=engines.owned, writer=self._writer)
+        )
         self._failures = Failures(engines)
         # SQLite's connections are kept here, where the pool would take longer than most of what they are used for.
         self._keeps = self._turn is not None and engines.owned and not engines.in_memory
@@ -147,6 +151,7 @@ class Runner:
                 pool.dispose()  # somebody cleared it meanwhile; nobody else would close what came back later
 
     def _keep(self, engine: Any) -> Kept:
+        assert self._special is not None, "SQLite's connections are kept apart"
         return Kept(engine, self._special.cursor_of, self._failures)
 
     def _on_kept(self, kept: Kept, held: Held, send: Send | None, kind: TransactionKind, work: Work[T]) -> T:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
 
 
 class TransactionKind(Enum):
@@ -19,3 +20,7 @@ class TransactionKind(Enum):
     for the disk where the database can leave that out."""
     STATEMENT = "statement"
     """One statement that commits itself and may be repeated."""
+
+
+LONG: Final = (TransactionKind.WRITE, TransactionKind.APPEND, TransactionKind.RELAXED)
+"""Those that are begun and committed in so many words, where a server would commit each statement by itself."""
