@@ -1,6 +1,7 @@
 """When a session is over, and when its time is renewed: the one place that decides it.
 
-The same in SQL is `_sql/log/expiry.py`; what is over reads as missing from then on, and a purge removes it.
+The same in SQL is `_sql/log/expiry.py`, and nothing else has to know a rule: what is over reads as missing from then
+on, and a purge removes it.
 """
 
 from __future__ import annotations
@@ -13,9 +14,15 @@ if TYPE_CHECKING:
 _HOUR = 3_600_000_000
 
 
+def over_at(session: SessionRow) -> int | None:
+    """From when on a session is over; None for one that never is."""
+    return session.expires_at
+
+
 def is_expired(session: SessionRow, now: int) -> bool:
     """Whether a session is not there any more."""
-    return session.expires_at is not None and session.expires_at <= now
+    end = over_at(session)
+    return end is not None and end <= now
 
 
 def expiry_columns(ttl: int | None, now: int, *, slides: bool) -> dict[str, Any]:

@@ -12,17 +12,22 @@ if TYPE_CHECKING:
     from langchain_sessions._sql.tables.schema import Tables
 
 
+def over_at(tables: Tables) -> ColumnElement[Any]:
+    """From when on a session is over; NULL for one that never is."""
+    return tables.sessions.c.expires_at
+
+
 def is_there(tables: Tables, now: str = "k_now") -> ColumnElement[bool]:
     """Whether a session is not over at the time that a value names."""
-    expires = tables.sessions.c.expires_at
-    return or_(expires.is_(None), expires > param(now))
+    end = over_at(tables)
+    return or_(end.is_(None), end > param(now))
 
 
 def is_over(tables: Tables) -> ColumnElement[bool]:
     """Whether a session's time is over."""
-    expires = tables.sessions.c.expires_at
+    end = over_at(tables)
     # The index holds only rows that have one.
-    return and_(expires.is_not(None), expires <= param("k_now"))
+    return and_(end.is_not(None), end <= param("k_now"))
 
 
 def renewed(tables: Tables, now: ColumnElement[Any]) -> ColumnElement[Any]:

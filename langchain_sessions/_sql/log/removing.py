@@ -12,7 +12,7 @@ from sqlalchemy import (
 
 from langchain_sessions._core.rows import Owner, SessionKey, owner_shape
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction
-from langchain_sessions._sql.log.expiry import is_over
+from langchain_sessions._sql.log.expiry import is_over, over_at
 from langchain_sessions._sql.log.lookup import delete_rows, digest_of, find_rows, insert_row, locate, owner_criterion
 from langchain_sessions._sql.tables.blanking import blank, blank_rows
 from langchain_sessions.stores._erasing import UserRemoved
@@ -90,7 +90,7 @@ def purge_expired(tx: Transaction, app: str, owner: Owner, now: int, limit: int)
     gone = (
         select(s.skey)
         .where(s.app == app, is_over(tx.tables), *owner_criterion(tx.tables, shape))
-        .order_by(s.expires_at, s.skey)
+        .order_by(over_at(tx.tables), s.skey)
         .limit(limit)
     )
     if tx.flavour != "sqlite":

@@ -1,4 +1,4 @@
-"""Heads and rows as bytes: JSON that people can read for sessions and events, packed lists for what only we read."""
+"""The head of a session's partition, and how it is written; JSON that people can read, for events too."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_sessions._core.edge import UNREADABLE
+from langchain_sessions._core.expiry import over_at
 from langchain_sessions._core.ledger import view_of
 from langchain_sessions._core.rows import Counters, EventRow, InvocationRow, SessionRow, tally
 from langchain_sessions.errors import CorruptRowError
@@ -90,7 +91,7 @@ class SessionHead:
     def due(self) -> int | None:
         """From when on it is to be removed: at once, where somebody has begun to."""
         if self.stage == "live":
-            return self.session.expires_at
+            return over_at(self.session)
         return self.session.activity if self.stage == "going" else self.until
 
     def view(self, idle_before: int) -> LogView:
