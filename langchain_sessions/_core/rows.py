@@ -7,6 +7,9 @@ reads them. Times are microseconds since 1970 in UTC.
 from __future__ import annotations
 
 import json
+from functools import partial
+from itertools import repeat
+from operator import add, itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from langchain_sessions._core.expiry import renewed
@@ -53,7 +56,9 @@ WORDED: Final = ("flags", "tokens", "delta", "text", "folded", "body", "extra")
 
 
 class EventRow(NamedTuple):
-    """One entry of a log.
+    """One entry of a log: the one list of the columns that an event has, which all but the schema go by.
+
+    Rows are stored by position too, so another column comes last, and has a default.
 
     `ident` identifies the message: its id where it has one, else the event's. (session, ident, rev) is unique.
     `event_id` is set where the append was named otherwise. `position` is None where it equals `seq`.
@@ -113,6 +118,38 @@ class EventRow(NamedTuple):
     def scope(self) -> str | None:
         """The branch that turns and compactions count it in; what reached the root list is root's."""
         return None if self.flags & ROOTED else self.branch
+
+
+PLAIN: Final = ("seq", "ident", "kind", "flags", "at", "tokens", "invocation_id", "text", "body")
+"""What most messages have, and no more."""
+SELDOM: Final = tuple(name for name in EventRow._fields if name not in {*PLAIN, "rev", "folded"})
+"""Of most messages there is none of these; `rev` is 0, and `folded` is for searches alone."""
+LIGHT: Final = EventRow._fields[: EventRow._fields.index("delta")]
+"""The leading columns, which hold no bodies."""
+_NO_BODIES: Final = (None,) * (len(EventRow._fields) - len(LIGHT))
+_row_of: Final = partial(tuple.__new__, EventRow)
+_THEN: Final = (0, None)
+"""What follows the values of a plain row: its revision, and what it has of all else."""
+_KNOWN: Final = (*PLAIN, "rev")
+_from_plain: Final = itemgetter(*(_KNOWN.index(name) if name in _KNOWN else -1 for name in EventRow._fields))
+
+
+def plain_rows(found: Iterable[tuple[Any, ...]]) -> list[EventRow]:
+    """Rows of messages that have nothing `SELDOM`, from the values of the `PLAIN` columns."""
+    # No step of it is written in Python: it is done for each message of a context.
+    return list(map(_row_of, map(_from_plain, map(add, found, repeat(_THEN)))))
+
+
+def light_row(values: tuple[Any, ...]) -> EventRow:
+    """A row without bodies, from the values of the `LIGHT` columns."""
+    return EventRow(*values, *_NO_BODIES)
+
+
+def held_by(row: EventRow) -> tuple[tuple[bool, ...], ...]:
+    """Which columns of a row hold nothing, of those that may. Spelled out: a loop takes three times as long."""
+    _, _, _, event, position, _, _, _, _, branch, author, run, delta, text, folded, body, extra = row
+    apart = (event is None, position is None, branch is None, author is None, run is None, delta is None, extra is None)
+    return apart, (text is None, folded is None, body is None)
 
 
 class SessionRow(NamedTuple):

@@ -16,6 +16,7 @@ from langchain_sessions._core.flow import drive
 from langchain_sessions._core.ledger import covers_of
 from langchain_sessions._core.matching import EventQuery
 from langchain_sessions._core.ranges import SeqSet
+from langchain_sessions._exporting.event_lines import said_in
 from langchain_sessions._exporting.forms import all_events
 from langchain_sessions._importing.messages import exported_message, read_with
 from langchain_sessions._importing.past import at_past_times
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from langchain_sessions.service import SessionService
 
 _BATCH: Final = 200
-_TAKEN: Final = ("author", "invocation_id", "error_code", "error_message")
 _PENDING: Final = "pending"
 """Runs of positions that a compaction without a summary left for a later one to summarise."""
 _STRANGE = (SourceError, KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
@@ -216,19 +216,17 @@ class _Again:
             self._flush(is_edit=bool(line.get("is_edit")))
 
     def _row(self, line: Mapping[str, Any], at: int) -> EventRow:
+        said = said_in(line)
+        if line.get("in_thread"):
+            # What reached a thread's messages is everybody's; without the thread only its branch can say so.
+            said.pop("branch", None)
         event = NewEvent(
             message=None if line["message"] is None else read_with(exported_message, line["message"]),
             id=line["id"],
             timestamp=datetime.fromisoformat(line["timestamp"]),
-            # What reached a thread's messages is everybody's; without the thread only its branch can say so.
-            branch=None if line.get("in_thread") else line["branch"],
-            state_delta=unpack(line["state_delta"]) or None,
-            metadata=unpack(line["metadata"]) or None,
-            long_running_tool_ids=tuple(line["long_running_tool_ids"]),
             interrupted=bool(line["interrupted"]),
             synthetic=bool(line["synthetic"]),
-            grounding=unpack(line["grounding"]),
-            **{name: line[name] for name in _TAKEN},
+            **said,
         )
         return self._log.encoder.row(event, at, mark=r.MARKS.get(str(line.get("reports")), 0))
 

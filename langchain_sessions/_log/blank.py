@@ -73,14 +73,17 @@ def _blanked(encoder: EventEncoder, session_id: str, row: EventRow) -> EventRow:
     if row.kind == k.OTHER:
         # Of somebody's own class only its base is known: it is read as a chat message.
         body = json.dumps({"type": message.role}) if isinstance(message, ChatMessage) else body
-    return row._replace(
-        flags=flags,
-        tokens=encoder.tokens.count_message(message),
-        text=text,
-        folded=folded,
-        body=body,
-        extra=json.dumps(kept, separators=(",", ":")) if kept else None,
-    )
+    anew: dict[str, Any] = {
+        "flags": flags,
+        "tokens": encoder.tokens.count_message(message),
+        "delta": row.delta,
+        "text": text,
+        "folded": folded,
+        "body": body,
+        "extra": json.dumps(kept, separators=(",", ":")) if kept else None,
+    }
+    # Of what says something, whatever is not said anew here is gone.
+    return row._replace(**{**dict.fromkeys(r.WORDED), **anew})
 
 
 def _read(encoder: EventEncoder, session_id: str, row: EventRow) -> BaseMessage | None:

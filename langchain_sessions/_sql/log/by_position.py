@@ -15,7 +15,7 @@ from sqlalchemy import and_ as both
 
 from langchain_sessions._core import kinds as k
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.rows import EventRow, Mark, SessionRow
+from langchain_sessions._core.rows import LIGHT, EventRow, Mark, SessionRow, light_row
 from langchain_sessions._sql.log.lookup import event_columns
 
 if TYPE_CHECKING:
@@ -25,19 +25,9 @@ if TYPE_CHECKING:
     from langchain_sessions._sql.tables.schema import Tables
 
 
-LIGHT = ("seq", "ident", "rev", "event_id", "position", "kind", "flags", "at", "tokens", "branch", "author")
-"""The leading columns of an `EventRow` that hold no bodies, and the invocation after them."""
-
-
 def light_columns(tables: Tables) -> list[ColumnElement[Any]]:
     """What bookkeeping needs of events: everything but bodies."""
-    return [tables.events.c[name] for name in (*LIGHT, "invocation_id")]
-
-
-def light_row(values: tuple[Any, ...]) -> EventRow:
-    """An `EventRow` without bodies."""
-    bodies: tuple[None, ...] = (None,) * 5
-    return EventRow(*values, *bodies)
+    return [tables.events.c[name] for name in LIGHT]
 
 
 def load_light(tx: Transaction, session: SessionRow, scope: str | None, view: LogView) -> list[EventRow]:

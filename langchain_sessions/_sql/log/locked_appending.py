@@ -12,10 +12,18 @@ from sqlalchemy import Select, literal_column, select
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.identity import identify_batch, require_version
 from langchain_sessions._core.ledger import last_mark, tally_change, view_of
-from langchain_sessions._core.rows import EventRow, InvocationRow, SessionKey, SessionRow, moved, owner_shape
+from langchain_sessions._core.rows import (
+    EventRow,
+    InvocationRow,
+    SessionKey,
+    SessionRow,
+    light_row,
+    moved,
+    owner_shape,
+)
 from langchain_sessions._core.state import require_owner, with_replaced
 from langchain_sessions._sql.driver.transaction import Transaction, param
-from langchain_sessions._sql.log.by_position import light_columns, light_row
+from langchain_sessions._sql.log.by_position import light_columns
 from langchain_sessions._sql.log.counting import add_counters, read_invocation
 from langchain_sessions._sql.log.lookup import (
     event_columns,

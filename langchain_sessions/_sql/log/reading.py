@@ -16,7 +16,7 @@ from langchain_sessions._core import rows as r
 from langchain_sessions._core.ledger import LogView, visible_scopes
 from langchain_sessions._core.matching import EventQuery, cut_window
 from langchain_sessions._core.ranges import SeqSet
-from langchain_sessions._core.rows import EventRow, SessionKey, SessionLog
+from langchain_sessions._core.rows import PLAIN, SELDOM, EventRow, SessionKey, SessionLog, plain_rows
 from langchain_sessions._core.view import context_rows, runs_together
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction, param
 from langchain_sessions._sql.log.criteria import Criterion, criteria_of, flagged, in_ranges, visible
@@ -26,7 +26,6 @@ from langchain_sessions.stores._values import ContextSlice, EventSlice
 
 # Rows that a predicate looks at between two round trips: few enough to stop soon, enough for a whole log in reason.
 _CHUNK = 500
-_tuple = tuple.__new__
 
 
 def find_events(tx: Transaction, key: SessionKey, query: EventQuery, now: int) -> EventSlice:
@@ -146,9 +145,6 @@ def load_context(
     return ContextSlice(session, context_rows(rows, view, viewer, invocation_id, last_n), view)
 
 
-_FEW = ("ident", "kind", "flags", "at", "tokens", "invocation_id", "text", "body")
-_OTHERS = ("event_id", "position", "branch", "author", "delta", "extra")
-"""Of most messages there is none of these; `folded` is for searches alone."""
 _seq_of = itemgetter(0)
 
 
@@ -165,10 +161,10 @@ def _plain(tx: Transaction, session: SessionLog, viewer: str | None, limit: int 
         others = or_(
             e.rev != literal_column("0"),
             flagged(tx.tables, r.ROOTED),
-            *(e[name].is_not(None) for name in _OTHERS),
+            *(e[name].is_not(None) for name in SELDOM),
         )
         seen = visible(viewer, tx.tables).build() & ~flagged(tx.tables, r.SUMMARY)
-        found = select(case((others, null()), else_=e.seq), *(e[name] for name in _FEW))
+        found = select(case((others, null()), else_=e.seq), *(e[name] for name in PLAIN[1:]))
         found = found.where(e.skey == param("skey"), e.seq <= param("q_last"), e.kind < k.FIRST_RECORD, seen)
         return found.order_by(e.skey.desc(), e.seq.desc()).limit(param("q_limit"))
 
@@ -178,13 +174,7 @@ def _plain(tx: Transaction, session: SessionLog, viewer: str | None, limit: int 
     found = tx.rows(tx.prepare(("plain events", len(scopes)), build), values)
     if None in map(_seq_of, found):
         return None
-    return [
-        _tuple(
-            EventRow,
-            (seq, ident, 0, None, None, kind, flags, at, tokens, None, None, run, None, text, None, body, None),
-        )
-        for seq, ident, kind, flags, at, tokens, run, text, body in reversed(found)
-    ]
+    return plain_rows(reversed(found))
 
 
 def _messages(tx: Transaction) -> Criterion:
