@@ -27,15 +27,13 @@ from splintr import Tokenizer
 
 from benchmarks.token_weights import written
 from benchmarks.tokens import _random_json, _sources
-from langchain_sessions import SessionMemoryAdvisor, SessionService, TokenCount
-from langchain_sessions.compaction import Compaction, ContextUsage, TokenWindow
+from langchain_sessions import Compaction, ContextUsage, SessionMemoryAdvisor, SessionService, TokenCount, TokenWindow
 from langchain_sessions.tokens import TextCounter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from langchain_sessions import TokenCounter
-    from langchain_sessions.compaction import CompactionResult, CompactionTrigger
+    from langchain_sessions import CompactionResult, CompactionTrigger, TokenCounter
 
 BUDGET, TURNS = 8_000, 144
 TEXTS = Path(__file__).parents[1] / "tests" / "unit" / "token_texts"

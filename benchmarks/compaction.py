@@ -22,8 +22,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, Remove
 from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import PrivateAttr
 
-from langchain_sessions import EventFilter, SessionService
-from langchain_sessions.compaction import Compaction, Summarize, TurnCount
+from langchain_sessions import Compaction, EventFilter, SessionService, Summarize, TurnCount
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

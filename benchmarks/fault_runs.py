@@ -25,8 +25,16 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import Field
 
 from benchmarks.budgets import BundledCounter
-from langchain_sessions import InMemoryStore, SessionMemoryAdvisor, SessionMemoryMiddleware, SessionService
-from langchain_sessions.compaction import Compaction, Summarize, TokenCount, TokenWindow
+from langchain_sessions import (
+    Compaction,
+    InMemoryStore,
+    SessionMemoryAdvisor,
+    SessionMemoryMiddleware,
+    SessionService,
+    Summarize,
+    TokenCount,
+    TokenWindow,
+)
 from tests.surface.overflow_answers import OVERFLOWS
 
 if TYPE_CHECKING:

@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_sessions import SessionService
+from langchain_sessions import Compaction, Outcome, SessionService, SlidingWindow
 from langchain_sessions._sql.driver.runner import Runner
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
-from langchain_sessions.compaction import Compaction, Outcome, SlidingWindow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from splintr import Tokenizer
 
-from langchain_sessions.tokens import EstimatedTokenCounter
+from langchain_sessions import EstimatedTokenCounter
 from langchain_sessions.tokens._estimate import classes_of, cost_of, letters_in
 from langchain_sessions.tokens._languages import GROUPS
 

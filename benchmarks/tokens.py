@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 
 from langchain_core.messages import HumanMessage
 
+from langchain_sessions import EstimatedTokenCounter, TiktokenCounter
 from langchain_sessions.errors import VocabularyMissingError
-from langchain_sessions.tokens import EstimatedTokenCounter, TiktokenCounter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from langchain_sessions._chat.replies import Heard, ReplyRecorder
     from langchain_sessions.compaction._plan import ModelCall
     from langchain_sessions.events import SessionEvent
-    from langchain_sessions.tokens import TokenCounter, Tool
+    from langchain_sessions.tokens._base import TokenCounter, Tool
     from langchain_sessions.tokens._exact_for_model import MessageCounter
     from langchain_sessions.tokens._weights import Vocabulary
 

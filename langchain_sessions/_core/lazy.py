@@ -23,6 +23,7 @@ def lazy_names(
     homes: Mapping[str, Sequence[str]],
     *,
     extras: Mapping[str, tuple[str, str]] | None = None,
+    shares_top: bool = False,
 ) -> Loader:
     """A module's `__getattr__` that imports a name from its home on first use: what is not used costs nothing.
 
@@ -30,12 +31,15 @@ def lazy_names(
         package: The package that offers the names.
         homes: The names by the module below the package that defines them.
         extras: Names that need a package which not everybody has, with that package and the extra that brings it.
+        shares_top: Whether the names that are public at the top can be had here too.
     """
     where = {name: f"{package}.{home}" for home, names in homes.items() for name in names}
     needed = extras or {}
 
     def load(name: str) -> Any:
         if name not in where:
+            if shares_top and name in (top := import_module(package.partition(".")[0])).__all__:
+                return getattr(top, name)
             _suggest(package, name, [*where])
             message = f"module {package!r} has no attribute {name!r}"
             raise AttributeError(message)

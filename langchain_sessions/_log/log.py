@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from langchain_sessions.service import SessionService
     from langchain_sessions.stores._base import SessionStore
     from langchain_sessions.stores._values import ContextSlice
-    from langchain_sessions.tokens import TokenCounter
+    from langchain_sessions.tokens._base import TokenCounter
 
 _tuple = tuple.__new__
 

@@ -12,7 +12,7 @@ from langchain_sessions._log.log import Log, Shared
 from langchain_sessions._recall.settings import SearchSettings
 from langchain_sessions.compaction._background import BackgroundRuns
 from langchain_sessions.stores._engines_by_url import engine_for
-from langchain_sessions.tokens import EstimatedTokenCounter, TokenCounter
+from langchain_sessions.tokens._estimate import EstimatedTokenCounter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
     from langchain_sessions.stores._base import SessionStore
+    from langchain_sessions.tokens._base import TokenCounter
 
 
 def open_log(

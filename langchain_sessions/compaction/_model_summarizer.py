@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.runnables import Runnable, RunnableConfig
 
-    from langchain_sessions.tokens import TokenCounter
+    from langchain_sessions.tokens._base import TokenCounter
 
 _CHARACTERS_PER_TOKEN = 2  # of a reply, for the room that it needs: pessimistic for every script but Chinese
 _SHARE = 0.9  # of the window; the count is an estimate

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from langchain_sessions.compaction._summarizer import Summarizer, SummaryLimits
     from langchain_sessions.events import SessionEvent
     from langchain_sessions.session import Session
-    from langchain_sessions.tokens import TokenCounter, Tool
+    from langchain_sessions.tokens._base import TokenCounter, Tool
 
 
 class Outcome(Enum):

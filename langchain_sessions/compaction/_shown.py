@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions.compaction._summarizer import Summarizer, SummaryLimits
     from langchain_sessions.events import SessionEvent
-    from langchain_sessions.tokens import TokenCounter
+    from langchain_sessions.tokens._base import TokenCounter
 
 _RECORD_FACTOR = 1.3  # a message in the record, its dividing line included, against the message in a prompt
 _LEAF_BYTES = 8

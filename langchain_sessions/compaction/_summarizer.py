@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
     from langchain_sessions.events import SessionEvent
-    from langchain_sessions.tokens import TokenCounter
+    from langchain_sessions.tokens._base import TokenCounter
 
 PLAIN_CHARACTERS = 4_000
 _MAX_TITLE = 200

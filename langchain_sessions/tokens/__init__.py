@@ -1,32 +1,25 @@
 """Counting tokens: exact where a vocabulary is on the machine, a script-aware estimate elsewhere.
 
-Importing this package loads no vocabulary, imports no tokenizer and opens no socket.
+Importing this package loads no vocabulary, imports no tokenizer and opens no socket. Its names are at the top, as those
+of all folders; here is what only those need who write a counter of their own.
 """
+
+from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_sessions._core.lazy import at_the_top
-from langchain_sessions.tokens._base import MediaCosts, TokenCounter, TokenTotal, Tool
-from langchain_sessions.tokens._calibration import CalibratedTokenCounter, Calibration
-from langchain_sessions.tokens._choosing import best_counter
-from langchain_sessions.tokens._estimate import EstimatedTokenCounter, TextCounter
-from langchain_sessions.tokens._exact import TiktokenCounter
-from langchain_sessions.tokens._wheels import LocalTokenizer
+from langchain_sessions._core.lazy import Loader, lazy_names
 
-__all__ = [
-    "CalibratedTokenCounter",
-    "Calibration",
-    "EstimatedTokenCounter",
-    "LocalTokenizer",
-    "MediaCosts",
-    "TextCounter",
-    "TiktokenCounter",
-    "TokenCounter",
-    "TokenTotal",
-    "Tool",
-    "best_counter",
-]
+if TYPE_CHECKING:
+    from langchain_sessions.tokens._base import MediaCosts, TokenTotal, Tool
+    from langchain_sessions.tokens._calibration import Calibration
+    from langchain_sessions.tokens._estimate import TextCounter
 
+_HOMES = {
+    "_base": ("MediaCosts", "TokenTotal", "Tool"),
+    "_calibration": ("Calibration",),
+    "_estimate": ("TextCounter",),
+}
+__all__ = ["Calibration", "MediaCosts", "TextCounter", "TokenTotal", "Tool"]
 
-if not TYPE_CHECKING:
-    __getattr__ = at_the_top(__name__)
+__getattr__: Loader = lazy_names(__name__, _HOMES, shares_top=True)

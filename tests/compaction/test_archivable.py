@@ -8,13 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_sessions import SessionEvent, Standing
+from langchain_sessions import (
+    CompactionRequest,
+    EstimatedTokenCounter,
+    Interval,
+    SessionEvent,
+    SlidingWindow,
+    Standing,
+    Summarize,
+    TokenWindow,
+    TurnWindow,
+)
 from langchain_sessions._core.rows import Counters
 from langchain_sessions._core.view import pair_tool_calls
-from langchain_sessions.compaction import CompactionRequest, Interval, SlidingWindow, Summarize, TokenWindow, TurnWindow
 from langchain_sessions.compaction._archivable import choose_archived, split_segments
 from langchain_sessions.errors import InvalidInputError
-from langchain_sessions.tokens import EstimatedTokenCounter
 from tests.compaction.models import ScriptedModel
 from tests.compaction.test_triggers import NOON, SESSION
 

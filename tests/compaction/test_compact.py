@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_sessions import EventFilter, EventKind, NewEvent, SessionNotFoundError, Standing
-from langchain_sessions.compaction import (
+from langchain_sessions import (
     Compaction,
     ConversationSummary,
+    EventFilter,
+    EventKind,
     Interval,
+    NewEvent,
     Outcome,
+    SessionNotFoundError,
     SlidingWindow,
+    Standing,
     Summarize,
     TurnCount,
 )

@@ -11,13 +11,13 @@ from langchain_core.messages import AIMessage, HumanMessage
 from sqlalchemy import create_engine, event
 from sqlalchemy.pool import StaticPool
 
-from langchain_sessions import SessionService
-from langchain_sessions.compaction import (
+from langchain_sessions import (
     Compaction,
     ContextUsage,
     Elapsed,
     EventCount,
     Outcome,
+    SessionService,
     SlidingWindow,
     Summarize,
     TokenCount,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from langchain_sessions.compaction import CompactionTrigger
+    from langchain_sessions import CompactionTrigger
 
 _IDLE = ("BEGIN", "COMMIT", "ROLLBACK", "PRAGMA")
 

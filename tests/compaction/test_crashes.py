@@ -8,8 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from langchain_sessions import EventFilter, EventKind, SessionService, Standing
-from langchain_sessions.compaction import Compaction, Summarize
+from langchain_sessions import Compaction, EventFilter, EventKind, SessionService, Standing, Summarize
 from tests.compaction.models import ScriptedModel
 
 ROOT = Path(__file__).parents[2]
@@ -18,7 +17,7 @@ LOOP = """
 import sys
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_sessions import SessionService
-from langchain_sessions.compaction import Compaction, Summarize, TurnCount
+from langchain_sessions import (Compaction, Summarize, TurnCount)
 from tests.compaction.models import ScriptedModel
 
 service = SessionService(sys.argv[1])

@@ -14,12 +14,16 @@ from langchain_core.runnables import RunnableLambda
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
-from langchain_sessions import EventFilter, EventKind, InMemoryStore, SessionMemoryAdvisor, SessionService
-from langchain_sessions.compaction import (
+from langchain_sessions import (
     Compaction,
     ConversationSummary,
+    EventFilter,
+    EventKind,
+    InMemoryStore,
     ModelCall,
     Outcome,
+    SessionMemoryAdvisor,
+    SessionService,
     Summarize,
     TokenCount,
     TurnWindow,

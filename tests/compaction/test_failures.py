@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_sessions import EventFilter, EventKind
-from langchain_sessions.compaction import (
+from langchain_sessions import (
     Compaction,
     CompactionPlan,
     ConversationSummary,
+    EventFilter,
+    EventKind,
     Outcome,
     SlidingWindow,
     Summarize,

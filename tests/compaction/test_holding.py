@@ -13,8 +13,15 @@ from langchain_core.messages import AIMessage, HumanMessage
 from sqlalchemy import create_engine, event
 from sqlalchemy.pool import StaticPool
 
-from langchain_sessions import InMemoryStore, InvocationStatus, SessionService
-from langchain_sessions.compaction import Compaction, Outcome, SlidingWindow, Summarize
+from langchain_sessions import (
+    Compaction,
+    InMemoryStore,
+    InvocationStatus,
+    Outcome,
+    SessionService,
+    SlidingWindow,
+    Summarize,
+)
 from tests.compaction.models import ScriptedModel
 
 if TYPE_CHECKING:

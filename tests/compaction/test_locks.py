@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_sessions import InvocationStatus, SessionService
+from langchain_sessions import Compaction, InvocationStatus, SessionService, SlidingWindow
 from langchain_sessions._sql.driver.runner import Runner
-from langchain_sessions.compaction import Compaction, SlidingWindow
 
 if TYPE_CHECKING:
     from collections.abc import Callable

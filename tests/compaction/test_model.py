@@ -8,9 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langchain_sessions import EventFilter, EventKind, InMemoryStore, SessionService
+from langchain_sessions import (
+    Compaction,
+    EventFilter,
+    EventKind,
+    InMemoryStore,
+    Interval,
+    SessionService,
+    SlidingWindow,
+    Summarize,
+    TokenWindow,
+    TurnWindow,
+)
 from langchain_sessions._core.view import pair_tool_calls
-from langchain_sessions.compaction import Compaction, Interval, SlidingWindow, Summarize, TokenWindow, TurnWindow
 from langchain_sessions.errors import EventNotFoundError
 from tests.compaction.models import ScriptedModel
 

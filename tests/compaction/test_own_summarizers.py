@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langchain_sessions import EventFilter, InMemoryStore, SessionService
-from langchain_sessions.compaction import Compaction, Outcome, Summarize, SummaryLimits
+from langchain_sessions import Compaction, EventFilter, InMemoryStore, Outcome, SessionService, Summarize, SummaryLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from langchain_sessions.compaction import SummaryTask
+    from langchain_sessions import SummaryTask
     from langchain_sessions.events import SessionEvent
 
 

@@ -9,8 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from sqlalchemy import create_engine, inspect, text
 
-from langchain_sessions import SessionService
-from langchain_sessions.compaction import Compaction, ConversationSummary, Summarize
+from langchain_sessions import Compaction, ConversationSummary, SessionService, Summarize
 from tests.compaction.models import ScriptedModel
 
 if TYPE_CHECKING:

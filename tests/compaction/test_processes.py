@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 RUN = """
 import sys, time
 from langchain_sessions import SessionService
-from langchain_sessions.compaction import Compaction, Summarize
+from langchain_sessions import (Compaction, Summarize)
 from tests.compaction.models import ScriptedModel
 
 def called():

@@ -10,19 +10,21 @@ from typing import TYPE_CHECKING
 
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_sessions import EventFilter, EventKind, Standing
-from langchain_sessions._log.log import log_of
-from langchain_sessions.compaction import (
+from langchain_sessions import (
     Compaction,
     CompactionPlan,
     CompactionRequest,
     CompactionResult,
     EventCount,
+    EventFilter,
+    EventKind,
     Outcome,
     SlidingWindow,
+    Standing,
     Summarize,
     TurnCount,
 )
+from langchain_sessions._log.log import log_of
 from tests.compaction.models import ScriptedModel
 
 if TYPE_CHECKING:

@@ -10,22 +10,23 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
 
-from langchain_sessions import InMemoryStore, SessionService
-from langchain_sessions._core.whole import clip
-from langchain_sessions.compaction import (
+from langchain_sessions import (
     Compaction,
     ConversationSummary,
+    EstimatedTokenCounter,
+    InMemoryStore,
     ModelSummarizer,
+    SessionService,
     Summarize,
     SummaryLimits,
     SummaryPrompts,
     SummaryTask,
     TokenWindow,
 )
+from langchain_sessions._core.whole import clip
 from langchain_sessions.compaction._model_summarizer import split_record
 from langchain_sessions.compaction._prompts import Entry, fence_for, fill
 from langchain_sessions.compaction._summarizer import clean_title, cut_text
-from langchain_sessions.tokens import EstimatedTokenCounter
 from tests.compaction.models import ScriptedModel
 
 if TYPE_CHECKING:

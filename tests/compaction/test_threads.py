@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import END, START, MessagesState, StateGraph
 
-from langchain_sessions import InMemoryStore, SessionService
+from langchain_sessions import Compaction, Elapsed, InMemoryStore, Outcome, SessionService, SlidingWindow, Summarize
 from langchain_sessions.checkpointer import SessionCheckpointSaver
-from langchain_sessions.compaction import Compaction, Elapsed, Outcome, SlidingWindow, Summarize
 from tests.compaction.models import ScriptedModel
 
 if TYPE_CHECKING:

@@ -7,21 +7,21 @@ from typing import Any
 import pytest
 from langchain_core.messages import SystemMessage
 
-from langchain_sessions import Session
-from langchain_sessions._core.rows import Counters
-from langchain_sessions.compaction import (
+from langchain_sessions import (
     CompactionRequest,
     ContextUsage,
     Elapsed,
+    EstimatedTokenCounter,
     EventCount,
     ModelCall,
+    Session,
     TokenCount,
     TurnCount,
     all_of,
     any_of,
 )
+from langchain_sessions._core.rows import Counters
 from langchain_sessions.errors import InvalidInputError
-from langchain_sessions.tokens import EstimatedTokenCounter
 from tests.compaction.models import ScriptedModel
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=timezone.utc)

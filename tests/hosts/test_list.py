@@ -35,13 +35,13 @@ from langchain_sessions import (
     SessionService,
     Summarize,
     SummaryAsFact,
+    SummaryPrompts,
     TimeWindow,
     TokenCount,
     TurnCount,
     TurnWindow,
     create_conversation_search_tool,
 )
-from langchain_sessions.compaction import SummaryPrompts
 from langchain_sessions.errors import (
     CorruptRowError,
     InvalidInputError,

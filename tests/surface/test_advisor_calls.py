@@ -11,7 +11,7 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnableLambda
 
-from langchain_sessions.compaction import Compaction, TurnCount, TurnWindow
+from langchain_sessions import Compaction, TurnCount, TurnWindow
 from langchain_sessions.errors import BareAdvisorError, InvalidInputError
 from langchain_sessions.memory import SessionMemoryAdvisor
 from tests.openai_stub.replies import Fill
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langchain_openai import ChatOpenAI
 
-    from langchain_sessions import SessionService
-    from langchain_sessions.compaction import CompactionRequest
+    from langchain_sessions import CompactionRequest, SessionService
     from tests.openai_stub.server import OpenAIStub
 
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_sessions import EventFilter, Standing
-from langchain_sessions.compaction import Compaction, SlidingWindow, TurnCount
+from langchain_sessions import Compaction, EventFilter, SlidingWindow, Standing, TurnCount
 from langchain_sessions.memory import SessionMemoryAdvisor
 from tests.openai_stub.replies import Fail, call
 from tests.surface.conftest import Face, config_for, logged, texts

@@ -18,12 +18,11 @@ from langchain_core.runnables import RunnablePassthrough
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
-from langchain_sessions import SessionService
-from langchain_sessions._log.log import log_of
-from langchain_sessions.compaction import (
+from langchain_sessions import (
     Compaction,
     CompactionPlan,
     CompactionRequest,
+    SessionService,
     SlidingWindow,
     Summarize,
     SummaryLimits,
@@ -31,6 +30,7 @@ from langchain_sessions.compaction import (
     TokenWindow,
     TurnCount,
 )
+from langchain_sessions._log.log import log_of
 from langchain_sessions.errors import PromptTooLongError
 from langchain_sessions.memory import SessionMemoryAdvisor
 from langchain_sessions.middleware import SessionMemoryMiddleware

@@ -8,7 +8,7 @@ from statistics import mean
 import pytest
 
 from benchmarks.budgets import BUDGET, NAMES, BundledCounter, Kept, corpora, modes, run
-from langchain_sessions.compaction import ContextUsage
+from langchain_sessions import ContextUsage
 from tests.unit.test_tokens import COUNTS, TEXTS, VOCABULARIES
 
 MOST_OVER, WORST, LEAST_FILL = 0.01, 0.02, 0.85

@@ -16,8 +16,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.output_parsers import JsonOutputParser
 from langgraph.checkpoint.memory import InMemorySaver
 
+from langchain_sessions import Compaction, SlidingWindow, Summarize, SummaryLimits, TurnCount
 from langchain_sessions.checkpointer import SessionCheckpointSaver
-from langchain_sessions.compaction import Compaction, SlidingWindow, Summarize, SummaryLimits, TurnCount
 from langchain_sessions.errors import PromptTooLongError
 from langchain_sessions.memory import SessionMemoryAdvisor
 from langchain_sessions.middleware import SessionMemoryMiddleware

@@ -18,8 +18,7 @@ from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnableLambda
 from langchain_core.runnables.history import RunnableWithMessageHistory
 
-from langchain_sessions import EventFilter, SessionNotFoundError, SessionService, Standing
-from langchain_sessions.compaction import Compaction, SlidingWindow
+from langchain_sessions import Compaction, EventFilter, SessionNotFoundError, SessionService, SlidingWindow, Standing
 from langchain_sessions.history import SessionChatMessageHistory
 from tests.surface.conftest import Face, texts
 from tests.surface.strict_rules import violations

@@ -14,10 +14,9 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.runtime import Runtime
 
-from langchain_sessions import InvalidInputError, SessionNotFoundError
+from langchain_sessions import Compaction, InvalidInputError, SessionNotFoundError, TurnCount, TurnWindow
 from langchain_sessions._chat.address import config_of_run
 from langchain_sessions.checkpointer import SessionCheckpointSaver
-from langchain_sessions.compaction import Compaction, TurnCount, TurnWindow
 from langchain_sessions.memory import SessionMemoryAdvisor
 from langchain_sessions.middleware import SessionMemoryMiddleware
 from tests.openai_stub.replies import Fail, Fill, Overflow, call

@@ -12,9 +12,8 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, PromptTemplate
 from langchain_core.vectorstores import InMemoryVectorStore
 
-from langchain_sessions import InvalidInputError, NewEvent
+from langchain_sessions import Compaction, InvalidInputError, NewEvent, Summarize, SummaryLimits
 from langchain_sessions._chat.templates import fill
-from langchain_sessions.compaction import Compaction, Summarize, SummaryLimits
 from langchain_sessions.long_term import LongTermMemory
 from langchain_sessions.memory import SessionMemoryAdvisor
 from langchain_sessions.modes import SummaryAsFact, SystemPromptMemory

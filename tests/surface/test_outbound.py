@@ -22,10 +22,16 @@ from langchain_core.messages import (
 )
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 
-from langchain_sessions import InMemoryStore, SessionService, create_conversation_search_tool
+from langchain_sessions import (
+    Compaction,
+    InMemoryStore,
+    SessionService,
+    TokenCount,
+    TurnWindow,
+    create_conversation_search_tool,
+)
 from langchain_sessions._chat.outbound import bounded, made_valid
 from langchain_sessions._core.whole import whole_text, whole_value
-from langchain_sessions.compaction import Compaction, TokenCount, TurnWindow
 from langchain_sessions.history import SessionChatMessageHistory
 from langchain_sessions.memory import SessionMemoryAdvisor
 from langchain_sessions.middleware import SessionMemoryMiddleware

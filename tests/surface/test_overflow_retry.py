@@ -8,7 +8,7 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_sessions.compaction import Compaction, SlidingWindow, TurnCount
+from langchain_sessions import Compaction, SlidingWindow, TurnCount
 from langchain_sessions.memory import SessionMemoryAdvisor
 from langchain_sessions.middleware import SessionMemoryMiddleware
 from tests.openai_stub.replies import Refuse, Truncated

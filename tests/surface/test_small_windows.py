@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langchain_sessions.compaction import Compaction, SlidingWindow, TokenCount, TokenWindow
+from langchain_sessions import Compaction, SlidingWindow, TokenCount, TokenWindow
 from langchain_sessions.memory import SessionMemoryAdvisor
 from tests.openai_stub.replies import Call, CallTools
 from tests.surface.conftest import Face, logged

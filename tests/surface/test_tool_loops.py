@@ -11,7 +11,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
-from langchain_sessions.compaction import Compaction, TurnCount, TurnWindow
+from langchain_sessions import Compaction, TurnCount, TurnWindow
 from langchain_sessions.memory import SessionMemoryAdvisor
 from langchain_sessions.middleware import SessionMemoryMiddleware
 from langchain_sessions.selectors import by_type, without_failed_calls, without_tool_calls

@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 
-from langchain_sessions.compaction import Compaction, TokenCount, TurnWindow
+from langchain_sessions import Compaction, TokenCount, TurnWindow
 from langchain_sessions.memory import SessionMemoryAdvisor
 from langchain_sessions.middleware import SessionMemoryMiddleware
 from tests.surface.conftest import Face, weather

@@ -11,8 +11,8 @@ from langchain_core.messages import HumanMessage
 from langgraph.errors import GraphRecursionError
 from langgraph.graph import START, MessagesState, StateGraph
 
+from langchain_sessions import Compaction, TurnCount, TurnWindow
 from langchain_sessions.checkpointer import SessionCheckpointSaver
-from langchain_sessions.compaction import Compaction, TurnCount, TurnWindow
 from langchain_sessions.memory import SessionMemoryAdvisor
 from langchain_sessions.middleware import SessionMemoryMiddleware
 from tests.openai_stub.replies import Fail

@@ -31,8 +31,11 @@ from langchain_sessions import (
     TokenCount,
     TurnWindow,
     UnsupportedDatabaseError,
+    _public_names,
+    compaction,
     create_conversation_search_tool,
     errors,
+    tokens,
 )
 from langchain_sessions._core.codec.messages import MessageCodec
 
@@ -46,13 +49,13 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 
 
-def _top() -> ast.Module:
-    return ast.parse((ROOT / "langchain_sessions" / "__init__.py").read_text())
+def _list() -> ast.Module:
+    return ast.parse((ROOT / "langchain_sessions" / "_public_names.py").read_text())
 
 
 def _names_for_type_checkers() -> dict[str, str]:
     """What the block for type checkers imports, with where from."""
-    block = next(node for node in _top().body if isinstance(node, ast.If))
+    block = next(node for node in _list().body if isinstance(node, ast.If))
     return {
         alias.asname or alias.name: str(node.module).removeprefix("langchain_sessions.")
         for node in block.body
@@ -62,9 +65,15 @@ def _names_for_type_checkers() -> dict[str, str]:
 
 
 def test_the_three_lists_of_names_agree() -> None:
-    lazy = {name: home for home, names in langchain_sessions._HOMES.items() for name in names}
+    lazy = {name: home for home, names in _public_names.HOMES.items() for name in names}
     assert lazy == _names_for_type_checkers()
     assert sorted(lazy) == sorted(langchain_sessions.__all__)
+
+
+def test_the_folders_share_the_names_of_the_top() -> None:
+    for folder, own in ((compaction, "Trigger"), (tokens, "TokenTotal")):
+        assert vars(langchain_sessions)["__getattr__"]("TurnWindow") is folder.__getattr__("TurnWindow")
+        assert inspect.isclass(getattr(folder, own))
 
 
 @pytest.mark.parametrize("name", langchain_sessions.__all__)

@@ -6,7 +6,7 @@ import pytest
 from splintr import Tokenizer
 
 from benchmarks.token_weights import CHECKED, VOCABULARIES, written
-from langchain_sessions.tokens import EstimatedTokenCounter
+from langchain_sessions import EstimatedTokenCounter
 from langchain_sessions.tokens._estimate import classes_of, languages_of
 from langchain_sessions.tokens._language_rates import RATES
 from langchain_sessions.tokens._languages import GROUPS

@@ -20,18 +20,16 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.tools import tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from langchain_sessions.errors import InvalidInputError, SessionsError, VocabularyMissingError
-from langchain_sessions.tokens import (
+from langchain_sessions import (
     CalibratedTokenCounter,
-    Calibration,
     EstimatedTokenCounter,
-    MediaCosts,
-    TextCounter,
     TiktokenCounter,
     TokenCounter,
     _exact,
     best_counter,
 )
+from langchain_sessions.errors import InvalidInputError, SessionsError, VocabularyMissingError
+from langchain_sessions.tokens import Calibration, MediaCosts, TextCounter
 
 if TYPE_CHECKING:
     from langchain_sessions.tokens._weights import Vocabulary

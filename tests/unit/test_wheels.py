@@ -10,8 +10,8 @@ from langchain_core.language_models import FakeListChatModel
 from splintr import Tokenizer as Bundled
 
 from benchmarks.token_weights import CHECKED, written
+from langchain_sessions import LocalTokenizer
 from langchain_sessions.errors import InvalidInputError, VocabularyMissingError
-from langchain_sessions.tokens import LocalTokenizer
 from langchain_sessions.tokens._exact_for_model import ExactForModel
 from langchain_sessions.tokens._wheels import WHEELS, Wheel, read_wheel, wheel_of
 

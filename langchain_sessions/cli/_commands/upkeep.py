@@ -104,7 +104,9 @@ def compact(
     They are still found, and `rewind` brings them back.
     """
     from langchain_sessions.cli._models import open_model
-    from langchain_sessions.compaction import Compaction, CompactionStrategy, Summarize, TurnWindow
+    from langchain_sessions.compaction._plan import Compaction, CompactionStrategy
+    from langchain_sessions.compaction._strategies import TurnWindow
+    from langchain_sessions.compaction._summarize import Summarize
 
     with service(context) as sessions:
         sessions.get(session)
