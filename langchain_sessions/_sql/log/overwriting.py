@@ -18,7 +18,7 @@ from langchain_sessions._core.blanking import (
 from langchain_sessions._core.checkpoints import PackedWrites, ValueRow
 from langchain_sessions._core.ledger import tally_change, view_of
 from langchain_sessions._core.ranges import SeqSet
-from langchain_sessions._core.rows import ALL_AWAKE, WORDED, EventRow, SessionKey, SessionRow, moved
+from langchain_sessions._core.rows import ALL_AWAKE, EventRow, SessionKey, SessionRow, moved
 from langchain_sessions._sql.driver.transaction import call_passed_in
 from langchain_sessions._sql.log.by_position import load_marks, read_rows
 from langchain_sessions._sql.log.counting import add_counters
@@ -88,7 +88,8 @@ def _overwrite_events(tx: Transaction, skey: int, rows: list[EventRow]) -> None:
     for some in chunks(rows):
         _zero(tx, table, and_(table.c.skey == skey, table.c.seq.in_([row.seq for row in some])))
     for row in rows:
-        update_rows(tx, table, {"skey": skey, "seq": row.seq}, **{name: getattr(row, name) for name in WORDED})
+        # All of it: zeroes are in every column that has no bound.
+        update_rows(tx, table, {"skey": skey, "seq": row.seq}, **dict(zip(EventRow._fields[1:], row[1:], strict=True)))
 
 
 def _forget_words(tx: Transaction, session: SessionRow, seqs: SeqSet) -> None:
