@@ -15,6 +15,7 @@ from langchain_sessions._chat.blocks import sendable, whole_blocks
 from langchain_sessions._chat.call_ids import is_taken_by_all, rename_calls
 from langchain_sessions._chat.known_kinds import of_known_kind
 from langchain_sessions._chat.names import kwargs_with_taken_names, taken_name, with_taken_names
+from langchain_sessions._core.kinds import MESSAGES
 from langchain_sessions._core.view import call_ids, pair_tool_calls, without_calls
 from langchain_sessions._core.whole import clip, whole_text, whole_value
 
@@ -30,7 +31,7 @@ EMPTY = "(empty)"
 BEGINNING = "(The conversation begins.)"
 """What the assistant answers where it spoke first."""
 
-_KINDS = (HumanMessage, AIMessage, ToolMessage, SystemMessage)
+_KINDS = tuple(kind.cls for kind in MESSAGES if kind.cls is not None and kind.is_common)
 _THOUGHTS = frozenset({"thinking", "reasoning", "redacted_thinking"})
 
 

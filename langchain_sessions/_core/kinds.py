@@ -38,19 +38,21 @@ class MessageKind(NamedTuple):
         name: What LangChain calls it.
         role: What models and transcripts call it.
         cls: Its class; None where messages of any other class are meant.
+        is_common: Whether every client of a model takes it; what is not goes out as what a human or an assistant says.
     """
 
     code: int
     name: str
     role: str
     cls: type[BaseMessage] | None
+    is_common: bool = False
 
 
 MESSAGES: Final = (
-    MessageKind(HUMAN, "human", "user", HumanMessage),
-    MessageKind(AI, "ai", "assistant", AIMessage),
-    MessageKind(SYSTEM, "system", "system", SystemMessage),
-    MessageKind(TOOL, "tool", "tool", ToolMessage),
+    MessageKind(HUMAN, "human", "user", HumanMessage, is_common=True),
+    MessageKind(AI, "ai", "assistant", AIMessage, is_common=True),
+    MessageKind(SYSTEM, "system", "system", SystemMessage, is_common=True),
+    MessageKind(TOOL, "tool", "tool", ToolMessage, is_common=True),
     MessageKind(CHAT, "chat", "chat", ChatMessage),
     MessageKind(FUNCTION, "function", "function", FunctionMessage),
     MessageKind(OTHER, "other", "other", None),

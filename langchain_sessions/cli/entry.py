@@ -16,7 +16,7 @@ def main() -> None:
     # What is imported stays: looking for garbage meanwhile would be a tenth of the time until the first line.
     gc.disable()
     try:
-        from langchain_sessions.cli._common_options import app
+        from langchain_sessions.cli._app import app
     except ModuleNotFoundError as missing:
         if missing.name not in {"rich", "typer"}:
             raise

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_sessions.errors import InvalidInputError, VocabularyMissingError
 from langchain_sessions.tokens._estimate import TextCounter
-from langchain_sessions.tokens._exact import TiktokenCounter
 from langchain_sessions.tokens._families import name_of, vocabulary_of
+from langchain_sessions.tokens._tiktoken import TiktokenCounter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

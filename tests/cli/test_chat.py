@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from langchain_sessions import SessionService
-from langchain_sessions.cli._common_options import app
+from langchain_sessions.cli._app import app
 from tests.openai_stub.replies import Hold, Refuse, Say
 from tests.openai_stub.server import OpenAIStub
 

@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from typer.testing import CliRunner, Result
 
 from langchain_sessions import SessionService, schema_sql
-from langchain_sessions.cli._common_options import app
+from langchain_sessions.cli._app import app
 from langchain_sessions.cli._target import Target
 
 if TYPE_CHECKING:

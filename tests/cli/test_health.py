@@ -21,7 +21,7 @@ from typer.testing import CliRunner, Result
 from wcwidth import iter_graphemes, wcwidth
 
 from langchain_sessions import Compaction, SessionService, TurnWindow
-from langchain_sessions.cli._common_options import app
+from langchain_sessions.cli._app import app
 from langchain_sessions.cli._conversation import paged, spoken
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from typer.testing import CliRunner, Result
 
 from langchain_sessions import SessionService
-from langchain_sessions.cli._common_options import app
+from langchain_sessions.cli._app import app
 from langchain_sessions.cli._words import in_words
 from langchain_sessions.errors import EventNotFoundError, StoreUnavailableError
 

@@ -18,7 +18,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from typer.testing import CliRunner, Result
 
 from langchain_sessions import SessionService, __version__
-from langchain_sessions.cli._common_options import app
+from langchain_sessions.cli._app import app
 
 COMMAND = (sys.executable, "-c", "from langchain_sessions.cli.entry import main; main()")
 FAMILY = "👩‍👩‍👧"

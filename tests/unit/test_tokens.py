@@ -25,11 +25,10 @@ from langchain_sessions import (
     EstimatedTokenCounter,
     TiktokenCounter,
     TokenCounter,
-    _exact,
     best_counter,
 )
 from langchain_sessions.errors import InvalidInputError, SessionsError, VocabularyMissingError
-from langchain_sessions.tokens import Calibration, MediaCosts, TextCounter
+from langchain_sessions.tokens import Calibration, MediaCosts, TextCounter, _tiktoken
 
 if TYPE_CHECKING:
     from langchain_sessions.tokens._weights import Vocabulary
@@ -269,9 +268,9 @@ def test_tiktokens_own_settings_say_where_its_cache_is(
     ranks = b"".join(base64.b64encode(bytes([byte])) + b" %d\n" % byte for byte in range(256))
     address = "https://openaipublic.blob.core.windows.net/encodings/cl100k_base.tiktoken"
     (tmp_path / hashlib.sha1(address.encode(), usedforsecurity=False).hexdigest()).write_bytes(ranks)
-    known = _exact._VOCABULARIES["cl100k_base"]
+    known = _tiktoken._VOCABULARIES["cl100k_base"]
     ours = replace(known, sha256=hashlib.sha256(ranks).hexdigest())
-    monkeypatch.setitem(_exact._VOCABULARIES, "cl100k_base", ours)
+    monkeypatch.setitem(_tiktoken._VOCABULARIES, "cl100k_base", ours)
     monkeypatch.setenv(variable, str(tmp_path))
     assert TiktokenCounter("cl100k_base").count_text("hello") == 5
     with pytest.raises(VocabularyMissingError):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from langchain_sessions._core.edge import require, told
 from langchain_sessions.errors import InvalidInputError, VocabularyMissingError
 from langchain_sessions.tokens._estimate import EstimatedTokenCounter
-from langchain_sessions.tokens._exact import DEFAULT_VOCABULARY, TiktokenCounter, encoding_name_of
+from langchain_sessions.tokens._tiktoken import DEFAULT_VOCABULARY, TiktokenCounter, encoding_name_of
 
 if TYPE_CHECKING:
     from os import PathLike

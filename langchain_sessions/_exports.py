@@ -101,10 +101,10 @@ if TYPE_CHECKING:
     from langchain_sessions.stores._partitioned.store import PartitionedStore
     from langchain_sessions.stores.engine import PartitionEngine
     from langchain_sessions.tokens._base import TokenCounter
+    from langchain_sessions.tokens._best_counter import best_counter
     from langchain_sessions.tokens._calibration import CalibratedTokenCounter
-    from langchain_sessions.tokens._choosing import best_counter
     from langchain_sessions.tokens._estimate import EstimatedTokenCounter
-    from langchain_sessions.tokens._exact import TiktokenCounter
+    from langchain_sessions.tokens._tiktoken import TiktokenCounter
     from langchain_sessions.tokens._wheels import LocalTokenizer
     from langchain_sessions.tools import create_conversation_search_tool, create_cross_session_search_tool
     from langchain_sessions.turns import Turn
@@ -189,9 +189,9 @@ HOMES: Final = {
     "stores._memory": ("InMemoryStore",),
     "tokens._base": ("TokenCounter",),
     "tokens._calibration": ("CalibratedTokenCounter",),
-    "tokens._choosing": ("best_counter",),
+    "tokens._best_counter": ("best_counter",),
     "tokens._estimate": ("EstimatedTokenCounter",),
-    "tokens._exact": ("TiktokenCounter",),
+    "tokens._tiktoken": ("TiktokenCounter",),
     "tokens._wheels": ("LocalTokenizer",),
     "tools": ("create_conversation_search_tool", "create_cross_session_search_tool"),
     "turns": ("Turn",),
