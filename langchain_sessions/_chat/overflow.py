@@ -38,6 +38,12 @@ WORDINGS = (
     ),
     Wording("Gemini", r"request (?:payload|body) size.{0,20}exceed", _HUB + "google-gemini/gemini-cli/issues/13776"),
     Wording("Bedrock", r"expected maxlength: \d+, actual: \d+", _HUB + "ScrapeGraphAI/Scrapegraph-ai/issues/400"),
+    # The body of `InvokeModel`, in bytes.
+    Wording(
+        "Bedrock",
+        r"value at 'body' failed to satisfy constraint: member must have length less than",
+        _HUB + "langchain-ai/langchain-aws/issues/419",
+    ),
     Wording("Bedrock", r"input is too long for requested model", _HUB + "aws-samples/bedrock-chat/issues/95"),
     Wording("Mistral", r"too large for model with \d+ maximum context length", _PI),
     Wording(
@@ -123,6 +129,7 @@ TOO_LONG_CODES = frozenset(
         "context_length_exceeded",  # OpenAI, Azure, Groq
         "exceed_context_size_error",  # llama.cpp
         "context_exceeded",  # ds4
+        "context_window_exceeded",  # gateways
         "request_too_large",  # Anthropic, by bytes
         "model_context_window_exceeded",  # Anthropic, z.ai
         "contextwindowexceedederror",  # litellm's proxy
@@ -132,7 +139,13 @@ TOO_LONG_CODES = frozenset(
         "input_too_long",
     }
 )
-_STRING_TOO_LONG = "string_above_max_length"  # OpenAI, of any parameter that is a string
+_STRING_TOO_LONG = frozenset(
+    {
+        "string_above_max_length",  # OpenAI, of any parameter that is a string
+        "string_too_long",  # what checks its input with pydantic, of any field; the older versions' name below
+        "value_error.any_str.max_length",
+    }
+)
 _PARTS = re.compile(r"[a-z_]+")
 _PROMPTS = frozenset({"messages", "input", "prompt", "instructions"})
 _WORDS_OF_PROMPTS = _PROMPTS | {"content", "text", "output", "arguments", "url", "data", "file_data"}
@@ -169,7 +182,21 @@ _SOMETHING_ELSE = re.compile(
 # What is not the prompt, though such texts speak of tokens, requests and limits as well: money, tokens that stand for
 # somebody, other parameters, and bounds on how many there may be of something.
 _NO_LENGTH = re.compile(
-    r"\bspen[dt]|\bcosts?\b|max.?budget|tokenbudget|concurren|life.?time|\bexpir|\bjwt\b|\bttl\b|\bage\b|signature"
+    r"\bspen[dt]|\bcosts?\b|tokenbudget|(?<!context )(?<!window )\bbudget|\bwallet|allotment|subscription"
+    r"|insufficient tokens|not enough tokens|tokens? usage"
+    r"|\b(?:account|organi[sz]ation|team|workspace|tenant|user) tokens?\b"
+    r"|concurren|life.?time|\bexpir|\bjwt\b|\bttl\b|\bage\b|signature|\berrno\b|context cancel"
+    r"|\bbusy\b|overloaded|try again later"
+    r"|(?:than|below) the minimum|too (?:short|few)\b|\bstop sequences?\b|\bseed\b|max(?:imum)? requests|\battempts\b"
+    r"|\b(?:output|response|answer|completion)(?: tokens?| length)? (?:exceed|(?:is|was) too (?:long|large))"
+    # A name, or a field that is named, is too long: no text that a conversation consists of.
+    r"|(?<!and )(?<!or )\b(?:names?|ids?|titles?|labels?|keys?|headers?|schemas?|grammar|descriptions?|declarations?"
+    r"|tools?|functions?)"
+    r"(?: in (?:the |your |this )?request)? (?:is |are |was )?(?:too (?:long|large|many|big)|exceed)"
+    r"|_ids? (?:is )?too long"
+    r"|(?:\b(?:field|parameter|property|attribute|argument|column|feld|champ|campo|parámetro|paramètre|параметр\w*|пол[ея])"
+    r"\W{0,3}(?:(?<=['`\"«“])\w+|(?!\w*(?:prompt|input|message|token|content))\w+_\w+)"
+    r"|(?:参数|參數|字段|欄位|パラメータ|フィールド|매개변수|필드)[\W_]{0,3}[a-z]\w+)(?<!prompt)(?<!input)(?<!messages)(?<!content)"
     r"|(?:request|http) header|unexpected token|vocab|\bdepth\b|recursion|logit.?bias|temperature"
     r"|\btop_[kp]\b|cache_control|flagged|violate|model ['`\"][^'`\"]+['`\"] is not supported"
     r"|\bdimensions?\b"
@@ -178,6 +205,7 @@ _NO_LENGTH = re.compile(
     r"|(?:at most|max(?:imum)?(?: of)?|limit(?: of| is)?|up to|no more than|exactly):? \d+ (?:image|video|audio|file"
     r"|page|document|attachment|pixel|stop\b|tool|function|call|request|block|item|element|propert|choice|candidate|second"
     r"|minute|hour|day|field|row|user|session|time)"
+    rf"|{words_for('other')}"
 )
 _OUTPUT = (
     r"(?:(?:output|completion|generated) tokens|max(?:imum)? (?:allowed )?(?:number of )?output"
@@ -185,6 +213,7 @@ _OUTPUT = (
     r"|maximum tokens you requested)"
 )
 _OUTPUT_NAMED = re.compile(_OUTPUT)
+_PREDICTED = r"(?:prediction|completion|generation|response|answer|output)\b"
 _INPUT = (
     r"(?:\b(?:prompt|inputs?|quer(?:y|ies)|messages|conversation|eingabe|entrada|entrée|invoer)\b"
     r"|输入|輸入|提示|消息|入力|プロンプト|입력|프롬프트|ввод|запрос)"
@@ -192,7 +221,7 @@ _INPUT = (
 _AND = r"(?:\+|&|与|與|和|及|と|및|와|과|\b(?:and|plus|und|et|y|e|en|и)\b)"
 # Input and answer are added up: then the prompt may be what is too long, or what can be made shorter.
 _SUM = re.compile(
-    rf"{_INPUT}[^.;:]{{0,40}}{_AND}[^.;:]{{0,20}}{_OUTPUT}"
+    rf"{_INPUT}[^.;:]{{0,40}}{_AND}[^.;:]{{0,20}}(?:{_OUTPUT}|{_PREDICTED})"
     rf"|{_OUTPUT}[^.;:]{{0,12}}{_AND}[^.;:]{{0,12}}{_INPUT}(?: (?:tokens?|length|size|contains|has|have)\b| ?长度)"
 )
 
@@ -216,37 +245,66 @@ _WINDOW_OF_SUM = re.compile(r"(?:exceed\w*|überschr\w*|超过|超過|超出|>)(
 # The general shape: a measure, a bound, and what the caller sent. Whole words, so that `budget_tokens` is none.
 _MEASURE = re.compile(
     # In letters of ASCII: those of Chinese stand beside it without a blank.
-    r"(?a:\btoken\w{0,3}\b)|max_num_tokens|max_(?:seq|model|input)_len"
+    r"(?a:\btoken\w{0,3}\b)|\b(?:input|prompt|total)_tokens\b|max_num_tokens|max_(?:seq|model|input)_len"
     r"|\bmax[_-](?:input|prompt)[_-]tokens|\bn_ctx|\bkv size\b"
     r"|\bcontext[_ -](?:length|window|size)|\bcontext\b"
-    rf"|\b(?:prompt|input|sequence|text) (?:length|size|bytes)\b|{words_for('measure')}"
+    rf"|\b(?:prompt|input|sequence|text|messages?|content|question) (?:length|size|bytes|characters)\b"
+    rf"|\b(?:length|size) of (?:(?:the|your|all|current) )*(?:prompt|input|messages?|question)\b|{words_for('measure')}"
 )
 _BOUND = re.compile(
-    r"exceed|overflow|too (?:long|large|many|big)|(?:longer|larger|greater|more|smaller) than"
-    r"|over the limit|maximum|\blimit"
-    r"|only supports|less than|at most|does not fit|<=|(?<!-)[>≥] ?(?:n_ctx\b|\d)|\bbut (?:got |received )?\d{3}"
+    r"exceed|overflow|too (?:long|large|many|much|big)|(?:longer|larger|greater|more|smaller|shorter) than"
+    r"|over the limit|beyond|maximum|\blimit"
+    r"|only supports|less than|at most|does not fit|<="
+    r"|(?<!-)[>≥]=? ?(?:n_ctx\b|\d|(?:the )?(?:max|context|model|limit|window))"
+    r"|\bbut (?:got |received |only )?\d{3}"
+    r"|\bmax\b[^.;\d]{0,12}\d|\b(?:length|size) of [^.;]{0,24}? is \d"
     rf"|{words_for('bound')}"
 )
 _SENT = re.compile(
-    rf"\bprompt|\binputs?(?:\b|_tokens\b)|\bmessages?\b|\brequest|\bconversation|\btotal text\b|{words_for('sent')}"
+    r"\d{3,} ?[>≥]=? ?\d{3,}|\bquestion\b"
+    rf"|\bprompt|\binputs?(?:\b|_tokens\b)|\bmessages?\b|\brequest|\bconversation|\btotal text\b|{words_for('sent')}"
+)
+_CONTEXTS = (
+    r"(?:\bcontext[eo]?\b|\bcontesto\b|\bkonte(?:xt|ks)|контекст|上下文|コンテキスト|컨텍스트|bağlam|ngữ cảnh|سياق"
+    r"|संदर्भ)"
 )
 # A context is the prompt's, whether or not the prompt is named.
 _OF_PROMPTS = re.compile(
-    r"context[_ -](?:length|window|size)|kontext(?:länge|fenster)|上下文(?:长度|窗口|長度|視窗)"
-    r"|コンテキスト(?:長|ウィンドウ|サイズ)"
-    r"|컨텍스트 ?(?:길이|창|크기)|(?:длин\w*|окн\w*) контекста"
+    rf"context[_ -](?:length|window|size)|{_CONTEXTS}[^.;]{{0,30}}(?:{_BOUND.pattern})"
+    rf"|(?:{_BOUND.pattern})[^.;]{{0,40}}{_CONTEXTS}"
 )
+_NO_TEXTS = r"(?:images?|audio|videos?|files?|documents?|pdfs?|tools?|tensors?|names?)\b"
+_NOT_WITHIN = r"(?<!\bin )(?<!\bin the )(?<!\bin your )(?<!\bin this )"
 # Texts that say it all without a measure, or without what was sent.
 _TOO_LONG = re.compile(
-    r"\b(?:prompt|input|conversation|chat|message history)(?: text| tokens| history)?[ _]"
-    r"(?:is |was |has become )?too[ _](?:long|large)\b"
-    r"|\bsequence too long: \d|\bsequence length (?:of |is )?\(?\d+\)? (?:exceeds?|is (?:greater|longer|larger) than)\b"
+    # What is in a message may be too long where no message is.
+    rf"{_NOT_WITHIN}\b(?:prompt|inputs?|conversation|chat|messages?|history|context|question)"
+    r"(?: text| tokens?| content| history| you (?:sent|submitted|entered))?[ _]"
+    r"(?:(?:is|are|was|were|has become|have become)[ _])?too[ _](?:long|large)\b"
+    rf"|{_NOT_WITHIN}\b(?:prompt|inputs?|messages?|conversation|question)\b(?! (?:\d+\b|{_NO_TEXTS}))[^.;'\"`]{{0,40}}?"
+    r"\b(?:exceed(?:s|ed|ing)?|(?:has )?reached|is (?:longer|larger|greater) than|is over)\b[^.;'\"`]{0,24}?"
+    r"(?:\bmax|\blimit|\blength\b|\bsize\b)"
+    r"|\b(?:\w+_)?(?:tokens?|length|len)\b[^.;]{0,30}[>≥]=? ?(?:the )?(?:max\w*|n_ctx|context|model|limit|window)\b"
+    # What is advised where it is too long.
+    r"|\b(?:reduc\w+|shorten\w*|shorter|decreas\w+|truncat\w+|trim\w*|smaller) "
+    r"(?:(?:the|your|a|an|its|length|size|number|tokens|total|overall|of|in) )*"
+    rf"(?:prompt|input|messages?|conversation|chat history|context)\b(?! {_NO_TEXTS})"
+    # Names of errors and codes, in words of one or of several.
+    r"|(?:\b|_)(?:prompt|input|context|messages?|sequence)[_.]?(?:(?:text|length|window|size|tokens?)_?)?(?:is_)?"
+    r"(?:too_?(?:long|large)|exceed(?:s|ed)?|overflow)(?:_?(?:error|exception))?\b"
+    r"|\bexceed(?:s|ed)?_(?:max_)?(?:context|prompt|input)_\w+"
+    r"|\b(?:max_(?:prompt|input|context|seq|sequence|model)_\w+|model_max_length)\b exceeded"
+    rf"|(?:{words_for('sent')}|\bprompt|\bmessage|\binput)\w*\W{{1,3}}(?:\w+\W{{1,3}}){{0,2}}?(?:{words_for('long')})"
+    rf"|(?:{words_for('long')})\w*\W{{1,3}}(?:{words_for('sent')}|\bprompt|\bmessage|\binput)"
+    r"|\bsequence too long: \d"
+    r"|\bsequence length (?:(?:of |is )?\(?\d+\)? )?(?:exceeds?|is (?:greater|longer|larger) than)\b"
     r"|\btotal (?:number of )?tokens:? \(?\d+\)? exceeds? (?:the )?(?:[\w']+ ){0,3}\d"
     # A limit that has a name before it, such as that of a day, is a quota.
     r"|(?<![\w-] )\btoken limit exceeded\b"
+    r"|超[过過出]了?(?:最大|模型(?:的|最大)?)? ?tokens? ?(?:数|数量)?(?:限制|上限)"
     r"|(?:プロンプト|入力|メッセージ|会話)(?:文|履歴)?が長すぎ"
     r"|(?:입력|프롬프트|메시지|대화)(?:이|가|은|는)? 너무 (?:깁|길)"
-    r"|(?:提示词?|提示詞?|输入|輸入|对话|對話)(?:内容|文本|內容)?(?:过长|過長|太长|太長)"
+    r"|(?:提示词?|提示詞?|输入|輸入|对话|對話|消息|历史|歷史|上下文)(?:记录|消息|内容|文本|內容)?(?:过长|過長|太长|太長|超长|超長)"
 )
 # OpenAI's words of any parameter that is a string, where a gateway leaves its code out.
 _STRING_NAMED = re.compile(r"invalid '([^']+)': string too long")
@@ -279,7 +337,7 @@ def _verdict(told: Told) -> bool | None:
     if said is not None or told.names & _NAMES or told.codes & TOO_LONG_CODES:
         return _leaves_room(told.text)
     named = _STRING_NAMED.search(told.text)
-    if _STRING_TOO_LONG in told.codes or named is not None:
+    if told.codes & _STRING_TOO_LONG or named is not None:
         return _holds_words(told.param or (named.group(1) if named is not None else ""))
     if _OUTPUT_NAMED.search(told.text):
         return bool(_SUM.search(told.text)) and _has_general_shape(told) and _leaves_room(told.text)

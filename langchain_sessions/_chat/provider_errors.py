@@ -24,6 +24,8 @@ _INSIDE = ("error", "Error", "detail", "details", "errors", "metadata", "respons
 _STATUSES = ("status_code", "http_status", "status", "code")
 _SPOKEN_STATUS = re.compile(r"\b(?:error|status)(?: code)?:? (\d{3})\b")
 _QUOTED_REQUEST = re.compile(r"""['"](?:input|prompt|messages|content)['"]\s*:""")
+# Clients print bodies: that one has a `message` says nothing of messages.
+_KEYS = re.compile(r"""['"]\w+['"]\s*:""")
 _THOUSANDS = re.compile(r"(?<=\d)[,_](?=\d{3}(?!\d))")
 
 
@@ -126,7 +128,7 @@ def _collect(source: object, told: Told, found: list[str], depth: int) -> None:
             _collect(parsed, told, found, depth - 1)
     elif isinstance(source, Mapping):
         body = cast("Mapping[str, object]", source)
-        for name in (*_CODES, "param", *_TEXTS, *_INSIDE, "ResponseMetadata", "HTTPStatusCode"):
+        for name in (*_CODES, "param", "loc", *_TEXTS, *_INSIDE, "ResponseMetadata", "HTTPStatusCode"):
             if name in body:
                 _take(name, body[name], told, found, depth)
     elif isinstance(source, (list, tuple)):
@@ -151,9 +153,13 @@ def _take(name: str, value: object, told: Told, found: list[str], depth: int) ->
         told.status = value
     elif name == "param" and isinstance(value, str):
         told.param = value[:100].lower()
+    elif name == "loc" and isinstance(value, (list, tuple)):
+        # Where servers that check with pydantic found it, behind the part of the request that holds it.
+        path = [str(part) for part in cast("Sequence[object]", value)[:_ITEMS] if part != "body"]
+        told.param = told.param or ".".join(path)[:100].lower()
     elif name in _CODES and isinstance(value, str):
         told.codes.add(value[:100].lower())
-    elif name not in _CODES and name != "param":
+    elif name not in (*_CODES, "param", "loc"):
         _collect(value, told, found, depth - 1)
 
 
@@ -161,4 +167,6 @@ def _normal(text: str) -> str:
     head = text[:_HEAD]
     quoted = _QUOTED_REQUEST.search(head)
     said = head if quoted is None else head[: quoted.start()]
-    return _THOUSANDS.sub("", " ".join(said.lower().replace("\u2019", "'").split()))
+    return _THOUSANDS.sub(
+        "", " ".join(_KEYS.sub(" ", said).lower().replace("\u2019", "'").replace("i\u0307", "i").split())
+    )

@@ -5,6 +5,8 @@ Taken from public reports; the sources of the wordings stand in the table of the
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.openai_stub.replies import Refuse
@@ -433,6 +435,28 @@ OVERFLOWS = (
         "too many",
         Refuse(400, {"message": "Too many input tokens. Max input tokens: 8192, request input token count: 9513"}),
     ),
+    Answer(
+        "Bedrock",
+        "bytes",
+        Refuse(
+            400,
+            {
+                "message": "1 validation error detected: Value at 'body' failed to satisfy constraint: Member must "
+                "have length less than or equal to 25000000"
+            },
+        ),
+    ),
+    Answer(
+        "Cohere",
+        "prompt and answer",
+        Refuse(
+            400,
+            {
+                "message": "too many tokens: total number of tokens (prompt and prediction) cannot exceed 2048 - "
+                "received 6354. Try using a shorter prompt or a smaller max_tokens value."
+            },
+        ),
+    ),
     Answer("Cohere", "by how much", Refuse(400, {"message": "too many tokens: size limit exceeded by 3421 tokens."})),
     Answer("Zhipu", "prompt", Refuse(400, {"error": {"code": "1261", "message": "Prompt exceeds max length"}})),
     Answer("Doubao", "input", refuse(400, "Input length 1048826 exceeds the maximum length 1048566.")),
@@ -578,6 +602,23 @@ OVERFLOWS = (
             ),
         )
     ),
+    Answer("unknown", "a code of the window", refuse(400, "Bad request.", code="context_window_exceeded")),
+    Answer(
+        "unknown",
+        "a message, by pydantic",
+        Refuse(
+            422,
+            {
+                "detail": [
+                    {
+                        "type": "string_too_long",
+                        "loc": ["body", "messages", 3, "content"],
+                        "msg": "String should have at most 32768 characters",
+                    }
+                ]
+            },
+        ),
+    ),
     Answer("unknown", "a code of a prompt", refuse(400, "Bad request.", code="prompt_too_long")),
     Answer("unknown", "a code of an input", refuse(400, "Bad request.", code="input_too_long")),
 )
@@ -588,6 +629,23 @@ _ECHO = (
 )
 
 OTHERS = (
+    Answer(
+        "unknown",
+        "a call's id, by pydantic",
+        Refuse(
+            422,
+            {
+                "detail": [
+                    {
+                        "type": "string_too_long",
+                        "loc": ["body", "messages", 3, "tool_call_id"],
+                        "msg": "String should have at most 40 characters",
+                    }
+                ]
+            },
+        ),
+        is_overflow=False,
+    ),
     Answer("Groq", "tokens per minute", _tpm(413, 6000, 12328), is_overflow=False),
     Answer("OpenAI", "tokens per minute", _tpm(429, 30000, 342389), is_overflow=False),
     Answer(
@@ -922,10 +980,37 @@ OTHERS = (
 ANSWERS = (*OVERFLOWS, *OTHERS)
 
 
-def page(verdicts: Iterable[tuple[Answer, bool]]) -> str:
+class Text(NamedTuple):
+    """What a server says, in words or as JSON, under a status."""
+
+    status: int
+    said: str
+    is_overflow: bool
+
+
+def _texts(file: str, *, is_overflow: bool) -> list[Text]:
+    lines = (Path(__file__).parent / file).read_text(encoding="utf-8").splitlines()
+    return [Text(int(status), said, is_overflow) for status, said in (line.split(" ", 1) for line in lines)]
+
+
+TEXTS = (*_texts("overflow_said.txt", is_overflow=True), *_texts("overflow_not_said.txt", is_overflow=False))
+"""More texts: of providers' older and newer versions, of gateways, and made up of what such texts consist of."""
+
+
+def _about_texts(told: Iterable[tuple[Text, bool]]) -> str:
+    right = Counter(text.is_overflow for text, verdict in told if verdict is text.is_overflow)
+    all_ = Counter(text.is_overflow for text in TEXTS)
+    return (
+        f"Of {all_[True]} more texts of that kind (`tests/surface/overflow_said.txt`) {right[True]} are recognised, and\n"
+        f"of {all_[False]} that are none (`overflow_not_said.txt`) {right[False]} are not taken for it."
+    )
+
+
+def page(verdicts: Iterable[tuple[Answer, bool]], told: Iterable[tuple[Text, bool]]) -> str:
     """The page of the docs about what was found."""
     found = list(verdicts)
     return PAGE.format(
+        texts=_about_texts(told),
         overflows=_rows(answer for answer, verdict in found if verdict),
         others=_rows(answer for answer, verdict in found if not verdict),
     )
@@ -956,8 +1041,11 @@ answer from a local server, and besides the client of OpenAI, as through a gatew
 {overflows}
 
 Besides these: the core's `ContextOverflowError`, litellm's `ContextWindowExceededError`, and whatever an error names as
-its cause. Of a server that nobody has heard of, a text counts that names a measure, a bound and what was sent, in one
-of some twenty languages, and nothing of rates, quotas and the like.
+its cause. Of a server that nobody has heard of, a text counts that names a measure, a bound and what was sent, says
+that what was sent is too long, advises to shorten it, or is a name of such an error, in one of some twenty languages,
+and that says nothing of rates, quotas, tokens that stand for somebody and the like.
+
+{texts}
 
 ## Not taken for it
 

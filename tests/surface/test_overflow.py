@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from pathlib import Path
@@ -16,7 +17,7 @@ from langchain_sessions._chat.overflow import WORDINGS, is_context_overflow
 from langchain_sessions._chat.provider_errors import read_chain
 from langchain_sessions._chat.replies import is_cut_by_window
 from tests.surface.clients import CLIENTS, AnyProvider, client_names, make_client
-from tests.surface.overflow_answers import ANSWERS, OVERFLOWS, Answer, page
+from tests.surface.overflow_answers import ANSWERS, OVERFLOWS, TEXTS, Answer, Text, page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,7 +105,7 @@ def test_recognised_through_a_plain_http_client(server: AnyProvider, answer: Ans
 def test_the_page_of_the_docs_says_what_was_found(server: AnyProvider) -> None:
     """Write the page anew with `python -m tests.surface.test_overflow`."""
     found = [(answer, is_context_overflow(error_of(server, answer))) for answer in ANSWERS]
-    assert PAGE.read_text(encoding="utf-8") == page(found)
+    assert PAGE.read_text(encoding="utf-8") == page(found, told_of_texts())
 
 
 def test_every_wording_has_a_source_and_is_said_by_somebody(server: AnyProvider) -> None:
@@ -135,6 +136,31 @@ class Throttled(Exception):  # noqa: N818 - stands for classes of many names
 
 class ContextWindowExceededError(Exception):
     """As litellm names it."""
+
+
+def saying(text: Text) -> Exception:
+    """An error as plain clients make it: a status, and the words or the parsed body."""
+    is_json = text.said.startswith(('{"', "[{"))
+    body = json.loads(text.said) if is_json else {"error": {"message": text.said, "type": "invalid_request_error"}}
+    return Refused(f"Error code: {text.status}", status_code=text.status, body=body)
+
+
+def told_of_texts() -> list[tuple[Text, bool]]:
+    return [(text, is_context_overflow(saying(text))) for text in TEXTS]
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=lambda text: text.said[:60])
+def test_texts_of_other_servers(text: Text) -> None:
+    assert is_context_overflow(saying(text)) is text.is_overflow
+
+
+@pytest.mark.parametrize(
+    "part", ["prompt ", "reduce the ", "1 > ", "слишком ", "message text ", "输入 ", "context_", "exceed "]
+)
+def test_texts_of_any_shape_take_no_time(part: str) -> None:
+    begun = time.process_time()
+    is_context_overflow(ValueError(part * 1_000))
+    assert time.process_time() - begun < 1
 
 
 TOO_LONG = "prompt is too long: 213462 tokens > 200000 maximum"
@@ -279,7 +305,7 @@ def write_page() -> None:
     """Write the page of the docs."""
     with AnyProvider() as server:
         found = [(answer, is_context_overflow(error_of(server, answer))) for answer in ANSWERS]
-    PAGE.write_text(page(found), encoding="utf-8")
+    PAGE.write_text(page(found, told_of_texts()), encoding="utf-8")
 
 
 if __name__ == "__main__":
