@@ -1001,8 +1001,8 @@ def _about_texts(told: Iterable[tuple[Text, bool]]) -> str:
     right = Counter(text.is_overflow for text, verdict in told if verdict is text.is_overflow)
     all_ = Counter(text.is_overflow for text in TEXTS)
     return (
-        f"Of {all_[True]} more texts of that kind (`tests/surface/overflow_said.txt`) {right[True]} are recognised, and\n"
-        f"of {all_[False]} that are none (`overflow_not_said.txt`) {right[False]} are not taken for it."
+        f"Of {all_[True]} more texts of that kind (`tests/surface/overflow_said.txt`) {right[True]} are recognised,\n"
+        f"and of {all_[False]} that are none (`overflow_not_said.txt`) {right[False]} are not taken for it."
     )
 
 
