@@ -60,6 +60,8 @@ class SessionService(SessionMethods, AppendMethods, EventMethods, SearchMethods)
         require_user: Refuse sessions that nobody owns.
         hide_superseded: Show what an edit replaced to the operator only: `events` and `search` of views leave it out.
         synchronous: SQLite's durability for a URL: FULL, or NORMAL (a power cut may take the last transactions).
+        lock_timeout: How long a call waits for what somebody else has locked, for a URL of a database; by default a
+            minute, or what that database has been told itself.
         search: Whether appends keep the index of recall up to date, and how recall works. It costs one append in
             hundreds some milliseconds.
         clock: The present, aware; for tests.
@@ -82,6 +84,7 @@ class SessionService(SessionMethods, AppendMethods, EventMethods, SearchMethods)
         require_user: bool = False,
         hide_superseded: bool = False,
         synchronous: str = "FULL",
+        lock_timeout: timedelta | None = None,
         search: bool | SearchSettings = True,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
@@ -101,6 +104,7 @@ class SessionService(SessionMethods, AppendMethods, EventMethods, SearchMethods)
             require_user=require_user,
             hide_superseded=hide_superseded,
             synchronous=synchronous,
+            lock_timeout=lock_timeout,
             search=search,
             clock=clock,
         )

@@ -40,6 +40,7 @@ from langchain_sessions.stores._opening_and_closing import StoreDescription
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from datetime import timedelta
 
     from sqlalchemy import Engine
     from sqlalchemy.engine import URL
@@ -106,6 +107,7 @@ class SqlStore(SessionStore):
         create_schema: Create the tables on first use; by default on SQLite only.
         synchronous: SQLite's durability for a URL: FULL, or NORMAL, with which a power cut may take the last
             transactions while a crash of the process does not.
+        lock_timeout: How long calls wait for what somebody else has locked, for a URL; by default a minute.
     """
 
     def __init__(
@@ -115,9 +117,10 @@ class SqlStore(SessionStore):
         table_prefix: str = "",
         create_schema: bool | None = None,
         synchronous: str = "FULL",
+        lock_timeout: timedelta | None = None,
     ) -> None:
         """See the class. Nothing is opened before first use."""
-        self._engines: Engines = engines_for(database, synchronous=synchronous)
+        self._engines: Engines = engines_for(database, synchronous=synchronous, lock_timeout=lock_timeout)
         self.tables: Tables = build_tables(table_prefix)
         self._runner = Runner(self._engines, self.tables, creates=create_schema)
         self.flavour: str = self._runner.flavour

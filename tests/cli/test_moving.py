@@ -233,13 +233,12 @@ def test_a_full_disk_behind_standard_output_is_one_line(url: str) -> None:
     assert "standard output (No space left on device)" in done.stderr
 
 
-def test_a_target_in_use_is_one_line(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langchain_sessions._sql.driver.connecting.BUSY_SECONDS", 0.2)
+def test_a_target_in_use_is_one_line(url: str, tmp_path: Path) -> None:
     busy = sqlite3.connect(url.removeprefix("sqlite:///"))
     busy.execute("BEGIN EXCLUSIVE")
     source = theirs(tmp_path / "theirs.db")
     for words in (["import", source], ["rewind", "s1", "--to", "2"], ["fork", "s1"]):
-        refused = run(*words, "--url", url)
+        refused = run(*words, "--url", f"{url}?timeout=0.2")
         assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1), (words, refused.output)
         assert "locked by another process" in refused.stderr
     busy.close()

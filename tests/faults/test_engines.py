@@ -7,6 +7,7 @@ import gc
 import importlib.util
 import secrets
 import traceback
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -233,11 +234,8 @@ def test_engines_of_our_own_hide_parameters(database_url: str) -> None:
         assert made.async_.sync_engine.hide_parameters
 
 
-def test_what_made_a_file_waits_for_nobody_when_it_deletes(
-    scratch_directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connecting, "BUSY_SECONDS", 1)
-    with SessionService(f"sqlite:///{scratch_directory / 'new.db'}") as service:
+def test_what_made_a_file_waits_for_nobody_when_it_deletes(scratch_directory: Path) -> None:
+    with SessionService(f"sqlite:///{scratch_directory / 'new.db'}", lock_timeout=timedelta(seconds=1)) as service:
         service.create("s")
         service.append("s", message("secret"))
         service.delete("s")

@@ -22,15 +22,20 @@ from langchain_sessions._sql.driver.drivers import (
     special_module,
 )
 from langchain_sessions._sql.driver.failures import refused_option
+from langchain_sessions._sql.driver.lock_waits import (
+    SECONDS,
+    busy_milliseconds,
+    check_lock_timeout,
+    tell_postgresql,
+)
 from langchain_sessions.errors import InvalidInputError, MissingDependencyError, UnsupportedDatabaseError
 from langchain_sessions.stores._engines_by_url import ENGINES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import timedelta
 
 TYPE_ASYNC_ENGINE = Any
-# How long a writer waits for another process before it is told that the file is locked.
-BUSY_SECONDS = 60
 _PAGE_SIZE = 2048
 """Of a SQLite file that is created here; one that is there keeps its own until somebody vacuums it out of WAL mode.
 
@@ -85,25 +90,33 @@ class WrongDatabaseError(InvalidInputError, TypeError):
     """What was given is no database, or nothing was: Python itself would raise a `TypeError`."""
 
 
-def engines_for(database: str | URL | Engine | TYPE_ASYNC_ENGINE, *, synchronous: str = "FULL") -> Engines:
+def engines_for(
+    database: str | URL | Engine | TYPE_ASYNC_ENGINE,
+    *,
+    synchronous: str = "FULL",
+    lock_timeout: timedelta | None = None,
+) -> Engines:
     """The engines for a URL, an `Engine` or an `AsyncEngine`.
 
     Args:
         database: What the caller has. Given engines are used as they are and never closed.
         synchronous: SQLite's durability for engines made here: FULL, or NORMAL, with which a power cut may take
             the last transactions (a crash of the process does not).
+        lock_timeout: How long engines made here wait for what somebody else has locked; by default a minute.
 
     Raises:
+        InvalidInputError: It is no URL, or no time.
         UnsupportedDatabaseError: The library is not tested with this database or driver.
         MissingDependencyError: Its driver is not installed.
     """
+    lock_seconds = check_lock_timeout(lock_timeout)
     if isinstance(database, Engine):
         _require_supported(database.dialect)
         in_memory = _is_memory(database.url)
         bound = in_memory and not isinstance(database.pool, StaticPool)
         return Engines(database, None, owned=False, in_memory=in_memory, thread_bound=bound)
     if isinstance(database, (str, URL)):
-        return _engines_for_url(database, synchronous)
+        return _engines_for_url(database, synchronous, lock_seconds)
     if is_async_engine(database):
         _require_supported(database.dialect)
         return Engines(None, database, owned=False)
@@ -159,14 +172,15 @@ def _parse(database: str | URL) -> URL:
     return url
 
 
-def _engines_for_url(database: str | URL, synchronous: str) -> Engines:
+def _engines_for_url(database: str | URL, synchronous: str, lock_seconds: float | None) -> Engines:
     url = _parse(database)
     name = url.get_backend_name()
     try:
         _require_supported(url.get_dialect()())
         if name == "sqlite":
-            return Engines(_sqlite_engine(url, synchronous), None, owned=True, in_memory=_is_memory(url))
-        return _server_engines(url)
+            engine = _sqlite_engine(url, synchronous, busy_milliseconds(url, lock_seconds))
+            return Engines(engine, None, owned=True, in_memory=_is_memory(url))
+        return _server_engines(url, lock_seconds)
     except (ImportError, NoSuchModuleError) as error:
         extra = EXTRAS.get(database_of(name), "all")
         raise MissingDependencyError(name, extra) from error
@@ -184,10 +198,10 @@ def _is_memory(url: URL) -> bool:
     return not url.database or ":memory:" in url.database or url.query.get("mode") == "memory"
 
 
-def _sqlite_engine(url: URL, synchronous: str) -> Engine:
+def _sqlite_engine(url: URL, synchronous: str, busy: int) -> Engine:
     if synchronous.upper() not in ("FULL", "NORMAL", "EXTRA"):
         raise InvalidInputError("synchronous", "give 'FULL' or 'NORMAL'")
-    arguments: dict[str, Any] = {"check_same_thread": False, "timeout": BUSY_SECONDS}
+    arguments: dict[str, Any] = {"check_same_thread": False, "timeout": busy / 1000}
     if _is_memory(url):
         # One connection for all threads: each further one would open an empty database of its own.
         engine = create_engine(url, connect_args=arguments, poolclass=StaticPool, hide_parameters=True)
@@ -203,7 +217,7 @@ def _sqlite_engine(url: URL, synchronous: str) -> Engine:
         for pragma in (
             # First of all: a file keeps the size that it has when its first page is written, which WAL mode does.
             f"page_size = {_PAGE_SIZE}",
-            f"busy_timeout = {BUSY_SECONDS * 1000}",
+            f"busy_timeout = {busy}",
             "journal_mode = WAL",
             f"synchronous = {synchronous.upper()}",
             "secure_delete = ON",
@@ -216,35 +230,42 @@ def _sqlite_engine(url: URL, synchronous: str) -> Engine:
     return engine
 
 
-def _server_engines(url: URL) -> Engines:
+def _server_engines(url: URL, lock_seconds: float | None) -> Engines:
     # Transactions here always end themselves; on MySQL the driver's rollback would be one more round trip. What
     # overflows a pool is closed when it is given back: who has more tasks than connections would connect all day.
     options: dict[str, Any] = {
         "hide_parameters": True,
         "pool_size": 16,
         "max_overflow": 0,
-        "pool_timeout": BUSY_SECONDS,
+        "pool_timeout": SECONDS,
         "pool_reset_on_return": None,
     }
     driver = BY_NAME[url.drivername.partition("+")[2]]
-    url, options["connect_args"] = special_module(driver).options(url)
+    url, options["connect_args"] = special_module(driver).options(url, lock_seconds)
+    another: Callable[[], TYPE_ASYNC_ENGINE] | None = None
     if driver.is_async:
-        return Engines(
-            None, _async_engine(url, options), owned=True, another_async=partial(_async_engine, url, options)
-        )
-    another = None
+        another = partial(_async_engine, url, options, lock_seconds)
+        return Engines(None, another(), owned=True, another_async=another)
     # Without them async calls take a thread of the store's own, with the sync driver.
     if importlib.util.find_spec("greenlet") and importlib.util.find_spec(driver.twin):
         twin_url = url.set(drivername=f"{url.get_backend_name()}+{driver.twin}")
-        another = partial(_async_engine, twin_url, options)
+        another = partial(_async_engine, twin_url, options, lock_seconds)
     asynchronous = None if another is None else another()
-    return Engines(create_engine(url, **options), asynchronous, owned=True, another_async=another)
+    return Engines(_told(create_engine(url, **options), lock_seconds), asynchronous, owned=True, another_async=another)
 
 
-def _async_engine(url: URL, options: dict[str, Any]) -> TYPE_ASYNC_ENGINE:
+def _async_engine(url: URL, options: dict[str, Any], lock_seconds: float | None) -> TYPE_ASYNC_ENGINE:
     from sqlalchemy.ext.asyncio import create_async_engine
 
-    return create_async_engine(url, **options)
+    engine = create_async_engine(url, **options)
+    _told(engine.sync_engine, lock_seconds)
+    return engine
+
+
+def _told(engine: Engine, lock_seconds: float | None) -> Engine:
+    if engine.dialect.name == "postgresql":
+        tell_postgresql(engine, lock_seconds)
+    return engine
 
 
 def positional(dialect: Dialect) -> Dialect:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Special(Protocol):
     """What a module knows of a server's driver: all that differs from driver to driver."""
 
-    def options(self, url: URL) -> tuple[URL, dict[str, Any]]:
+    def options(self, url: URL, lock_seconds: float | None) -> tuple[URL, dict[str, Any]]:
         """The URL, and what the driver is given besides, for connections of the library's own."""
         ...
 

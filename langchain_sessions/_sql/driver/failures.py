@@ -28,10 +28,9 @@ if TYPE_CHECKING:
     from langchain_sessions._sql.driver.transaction import Transaction
 
 T = TypeVar("T")
-# PostgreSQL: serialisation failure, deadlock, lock not available. MySQL and MariaDB: lock wait timeout, deadlock, and a
-# record that changed since it was read.
-_LOST_RACES = ("40001", "40P01", "55P03")
-_MYSQL_RACES = (1205, 1213, 1020)
+# PostgreSQL: serialisation failure, deadlock. MySQL and MariaDB: deadlock, and a record that changed since it was read.
+_LOST_RACES = ("40001", "40P01")
+_MYSQL_RACES = (1213, 1020)
 _TOO_LARGE = (1153, 8025, "54000")
 """MariaDB and MySQL: a packet that is larger than `max_allowed_packet`; TiDB: an entry; PostgreSQL: a limit."""
 _MOST_BYTES = 10**9
@@ -57,6 +56,15 @@ def _column_missing() -> StoreError:
 
 def _locked() -> StoreError:
     return StoreUnavailableError("The database is locked by another process; try again.")
+
+
+def _waited() -> StoreError:
+    # Not run again: whoever holds it that long has forgotten it, or needs longer than anybody would wait.
+    return StoreUnavailableError(
+        "What this call needs was locked by another transaction for longer than lock_timeout; nothing was written. End "
+        "that transaction (pg_blocking_pids and pg_terminate_backend on PostgreSQL, SHOW PROCESSLIST and KILL on "
+        "MariaDB), or give SessionService a longer lock_timeout; then try again."
+    )
 
 
 def _full() -> StoreError:
@@ -91,6 +99,7 @@ def _no_database() -> StoreError:
 _BY_CODE: dict[Any, Callable[[], StoreError]] = {
     **dict.fromkeys(("42P01", 1146), SchemaMissingError),
     **dict.fromkeys(("42703", 1054), _column_missing),
+    **dict.fromkeys(("55P03", 1205), _waited),
     **dict.fromkeys(("53100", 1021, 1114), _full),
     **dict.fromkeys(("25006", 1290), _read_only),
 }

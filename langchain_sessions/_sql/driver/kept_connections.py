@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from langchain_sessions._core.locks import new_lock
-from langchain_sessions._sql.driver.connecting import BUSY_SECONDS
+from langchain_sessions._sql.driver.lock_waits import SECONDS
 from langchain_sessions.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Kept:
         if isinstance(held, Held):
             return held
         try:
-            found: Held = held.result(BUSY_SECONDS)
+            found: Held = held.result(SECONDS)
         except WaitedTooLong:
             if held.cancel():
                 raise StoreUnavailableError(_NONE_FREE) from None
@@ -97,7 +97,7 @@ class Kept:
         held = self._at_once(loop.create_future)
         if isinstance(held, Held):
             return held
-        timer = loop.call_later(BUSY_SECONDS, _give_up, held)
+        timer = loop.call_later(SECONDS, _give_up, held)
         try:
             found: Held = await held
         except BaseException:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from langchain_sessions._sql.driver.lock_waits import mysql_settings
 from langchain_sessions._sql.driver.transaction import Boundaries
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 
@@ -96,11 +97,11 @@ class MysqlBoundaries(Boundaries):
             transaction.commit()
 
 
-def options(url: URL) -> tuple[URL, dict[str, Any]]:
+def options(url: URL, lock_seconds: float | None) -> tuple[URL, dict[str, Any]]:
     """A character set that holds every character, and what connections are told when they begin."""
     given = {
         # Under REPEATABLE READ a second read would not see the row whose lock was waited for, and gaps would be locked.
-        "init_command": "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+        "init_command": f"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; {mysql_settings(lock_seconds)}",
         # As `MysqlBoundaries` has it: what is begun and committed is sent with the statements beside it.
         "autocommit": True,
         "client_flag": int(str(url.query.get("client_flag", 0))) | _SEVERAL_STATEMENTS | _FOUND_ROWS,

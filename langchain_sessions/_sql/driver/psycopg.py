@@ -144,8 +144,9 @@ class PostgresBoundaries(Boundaries):
         return True
 
 
-def options(url: URL) -> tuple[URL, dict[str, Any]]:
-    """Nothing besides the URL."""
+def options(url: URL, lock_seconds: float | None) -> tuple[URL, dict[str, Any]]:
+    """Nothing besides the URL: `lock_waits` tells connections by a statement."""
+    del lock_seconds
     return url, {}
 
 
