@@ -168,7 +168,8 @@ class Call:
         self.news = yield from prompts.look_for_news(options, self.address, context, body, state)
         if self.news.invocation_id is not None:
             self.invocation_id = self.news.invocation_id
-        elif not self.news.ended and not self.news.told:
+        elif not self.news.ended and not self.news.told and self.news.newest <= context.version:
+            # A checkpoint may have logged a part of the turn between the two looks: then this one lacks it.
             self.context = context
         return context
 

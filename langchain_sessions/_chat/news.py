@@ -78,6 +78,7 @@ class News:
         ended: Of those the ones that somebody else ended with an answer, and what of that the log does not hold.
         between: What of the tail others said just before it.
         told: What of a graph's state was logged just now, since others had answered.
+        newest: The last position of the log that was looked at for it.
     """
 
     examples: tuple[BaseMessage, ...] = ()
@@ -92,6 +93,7 @@ class News:
     ended: Mapping[str, Sequence[BaseMessage]] = field(default_factory=dict[str, "Sequence[BaseMessage]"])
     between: tuple[BaseMessage, ...] = ()
     told: tuple[SessionEvent, ...] = ()
+    newest: int = 0
 
 
 def message_of(event: SessionEvent) -> BaseMessage:
@@ -200,6 +202,7 @@ def find_news(body: Sequence[BaseMessage], recent: Sequence[SessionEvent]) -> Ne
         news = _begun(body, fresh, first_new, last_known, events)
     else:
         news = _continued(body, fresh, first_new, known, events)
+    news = replace(news, newest=max((event.seq for event in recent), default=0))
     earlier = len(body) - len(news.tail)
     left = {at: run_of(event) for at, event in by_id.items() if at < earlier and event.standing is Standing.OPEN}
     over = {run: at for at, run in sorted(left.items()) if run is not None and run != news.invocation_id}

@@ -146,6 +146,51 @@ def test_item_4_what_a_state_let_go_of_is_shown_in_no_order(orders: tuple[int, .
         assert sessions.verify("t") == []
 
 
+class Inject(middleware.AgentMiddleware):  # type: ignore[name-defined, misc]
+    """Says something beside each question, as people do who look things up for a model."""
+
+    def before_model(self, state: Any, runtime: Any) -> dict[str, Any]:
+        del state, runtime
+        return {"messages": [HumanMessage("facts")]}
+
+
+@pytest.mark.parametrize("between", range(4))
+@pytest.mark.parametrize("order", ["before", "behind"])
+def test_item_4_what_is_logged_between_two_looks_at_the_log_is_shown(
+    between: int, order: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory looks at what stands, then at what is new. A checkpoint may log the question between the two."""
+    from langchain_sessions._chat import prompt  # noqa: PLC0415 - beside what it is used with
+    from langchain_sessions.middleware import SessionMemoryMiddleware  # noqa: PLC0415 - an extra's
+
+    second_look: Any = prompt._newest_messages
+
+    def look(*given: Any, **options: Any) -> Any:
+        schedule.before_answers = [between, 0]
+        schedule.answer()
+        return (yield from second_look(*given, **options))
+
+    monkeypatch.setattr(prompt, "_newest_messages", look)
+    schedule = Schedule()
+    with SessionService("sqlite://") as sessions:
+        ours = SessionMemoryMiddleware(sessions, owner="ignore")
+        model = Recording(replies=[AIMessage("first"), AIMessage("second"), AIMessage("third")], schedule=schedule)
+        agent = agents.create_agent(
+            model,
+            middleware=[Inject(), ours] if order == "before" else [ours, Inject()],
+            checkpointer=saver_of(sessions, schedule),
+        )
+        expected: list[str] = []
+        for question, answer in (("one", "first"), ("two", "second"), ("three", "third")):
+            schedule.may = threading.Semaphore(0)
+            schedule.allowed = schedule.written
+            agent.invoke({"messages": [HumanMessage(question)]}, CONFIG, durability="async")
+            assert model.shown == [*expected, question, "facts"]
+            expected += [question, "facts", answer]
+        assert {event.standing for event in sessions.events("t") if event.message} == {Standing.LIVE}
+        assert sessions.verify("t") == []
+
+
 @pytest.mark.parametrize("orders", [(0, 0, 0), (1, 0, 0), (2, 1, 0), (0, 2, 1), (1, 1, 2), (2, 2, 2)])
 def test_item_4_the_task_of_an_agent_that_is_a_tool_is_logged_once_in_any_order(orders: tuple[int, ...]) -> None:
     from langchain_core.tools import tool  # noqa: PLC0415 - beside what it is used with
