@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -15,7 +15,7 @@ from langchain_sessions import PartitionedStore, SessionService, StoreUnavailabl
 from langchain_sessions._core.flow import drive
 from langchain_sessions.errors import CommitUnknownError
 from langchain_sessions.stores._partitioned import keys
-from langchain_sessions.stores._wide import pieces, shelves
+from langchain_sessions.stores._wide import names, pieces, shelves
 from langchain_sessions.stores._wide.work import Do
 from langchain_sessions.stores.engine import Head, Partition, Range, Row
 from langchain_sessions.testing import EngineContract, PrivateLoop
@@ -24,8 +24,9 @@ from tests.contract.wide import Database, DictEngine
 from tests.engines.histories import History, Operation, anomalies
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from langchain_sessions._core.flow import Flow
     from langchain_sessions.stores.engine import PartitionEngine
     from langchain_sessions.testing import Face
 
@@ -139,26 +140,68 @@ def test_rows_that_move_to_a_shelf_while_they_are_read_are_there_once() -> None:
     assert "set_shelf" in database.asked
 
 
-def test_what_became_of_a_commit_is_not_guessed_when_too_many_followed() -> None:
-    """Sixteen others wrote between a lost answer and the question; nobody can say, and that is what is said."""
+def commit_that_others_follow(fate: str, others: int, *, earlier: int) -> tuple[bool, bool]:
+    """Lose the answer of a commit that many others follow; what its writer is told, and what is true."""
     database = Database()
     other = DictEngine(database)
     partition = Partition("app", "s", "1" * 32)
+    fates = [fate]
 
     def lose() -> str:
-        # Of both that are lost one happened; what is left of either in the head is the same.
-        database.late.clear()
-        engine_lost.pop()
-        for version in range(1, 20):
-            assert other.commit(partition, version, Head(version + 1, b"other"), {})
-        return "before"
+        return fates.pop() if fates else ""
 
-    engine_lost = [True]
-    engine = DictEngine(database, lose=lambda: lose() if engine_lost else "")
-    assert other.commit(partition, 0, Head(1, b"first"), {})
+    engine = DictEngine(database, lose=lose)
+    for version in range(earlier):
+        assert other.commit(partition, version, Head(version + 1, b"first"), {})
     engine.read_heads([partition])
+    together = engine.together
+
+    def late(work: Sequence[Do]) -> Flow[list[Any]]:
+        try:
+            return (yield from together(work))
+        finally:
+            [head] = other.read_heads([partition])
+            version = 0 if head is None else head.version
+            for each in range(version, version + others):
+                assert other.commit(partition, each, Head(each + 1, b"other"), {})
+
+    engine.together = late  # type: ignore[method-assign]
+    told = engine.commit(partition, earlier, Head(earlier + 1, b"mine"), {"mine": b"1"})
+    return told, bool(other.read_rows(partition, [Range("", "~")])[0])
+
+
+@pytest.mark.parametrize("fate", FATES)
+@pytest.mark.parametrize("others", [0, 1, 15, 40, 400])
+@pytest.mark.parametrize("earlier", [0, 1, 30])
+def test_what_became_of_a_commit_is_known_however_many_wrote_meanwhile(fate: str, others: int, earlier: int) -> None:
+    told, is_true = commit_that_others_follow(fate, others, earlier=earlier)
+    assert told is is_true
+
+
+@pytest.mark.parametrize("fate", ["before", "after", "late", "torn"])
+def test_what_became_of_a_commit_is_not_guessed_when_too_many_followed(fate: str) -> None:
+    """Names are not kept for ever; where nobody can say, that is what is said."""
     with pytest.raises(CommitUnknownError):
-        engine.commit(partition, 1, Head(2, b"mine"), {})
+        commit_that_others_follow(fate, 700, earlier=1)
+
+
+def test_a_head_has_many_names_only_while_it_is_written_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    database = Database()
+    engine = DictEngine(database)
+    partition = Partition("app", "s", "1" * 32)
+    now = [1_000_000]
+    monkeypatch.setattr(names, "_now", lambda: int(now[0]) // 4 % 65536)
+    for version in range(100):
+        assert engine.commit(partition, version, Head(version + 1, b""), {})
+    assert len(stamp_of(database, partition)) == 100 * 8
+    now[0] += 600
+    for version, kept in ((100, 16), (101, 16), (102, 16)):
+        assert engine.commit(partition, version, Head(version + 1, b""), {})
+        assert len(stamp_of(database, partition)) == kept * 8
+    now[0] -= 60  # another process whose clock is behind
+    for version in range(103, 140):
+        assert engine.commit(partition, version, Head(version + 1, b""), {})
+    assert len(stamp_of(database, partition)) == 40 * 8
 
 
 @pytest.mark.usefixtures("small_partitions")

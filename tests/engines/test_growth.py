@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tests.engines.counting import Counting
 
 from tests.engines.conftest import URL
+from tests.engines.past import rows_past
 
 
 @pytest.fixture
@@ -38,12 +39,10 @@ def service_on(engine: CassandraEngine, app: str, **options: Any) -> SessionServ
 
 def rows_of(engine: CassandraEngine, partition: Partition, table: str) -> int:
     """How many rows of a partition a table has, asked past the engine."""
-    session = engine._link.session()
     where = '"app" = %s AND "kind" = %s AND "id" = %s'
-    if table == "shelves":
-        found = session.execute(f'SELECT "shelf" FROM "sessions_shelves" WHERE {where} ALLOW FILTERING', (*partition,))
-        return len(list(found))
-    return len(list(session.execute(f'SELECT "key" FROM "sessions_{table}" WHERE {where}', (*partition,))))
+    what = '"shelf"' if table == "shelves" else '"key"'
+    more = " ALLOW FILTERING" if table == "shelves" else ""
+    return len(rows_past(engine, f'SELECT {what} FROM "sessions_{table}" WHERE {where}{more}', (*partition,)))
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from cassandra import ConsistencyLevel
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
 from cassandra.policies import RoundRobinPolicy
 
@@ -20,6 +21,7 @@ from langchain_sessions import (
 from langchain_sessions.stores._cassandra.address import read_url
 from langchain_sessions.stores._cassandra.engine import CassandraEngine
 from tests.engines.conftest import URL
+from tests.servers.cassandra import PATIENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,8 +34,9 @@ if TYPE_CHECKING:
 @pytest.fixture
 def session(nodes: Nodes) -> Iterator[Session]:
     """A session of the driver that a caller made."""
-    profiles = {EXEC_PROFILE_DEFAULT: ExecutionProfile(RoundRobinPolicy(), request_timeout=60)}
-    cluster = Cluster(["127.0.0.1"], port=nodes.port, protocol_version=5, execution_profiles=profiles)
+    level = ConsistencyLevel.QUORUM
+    profiles = {EXEC_PROFILE_DEFAULT: ExecutionProfile(RoundRobinPolicy(), request_timeout=60, consistency_level=level)}
+    cluster = Cluster(["127.0.0.1"], port=nodes.port, protocol_version=5, execution_profiles=profiles, **PATIENT)
     yield cluster.connect("sessions")
     cluster.shutdown()
 

@@ -18,6 +18,7 @@ from langchain_sessions import EventFilter, PartitionedStore, SessionCheckpointS
 from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._wide import lists
 from langchain_sessions.stores.engine import Head, Partition
+from tests.engines.past import rows_past
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -52,8 +53,15 @@ Cost = dict[str, tuple[int, int]]
 
 
 def cost_of(counting: Counting, call: Callable[[], object]) -> Cost:
-    """What a call asks for at the second time: once a minute an append moves a session in its lists."""
+    """What a call asks for at the second time: once a minute an append moves a session in its lists.
+
+    The least of two, since of an answer that a busy node did not give in time it is asked what became of it.
+    """
     call()
+    return min((_cost(counting, call) for _ in range(2)), key=total)
+
+
+def _cost(counting: Counting, call: Callable[[], object]) -> Cost:
     counting.reset()
     call()
     found: Cost = {}
@@ -103,10 +111,10 @@ def test_calls_cost_the_same_at_100_events_and_past_the_bound_of_a_partition(
     assert long["messages"]["rows_newest"][0] == 1
     record_property("figure", f"{EVENTS} events, 1000 in each append: {time.monotonic() - began:.0f} s")
     partition = (app, "s", keys.digest("s1"))
-    [[kept]] = counting._link.session().execute(
-        'SELECT COUNT(*) FROM "sessions_rows" WHERE "app" = %s AND "kind" = %s AND "id" = %s', partition
+    kept = rows_past(
+        counting, 'SELECT "key" FROM "sessions_rows" WHERE "app" = %s AND "kind" = %s AND "id" = %s', partition
     )
-    assert kept < 21_000
+    assert len(kept) < 21_000
     assert sessions.messages("s1", last_n=1)[0].content == "one more"
     page = sessions.events("s1", EventFilter(after_seq=5_000, page_size=2))
     assert [event.id for event in page] == ["m4998", "m4999"]
@@ -149,28 +157,33 @@ def heads_like(body: bytes, app: str, name: str, count: int, users: int) -> Iter
 
 def fill(engine: CassandraEngine, made: Iterable[tuple[Partition, Head]]) -> None:
     """Write heads and their entries in lists past the engine, a batch for some of them."""
-    from cassandra.concurrent import execute_concurrent  # noqa: PLC0415 - an extra
+    from cassandra import InvalidRequest  # noqa: PLC0415 - an extra
+    from cassandra.concurrent import execute_concurrent  # noqa: PLC0415
     from cassandra.query import BatchStatement, BatchType  # noqa: PLC0415
 
-    session = engine._link.session()
+    session, profile = engine._link.session(), engine._link._profiles[False]
     insert, enter = session.prepare(_INSERT), engine._link._prepared["enter"]
     noted: set[tuple[str, str, int]] = set()
     source = iter(made)
     while some := [*islice(source, 4000)]:
-        entries = sorted(do.values for it in some for do in lists.entering(noted, it[0], None, it[1]))
         rows = [(*it, head.version, head.body, head.owner, head.listed, b"raw head", 0) for it, head in some]
-        work: list[tuple[Any, Any]] = [(insert, values) for values in rows]
-        for _, each in groupby(entries, itemgetter(0, 1, 2)):
-            while values := [*islice(each, 100)]:
+        entries = sorted(do.values for it in some for do in lists.entering(noted, it[0], None, it[1]))
+        groups = [(insert, rows, 30), *((enter, [*each], 100) for _, each in groupby(entries, itemgetter(0, 1, 2)))]
+        work: list[tuple[Any, Any]] = []
+        for statement, each, at_once in groups:
+            left = iter(each)
+            while values := [*islice(left, at_once)]:
                 batch = BatchStatement(BatchType.UNLOGGED)
-                batch.add_all([enter] * len(values), values)
+                batch.add_all([statement] * len(values), values)
                 work.append((batch, None))
-        profile = engine._link._profiles[False]
         while work:  # what a busy node did not answer in time is written once more
             done = execute_concurrent(
-                session, work, concurrency=48, raise_on_first_error=False, execution_profile=profile
+                session, work, concurrency=16, raise_on_first_error=False, execution_profile=profile
             )
-            work = [each for each, result in zip(work, done, strict=True) if not result.success]
+            failed = [(each, error) for each, (is_done, error) in zip(work, done, strict=True) if not is_done]
+            if any(isinstance(error, InvalidRequest) for _, error in failed):
+                raise failed[0][1]
+            work = [each for each, _ in failed]
 
 
 def calls_on(engine: CassandraEngine, app: str) -> dict[str, Callable[[], object]]:

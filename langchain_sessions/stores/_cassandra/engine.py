@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from langchain_sessions import errors
 from langchain_sessions._core.edge import require
 from langchain_sessions._core.flow import Flow, ask, drive
-from langchain_sessions.stores._cassandra.link import Link
+from langchain_sessions.stores._cassandra.link import BusyError, Link
 from langchain_sessions.stores._cassandra.remains import remains_of
 from langchain_sessions.stores._cassandra.statements import VERSION, schema
 from langchain_sessions.stores._wide.engine import WidePartitions
@@ -22,8 +23,13 @@ if TYPE_CHECKING:
 
     from langchain_sessions.stores._erasing import Remainder
 
+T = TypeVar("T")
+
 _AT_ONCE: Final = 64
 _TRIES: Final = 4
+_PATIENCE: Final = 30
+"""Seconds for which it is asked again where others are in the way: a node says so within a fraction of one."""
+_LONGEST_PAUSE: Final = 0.05
 _SPREADS: Final = 6
 """How often it is asked again for tables that are being made: some six seconds in all."""
 _PREFIX: Final = re.compile(r"\A[A-Za-z0-9_]{0,30}\Z")
@@ -84,7 +90,7 @@ class CassandraEngine(WidePartitions):
             yield from self._spread(self._open)
 
     def _execute(self, statement: str) -> Flow[None]:
-        yield from ask(self._link.execute, statement)
+        yield from self._insist(partial(ask, self._link.execute, statement), 2)
 
     def _spread(self, work: Callable[[], Flow[None]]) -> Flow[None]:
         """Do what needs tables that were just made: another node may not know of them yet."""
@@ -97,8 +103,8 @@ class CassandraEngine(WidePartitions):
 
     def _open(self) -> Flow[None]:
         """Prepare the statements, and look whether the tables are those of this release."""
-        yield from ask(self._link.prepare)
-        found = (yield from ask(self._link.send, [Do("version", ())]))[0]
+        yield from self._insist(partial(ask, self._link.prepare), 1)
+        found = (yield from self._insist(partial(ask, self._link.send, [Do("version", ())])))[0]
         if not found:
             raise errors.SchemaMissingError
         if int(found[0][0]) > VERSION:
@@ -110,17 +116,24 @@ class CassandraEngine(WidePartitions):
         yield from self._ready()
         found: list[list[Any]] = []
         for start in range(0, len(work), _AT_ONCE):
-            found += yield from self._insist(work[start : start + _AT_ONCE], serial=serial)
+            some = work[start : start + _AT_ONCE]
+            found += yield from self._insist(partial(ask, self._link.send, some, serial=serial))
         return found
 
-    def _insist(self, work: Sequence[Do], *, serial: bool) -> Flow[list[list[Any]]]:
-        """Every statement may be repeated, and a node that died takes some time to be known as dead."""
-        for attempt in range(1, _TRIES):
+    def _insist(self, work: Callable[[], Flow[T]], tries: int = _TRIES) -> Flow[T]:
+        """Do what may be repeated. A node that died is known as dead after a while; others in the way go on."""
+        attempt, until = 1, time.monotonic() + _PATIENCE
+        while True:
             try:
-                return (yield from ask(self._link.send, work, serial=serial))
-            except errors.StoreUnavailableError:
-                yield from ask(self.pause, 0.02 * 4**attempt)
-        return (yield from ask(self._link.send, work, serial=serial))
+                return (yield from work())
+            except errors.StoreUnavailableError as error:
+                is_busy = isinstance(error, BusyError)
+                if attempt >= tries and not (is_busy and time.monotonic() < until):
+                    raise
+            longest = _LONGEST_PAUSE if is_busy else 0.02 * 4**attempt
+            # Drawn, or those that were in each other's way would meet again.
+            yield from ask(self.pause, random.uniform(longest / 2, longest))  # noqa: S311 - spreads writers
+            attempt += 1
 
     def together(self, work: Sequence[Do]) -> Flow[list[Any]]:
         """Run statements on one partition as one."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from langchain_sessions import errors
@@ -19,7 +18,7 @@ try:
     import cassandra
     from cassandra import policies
     from cassandra.auth import PlainTextAuthProvider
-    from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
+    from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable, ResultSet
     from cassandra.connection import ConnectionException
     from cassandra.protocol import ErrorMessage
     from cassandra.query import BatchStatement, BatchType, tuple_factory
@@ -27,7 +26,7 @@ except ImportError as error:  # pragma: no cover - a test runs an interpreter wi
     raise errors.MissingDependencyError("The store in Cassandra", "cassandra") from error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from langchain_sessions.stores._wide.work import Do
 
@@ -41,7 +40,18 @@ _PROFILE: Final = {
     "serial_consistency_level": _LEVEL.SERIAL,
     "speculative_execution_policy": policies.ConstantSpeculativeExecutionPolicy(1.0, 2),
 }
+_LATE: Final = (cassandra.OperationTimedOut, cassandra.Timeout)
+_CONTENDED: Final = 0x1700
+"""What a node says of a conditional write or a serial read that others got in the way of; the driver has no class."""
 _GONE = "Cassandra could not be reached, or too few of its nodes answered. Repeat the call: an append goes by its ids."
+_BUSY = (
+    "Nodes of Cassandra did not agree in time: one of them is away, or very many write to one session. "
+    "Repeat the call: an append goes by its ids."
+)
+
+
+class BusyError(errors.StoreUnavailableError):
+    """Nodes are there, and others were in the way: who asks again soon gets through."""
 
 
 class Link:
@@ -82,6 +92,7 @@ class Link:
             auth_provider=PlainTextAuthProvider(*login) if login else None,
             protocol_version=5,
             connect_timeout=_PATIENCE,
+            control_connection_timeout=_PATIENCE,
             execution_profiles={EXEC_PROFILE_DEFAULT: ExecutionProfile(policies.TokenAwarePolicy(near))},
         )
         try:
@@ -148,25 +159,44 @@ class Link:
         """Send a statement; the future has its rows when the last page is there."""
         done: Future[list[Any]] = Future()
         done.set_running_or_notify_cancel()  # who is cancelled leaves it to end by itself
-        rows: list[Any] = []
         statement.fetch_size, statement.is_idempotent = 1000, serial is not None
-        response = self._session.execute_async(statement, execution_profile=self._profiles[serial])
-
-        def page(some: Any) -> None:
-            rows.extend(some or ())
-            if response.has_more_pages:
-                response.start_fetching_next_page()
-            else:
-                _end(done.set_result, rows)
-
-        response.add_callbacks(page, partial(_end, done.set_exception))
+        self._ask(statement, self._profiles[serial], done, [], None)
         return done
 
+    def _ask(self, statement: Any, profile: Any, done: Future[list[Any]], rows: list[Any], after: bytes | None) -> None:
+        """Ask for the page behind the rows that are there.
 
-def _end(say: Callable[[Any], None], what: Any) -> None:
-    """Say how a statement ended, once: of two nodes that were asked, the driver may tell both answers."""
-    with suppress(InvalidStateError):
-        say(what)
+        Of a statement that was sent to a second node as well the driver may tell both answers. So each page is a
+        request of its own, and what is told first of it counts.
+        """
+        response = self._session.execute_async(statement, execution_profile=profile, paging_state=after)
+        untold = [done]
+
+        def page(some: Any) -> None:
+            if not _is_first(untold):
+                return
+            rows.extend(some or ())
+            if not response.has_more_pages:
+                done.set_result(rows)
+                return
+            try:
+                self._ask(statement, profile, done, rows, ResultSet(response, some).paging_state)
+            except Exception as error:  # it would be lost in the driver's loop, and somebody waits
+                done.set_exception(error)
+
+        def failed(error: BaseException) -> None:
+            if _is_first(untold):
+                done.set_exception(error)
+
+        response.add_callbacks(page, failed)
+
+
+def _is_first(untold: list[Any]) -> bool:
+    """Whether nobody took what was there; of several threads one does."""
+    with suppress(IndexError):
+        untold.pop()
+        return True
+    return False
 
 
 @contextmanager
@@ -185,6 +215,8 @@ def _told() -> Iterator[None]:
             raise errors.StoreUnavailableError("Cassandra refused the user or the password of the URL.") from None
         if isinstance(error, cassandra.InvalidRequest) or "using keyspace" in str(error):
             raise _refused(str(error)) from error
+        if any(isinstance(each, _LATE) or getattr(each, "code", 0) == _CONTENDED for each in within):
+            raise BusyError(_BUSY) from error
         # What the driver has no class for is an ErrorMessage: that nobody knows what a batch came to, for one.
         if isinstance(error, (NoHostAvailable, cassandra.DriverException, ConnectionException, ErrorMessage, OSError)):
             raise errors.StoreUnavailableError(_GONE) from error

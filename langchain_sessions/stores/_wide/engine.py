@@ -7,14 +7,13 @@ here, or because it was asked for serially once.
 
 from __future__ import annotations
 
-import secrets
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langchain_sessions import errors
 from langchain_sessions._core.flow import Flow, faces
-from langchain_sessions.stores._wide import lists, pieces, shelves
-from langchain_sessions.stores._wide.work import NAME, NAMES, Do, Known
+from langchain_sessions.stores._wide import lists, names, pieces, shelves
+from langchain_sessions.stores._wide.work import Do, Known
 from langchain_sessions.stores.engine import Head, Listed, Partition, PartitionEngine, Range, Row
 
 if TYPE_CHECKING:
@@ -120,13 +119,14 @@ class WidePartitions(PartitionEngine):
         if size > self.most_bytes:
             problem = f"take {size} bytes; this database takes {self.most_bytes} at once"
             raise errors.InvalidInputError("messages", problem)
-        stamp = secrets.token_bytes(NAME) + b"".join(known.names[: NAMES - 1])
+        name = names.new_name()
+        stamp = names.followed_by(name, known.names)
         after = Known(head, stamp, known.weight + shelves.weight_of(rows), known.moved, known.shelved, is_certain=True)
         yield from self.run(lists.entering(self._noted, partition, known.head, head))
         values = (lists.life(head), head.version, head.body, head.owner, head.listed, head.due, stamp, after.weight)
         work = [Do("set_head", (*values, *partition, known.stamp))]
         work += [shelves.write(partition, known, key, value) for key, value in rows.items()]
-        if not (yield from self._decide(partition, work, known, stamp[:NAME])):
+        if not (yield from self._decide(partition, work, known, name)):
             return False
         if self._known.get(partition) is known:
             self._note(partition, after)
@@ -144,23 +144,23 @@ class WidePartitions(PartitionEngine):
             StoreUnavailableError: Too few nodes are there to say.
             CommitUnknownError: Too many others followed to say.
         """
+        said: bool | None = None
         try:
             answer = (yield from self.together(work))[0]
         except errors.StoreUnavailableError:
             self.forget(partition)
-            now = yield from self.read_serially(partition)
         else:
             if answer[0]:
                 return True
             self.forget(partition)
             # A batch that a node tried twice is refused for what it has written itself.
-            now = Known(stamp=answer[-1] if isinstance(answer[-1], bytes) else None)
-            return mine in now.names
-        if mine in now.names:
-            return True
-        if len(now.names) < NAMES or not {*known.names[:1]}.isdisjoint(now.names):
-            return False  # all names since are there
-        raise errors.CommitUnknownError("Whether a commit happened is not known: many others wrote since.")
+            stands = Known(stamp=answer[-1] if isinstance(answer[-1], bytes) else None)
+            said = names.is_among(mine, known, stands)
+        if said is None:
+            said = names.is_among(mine, known, (yield from self.read_serially(partition)))
+        if said is None:
+            raise errors.CommitUnknownError("Whether a commit happened is not known: many others wrote since.")
+        return said
 
     def _remove(self, partition: Partition, known: Known) -> Flow[bool]:
         """Remove a head, then the rows that were written before it was."""

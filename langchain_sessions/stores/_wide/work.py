@@ -23,7 +23,7 @@ class Known(NamedTuple):
 
     Attributes:
         head: What was committed.
-        stamp: The names of the newest commits, `NAME` bytes each, the last one first.
+        stamp: The names of the newest commits, eight bytes each, the last one first.
         weight: Of all rows that were ever written.
         moved: That of those that are on shelves.
         shelved: The highest key on a shelf, by part.
@@ -57,9 +57,4 @@ class Known(NamedTuple):
     def names(self) -> list[bytes]:
         """The names of the newest commits."""
         stamp = self.stamp or b""
-        return [stamp[at : at + NAME] for at in range(0, len(stamp), NAME)]
-
-
-NAME = 8
-NAMES = 16
-"""So many commits, this one included, may follow one whose answer got lost before nobody can say what became of it."""
+        return [stamp[at : at + 8] for at in range(0, len(stamp), 8)]
