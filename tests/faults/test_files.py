@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import secrets
@@ -274,6 +275,44 @@ def test_a_folder_that_is_not_there_or_of_a_newer_release(root: Path) -> None:
     (root / "format.json").write_text("half")
     with pytest.raises(CorruptRowError, match=r"format\.json"):
         SessionService(root.as_uri()).open("s")
+
+
+def test_a_folder_that_is_moved_under_a_service_is_made_anew_and_whole(service: SessionService, root: Path) -> None:
+    """What is made then is a folder of its own, that others can open; and nothing is mixed with what was moved."""
+    service.create("s")
+    service.append("s", message("one"))
+    moved = root.rename(root.with_name(f"{root.name}_moved"))
+    service.create("new")
+    assert [session.id for session in SessionService(root.as_uri()).list_sessions().items] == ["new"]
+    assert assert_whole(SessionService(moved.as_uri()), "s") == ["one"]
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError(errno.ENOENT, "gone"), OSError(errno.ESTALE, "stale")])
+@pytest.mark.parametrize("happens", [True, False])
+def test_a_file_system_that_says_no_to_what_it_has_done(
+    service: SessionService, root: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, *, happens: bool
+) -> None:
+    """As NFS does, which asks twice where an answer was lost."""
+    service.create("s")
+    service.append("s", message("one"))
+    replace = Path.replace
+
+    def lost(self: Path, target: Path) -> Path:
+        if happens:
+            replace(self, target)
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", lost)
+        if happens:
+            service.append("s", message("two"))
+        else:
+            with pytest.raises(StoreUnavailableError, match="see the cause"):
+                service.append("s", message("two"))
+    expected = ["one", "two"] if happens else ["one"]
+    assert assert_whole(SessionService(root.as_uri()), "s") == expected
+    service.append("s", message("three"))
+    assert assert_whole(service, "s") == [*expected, "three"]
 
 
 @pytest.mark.parametrize("url", ["file://", "file:///", "file://server/share", "file:///a%00b", "file:///a?mode=ro"])

@@ -21,14 +21,14 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.servers.machine import free_port, is_alive, unprivileged_user
 from tests.servers.packages import can_install, install
 from tests.servers.private import ServerUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from typing_extensions import Self
 
@@ -39,7 +39,7 @@ KEYSPACE = "sessions"
 PACKAGES = ("openjdk-17-jre-headless", "maven")
 START_SECONDS = 240.0
 # Two cores carry three nodes and the tests: what the driver waits for before it says that nobody is there.
-PATIENT = {"connect_timeout": 60, "control_connection_timeout": 60, "max_schema_agreement_wait": 60}
+PATIENT: Mapping[str, Any] = {"connect_timeout": 60, "control_connection_timeout": 60, "max_schema_agreement_wait": 60}
 KEPT = Path.home() / ".cache" / "langchain-sessions" / f"cassandra-{RELEASE}"
 WATCHDOG = 'read -r _; kill -KILL $(cat "$1"/node*/pid) 2>/dev/null; sleep 1; rm -rf "$1"'
 # A node is nobody's child: whoever started it may end, and another start it again.

@@ -18,11 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_REFUSED = "is read-only, or belongs to somebody else; nothing was written."
 _LOCKED = "is locked by another process; try again."
 _PROBLEMS = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "is on a disk that is full; nothing was written."),
-    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), _REFUSED),
+    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "is read-only or somebody else's; nothing was written."),
 }
 
 
@@ -71,8 +70,11 @@ def write_whole(path: Path, data: bytes) -> None:
         try:
             made.replace(path)
             break
-        except PermissionError:  # on Windows somebody who reads the old file is in the way for a moment
-            if sys.platform != "win32" or time.monotonic() > until:
+        except OSError as error:
+            if path.is_file() and path.read_bytes() == data:  # NFS asks twice, and says no to what it has done
+                break
+            # On Windows somebody who reads the old file is in the way for a moment.
+            if sys.platform != "win32" or not isinstance(error, PermissionError) or time.monotonic() > until:
                 raise
             time.sleep(0.001)
     try:
@@ -87,8 +89,7 @@ def append(path: Path, size: int, data: bytes) -> None:
         raise CorruptRowError(f"{path.name} of a session is shorter than its head says; restore it from a copy.")
     try:
         with path.open("r+b" if size else "wb") as file:
-            file.truncate(size)
-            file.seek(size)
+            file.seek(file.truncate(size))
             file.write(data)
         sync(path)
     except OSError:

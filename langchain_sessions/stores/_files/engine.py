@@ -90,7 +90,7 @@ class FilesEngine(PartitionEngine):
 
     def _app(self, app: str) -> Path:
         """The folder of an app, once it is sure whose root it is in."""
-        if not self._is_checked:
+        if not (self._is_checked and (self._root / "format.json").exists()):  # somebody may have moved it meanwhile
             if self._creates:
                 self.create_schema()
             elif not self._is_made():
