@@ -133,6 +133,20 @@ def test_a_shelf_goes_with_any_of_its_logs(service: SessionService) -> None:
 
 
 @everywhere
+def test_sessions_in_which_nothing_was_said_may_be_many(service: SessionService) -> None:
+    view = service.as_user("ada")
+    for number in range(50):
+        view.create(f"s{number}")
+    assert [view.search("passport").items for _ in range(2)] == [(), ()]
+    for number in range(0, 50, 7):
+        view.append(f"s{number}", HumanMessage("my passport is blue"))
+    assert [len(view.search("passport").items) for _ in range(2)] == [8, 8]
+    assert view.verify("s1") == view.verify("s7") == []
+    view.delete("s7")
+    assert len(view.search("passport").items) == 7
+
+
+@everywhere
 def test_reindexing_puts_small_logs_on_shelves_once(service: SessionService) -> None:
     ada = service.as_user("ada")
     for number in range(30):

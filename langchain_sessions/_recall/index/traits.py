@@ -188,12 +188,12 @@ class ChunkTraits:
 
     @classmethod
     def of(cls, events: Iterable[EventTraits], first_seq: int | None = None) -> ChunkTraits:
-        """The columns of some events in log order, at least one; places in the log count from the first or so."""
+        """The columns of some events in log order; places count from the first, or as given where there is none."""
         rows = list(events)
         authors: dict[str | None, int] = {None: 0}
         branches: dict[str | None, int] = {None: 0}
         first_seq = rows[0].seq if first_seq is None else first_seq
-        first_second = min(row.at for row in rows) // _SECOND
+        first_second = min((row.at for row in rows), default=0) // _SECOND
         return cls(
             first_seq=first_seq,
             first_second=first_second,
@@ -229,7 +229,7 @@ class ChunkTraits:
     def pack(self) -> bytes:
         """As bytes: a line of JSON, then the columns."""
         # Four bytes each serve until a chunk spans 136 years, which a clock that was set wrong can do.
-        codes = ["I" if max(values) < _OFFSET_LIMIT else "Q" for values in (self.seqs, self.seconds)]
+        codes = ["I" if max(values, default=0) < _OFFSET_LIMIT else "Q" for values in (self.seqs, self.seconds)]
         head = json.dumps(
             [
                 len(self.seqs),
