@@ -13,7 +13,7 @@ from langchain_core.runnables.config import merge_configs
 from langgraph.config import get_config
 
 from langchain_sessions._core.edge import check_id, require
-from langchain_sessions._core.rows import ANYONE, Anyone, Owner
+from langchain_sessions._core.rows import ANYONE, Anyone, Owner, SessionKey
 from langchain_sessions._log.log import Log, bound_to, log_of
 from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.stores._threads import CheckpointQuery
@@ -21,7 +21,7 @@ from langchain_sessions.stores._threads import CheckpointQuery
 if TYPE_CHECKING:
     from langgraph.runtime import Runtime
 
-    from langchain_sessions._core.rows import SessionKey, SessionRow
+    from langchain_sessions._core.rows import SessionRow
     from langchain_sessions.service import SessionService
 
 _FORK_BITS = 32
@@ -208,8 +208,8 @@ class ThreadConfig(NamedTuple):
 
     @property
     def key(self) -> SessionKey:
-        """The session."""
-        return self.log.key(self.session_id)
+        """The session. Its id was checked where the config was read."""
+        return SessionKey(self.log.app, self.session_id, self.log.owner)
 
     def query(self, **wanted: Any) -> CheckpointQuery:
         """A query for checkpoints of the thread, of the namespace unless `ns` says otherwise."""
@@ -221,8 +221,9 @@ class ThreadConfig(NamedTuple):
 
 def read_config(address: Address, config: RunnableConfig) -> ThreadConfig:
     """What a config says of the thread at an address."""
-    namespace = str(configurable(config).get("checkpoint_ns") or "")
-    return ThreadConfig(log_of(address.sessions), address.session_id, namespace, checkpoint_id(config))
+    named = configurable(config)
+    namespace = str(named.get("checkpoint_ns") or "")
+    return ThreadConfig(log_of(address.sessions), address.session_id, namespace, named.get("checkpoint_id") or None)
 
 
 def config_of(session: SessionRow, namespace: str, cid: str) -> RunnableConfig:

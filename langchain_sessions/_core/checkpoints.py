@@ -6,7 +6,7 @@ A store knows of a checkpoint which messages it mentions and which one it came f
 from __future__ import annotations
 
 import zlib
-from itertools import groupby
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import ormsgpack
@@ -35,6 +35,8 @@ _FEWEST = 400
 _SHORT = 1 << 12
 _MOST = 1 << 20
 _ALTERED = "a body is altered"
+NAMES_WITHIN = 0
+"""In the place of a shape's digest: the row's body holds the names itself."""
 
 
 class CheckpointRow(NamedTuple):
@@ -101,7 +103,12 @@ class StagedWrites(NamedTuple):
     n: int
     ns: int
     cid: str
-    writes: tuple[WriteRow, ...]
+    packed: bytes
+
+    @property
+    def writes(self) -> list[WriteRow]:
+        """The writes. Read when they are asked for: most of what a checkpoint finds waits for another one."""
+        return unpack_writes(self.packed)
 
 
 class MessageRow(NamedTuple):
@@ -199,6 +206,61 @@ def opened(body: bytes) -> bytes:
     return found
 
 
+MOST_NAMES = 512
+_USUAL_NAMES = b"\xa5tools\xa5model\xa5agent\xb1branch:to:\xa8messages\x91\xa8messages" + ormsgpack.packb(
+    [["__start__"], [["__input__", []], ["__start__", ["__start__"]]], ["__start__"]]
+)
+"""Names that most graphs have. Part of the format: what was packed with it needs it as it is."""
+
+
+@lru_cache(256)
+def packed_names(names: bytes) -> bytes:
+    """The names of a shape, at most `MOST_NAMES` bytes, for the row that holds them itself."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, -9, 1, zlib.Z_DEFAULT_STRATEGY, _USUAL_NAMES)
+    return packer.compress(names) + packer.flush()
+
+
+def unpacked_names(packed: bytes) -> bytes:
+    """What `packed_names` packed; a `ValueError` where it was altered."""
+    unpacker = zlib.decompressobj(-15, _USUAL_NAMES)
+    try:
+        names = unpacker.decompress(packed, MOST_NAMES)
+    except zlib.error as error:
+        raise ValueError(_ALTERED) from error
+    if not unpacker.eof:
+        raise ValueError(_ALTERED)
+    return names
+
+
+_SIGN = b"\xc1"
+"""MessagePack never has it where a value or a key begins."""
+_USUAL = (
+    (b"\xa6source\xa4loop\xa4step", _SIGN + b"\1"),
+    (b"\xa6source\xa5input\xa4step", _SIGN + b"\2"),
+    (b"\xa7parents\x80", _SIGN + b"\3"),
+)
+"""What LangGraph's metadata of nearly every checkpoint begins with, and how that is stored."""
+
+
+def shortened(metadata: bytes) -> bytes:
+    """Packed metadata without the words that are always the same."""
+    short = metadata
+    for usual, sign in _USUAL:
+        short = short.replace(usual, sign, 1)
+    # A number may hold the bytes of a sign: then it stays as it is.
+    return _SIGN + short if len(short) < len(metadata) and lengthened(_SIGN + short) == metadata else metadata
+
+
+def lengthened(metadata: bytes) -> bytes:
+    """What `shortened` was given."""
+    if metadata[:1] != _SIGN:
+        return metadata
+    found = metadata[1:]
+    for usual, sign in _USUAL:
+        found = found.replace(sign, usual, 1)
+    return found
+
+
 def pack_writes(writes: Sequence[WriteRow]) -> bytes:
     """Writes as bytes: tasks and paths once for all writes of a task that follow each other."""
     return squeezed(_in_groups(writes))
@@ -206,8 +268,12 @@ def pack_writes(writes: Sequence[WriteRow]) -> bytes:
 
 def _in_groups(writes: Sequence[WriteRow]) -> bytes:
     groups: list[list[Any]] = []
-    for (task, path), some in groupby(writes, key=lambda write: (write.task, write.path)):
-        groups.append([_pack_id(task), path, [[w.idx, w.channel, w.kind, w.refs, w.data] for w in some]])
+    last: WriteRow | None = None
+    for write in writes:
+        if last is None or write.task != last.task or write.path != last.path:
+            groups.append([_pack_id(write.task), write.path, []])
+        groups[-1][2].append([write.idx, write.channel, write.kind, write.refs, write.data])
+        last = write
     return ormsgpack.packb(groups)
 
 
@@ -227,8 +293,8 @@ def pack_staged(ns: int, cid: str, writes: Sequence[WriteRow]) -> bytes:
 
 def unpack_staged(n: int, body: bytes) -> StagedWrites:
     """What `pack_staged` packed."""
-    ns, cid, writes = ormsgpack.unpackb(body)
-    return StagedWrites(n, ns, _unpack_id(cid), tuple(unpack_writes(writes)))
+    ns, cid, packed = ormsgpack.unpackb(body)
+    return StagedWrites(n, ns, _unpack_id(cid), packed)
 
 
 def _pack_id(name: str) -> str | bytes:

@@ -31,8 +31,10 @@ class SeqSet:
     def of(cls, seqs: Iterable[int]) -> SeqSet:
         """The set of the given positions, in any order."""
         ordered = sorted(set(seqs))
+        if not ordered:
+            return NO_SEQS
         # One range, as it nearly always is: known without folding.
-        if ordered and ordered[-1] - ordered[0] < len(ordered):
+        if ordered[-1] - ordered[0] < len(ordered):
             return cls(((ordered[0], ordered[-1]),))
         return cls(tuple(fold_ranges(ordered)))
 

@@ -11,7 +11,7 @@ from itertools import islice
 from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langchain_sessions._core.checkpoints import blanked_at
+from langchain_sessions._core.checkpoints import NAMES_WITHIN, blanked_at
 from langchain_sessions._core.codec.messages import assembled, equal
 from langchain_sessions._core.locks import new_lock
 from langchain_sessions._core.ranges import NO_SEQS, SeqRange, SeqSet, expand_ranges, fold_ranges
@@ -119,6 +119,8 @@ class ThreadCache:
     def add(self, rows: Iterable[EventRow | MessageRow]) -> None:
         """Take stored events in."""
         new = {row.seq: row for row in rows if row.seq not in self.rows}
+        if not new:
+            return
         molds, newest = self._molds, self._newest
         for seq, row in new.items():
             mold = molds.get(row.kind) if row.body is None else None
@@ -251,11 +253,11 @@ class ThreadCache:
         )
 
     def _holds(self, seq: int, message: BaseMessage) -> bool:
-        return (
-            type(message) is type(self._objects[seq])
-            and equal(message.__dict__, self._snapshots[seq])
-            and equal(message.__pydantic_extra__ or _EMPTY, self._extra_snapshots.get(seq, _EMPTY))
-        )
+        if type(message) is not type(self._objects[seq]) or not equal(message.__dict__, self._snapshots[seq]):
+            return False
+        extra, stored = message.__pydantic_extra__, self._extra_snapshots
+        # Of most threads no message has fields that its class does not know.
+        return (not extra and not stored) or equal(extra or _EMPTY, stored.get(seq, _EMPTY))
 
     def recognise(self, messages: list[Any], before: list[SeqRange]) -> Recognised | None:
         """Where the messages of a list are stored, given the positions of the list that it came from.
@@ -279,10 +281,12 @@ class ThreadCache:
         found: list[int | None] = []
         for message in others:
             message_id = message.id
-            candidates = left if message_id is None else self._stored_as(str(message_id))
-            seq = next((seq for seq in candidates if self._holds(seq, message)), None)
-            if seq is not None and message_id is None:
-                left.remove(seq)
+            if message_id is not None:
+                seq = self.position(message)
+            else:
+                seq = next((seq for seq in left if self._holds(seq, message)), None)
+                if seq is not None:
+                    left.remove(seq)
             found.append(seq)
         return Recognised(shared, found)
 
@@ -298,10 +302,12 @@ class ThreadCache:
     def position(self, message: BaseMessage) -> int | None:
         """Where a message with an id is stored; None where it is not known."""
         message_id = message.id
-        if message_id is None:
-            return None
-        seqs = self._stored_as(str(message_id))
-        return next((seq for seq in seqs if self._holds(seq, message)), None)
+        seq = None if message_id is None else self._newest.get(str(message_id))
+        # Nearly always it is the revision that was met last, as it was stored: asked for each message of each list.
+        if seq is None or self._holds(seq, message):
+            return seq
+        older = reversed(self._older.get(str(message_id), ()))
+        return next((seq for seq in older if self._holds(seq, message)), None)
 
     def keep(self, record: Record) -> None:
         """Remember a checkpoint, since the next one will come from it."""
@@ -384,7 +390,7 @@ class CacheReader:
 
     def shape(self, session: SessionRow, shape: int) -> bytes | None:
         """The names behind a digest, where they are known."""
-        return self._thread(session).shapes.get(shape)
+        return b"" if shape == NAMES_WITHIN else self._thread(session).shapes.get(shape)
 
     def _thread(self, session: SessionRow) -> ThreadCache:
         thread = self.threads.get(session.skey)

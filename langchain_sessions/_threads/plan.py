@@ -27,6 +27,7 @@ from langchain_sessions._core.codec.messages import same_message
 from langchain_sessions._core.ledger import Edit
 from langchain_sessions._core.pieces import Tree
 from langchain_sessions._core.ranges import (
+    NO_SEQS,
     SeqRange,
     SeqSet,
     decode_ranges,
@@ -37,8 +38,8 @@ from langchain_sessions._core.ranges import (
 )
 from langchain_sessions._core.rows import EventRow, SessionRow, numbered
 from langchain_sessions._threads.cache import Recognised, ThreadCache
-from langchain_sessions._threads.given import PendingWrite, Said, given_to, snapshot_of
-from langchain_sessions._threads.record import NOTHING, RUNS, Cutter, Record, Slot, dump_slot, encode_record
+from langchain_sessions._threads.given import Incoming, OpenSlot, PendingWrite, Said, given_to, snapshot_of
+from langchain_sessions._threads.record import NOTHING, RUNS, SCALARS, Cutter, Record, Slot, dump_slot, encode_record
 from langchain_sessions._threads.split import MIN_TEXT, clone_message, is_event, is_message_list, split
 from langchain_sessions.errors import StalePlanError
 from langchain_sessions.events import NewEvent
@@ -54,29 +55,6 @@ if TYPE_CHECKING:
 START = "__start__"
 
 
-@dataclass(slots=True, eq=False)
-class Incoming:
-    """A message that the log may not hold yet, as it was when the call began."""
-
-    message: BaseMessage
-    row: EventRow
-    is_rooted: bool
-    seq: int = 0
-
-
-@dataclass(slots=True)
-class _OpenSlot:
-    """A value whose references have no positions yet."""
-
-    channel: str
-    refs: list[int | Incoming]
-    data: Slot | None
-    base: list[SeqRange] = field(default_factory=list[SeqRange])
-    """Runs that go before `refs`."""
-    is_said: bool = False
-    """It is no value: what a delta channel holds."""
-
-
 @dataclass(slots=True)
 class PlannedCheckpoint:
     """A checkpoint that waits for its positions."""
@@ -90,7 +68,7 @@ class PlannedCheckpoint:
     pending: Sequence[PendingWrite]
     parent_start: Any
     now: int
-    open_slots: list[_OpenSlot] = field(default_factory=list[_OpenSlot])
+    open_slots: list[OpenSlot] = field(default_factory=list[OpenSlot])
     incoming: list[Incoming] = field(default_factory=list[Incoming])
     adopted: list[tuple[PendingWrite, WriteRow]] = field(default_factory=list[tuple[PendingWrite, WriteRow]])
     matched: list[EventRow] = field(default_factory=list[EventRow])
@@ -143,6 +121,9 @@ class PlannedCheckpoint:
             self.conversation = values[main]
         # The conversation first: the log's order is the order of its list.
         for channel in sorted({**new, **deltas}, key=lambda name: name != main):
+            if channel in new and type(new[channel]) in SCALARS:
+                self.record.slots[channel] = self.cutter.scalar(channel, new[channel])
+                continue
             branch = branch_of(self.namespace)
             if channel != main:
                 branch = channel_branch(branch, channel)
@@ -192,10 +173,10 @@ class PlannedCheckpoint:
             if parts is None:
                 self.record.slots[channel] = data
             else:
-                self.open_slots.append(_OpenSlot(channel, said.more, data))
+                self.open_slots.append(OpenSlot(channel, said.more, data))
         if is_main:
             self.record.delta = channel
-            self.open_slots.append(_OpenSlot(channel, said.more, None, said.base, is_said=True))
+            self.open_slots.append(OpenSlot(channel, said.more, None, said.base, is_said=True))
 
     def _said_before(self, channel: str) -> list[SeqRange]:
         """The list that a delta channel held before."""
@@ -228,7 +209,7 @@ class PlannedCheckpoint:
             for message, seq in zip(messages[len(messages) - len(known.others) :], known.others, strict=True)
         ]
         self.record.slots[channel] = Slot(RUNS, b"")
-        self.open_slots.append(_OpenSlot(channel, found, None, known.shared))
+        self.open_slots.append(OpenSlot(channel, found, None, known.shared))
 
     def _take_value(self, channel: str, value: Any, branch: str | None) -> None:
         resolved: dict[int, int | Incoming] = {}
@@ -238,18 +219,19 @@ class PlannedCheckpoint:
             nonlocal left_in
             if type(item) is str:
                 return False
+            if id(item) in resolved:
+                return True
             seq = self.thread.position(item) if self.thread is not None else None
             if seq is None and (_is_internal(channel) or item.id is None or self._rewords(item)):
                 left_in = True
                 return False
-            if id(item) not in resolved:
-                resolved[id(item)] = self._new(item, branch, is_rooted=False) if seq is None else seq
+            resolved[id(item)] = self._new(item, branch, is_rooted=False) if seq is None else seq
             return True
 
         parts = split(value, wanted)
         if parts is not None:
             taken: list[int | Incoming] = [resolved[id(item)] for item in parts.references]
-            self.open_slots.append(_OpenSlot(channel, taken, self._dump(channel, parts.skeleton, b"")))
+            self.open_slots.append(OpenSlot(channel, taken, self._dump(channel, parts.skeleton, b"")))
         elif channel == START and left_in:
             # The next checkpoint takes these messages over, and shortens what is stored here.
             self.record.slots[channel] = dump_slot(value, self.cutter.forms, channel)
@@ -269,19 +251,21 @@ class PlannedCheckpoint:
 
     def _dump(self, channel: str, value: Any, refs: bytes | None = None) -> Slot:
         """A value as it is stored; a large one shares pieces with what the channel held and was given."""
-        bases: list[Tree] = []
-        before = NOTHING
-        if self.parent is not None and self.thread is not None:
-            before = self.parent.slots.get(channel, NOTHING)
-            roots = (before.digest, self.parent.slots.get(START, NOTHING).digest)
-            bases += [tree for root in roots if root and (tree := self.thread.trees.get(root)) is not None]
-            bases += [write.tree for write in self.pending if write.tree is not None and write.row.channel == channel]
-        slot, made = self.cutter.dump(channel, value, before, bases, refs)
+        slot, made = self.cutter.dump(channel, value, lambda: self._before(channel), refs)
         if made is not None:
             self.trees.append(made.tree)
             self.pieces.update((row.digest, row) for row in made.rows)
             self.needs |= made.needs
         return slot
+
+    def _before(self, channel: str) -> tuple[Slot, Sequence[Tree]]:
+        if self.parent is None or self.thread is None:
+            return NOTHING, ()
+        before = self.parent.slots.get(channel, NOTHING)
+        roots = (before.digest, self.parent.slots.get(START, NOTHING).digest)
+        bases = [tree for root in roots if root and (tree := self.thread.trees.get(root)) is not None]
+        bases += [write.tree for write in self.pending if write.tree is not None and write.row.channel == channel]
+        return before, bases
 
     def _recognise(self, channel: str, value: Any) -> Recognised | None:
         """Where the messages of a list are stored; None for a value that is no list of messages."""
@@ -325,7 +309,7 @@ class PlannedCheckpoint:
         if self.thread is not None and (self.thread.skey, self.thread.as_of) != (session.skey, blanked_at(session)):
             raise StalePlanError
         hidden = rewound(session)
-        if hidden and self.since:
+        if self.since and hidden:
             # An earlier revision than those that were asked for may be the one in force.
             raise StalePlanError
         known: dict[str, list[EventRow]] = {}
@@ -357,7 +341,9 @@ class PlannedCheckpoint:
         fresh = [row._replace(flags=row.flags | r.ROOTED) if row.seq in taken_over else row for row in fresh]
         self._fill_slots()
         encoded, values = encode_record(self.record)
-        rooted = (SeqSet.of(taken_over) | self._newly_rooted()) - SeqSet.of(row.seq for row in fresh)
+        rooted = SeqSet.of(taken_over) | self._newly_rooted() if self.open_slots or taken_over else NO_SEQS
+        if rooted and fresh:
+            rooted = rooted - SeqSet.of(row.seq for row in fresh)
         parent = self._adopt()
         return PutDecision(
             row=encoded,
@@ -427,6 +413,8 @@ class PlannedCheckpoint:
         def wanted(item: Any) -> bool:
             if type(item) is str:
                 return item in texts
+            if id(item) in resolved:
+                return True
             # By id and by value: a reducer may have stored another wording than the one that was written.
             seq = next((one.seq for one in by_ident.get(str(item.id), ()) if same_message(one.message, item)), None)
             if seq is None and self.thread is not None:

@@ -63,7 +63,8 @@ class Rebuilder:
         shape = self._details.shapes[session.skey, found.row.shape]
         record = decode_record(session.id, found.row, shape)
         thread.keep(record)
-        thread.shapes[found.row.shape] = shape
+        digest, names = record.shape
+        thread.shapes[digest] = names
         return thread, record
 
     def remember_trees(self, found: FoundCheckpoint) -> ThreadCache:

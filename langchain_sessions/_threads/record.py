@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -11,13 +12,19 @@ import ormsgpack
 from langchain_sessions._chat.address import short_digest
 from langchain_sessions._core.checkpoints import (
     CUT,
+    MOST_NAMES,
+    NAMES_WITHIN,
     CheckpointRow,
     ValueRow,
     WriteRow,
     corrupt_checkpoint,
+    lengthened,
     opened,
+    packed_names,
     seq_set,
+    shortened,
     squeezed,
+    unpacked_names,
 )
 from langchain_sessions._core.edge import UNREADABLE, check_id, from_micros, to_micros
 from langchain_sessions._core.piece_rows import NAME, Seal, value_digest
@@ -28,13 +35,12 @@ from langchain_sessions._threads.split import may_be_private, without_private_ca
 from langchain_sessions.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping
 
-    from langchain_sessions._threads.cache import ThreadCache
     from langchain_sessions._threads.forms import ValueForms
 
 # A body that says another number was written by a later release, and is refused rather than guessed at.
-FORMAT = 1
+_OLDEST, FORMAT, WITH_NAMES = 1, 2, 3
 INLINE_LIMIT = 96
 """Larger values are stored once beside the checkpoints that hold them."""
 EMPTY, RUNS, NULL, PLAIN, TAGGED = 0, 1, 2, 3, 4
@@ -56,6 +62,8 @@ class Slot(NamedTuple):
 
 
 NOTHING = Slot(EMPTY)
+SCALARS = frozenset({int, float, bool})
+"""What holds no message and is never large: counters, flags, the triggers of nodes."""
 
 
 def dump_slot(value: Any, forms: ValueForms, name: str, refs: bytes | None = None) -> Slot:
@@ -95,6 +103,10 @@ def _in_bytes(value: Any, forms: ValueForms) -> tuple[str, bytes]:
         return forms.dumps_marked(value)
 
 
+Follows = Callable[[], tuple[Slot, Sequence[Tree]]]
+"""The slot that a value follows, and what is stored that it may share pieces with, that slot's value among them."""
+
+
 class Cutter:
     """Serializes values, and cuts large ones into pieces.
 
@@ -107,16 +119,22 @@ class Cutter:
         self.forms = forms
         self.seal = seal
 
-    def dump(
-        self, channel: str, value: Any, before: Slot, bases: Sequence[Tree], refs: bytes | None = None
-    ) -> tuple[Slot, Cut | None]:
+    def scalar(self, channel: str, value: Any) -> Slot:
+        """One of `SCALARS`."""
+        if self.forms.is_plain:
+            try:
+                return Slot(PLAIN, None, ormsgpack.packb(value))
+            except TypeError:  # more than 64 bits
+                pass
+        return self.dump(channel, value, lambda: (NOTHING, ()))[0]
+
+    def dump(self, channel: str, value: Any, follows: Follows, refs: bytes | None = None) -> tuple[Slot, Cut | None]:
         """A value, or a skeleton with its references, and its pieces where it was cut; see `dump_slot`.
 
         Args:
             channel: The channel.
             value: The value.
-            before: The slot that it follows.
-            bases: What is stored already that it may share pieces with, that slot's value among them.
+            follows: Asked where it is large.
             refs: The references.
         """
         # Cut first and encrypted piece by piece: the bytes of a value that was encrypted whole are never alike.
@@ -128,6 +146,7 @@ class Cutter:
         if len(data) > LIMIT:
             if cipher is not None and self.seal is None:
                 self.seal = Seal.new(cipher)
+            before, bases = follows()
             header = None if self.seal is None else self.seal.sealed_key
             base = next((base for base in bases if base.root == before.digest and before.data == header), None)
             made = cut(data, base, [other for other in bases if other is not base], self.seal)
@@ -182,6 +201,8 @@ class Record:
     """The delta channel whose list is the conversation, though it is not stored here as a value."""
     delta_runs: bytes = b""
     """That list, as the log has it."""
+    keeps_names: bool = False
+    """Its row holds the names of its shape: no other checkpoint of the thread is known that has them."""
 
     @property
     def main(self) -> str | None:
@@ -213,7 +234,8 @@ def record_of(ns: int, checkpoint: Mapping[str, Any], parent: str | None, metada
     updated = told if told in (None, False) else tuple(told)
     versions: Mapping[str, Any] = checkpoint["channel_versions"]
     # A checkpoint made by hand may hold values of channels without a version; the graph's own never does.
-    versions = {**versions, **{name: None for name in checkpoint["channel_values"] if name not in versions}}
+    if not versions.keys() >= checkpoint["channel_values"].keys():
+        versions = {**versions, **{name: None for name in checkpoint["channel_values"] if name not in versions}}
     seen = tuple((node, tuple(seen.items())) for node, seen in checkpoint["versions_seen"].items())
     run_id = metadata.get("run_id")
     return Record(
@@ -236,42 +258,19 @@ def record_of(ns: int, checkpoint: Mapping[str, Any], parent: str | None, metada
 def _shape(channels: Iterable[str], seen: Sequence[tuple[str, Any]], updated: Any) -> tuple[int, bytes]:
     body = ormsgpack.packb([[*channels], [[node, [name for name, _ in names]] for node, names in seen], updated])
     # Hundreds of checkpoints of a thread differ in no name, so these are stored once and named by their digest.
-    return short_digest(body), body
+    return short_digest(body) or 1, body
 
 
-@dataclass(slots=True)
-class Given:
-    """What one call stores of a task, beside the checkpoint that it ran on."""
+def with_own_names(record: Record, known: Collection[int]) -> Record:
+    """Have a record keep its names where no other one is known that has them: a thread of one turn stores no others.
 
-    ns: int
-    thread: ThreadCache | None
-    parent: Record | None
-    cutter: Cutter
-    pieces: dict[bytes, ValueRow] = field(default_factory=dict[bytes, ValueRow])
-    needs: set[bytes] = field(default_factory=set[bytes])
-
-    def dump(self, channel: str, value: Any, refs: bytes | None) -> tuple[Slot, Tree | None]:
-        """A value as it is stored, and its pieces, which it shares with what the channel holds."""
-        before = self.parent.slots.get(channel, NOTHING) if self.parent is not None else NOTHING
-        if self.parent is None and self.thread is not None and self.thread.trees.size:
-            # Most often it is on its way: what the channel held before it is stored, and most of it is the same.
-            before = self.thread.trees.newest(self.thread.records.values(), self.ns, channel) or NOTHING
-        is_known = self.thread is not None and before.digest is not None
-        base = self.thread.trees.get(before.digest) if is_known and self.thread is not None else None
-        slot, made = self.cutter.dump(channel, value, before, [] if base is None else [base], refs)
-        if made is None:
-            return slot, None
-        self.pieces.update((row.digest, row) for row in made.rows)
-        self.needs |= made.needs
-        return slot, made.tree
-
-    def learn(self, result: object) -> None:
-        """Remember how pieces of this thread are kept secret, and what was stored."""
-        del result
-        if self.thread is not None:
-            self.thread.seal = self.cutter.seal
-            if self.pieces:
-                self.thread.trees.keep((), self.pieces.values())
+    Args:
+        record: The record.
+        known: The shapes that checkpoints of the thread were seen with.
+    """
+    digest, names = record.shape
+    record.keeps_names = digest not in known and len(names) <= MOST_NAMES
+    return record
 
 
 def encode_record(record: Record) -> tuple[CheckpointRow, list[ValueRow]]:
@@ -295,16 +294,19 @@ def encode_record(record: Record) -> tuple[CheckpointRow, list[ValueRow]]:
         if slot.refs is not None and channel != main:
             others = others | seq_set(slot.refs)
         packed.append(_pack_slot(slot, is_main=channel == main))
+    metadata = _pack_slot(record.metadata, is_main=False)
     body = [
-        FORMAT,
+        WITH_NAMES if record.keeps_names else FORMAT,
         record.v,
         _pack_time(record.ts),
         list(record.versions),
         [version for _, seen in record.seen for _, version in seen],
         packed,
-        _pack_slot(record.metadata, is_main=False),
+        shortened(metadata) if type(metadata) is bytes else metadata,
         None if record.rest is None else _pack_slot(record.rest, is_main=False),
     ]
+    if record.keeps_names:
+        body.append(packed_names(record.shape[1]))
     runs = None if main is None else record.slots[main].refs or b""
     if record.delta is not None:
         body.append(record.channels.index(record.delta))
@@ -315,7 +317,7 @@ def encode_record(record: Record) -> tuple[CheckpointRow, list[ValueRow]]:
         record.cid,
         record.parent,
         record.run_id,
-        record.shape[0],
+        NAMES_WITHIN if record.keeps_names else record.shape[0],
         runs,
         encode_ranges(others) if others else None,
         b"".join(outside) or None,
@@ -343,10 +345,10 @@ def slot_of(row: WriteRow) -> Slot:
     return Slot(row.kind, row.refs, row.data)
 
 
-def with_slot(row: WriteRow, slot: Slot) -> WriteRow:
+def write_row(task: str, idx: int, channel: str, path: str, slot: Slot) -> WriteRow:
     """A pending write that holds a slot; see `slot_of`."""
     data = slot.data if slot.digest is None else slot.digest + (slot.data or b"")
-    return row._replace(kind=slot.kind, refs=slot.refs, data=data)
+    return WriteRow(task, idx, channel, path, slot.kind, slot.refs, data)
 
 
 def lighten(record: Record) -> None:
@@ -370,7 +372,7 @@ def _pack_slot(slot: Slot, *, is_main: bool) -> Any:
 def _unpack_slot(packed: Any, runs: bytes | None) -> Slot:
     if type(packed) is int:
         return Slot(RUNS, runs or b"") if packed == RUNS else Slot(packed)
-    return Slot(PLAIN, None, packed) if type(packed) is bytes else Slot(*packed)
+    return Slot(PLAIN, None, lengthened(packed)) if type(packed) is bytes else Slot(*packed)
 
 
 def _pack_time(ts: str) -> int | str:
@@ -403,9 +405,12 @@ def decode_record(session_id: str, row: CheckpointRow, shape: bytes) -> Record:
         CorruptRowError: The row cannot be read, or was written by a newer release.
     """
     try:
-        body = _body(row)
+        form, v, ts, versions, seen_versions, packed, metadata, rest, *delta = _body(row)
+        digest = row.shape
+        if form == WITH_NAMES:
+            shape = unpacked_names(delta.pop(0))
+            digest = short_digest(shape) or 1
         channels, seen, updated = ormsgpack.unpackb(shape)
-        _, v, ts, versions, seen_versions, packed, metadata, rest, *delta = body
         left = iter(seen_versions)
         return Record(
             ns=row.ns,
@@ -420,12 +425,13 @@ def decode_record(session_id: str, row: CheckpointRow, shape: bytes) -> Record:
             updated=updated if updated in (None, False) else tuple(updated),
             rest=None if rest is None else _unpack_slot(rest, None),
             metadata=_unpack_slot(metadata, None),
-            shape=(row.shape, shape),
+            shape=(digest, shape),
             slots={
                 name: _unpack_slot(slot, row.runs) for name, slot in zip(channels, packed, strict=True) if slot != EMPTY
             },
             delta=channels[delta[0]] if delta else None,
             delta_runs=row.runs or b"" if delta else b"",
+            keeps_names=form == WITH_NAMES,
         )
     except UNREADABLE as error:
         raise corrupt_checkpoint(session_id, row.cid) from error
@@ -433,7 +439,7 @@ def decode_record(session_id: str, row: CheckpointRow, shape: bytes) -> Record:
 
 def _body(row: CheckpointRow) -> list[Any]:
     body: list[Any] = ormsgpack.unpackb(opened(row.body))
-    if body[0] != FORMAT:
+    if not _OLDEST <= body[0] <= WITH_NAMES:
         problem = f"written in format {body[0]}"
         raise ValueError(problem)
     return body

@@ -13,7 +13,7 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP
 from langgraph.checkpoint.serde.types import ERROR
 
 from langchain_sessions._chat.address import config_of, namespace_digest
-from langchain_sessions._core.checkpoints import ROOT, WriteRow, rewound
+from langchain_sessions._core.checkpoints import NAMES_WITHIN, ROOT, rewound
 from langchain_sessions._core.edge import check_id
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.locks import empty_in_child, new_lock
@@ -21,9 +21,9 @@ from langchain_sessions._core.ranges import encode_ranges
 from langchain_sessions._core.rows import ROOTED
 from langchain_sessions._core.twins import finish
 from langchain_sessions._log.log import adapter_draft, after_append
-from langchain_sessions._threads.given import COUNTERS, PendingWrite, in_order
+from langchain_sessions._threads.given import COUNTERS, Given, PendingWrite, in_order
 from langchain_sessions._threads.plan import START, PlannedCheckpoint
-from langchain_sessions._threads.record import Cutter, Given, dump_slot, lighten, record_of, with_slot
+from langchain_sessions._threads.record import SCALARS, Cutter, dump_slot, lighten, record_of, with_own_names
 from langchain_sessions._threads.split import split
 from langchain_sessions.errors import StalePlanError
 from langchain_sessions.stores._threads import PutPlan, PutResult, WritesPlan
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import Checkpoint
 
     from langchain_sessions._chat.address import ThreadConfig
+    from langchain_sessions._core.checkpoints import WriteRow
     from langchain_sessions._core.event_encoding import EventEncoder
     from langchain_sessions._core.rows import SessionKey
     from langchain_sessions._threads.cache import ThreadCache
@@ -82,6 +83,7 @@ class CheckpointWriter:
             thread = yield from self._loader.load_parent(at)
         while True:
             record = record_of(ns, checkpoint, parent, metadata, self._forms)
+            record = with_own_names(record, () if thread is None else thread.shapes)
             planned = self._planned(at, record, thread)
             written = None
             if COUNTERS in metadata and parent is not None:
@@ -109,7 +111,7 @@ class CheckpointWriter:
             record=record,
             namespace=at.namespace,
             encoder=self._encoder,
-            cutter=Cutter(self._forms, thread.seal if thread is not None else None),
+            cutter=self._cutter(thread),
             thread=thread,
             parent=thread.records.get(came_from) if thread else None,
             pending=self._pending.get((at.session_id, at.namespace, record.parent or ""), ()),
@@ -117,11 +119,14 @@ class CheckpointWriter:
             now=at.log.now(),
         )
 
+    def _cutter(self, thread: ThreadCache | None) -> Cutter:
+        return Cutter(self._forms, thread.seal if thread is not None else None)
+
     def _plan(self, at: ThreadConfig, planned: PlannedCheckpoint, *, strict: bool, is_fork: bool) -> PutPlan:
         record, thread = planned.record, planned.thread
-        shape, names = record.shape
+        shape, names = (NAMES_WITHIN, b"") if record.keeps_names else record.shape
         is_fresh = record.ns == ROOT and record.parent is None
-        is_named = thread is not None and {shape, record.ns} <= thread.named
+        is_named = thread is not None and {shape, record.ns} - {ROOT, NAMES_WITHIN} <= thread.named
         planned.since = planned.known_since()
         return PutPlan(
             key=at.key,
@@ -150,7 +155,7 @@ class CheckpointWriter:
             if seq in thread.rows:
                 thread.rows[seq] = thread.rows[seq]._replace(flags=thread.rows[seq].flags | ROOTED)
         shape, names = record.shape
-        thread.named.update((shape, record.ns))
+        thread.named.update({record.ns} if record.keeps_names else {record.ns, shape})
         thread.shapes[shape] = names
         lighten(record)
         thread.keep(record)
@@ -186,14 +191,14 @@ class CheckpointWriter:
         while True:
             ns = namespace_digest(at.namespace)
             parent = thread.records.get((ns, cid)) if thread is not None else None
-            given = Given(ns, thread, parent, Cutter(self._forms, thread.seal if thread is not None else None))
+            given = Given(ns, task, task_path, thread, parent, self._cutter(thread))
             pending = [
-                self._pending_write(given, WriteRow(task, number, channel, task_path, 0, None, None), value)
+                # LangGraph's own channels have places of their own below zero, where a later write replaces an earlier.
+                self._pending_write(given, WRITES_IDX_MAP.get(channel, number), channel, value)
                 for number, (channel, value) in enumerate(writes)
             ]
             plan = self._writes_plan(at, cid, given, pending, durable=durable)
-            # Before it is committed: the checkpoint that follows may be planned while this call still waits for its
-            # turn.
+            # Before it is committed: the checkpoint that follows may be planned while this one waits for its turn.
             self._expect(at, cid, pending)
             try:
                 yield from ask(self._queue.submit, plan, given.learn)
@@ -203,17 +208,21 @@ class CheckpointWriter:
             else:
                 return
 
-    def _pending_write(self, given: Given, row: WriteRow, value: Any) -> PendingWrite:
+    def _pending_write(self, given: Given, idx: int, channel: str, value: Any) -> PendingWrite:
         """A write with references to the messages that the log has. What waits for the log to have it stays whole."""
-        resolved: dict[int, int] = {}
-        if row.channel == ERROR and isinstance(value, BaseException):
+        if channel == ERROR and isinstance(value, BaseException):
             value = repr(value)  # as LangGraph's own savers keep it
+        if type(value) in SCALARS:
+            return PendingWrite(given.row(idx, channel, given.cutter.scalar(channel, value)), value)
+        resolved: dict[int, int] = {}
         thread, left_in = given.thread, False
 
         def wanted(item: Any) -> bool:
             nonlocal left_in
             if type(item) is str:
                 return False
+            if id(item) in resolved:
+                return True
             seq = thread.position(item) if thread is not None else None
             if seq is None:
                 left_in = True
@@ -224,19 +233,16 @@ class CheckpointWriter:
         parts = split(value, wanted)
         refs = None if parts is None else encode_ranges(resolved[id(item)] for item in parts.references)
         skeleton = value if parts is None else parts.skeleton
-        # LangGraph's own channels have places of their own below zero, where a later write replaces an earlier one.
-        row = row._replace(idx=WRITES_IDX_MAP.get(row.channel, row.idx))
         if left_in:
-            return PendingWrite(with_slot(row, dump_slot(skeleton, self._forms, row.channel, refs)), value)
-        slot, tree = given.dump(row.channel, skeleton, refs)
-        return PendingWrite(with_slot(row, slot), value, tree)
+            return PendingWrite(given.row(idx, channel, dump_slot(skeleton, self._forms, channel, refs)), value)
+        slot, tree = given.dump(channel, skeleton, refs)
+        return PendingWrite(given.row(idx, channel, slot), value, tree)
 
     def _writes_plan(
         self, at: ThreadConfig, cid: str, given: Given, pending: Sequence[PendingWrite], *, durable: bool
     ) -> WritesPlan:
-        ns, thread = namespace_digest(at.namespace), given.thread
-        # Errors and interrupts end a step: no checkpoint follows that would take them along, so that they do not wait
-        # for one.
+        ns, thread = given.ns, given.thread
+        # Errors and interrupts end a step: they wait for no checkpoint, since none follows that takes them along.
         is_regular = all(write.row.idx >= 0 for write in pending)
 
         def rows(skey: int) -> Sequence[WriteRow]:
@@ -275,11 +281,11 @@ class _Call:
     is_done: bool = False
     result: Any = None
     error: BaseException | None = None
+    is_patient: bool = False
+    """Whether a checkpoint may be about to follow, which would take the same transaction."""
 
-    @property
-    def is_patient(self) -> bool:
-        """Whether a checkpoint may be about to follow, which would take the same transaction."""
-        return isinstance(self.plan, WritesPlan) and self.plan.is_regular
+    def __post_init__(self) -> None:
+        self.is_patient = isinstance(self.plan, WritesPlan) and self.plan.is_regular
 
     def outcome(self) -> Any:
         if self.error is not None:
@@ -288,8 +294,6 @@ class _Call:
 
 
 Turn = TypeVar("Turn")
-
-
 Company = TypeVar("Company", threading.Event, asyncio.Event)
 
 
@@ -319,6 +323,8 @@ class _Line(Generic[Turn, Company]):
         """What is committed next, writes before checkpoints: a checkpoint takes over what its parent's writes hold."""
         batch, self.waiting = self.waiting, []
         self.company.clear()
+        if len(batch) == 1:
+            return batch
         # A stable sort: calls of one kind stay in the order in which they came.
         batch.sort(key=_is_put)
         put = {(call.plan.ns, call.plan.cid) for call in batch if _is_put(call)}

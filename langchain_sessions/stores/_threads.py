@@ -82,7 +82,8 @@ class PutPlan:
         cid: Its id.
         parent: The id of the checkpoint that it came from.
         is_fork: It goes back on purpose, so that another head is no conflict.
-        shape: Digest of the names that it shares with others.
+        shape: Digest of the names that it shares with others; `NAMES_WITHIN` where its body holds them, and no store
+            is told them.
         shape_body: These names.
         idents: Identities of messages that may be stored already.
         since: Positions behind which revisions of some of them are wanted; earlier ones need not be read.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Integer, LargeBinary, String
@@ -131,7 +130,7 @@ _DECODERS: dict[str, Callable[[Any], object]] = {
     "others": _ranges,
     "refs": _ranges,
     "runs": _ranges,
-    "staged": partial(unpack_staged, 0),
+    "staged": lambda body: unpack_staged(0, body).writes,
     "state": _document,
     "tokens": _within(1 << 40),
     "turns": _COUNT,

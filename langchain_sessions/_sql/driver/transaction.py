@@ -227,7 +227,11 @@ class Transaction:
 
     def later(self, statement: Prepared, values: Values) -> Later:
         """Run a statement whose rows are needed after the next `flush`, or never."""
-        outcome = self._wait(statement.text, statement.bind(values))
+        if self._send is None:
+            outcome = Later()
+            self._execute(statement.text, statement.bind(values), outcome)
+        else:
+            outcome = self._wait(statement.text, statement.bind(values))
         if statement.columns:
             self._read.append((statement.columns, outcome))
         return outcome

@@ -371,11 +371,14 @@ def put_rows(
     values = list(rows)
     if not values:
         return
-    names = [column.name for column in table.c]
     # As in `insert_events`. What is left out is NULL in the row that was to be inserted, too.
-    held = tuple([name for name in names if any(row[name] is not None for row in values)])
+    if len(values) == 1:
+        held = tuple([name for name, value in values[0].items() if value is not None])
+    else:
+        held = tuple([name for name in values[0] if any(row[name] is not None for row in values)])
 
     def build() -> Any:
+        names = [column.name for column in table.c]
         named: dict[str, Any] = {name: bindparam(name) for name in held}
         rest = [name for name in names if name not in keys]
         if tx.flavour == "mysql":

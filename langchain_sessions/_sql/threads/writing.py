@@ -13,6 +13,7 @@ from sqlalchemy import Select, and_, bindparam, literal_column, null, select, up
 
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.checkpoints import (
+    NAMES_WITHIN,
     ROOT,
     CheckpointRow,
     StagedWrites,
@@ -91,7 +92,8 @@ def put_checkpoint(
     stale = session.head_id is not None and session.head_id not in (plan.parent, plan.cid)
     if plan.strict and plan.ns == ROOT and stale and not plan.is_fork:
         raise HeadConflictError(session.id, plan.parent, session.head_id or "")
-    writes = [write for item in staged if _is_of_parent(plan, item) for write in item.writes]
+    mine = [item for item in staged if _is_of_parent(plan, item)]
+    writes = [write for item in mine for write in item.writes]
     writes += [write for item in arrived for write in call_passed_in(item.rows, session.skey)]
     # Decided under the lock, from what is stored now: it may be asked again, and for another answer, if the transaction
     # is.
@@ -103,7 +105,7 @@ def put_checkpoint(
     # What another step stored may have been pruned since this saver saw it; a reference to nothing must not be written.
     _need_values(tx, session, needed - brought)
     # Before anything is inserted, so that what they took is used again at once.
-    _store_writes(tx, session.skey, plan, decision, staged)
+    _store_writes(tx, session.skey, plan, decision, mine, staged)
     if decision.fresh:
         insert_events(tx, session.skey, decision.fresh)
     if decision.rooted:
@@ -127,7 +129,7 @@ def _look_up(
 ) -> tuple[SessionRow, list[EventRow], list[StagedWrites]]:
     """The session, locked, opened where there is none; revisions of the new messages; and what is staged."""
     located = None if session is not None else _ask_session(tx, plan.key, plan.draft.now)
-    related = _ask_relatives(tx, plan)
+    related = _ask_relatives(tx, plan) if plan.idents else []
     staged = ask_staged(tx, plan.key)
     tx.flush()
     if located is not None:
@@ -139,12 +141,19 @@ def _look_up(
 
 
 def _store_writes(
-    tx: Transaction, skey: int, plan: PutPlan, decision: PutDecision, staged: Sequence[StagedWrites]
+    tx: Transaction,
+    skey: int,
+    plan: PutPlan,
+    decision: PutDecision,
+    mine: Sequence[StagedWrites],
+    staged: Sequence[StagedWrites],
 ) -> None:
-    """Store the parent's writes for good; also those of other checkpoints, where many wait."""
-    others = [item for item in staged if not _is_of_parent(plan, item)]
-    others = others if len(others) > _MAX_STAGED else []
-    clear_staged(tx, skey, [item for item in staged if _is_of_parent(plan, item)] + others)
+    """Store the parent's writes (`mine`) for good; also those of other checkpoints, where many wait."""
+    others: list[StagedWrites] = []
+    if len(staged) - len(mine) > _MAX_STAGED:
+        others = [item for item in staged if not _is_of_parent(plan, item)]
+    if mine or others:
+        clear_staged(tx, skey, [*mine, *others])
     if decision.writes and plan.parent is not None:
         insert_writes(tx, skey, plan.ns, plan.parent, decision.writes)
     for item in others:
@@ -200,7 +209,7 @@ def name_things(tx: Transaction, skey: int, namespace: tuple[int, str], shape: t
     if namespace[0] != ROOT:
         named = {"skey": skey, "ns": namespace[0], "name": namespace[1]}
         put_rows(tx, t.namespaces, ("skey", "ns"), [named], over=False)
-    if shape is not None:
+    if shape is not None and shape[0] != NAMES_WITHIN:
         shaped = {"skey": skey, "shape": shape[0], "body": shape[1]}
         put_rows(tx, t.shapes, ("skey", "shape"), [shaped], over=False)
 
@@ -346,6 +355,8 @@ def run_plans(tx: Transaction, plans: Sequence[ThreadPlan], *, wary: bool = Fals
         wary: Look at the session before anything is sent. Else writes are sent for the session as it was last seen,
             without waiting for it, and their outcome says whether it was.
     """
+    if len(plans) == 1 and isinstance(plans[0], PutPlan):
+        return [_Attempt(put_checkpoint(tx, plans[0]))]
     attempts: list[_Attempt] = []
     session: SessionRow | None = None
     asked: dict[SessionKey, Later] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from langchain_sessions._core.checkpoints import (
+    NAMES_WITHIN,
     ROOT,
     CheckpointRow,
     MessageRow,
@@ -194,7 +195,7 @@ def _complete(
     for shape in {item.row.shape for item in found}:
         # Empty where it is gone; the rebuilder says that the checkpoint cannot be read.
         details.shapes[skey, shape] = reader.shape(session, shape) or b""
-    unknown = [shape for (_, shape), body in details.shapes.items() if not body]
+    unknown = [shape for (_, shape), body in details.shapes.items() if not body and shape != NAMES_WITHIN]
     shapes = yield from at.rows(head, [keys.exactly(keys.at(skey, keys.SHAPE, shape)) for shape in unknown])
     parts = yield from at.rows(head, [keys.under(writes_key(skey, item.row.ns, item.row.cid)) for item in found])
     details.shapes.update(((skey, shape), rows[0].value) for shape, rows in zip(unknown, shapes, strict=True) if rows)

@@ -9,6 +9,7 @@ import ormsgpack
 
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.checkpoints import (
+    NAMES_WITHIN,
     ROOT,
     CheckpointRow,
     PackedWrites,
@@ -247,9 +248,10 @@ def _stage(at: Partitions, head: SessionHead, plan: WritesPlan, staged: list[Sta
     made = tuple(plan.rows(head.skey))
     values = yield from _checked_values(at, head, plan.needs, {value.digest: value.data for value in plan.values})
     number = staged[-1].n + 1 if staged else 0
-    staged.append(StagedWrites(number, plan.ns, plan.cid, made))
+    body = pack_staged(plan.ns, plan.cid, made)
+    staged.append(unpack_staged(number, body))
     return {
-        keys.at(head.skey, keys.STAGED, number): pack_staged(plan.ns, plan.cid, made),
+        keys.at(head.skey, keys.STAGED, number): body,
         **values,
         **_names(head, plan),
     }
@@ -260,7 +262,7 @@ def _names(head: SessionHead, plan: ThreadPlan) -> Rows:
     rows: Rows = {}
     if plan.named_in != head.skey and plan.ns != ROOT:
         rows[keys.at(head.skey, keys.NAMESPACE, plan.ns)] = plan.ns_name.encode(errors="surrogatepass")
-    if plan.named_in != head.skey and isinstance(plan, PutPlan):
+    if plan.named_in != head.skey and isinstance(plan, PutPlan) and plan.shape != NAMES_WITHIN:
         rows[keys.at(head.skey, keys.SHAPE, plan.shape)] = plan.shape_body
     return rows
 

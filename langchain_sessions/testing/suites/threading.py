@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from langchain_sessions._core.checkpoints import CUT, ROOT, CheckpointRow, ValueRow, WriteRow
+from langchain_sessions._core.checkpoints import CUT, NAMES_WITHIN, ROOT, CheckpointRow, ValueRow, WriteRow
 from langchain_sessions._core.edge import to_micros
 from langchain_sessions._core.kinds import HUMAN
 from langchain_sessions._core.piece_rows import NAME, NODE
@@ -81,12 +81,14 @@ class Thread:
         run_id: str | None = more.pop("run_id", None)
         listed: Sequence[int] = more.pop("listed", ())
         needs: tuple[bytes, ...] = more.pop("needs", ())
+        shape: int = more.get("shape", 5)
 
         def decide(session: SessionRow, related: Sequence[EventRow], waiting: Sequence[WriteRow]) -> PutDecision:
             del related
             fresh = tuple(self.event(session.last_seq + at, text) for at, text in enumerate(says, 1))
             seqs = [*listed, *(row.seq for row in fresh)]
-            row = CheckpointRow(ns, cid, parent, run_id, 5, encode_ranges(seqs), None, outside, f"body {cid}".encode())
+            body = f"body {cid}".encode()
+            row = CheckpointRow(ns, cid, parent, run_id, shape, encode_ranges(seqs), None, outside, body)
             return PutDecision(row=row, fresh=fresh, values=values, needs=needs, writes=tuple(waiting))
 
         options: dict[str, Any] = {"is_fork": False, "shape": 5, "shape_body": b"names", "idents": (), **more}
@@ -150,6 +152,13 @@ class ThreadSuite(StoreSuite):
         assert texts(ada.messages("s1")) == ["one", "two"]
         assert ada.count("s1").events == 2
         assert ada.verify("s1") == []
+
+    def test_names_that_lie_in_the_row_are_nobody_elses(self, thread: Thread) -> None:
+        skey = thread.put("c1", shape=NAMES_WITHIN, shape_body=b"").session.skey
+        thread.put("c2", "c1")
+        page = thread.find(ns=ROOT)
+        assert [item.row.shape for item in page.found] == [5, NAMES_WITHIN]
+        assert page.details.shapes == {(skey, 5): b"names", (skey, NAMES_WITHIN): b""}
 
     def test_newest_first_by_page(self, thread: Thread) -> None:
         for number in range(7):
