@@ -34,7 +34,7 @@ from langchain_sessions._threads.forms import ValueForms, admitting, usable
 from langchain_sessions._threads.heads import head_conflicts
 from langchain_sessions._threads.load import CheckpointLoader
 from langchain_sessions._threads.prune import CheckpointPruner
-from langchain_sessions._threads.record import decode_metadata
+from langchain_sessions._threads.rebuild import decode_metadata
 from langchain_sessions._threads.save import CheckpointWriter, CommitQueue
 from langchain_sessions.errors import InvalidInputError, SessionNotFoundError
 from langchain_sessions.service import SessionService

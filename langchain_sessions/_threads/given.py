@@ -16,10 +16,9 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Overwrite
 
-from langchain_sessions._core.checkpoints import ValueRow, merge_writes
+from langchain_sessions._core.checkpoints import merge_writes
 from langchain_sessions._core.ranges import SeqRange, expand_ranges
 from langchain_sessions._core.rows import NO_MESSAGE_ID
-from langchain_sessions._threads.record import NOTHING, Cutter, Record, Slot, write_row
 from langchain_sessions._threads.split import is_event, is_message_list
 
 if TYPE_CHECKING:
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from langchain_sessions._core.pieces import Tree
     from langchain_sessions._core.rows import EventRow
     from langchain_sessions._threads.cache import ThreadCache
+    from langchain_sessions._threads.record import Slot
 
 COUNTERS = "counters_since_delta_snapshot"
 """Where the metadata of a checkpoint names the delta channels that it does not hold whole."""
@@ -65,50 +65,6 @@ class OpenSlot:
     """Runs that go before `refs`."""
     is_said: bool = False
     """It is no value: what a delta channel holds."""
-
-
-@dataclass(slots=True)
-class Given:
-    """What one call stores of a task, beside the checkpoint that it ran on."""
-
-    ns: int
-    task: str
-    path: str
-    thread: ThreadCache | None
-    parent: Record | None
-    cutter: Cutter
-    pieces: dict[bytes, ValueRow] = field(default_factory=dict[bytes, ValueRow])
-    needs: set[bytes] = field(default_factory=set[bytes])
-
-    def dump(self, channel: str, value: Any, refs: bytes | None) -> tuple[Slot, Tree | None]:
-        """A value as it is stored, and its pieces, which it shares with what the channel holds."""
-        slot, made = self.cutter.dump(channel, value, lambda: self._before(channel), refs)
-        if made is None:
-            return slot, None
-        self.pieces.update((row.digest, row) for row in made.rows)
-        self.needs |= made.needs
-        return slot, made.tree
-
-    def row(self, idx: int, channel: str, slot: Slot) -> WriteRow:
-        """A value as a pending write."""
-        return write_row(self.task, idx, channel, self.path, slot)
-
-    def _before(self, channel: str) -> tuple[Slot, Sequence[Tree]]:
-        before = self.parent.slots.get(channel, NOTHING) if self.parent is not None else NOTHING
-        if self.parent is None and self.thread is not None and self.thread.trees.size:
-            # Most often it is on its way: what the channel held before it is stored, and most of it is the same.
-            before = self.thread.trees.newest(self.thread.records.values(), self.ns, channel) or NOTHING
-        is_known = self.thread is not None and before.digest is not None
-        base = self.thread.trees.get(before.digest) if is_known and self.thread is not None else None
-        return before, () if base is None else (base,)
-
-    def learn(self, result: object) -> None:
-        """Remember how pieces of this thread are kept secret, and what was stored."""
-        del result
-        if self.thread is not None:
-            self.thread.seal = self.cutter.seal
-            if self.pieces:
-                self.thread.trees.keep((), self.pieces.values())
 
 
 def given_to(channel: str, writes: Iterable[tuple[str, Any]]) -> list[Any]:

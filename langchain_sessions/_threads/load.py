@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from langchain_sessions._core.codec.messages import equal
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._threads.cache import CacheReader
-from langchain_sessions._threads.rebuild import Rebuilder
-from langchain_sessions._threads.record import EMPTY, decode_metadata, decode_record
+from langchain_sessions._threads.rebuild import Rebuilder, decode_metadata, decode_record
+from langchain_sessions._threads.record import EMPTY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

@@ -8,7 +8,7 @@ from langchain_sessions._core.checkpoints import ROOT, CheckpointRow
 from langchain_sessions._core.edge import check_duration, from_micros, require
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._threads.given import COUNTERS
-from langchain_sessions._threads.record import Record, decode_metadata, decode_record
+from langchain_sessions._threads.rebuild import decode_metadata, decode_record
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from langchain_sessions._log.log import Log
     from langchain_sessions._threads.cache import MessageCache
     from langchain_sessions._threads.forms import ValueForms
+    from langchain_sessions._threads.record import Record
     from langchain_sessions.stores._threads import CheckpointKey, Keep, ThreadRows, ThreadStore
 
 

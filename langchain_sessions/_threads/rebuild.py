@@ -8,23 +8,35 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import ormsgpack
 from langgraph.checkpoint.base import CheckpointTuple, PendingWrite, writes_sort_key
 
-from langchain_sessions._chat.address import config_of
-from langchain_sessions._core.checkpoints import CUT, corrupt_channel, corrupt_checkpoint, rewound
-from langchain_sessions._core.edge import UNREADABLE
+from langchain_sessions._chat.address import config_of, short_digest
+from langchain_sessions._core.checkpoints import (
+    CUT,
+    CheckpointRow,
+    corrupt_channel,
+    corrupt_checkpoint,
+    lengthened,
+    opened,
+    rewound,
+    unpacked_names,
+)
+from langchain_sessions._core.edge import UNREADABLE, from_micros
 from langchain_sessions._core.piece_rows import Seal
 from langchain_sessions._core.pieces import Tree, assemble
 from langchain_sessions._core.ranges import decode_ranges, expand_ranges
+from langchain_sessions._threads.forms import PLAIN_TAG
 from langchain_sessions._threads.record import (
     EMPTY,
     NULL,
+    OLDEST,
+    PLAIN,
     RUNS,
     SPLIT,
+    WITH_NAMES,
     Record,
     Slot,
-    decode_record,
-    load_slot,
     slot_of,
 )
 from langchain_sessions._threads.split import join
@@ -185,3 +197,80 @@ class Rebuilder:
 
 def _corrupt(found: FoundCheckpoint) -> CorruptRowError:
     return corrupt_checkpoint(found.session.id, found.row.cid)
+
+
+# -- rows --------------------------------------------------------------------------------------------------
+
+
+def decode_metadata(session_id: str, row: CheckpointRow, forms: ValueForms) -> Any:
+    """The metadata of a row, without the rest of it.
+
+    Raises:
+        CorruptRowError: The row cannot be read.
+    """
+    try:
+        slot = _unpack_slot(_body(row)[6], None)
+        return load_slot(slot.kind, slot.data or b"", forms)
+    except Exception as error:  # a serializer may raise anything
+        raise corrupt_checkpoint(session_id, row.cid) from error
+
+
+def decode_record(session_id: str, row: CheckpointRow, shape: bytes) -> Record:
+    """Read what `encode_record` wrote.
+
+    Raises:
+        CorruptRowError: The row cannot be read, or was written by a newer release.
+    """
+    try:
+        form, v, ts, versions, seen_versions, packed, metadata, rest, *delta = _body(row)
+        digest = row.shape
+        if form == WITH_NAMES:
+            shape = unpacked_names(delta.pop(0))
+            digest = short_digest(shape) or 1
+        channels, seen, updated = ormsgpack.unpackb(shape)
+        left = iter(seen_versions)
+        return Record(
+            ns=row.ns,
+            cid=row.cid,
+            parent=row.parent,
+            run_id=row.run_id,
+            v=v,
+            ts=ts if type(ts) is str else from_micros(ts).isoformat(),
+            channels=tuple(channels),
+            versions=tuple(versions),
+            seen=tuple((node, tuple((channel, next(left)) for channel in names)) for node, names in seen),
+            updated=updated if updated in (None, False) else tuple(updated),
+            rest=None if rest is None else _unpack_slot(rest, None),
+            metadata=_unpack_slot(metadata, None),
+            shape=(digest, shape),
+            slots={
+                name: _unpack_slot(slot, row.runs) for name, slot in zip(channels, packed, strict=True) if slot != EMPTY
+            },
+            delta=channels[delta[0]] if delta else None,
+            delta_runs=row.runs or b"" if delta else b"",
+            keeps_names=form == WITH_NAMES,
+        )
+    except UNREADABLE as error:
+        raise corrupt_checkpoint(session_id, row.cid) from error
+
+
+def _body(row: CheckpointRow) -> list[Any]:
+    body: list[Any] = ormsgpack.unpackb(opened(row.body))
+    if not OLDEST <= body[0] <= WITH_NAMES:
+        problem = f"written in format {body[0]}"
+        raise ValueError(problem)
+    return body
+
+
+def _unpack_slot(packed: Any, runs: bytes | None) -> Slot:
+    if type(packed) is int:
+        return Slot(RUNS, runs or b"") if packed == RUNS else Slot(packed)
+    return Slot(PLAIN, None, lengthened(packed)) if type(packed) is bytes else Slot(*packed)
+
+
+def load_slot(kind: int, data: bytes, forms: ValueForms) -> Any:
+    """The value, or skeleton, of a slot that has data."""
+    if kind & ~(SPLIT | CUT) == PLAIN:
+        return forms.serde.loads_typed((PLAIN_TAG, data))
+    tag, _, rest = data.partition(b"\0")
+    return forms.loads_typed((tag.decode(), rest))

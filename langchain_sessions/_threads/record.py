@@ -17,16 +17,12 @@ from langchain_sessions._core.checkpoints import (
     CheckpointRow,
     ValueRow,
     WriteRow,
-    corrupt_checkpoint,
-    lengthened,
-    opened,
     packed_names,
     seq_set,
     shortened,
     squeezed,
-    unpacked_names,
 )
-from langchain_sessions._core.edge import UNREADABLE, check_id, from_micros, to_micros
+from langchain_sessions._core.edge import check_id, from_micros, to_micros
 from langchain_sessions._core.piece_rows import NAME, Seal, value_digest
 from langchain_sessions._core.pieces import LIMIT, Cut, Tree, cut
 from langchain_sessions._core.ranges import SeqSet, encode_ranges
@@ -37,10 +33,11 @@ from langchain_sessions.errors import InvalidInputError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from langchain_sessions._threads.cache import ThreadCache
     from langchain_sessions._threads.forms import ValueForms
 
 # A body that says another number was written by a later release, and is refused rather than guessed at.
-_OLDEST, FORMAT, WITH_NAMES = 1, 2, 3
+OLDEST, FORMAT, WITH_NAMES = 1, 2, 3
 INLINE_LIMIT = 96
 """Larger values are stored once beside the checkpoints that hold them."""
 EMPTY, RUNS, NULL, PLAIN, TAGGED = 0, 1, 2, 3, 4
@@ -169,14 +166,6 @@ def _untagged(data: bytes) -> tuple[bytes, bytes]:
     return tag, rest
 
 
-def load_slot(kind: int, data: bytes, forms: ValueForms) -> Any:
-    """The value, or skeleton, of a slot that has data."""
-    if kind & ~(SPLIT | CUT) == PLAIN:
-        return forms.serde.loads_typed((PLAIN_TAG, data))
-    tag, _, rest = data.partition(b"\0")
-    return forms.loads_typed((tag.decode(), rest))
-
-
 @dataclass(slots=True)
 class Record:
     """A checkpoint between LangGraph's form and its row."""
@@ -271,6 +260,50 @@ def with_own_names(record: Record, known: Collection[int]) -> Record:
     digest, names = record.shape
     record.keeps_names = digest not in known and len(names) <= MOST_NAMES
     return record
+
+
+@dataclass(slots=True)
+class Given:
+    """What one call stores of a task, beside the checkpoint that it ran on."""
+
+    ns: int
+    task: str
+    path: str
+    thread: ThreadCache | None
+    parent: Record | None
+    cutter: Cutter
+    pieces: dict[bytes, ValueRow] = field(default_factory=dict[bytes, ValueRow])
+    needs: set[bytes] = field(default_factory=set[bytes])
+
+    def dump(self, channel: str, value: Any, refs: bytes | None) -> tuple[Slot, Tree | None]:
+        """A value as it is stored, and its pieces, which it shares with what the channel holds."""
+        slot, made = self.cutter.dump(channel, value, lambda: self._before(channel), refs)
+        if made is None:
+            return slot, None
+        self.pieces.update((row.digest, row) for row in made.rows)
+        self.needs |= made.needs
+        return slot, made.tree
+
+    def row(self, idx: int, channel: str, slot: Slot) -> WriteRow:
+        """A value as a pending write."""
+        return write_row(self.task, idx, channel, self.path, slot)
+
+    def _before(self, channel: str) -> tuple[Slot, Sequence[Tree]]:
+        before = self.parent.slots.get(channel, NOTHING) if self.parent is not None else NOTHING
+        if self.parent is None and self.thread is not None and self.thread.trees.size:
+            # Most often it is on its way: what the channel held before it is stored, and most of it is the same.
+            before = self.thread.trees.newest(self.thread.records.values(), self.ns, channel) or NOTHING
+        is_known = self.thread is not None and before.digest is not None
+        base = self.thread.trees.get(before.digest) if is_known and self.thread is not None else None
+        return before, () if base is None else (base,)
+
+    def learn(self, result: object) -> None:
+        """Remember how pieces of this thread are kept secret, and what was stored."""
+        del result
+        if self.thread is not None:
+            self.thread.seal = self.cutter.seal
+            if self.pieces:
+                self.thread.trees.keep((), self.pieces.values())
 
 
 def encode_record(record: Record) -> tuple[CheckpointRow, list[ValueRow]]:
@@ -369,12 +402,6 @@ def _pack_slot(slot: Slot, *, is_main: bool) -> Any:
     return list(slot) if slot.digest is not None else list(slot[:3])
 
 
-def _unpack_slot(packed: Any, runs: bytes | None) -> Slot:
-    if type(packed) is int:
-        return Slot(RUNS, runs or b"") if packed == RUNS else Slot(packed)
-    return Slot(PLAIN, None, lengthened(packed)) if type(packed) is bytes else Slot(*packed)
-
-
 def _pack_time(ts: str) -> int | str:
     """An ISO time as microseconds where it reads back the same."""
     try:
@@ -383,63 +410,3 @@ def _pack_time(ts: str) -> int | str:
         return ts
     # Hand-made checkpoints have times in any form, and must come back with the same text.
     return micros if from_micros(micros).isoformat() == ts else ts
-
-
-def decode_metadata(session_id: str, row: CheckpointRow, forms: ValueForms) -> Any:
-    """The metadata of a row, without the rest of it.
-
-    Raises:
-        CorruptRowError: The row cannot be read.
-    """
-    try:
-        slot = _unpack_slot(_body(row)[6], None)
-        return load_slot(slot.kind, slot.data or b"", forms)
-    except Exception as error:  # a serializer may raise anything
-        raise corrupt_checkpoint(session_id, row.cid) from error
-
-
-def decode_record(session_id: str, row: CheckpointRow, shape: bytes) -> Record:
-    """Read what `encode_record` wrote.
-
-    Raises:
-        CorruptRowError: The row cannot be read, or was written by a newer release.
-    """
-    try:
-        form, v, ts, versions, seen_versions, packed, metadata, rest, *delta = _body(row)
-        digest = row.shape
-        if form == WITH_NAMES:
-            shape = unpacked_names(delta.pop(0))
-            digest = short_digest(shape) or 1
-        channels, seen, updated = ormsgpack.unpackb(shape)
-        left = iter(seen_versions)
-        return Record(
-            ns=row.ns,
-            cid=row.cid,
-            parent=row.parent,
-            run_id=row.run_id,
-            v=v,
-            ts=ts if type(ts) is str else from_micros(ts).isoformat(),
-            channels=tuple(channels),
-            versions=tuple(versions),
-            seen=tuple((node, tuple((channel, next(left)) for channel in names)) for node, names in seen),
-            updated=updated if updated in (None, False) else tuple(updated),
-            rest=None if rest is None else _unpack_slot(rest, None),
-            metadata=_unpack_slot(metadata, None),
-            shape=(digest, shape),
-            slots={
-                name: _unpack_slot(slot, row.runs) for name, slot in zip(channels, packed, strict=True) if slot != EMPTY
-            },
-            delta=channels[delta[0]] if delta else None,
-            delta_runs=row.runs or b"" if delta else b"",
-            keeps_names=form == WITH_NAMES,
-        )
-    except UNREADABLE as error:
-        raise corrupt_checkpoint(session_id, row.cid) from error
-
-
-def _body(row: CheckpointRow) -> list[Any]:
-    body: list[Any] = ormsgpack.unpackb(opened(row.body))
-    if not _OLDEST <= body[0] <= WITH_NAMES:
-        problem = f"written in format {body[0]}"
-        raise ValueError(problem)
-    return body

@@ -21,9 +21,9 @@ from langchain_sessions._core.ranges import encode_ranges
 from langchain_sessions._core.rows import ROOTED
 from langchain_sessions._core.twins import finish
 from langchain_sessions._log.log import adapter_draft, after_append
-from langchain_sessions._threads.given import COUNTERS, Given, PendingWrite, in_order
+from langchain_sessions._threads.given import COUNTERS, PendingWrite, in_order
 from langchain_sessions._threads.plan import START, PlannedCheckpoint
-from langchain_sessions._threads.record import SCALARS, Cutter, dump_slot, lighten, record_of, with_own_names
+from langchain_sessions._threads.record import SCALARS, Cutter, Given, dump_slot, lighten, record_of, with_own_names
 from langchain_sessions._threads.split import split
 from langchain_sessions.errors import StalePlanError
 from langchain_sessions.stores._threads import PutPlan, PutResult, WritesPlan
@@ -83,7 +83,6 @@ class CheckpointWriter:
             thread = yield from self._loader.load_parent(at)
         while True:
             record = record_of(ns, checkpoint, parent, metadata, self._forms)
-            record = with_own_names(record, () if thread is None else thread.shapes)
             planned = self._planned(at, record, thread)
             written = None
             if COUNTERS in metadata and parent is not None:
@@ -108,7 +107,7 @@ class CheckpointWriter:
     def _planned(self, at: ThreadConfig, record: Record, thread: ThreadCache | None) -> PlannedCheckpoint:
         came_from = (record.ns, record.parent or "")
         return PlannedCheckpoint(
-            record=record,
+            record=with_own_names(record, () if thread is None else thread.shapes),
             namespace=at.namespace,
             encoder=self._encoder,
             cutter=self._cutter(thread),
@@ -154,9 +153,8 @@ class CheckpointWriter:
         for seq in result.decision.rooted:
             if seq in thread.rows:
                 thread.rows[seq] = thread.rows[seq]._replace(flags=thread.rows[seq].flags | ROOTED)
-        shape, names = record.shape
-        thread.named.update({record.ns} if record.keeps_names else {record.ns, shape})
-        thread.shapes[shape] = names
+        thread.named.update({record.ns} if record.keeps_names else {record.ns, record.shape[0]})
+        thread.shapes.update([record.shape])
         lighten(record)
         thread.keep(record)
         if planned.trees:
@@ -193,12 +191,12 @@ class CheckpointWriter:
             parent = thread.records.get((ns, cid)) if thread is not None else None
             given = Given(ns, task, task_path, thread, parent, self._cutter(thread))
             pending = [
-                # LangGraph's own channels have places of their own below zero, where a later write replaces an earlier.
+                # LangGraph's own channels have places below zero, where a later write replaces an earlier one.
                 self._pending_write(given, WRITES_IDX_MAP.get(channel, number), channel, value)
                 for number, (channel, value) in enumerate(writes)
             ]
             plan = self._writes_plan(at, cid, given, pending, durable=durable)
-            # Before it is committed: the checkpoint that follows may be planned while this one waits for its turn.
+            # Before it is committed: the next checkpoint may be planned while this waits for its turn.
             self._expect(at, cid, pending)
             try:
                 yield from ask(self._queue.submit, plan, given.learn)
@@ -242,8 +240,7 @@ class CheckpointWriter:
         self, at: ThreadConfig, cid: str, given: Given, pending: Sequence[PendingWrite], *, durable: bool
     ) -> WritesPlan:
         ns, thread = given.ns, given.thread
-        # Errors and interrupts end a step: they wait for no checkpoint, since none follows that takes them along.
-        is_regular = all(write.row.idx >= 0 for write in pending)
+        is_regular = all(write.row.idx >= 0 for write in pending)  # errors and interrupts end a step
 
         def rows(skey: int) -> Sequence[WriteRow]:
             if thread is not None and thread.skey != skey:
@@ -325,8 +322,7 @@ class _Line(Generic[Turn, Company]):
         self.company.clear()
         if len(batch) == 1:
             return batch
-        # A stable sort: calls of one kind stay in the order in which they came.
-        batch.sort(key=_is_put)
+        batch.sort(key=_is_put)  # stable: calls of one kind stay in the order in which they came
         put = {(call.plan.ns, call.plan.cid) for call in batch if _is_put(call)}
         if put and len(put) < len(batch):
             # Beside the checkpoint that they belong to they would be written twice, staged and then for good: the one
