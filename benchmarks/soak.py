@@ -2,7 +2,7 @@
 
 - `machine`: the state machine of the contract, many times longer, on every store;
 - `tampering`: every column, every bomb, every method;
-- `kills`: processes that append, archive, chat and run graphs, killed after at least one acknowledgement each;
+- `kills`: processes that append, archive, chat, run graphs and prune, killed after at least one acknowledgement each;
 - `look-alikes`: users, sessions and applications whose names look alike, in random use of one database;
 - `boundaries`: every operation, failing at every statement and commit, by every kind of fault;
 - `crowds`: many threads, processes and cancellations at once;
@@ -25,7 +25,11 @@ from tests.servers import cassandra
 PARTS = {
     "machine": ("tests/contract/test_machine.py",),
     "tampering": ("tests/faults/test_tampering.py",),
-    "kills": ("tests/faults/test_kill.py", "tests/checkpointer/test_crashes.py"),
+    "kills": (
+        "tests/faults/test_kill.py",
+        "tests/checkpointer/test_crashes.py",
+        "tests/checkpointer/test_killed_pieces.py",
+    ),
     "look-alikes": ("tests/faults/test_look_alikes.py",),
     "boundaries": ("tests/faults/test_statement_boundaries.py",),
     "crowds": ("tests/concurrency",),
