@@ -6,9 +6,11 @@ import operator
 import random
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import START, StateGraph, add_messages
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from typing_extensions import TypedDict
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.backends("memory", "sqlite", "postgres", "mariadb")
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
+VALUES = ("notes", "topic", "grid", "table")
 
 
 class State(TypedDict):
@@ -73,6 +76,11 @@ def plain(value: Any, ids: dict[str, int]) -> Any:
         return (type(value).__name__, number, plain(fields, ids))
     if isinstance(value, dict):
         return {key: plain(item, ids) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return ("array", value.dtype.str, value.shape, value.tolist())
+    if type(value).__name__ == "DataFrame":
+        # As columns: some of texts, of times, with gaps.
+        return ("frame", repr(value.index), repr(value.dtypes), value.to_csv())
     if isinstance(value, (list, tuple)):
         return [plain(item, ids) for item in value]
     return value
@@ -90,18 +98,23 @@ def history(graph: Any) -> list[Any]:
 def _pending(graph: Any, snapshot: Any) -> list[Any]:
     found = graph.checkpointer.get_tuple(snapshot.config)
     # The input as it was given may lack ids that the graph assigned a moment later.
-    return [(channel, value) for _, channel, value in found.pending_writes if channel in ("notes", "topic")]
+    return [(channel, value) for _, channel, value in found.pending_writes if channel in VALUES]
 
 
 class Scenario:
     """One conversation, played on two savers at once."""
 
+    kinds: tuple[str, ...] = ("reply", "tools", "in place", "note")
+    script: Any = Script
+    over: Callable[..., Any] = staticmethod(graph_over)
+
     def __init__(self, seed: int, make: Callable[[], BaseCheckpointSaver[Any]]) -> None:
         self.chance = random.Random(seed)
-        self.script = Script()
+        self.script = type(self).script()
         self.make = make
-        self.ours = graph_over(make(), self.script)
-        self.theirs = graph_over(InMemorySaver(), self.script)
+        self.ours = self.over(make(), self.script)
+        # It knows frames by pickling them alone.
+        self.theirs = self.over(InMemorySaver(serde=JsonPlusSerializer(pickle_fallback=True)), self.script)
         self.count = 0
 
     def both(self, act: Callable[[Any], None]) -> None:
@@ -142,9 +155,9 @@ class Scenario:
         return lambda: HumanMessage(text, id=message_id)
 
     def invoke(self, config: Callable[[Any], Any] = lambda graph: CONFIG) -> None:
-        kind = self.chance.choice(["reply", "tools", "in place", "note"])
+        kind = self.chance.choice(self.kinds)
         self.script.steps = [(kind, self._id() if kind == "reply" else self.count)]
-        durability = self.chance.choice(["sync", "exit"] if kind == "in place" else ["sync", "async", "exit"])
+        durability = self.chance.choice(["sync", "exit"] if "in place" in kind else ["sync", "async", "exit"])
         made = self._input()
         self.both(lambda graph: graph.invoke({"messages": [made()]}, config(graph), durability=durability))
 
@@ -190,7 +203,7 @@ class Scenario:
 
     def renew(self) -> None:
         """Go on in another process, as far as a saver can tell."""
-        self.ours = graph_over(self.make(), self.script)
+        self.ours = self.over(self.make(), self.script)
 
 
 @pytest.mark.backends("sqlite")
@@ -204,13 +217,13 @@ def test_histories_are_alike_on_every_database(open_service: Callable[..., Sessi
     play(open_service(), seed)
 
 
-def play(service: SessionService, seed: int) -> None:
+def play(service: SessionService, seed: int, kind: type[Scenario] = Scenario) -> None:
     """Play a scenario and compare after each step."""
-    scenario = Scenario(seed, lambda: SessionCheckpointSaver(service))
+    scenario = kind(seed, lambda: SessionCheckpointSaver(service))
     for _ in range(10):
         scenario.step()
         assert history(scenario.ours) == history(scenario.theirs)
-    fresh = graph_over(SessionCheckpointSaver(service), scenario.script)
+    fresh = scenario.over(SessionCheckpointSaver(service), scenario.script)
     assert history(fresh) == history(scenario.theirs)
     messages = fresh.get_state(CONFIG).values.get("messages", [])
     if messages:

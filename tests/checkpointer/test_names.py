@@ -45,7 +45,8 @@ def shapes(service: SessionService) -> tuple[set[int], list[int]]:
         beside = {row[0] for row in tx.once(select(s.shape))}
         return beside, [row[0] for row in tx.once(select(c.shape).order_by(c.cid))]
 
-    return store.run(TransactionKind.READ, read)
+    found: tuple[set[int], list[int]] = store.run(TransactionKind.READ, read)
+    return found
 
 
 @on_databases
@@ -64,7 +65,8 @@ def test_a_thread_of_one_turn_stores_no_names_beside_it(service: SessionService)
 
 @everywhere
 def test_a_fresh_saver_reads_forks_and_goes_on(service: SessionService) -> None:
-    say(graph_over(service, "model"), "one")
+    graph = graph_over(service, "model")
+    say(graph, "one")
     for number in range(3):
         graph = graph_over(service, "model")
         say(graph, f"more {number}")
