@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import Column, ColumnElement, Select, insert, or_, select
 from sqlalchemy import and_ as both
@@ -142,33 +142,42 @@ def list_sessions(tx: Transaction, query: SessionQuery) -> SessionSlice:
     """The contract's `list_sessions`.
 
     The index is on `activity`, which `updated_at` follows within a minute: whatever is not read yet was touched less
-    than a minute after the activity that was read last. So reading ends where that cannot reach the page any more, and
-    what is read beyond a page are the sessions of about a minute.
+    than a minute after the activity that was read last. Most often that cannot reach the page any more. Where it can,
+    so many sessions were active in that minute that the database is left to order them: what comes back, and what is in
+    memory, is a page.
     """
-    size = query.limit + _LOOK_AHEAD
-    found: list[_Place] = []
-    mark: tuple[int, int] | None = None
-    while True:
-        read = _places(tx, query, size, mark)
-        found = sorted((*found, *read), reverse=True)
-        if len(read) < size:
-            break
-        _, skey, activity = read[-1]
-        mark = (activity, skey)
-        if len(found) > query.limit and found[query.limit - 1][0] >= activity + ACTIVITY_GRAIN:
-            break
-        size *= 2
+    found = _places(tx, query, query.limit + _LOOK_AHEAD, None)
+    if len(found) == query.limit + _LOOK_AHEAD:
+        last_read = found[-1].activity
+        found.sort(reverse=True)
+        least = found[query.limit - 1].updated_at
+        if least < last_read + ACTIVITY_GRAIN:
+            # What belongs to the page was touched no earlier than the last of those that are known.
+            found = _places(tx, query, query.limit + 1, least - ACTIVITY_GRAIN)
+    else:
+        found.sort(reverse=True)
     page = found[: query.limit]
-    rows = _headings_of(tx, [skey for _, skey, _ in page])
+    rows = _headings_of(tx, [place.skey for place in page])
     return SessionSlice(rows, page[-1][:2] if len(found) > query.limit else None)
 
 
-_Place = tuple[int, int, int]
-"""When a session was touched, its key, and its activity to the minute."""
+class _Place(NamedTuple):
+    """When a session was touched, its key, and its activity to the minute."""
+
+    updated_at: int
+    skey: int
+    activity: int
 
 
-def _places(tx: Transaction, query: SessionQuery, limit: int, mark: tuple[int, int] | None) -> list[_Place]:
-    """Keys in the order of the index, behind a mark in it, of sessions that stand behind the place of the query."""
+def _places(tx: Transaction, query: SessionQuery, limit: int, floor: int | None) -> list[_Place]:
+    """Sessions that stand behind the place of the query: in the order of the index, or exactly of those above a floor.
+
+    Args:
+        tx: The transaction.
+        query: Whose sessions, and behind which.
+        limit: How many at most.
+        floor: The activity that those have more than which are ordered by when they were touched.
+    """
     shape = owner_shape(query.owner)
     is_first = query.after is None
 
@@ -180,10 +189,10 @@ def _places(tx: Transaction, query: SessionQuery, limit: int, mark: tuple[int, i
                 s.updated_at < param("c_updated"), both(s.updated_at == param("c_updated"), s.skey < param("c_skey"))
             )
             behind += [due, s.activity <= param("c_updated")]
-        if mark is not None:
-            behind.append(
-                or_(s.activity < param("c_activity"), both(s.activity == param("c_activity"), s.skey < param("c_mark")))
-            )
+        first = s.activity
+        if floor is not None:
+            behind.append(s.activity > param("c_floor"))
+            first = s.updated_at
         return (
             select(s.updated_at, s.skey, s.activity)
             .where(
@@ -192,16 +201,15 @@ def _places(tx: Transaction, query: SessionQuery, limit: int, mark: tuple[int, i
                 is_there(tx.tables),
                 *behind,
             )
-            .order_by(s.activity.desc(), s.skey.desc())
+            .order_by(first.desc(), s.skey.desc())
             .limit(param("k_limit"))
         )
 
-    values = {**key_values(SessionKey(query.app, "", query.owner), query.now), "k_limit": limit}
+    values = {**key_values(SessionKey(query.app, "", query.owner), query.now), "k_limit": limit, "c_floor": floor}
     if query.after is not None:
         values.update(zip(("c_updated", "c_skey"), query.after, strict=True))
-    if mark is not None:
-        values.update(zip(("c_activity", "c_mark"), mark, strict=True))
-    return [tuple(row) for row in tx.rows(tx.prepare(("list", shape, is_first, mark is None), build), values)]
+    statement = tx.prepare(("list", shape, is_first, floor is None), build)
+    return list(map(_Place._make, tx.rows(statement, values)))
 
 
 def _headings_of(tx: Transaction, skeys: list[int]) -> list[SessionHeading]:
