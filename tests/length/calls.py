@@ -10,6 +10,8 @@ from typing import Any
 from langchain.agents import create_agent
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.base.id import uuid6
 
 from langchain_sessions import (
     Compaction,
@@ -18,6 +20,7 @@ from langchain_sessions import (
     InvocationStatus,
     NewEvent,
     SessionChatMessageHistory,
+    SessionCheckpointSaver,
     SessionMemoryAdvisor,
     SessionMemoryMiddleware,
     SessionService,
@@ -185,9 +188,72 @@ def _not_due(service: SessionService) -> Act:
     return lambda _: ada.compact("s", compaction)
 
 
+def _not_due_later(service: SessionService) -> Act:
+    ada = service.as_user("ada")
+    compaction = Compaction(TokenCount(10**9), SlidingWindow(20))
+    return lambda _: ada.compact_later("s", compaction)
+
+
+def _blanks(service: SessionService) -> Act:
+    ada = service.as_user("ada")
+    for at in range(4):
+        ada.append("s", said(at, id=f"secret {at}"))
+    return lambda at: ada.blank("s", f"secret {at}")
+
+
+class Thread:
+    """A graph's thread of four messages on the long log, and the calls of a saver on it."""
+
+    def __init__(self, service: SessionService) -> None:
+        self.saver = SessionCheckpointSaver(service)
+        self.messages = [said(at, id=f"said in a thread {at}") for at in range(4)]
+        self.config: Any = _config()
+        self.config["configurable"]["checkpoint_ns"] = ""
+        self.put(0)
+
+    def put(self, at: int) -> None:
+        """The next checkpoint."""
+        self.messages = [*self.messages, said(at, id=f"put in a thread {at} {len(self.messages)}")][-4:]
+        checkpoint = empty_checkpoint()
+        checkpoint["id"] = str(uuid6())
+        checkpoint["channel_values"] = {"messages": self.messages}
+        version = f"{len(self.messages) + at:032}"
+        checkpoint["channel_versions"] = {"messages": version}
+        put: Any = self.saver.put(self.config, checkpoint, {"source": "loop", "step": at}, {"messages": version})
+        self.config = {"configurable": {**put["configurable"], "user_id": "ada"}}
+
+    def put_writes(self, at: int) -> None:
+        """What a task of its next step writes."""
+        self.saver.put_writes(self.config, [("messages", [said(at, id=f"written {at}")])], f"task {at}")
+
+    def get(self) -> None:
+        """The newest checkpoint."""
+        assert self.saver.get_tuple(_config()) is not None
+
+    def list(self) -> None:
+        """The newest one as a list."""
+        assert [*self.saver.list(_config(), limit=1)]
+
+
+def _threads(act: Callable[[Thread, int], object]) -> Callable[[SessionService], Act]:
+    def ready(service: SessionService) -> Act:
+        thread = Thread(service)
+        return lambda at: act(thread, at)
+
+    return ready
+
+
 def _model() -> FakeListChatModel:
     return FakeListChatModel(responses=["Fair weather, I think."])
 
+
+OF_GRAPHS: dict[str, Callable[[SessionService], Act]] = {
+    "a step of a graph": _threads(Thread.put),
+    "what a task of a graph writes": _threads(Thread.put_writes),
+    "a graph's newest checkpoint": _threads(lambda thread, _: thread.get()),
+    "a list of checkpoints": _threads(lambda thread, _: thread.list()),
+}
+"""They make the log a graph's thread, which can be rewound to a checkpoint alone."""
 
 CALLS: dict[str, Callable[[SessionService], Act]] = {
     "append a message": _appends(),
@@ -233,6 +299,13 @@ CALLS: dict[str, Callable[[SessionService], Act]] = {
     "end and reopen": _reads(lambda ada: (ada.end("s"), ada.reopen("s"))),
     "create": lambda service: lambda at: service.as_user("ada").create(f"new {at}"),
     "compact, which is not due": _not_due,
+    "compact_later, which is not due": _not_due_later,
+    "blank": _blanks,
+    "shared_state": _reads(lambda ada: ada.shared_state()),
+    "update_shared_state": lambda service: (
+        lambda at: service.as_user("ada").update_shared_state({"user:name": f"Ada {at}"})
+    ),
+    **OF_GRAPHS,
     "search for something rare": _reads(lambda ada: ada.search("rain", session_id="s")),
     "the search tool": _searches,
     "advisor": _advises(_model()),
