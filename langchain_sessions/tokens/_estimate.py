@@ -271,7 +271,7 @@ class EstimatedTokenCounter(TextCounter):
         classes = classes_of(text)
         costs = self.costs(text, classes)
         tokens = sum(costs.values())
-        if len(costs) > _ALWAYS or classes.count(_BLANK) > _FOUR:
+        if len(costs) > _ALWAYS or len(text) > _SHORT or classes.count(_BLANK) > _FOUR:
             tokens += self._beside_english(text, classes, costs)
         return int(tokens) or 1
 
@@ -357,11 +357,12 @@ def languages_of(text: str, classes: bytes) -> list[tuple[str, float]]:
         found = by_script(text, classes)
         alphabets = [languages for script, languages in ALPHABETS if script in classes]
     # Most of what is said is English, or has no sentences at all.
-    elif text.count(" the ") * _WORDS_A_THE > text.count(" "):
+    elif (said := text.count(" the ")) and said * _WORDS_A_THE > text.count(" "):
         return found
     words = _sampled(text).lower().split()
     known = speakers()
-    if not alphabets and len(known.words.intersection(words)) <= 1:
+    # To find that there is none takes a third of finding which.
+    if not alphabets and (known.words.isdisjoint(words) or len(known.words.intersection(words)) <= 1):
         return found  # names, numbers and nouns say nothing
     told = bytes(map(known.numbers.get, words, repeat(NOBODY)))
     if alphabets or not _is_english(told):
