@@ -21,7 +21,7 @@ from langchain_core.messages import (
 from langchain_sessions.events import EventKind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 
 # Message kinds are small and positive, records of other happenings are 32 and above.
@@ -111,3 +111,17 @@ def only_tool_of(message: BaseMessage) -> str | None:
     if len(used) != 1 or (isinstance(message, AIMessage) and str(message.text).strip()):
         return None
     return next(iter(used))
+
+
+def imported_class(module: str, name: str) -> type[BaseMessage] | None:
+    """A message class of the application that is loaded already. Nothing is imported for stored text."""
+
+    def descend(classes: Iterable[type[BaseMessage]]) -> type[BaseMessage] | None:
+        for cls in classes:
+            if (cls.__module__, cls.__qualname__) == (module, name):
+                return cls
+            if (found := descend(cls.__subclasses__())) is not None:
+                return found
+        return None
+
+    return descend(BaseMessage.__subclasses__())

@@ -24,7 +24,7 @@ from langchain_sessions.errors import CorruptRowError
 from langchain_sessions.events import Standing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from langchain_sessions._core.rows import EventRow, InvocationRow, SessionLog, SessionRow
 
@@ -385,11 +385,12 @@ def open_invocations(rows: Iterable[InvocationRow], idle_before: int) -> dict[st
     return found
 
 
-def view_of(session: SessionRow | SessionLog, unfinished: Iterable[InvocationRow], idle_before: int) -> LogView:
+def view_of(session: SessionRow | SessionLog, unfinished: Collection[InvocationRow], idle_before: int) -> LogView:
     """Where the events of a session stand, given its invocations that are not done."""
-    standings = open_invocations(unfinished, idle_before)
+    standings = open_invocations(unfinished, idle_before) if unfinished else {}
     head = None if session.head_runs is None else tuple(decode_ranges(session.head_runs))
-    return LogView(Ledger.decode(session.ledger), head, standings, session.last_seq)
+    ledger = Ledger.decode(session.ledger) if session.ledger else EMPTY_LEDGER
+    return LogView(ledger, head, standings, session.last_seq)
 
 
 def count_scope(rows: Iterable[EventRow], view: LogView, scope: str | None) -> Counters:

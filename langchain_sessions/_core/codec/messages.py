@@ -27,11 +27,11 @@ from langchain_sessions._core.codec.same import is_same
 from langchain_sessions._core.codec.text import REASONING_FIELDS, searchable_text
 from langchain_sessions._core.codec.values import dump_json, dump_readably, load_json, pack, unpack
 from langchain_sessions._core.edge import UNREADABLE, folded_column, is_storable
-from langchain_sessions._core.kinds import CLASSES, CODES
+from langchain_sessions._core.kinds import CLASSES, CODES, imported_class
 from langchain_sessions.errors import CorruptRowError, SealedEventError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Sequence
 
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
@@ -139,7 +139,7 @@ class MessageCodec:
         self.serde = serde
         self.encrypts = encrypts
         self._templates = {cls: _template(cls) for cls in CODES}
-        self._empty = {cls: _making_fields(template) for cls, template in self._templates.items()}
+        self._empty = {cls: (each.fields.copy, each.dicts, each.lists) for cls, each in self._templates.items()}
 
     def encode(self, message: BaseMessage) -> EncodedMessage:
         """The columns of a message. Never refuses one for its content; chunks become whole messages."""
@@ -215,8 +215,7 @@ class MessageCodec:
         text, flags = row.text, row.flags
         try:
             if type(text) is str and cls is not None and row.body is None:
-                fields = self._empty[cls](text, None if flags & _NO_ID else row.ident)
-                return assembled(cls, fields, {"content"}, {})
+                return assembled(cls, self._fields(cls, row), {"content"}, {})
             if flags & r.SEALED:
                 text, rest = unpack(self.unseal_text(session_id, row.seq, row.body or ""), self.serde)
                 return self._build_any(cls, _Opened(row.seq, row.ident, row.kind, row.flags, text, None), rest)
@@ -231,7 +230,7 @@ class MessageCodec:
         if _CLASS not in rest and cls is not None:
             return self._build(cls, row, rest)
         module, name = rest.pop(_CLASS, ["", ""])
-        own = _loaded_class(module, name)
+        own = imported_class(module, name)
         if own is not None:
             fields = {"content": row.text, **rest}
             if row.flags & r.DIGEST_ID == 0:
@@ -258,13 +257,21 @@ class MessageCodec:
 
     def _build(self, cls: type[BaseMessage], row: StoredMessage, rest: dict[str, Any]) -> BaseMessage:
         """Build without validation: the values came out of a validated message of this class."""
-        fields = self._empty[cls](row.text, None if row.flags & _NO_ID else row.ident)
+        fields = self._fields(cls, row)
         extra: dict[str, Any] = rest.pop(_EXTRA, None) or {}
         fields.update(rest)
         if not isinstance(fields["content"], (str, list)):
             problem = "a message has a text or blocks"
             raise TypeError(problem)
         return assembled(cls, fields, {"content", *rest}, extra)
+
+    def _fields(self, cls: type[BaseMessage], row: StoredMessage) -> dict[str, Any]:
+        """The fields of a message of which a row says no more than its text and its id."""
+        copied, dicts, lists = self._empty[cls]
+        fields: dict[str, Any] = {**copied(), **{name: {} for name in dicts}, **{name: [] for name in lists}}
+        fields["content"] = row.text
+        fields["id"] = None if row.flags & _NO_ID else row.ident
+        return fields
 
     def seal_text(self, text: str) -> str:
         """Some text as it may be stored by a codec that encrypts."""
@@ -298,7 +305,29 @@ class MessageCodec:
 
     def decode_all(self, session_id: str, rows: Sequence[EventRow]) -> list[BaseMessage]:
         """The messages of many rows."""
-        return [self.decode(session_id, row) for row in rows]
+        messages: list[BaseMessage] = []
+        # Most rows are a text and an id, and most prompts hold twenty: what `decode` would call is done here.
+        for row in rows:
+            _, ident, _, _, _, kind, flags, _, _, _, _, _, _, text, _, body, _ = row
+            cls = CLASSES.get(kind)
+            if body is not None or cls is None or type(text) is not str:
+                messages.append(self.decode(session_id, row))
+                continue
+            copied, dicts, lists = self._empty[cls]
+            fields = copied()
+            for name in dicts:
+                fields[name] = {}
+            for name in lists:
+                fields[name] = []
+            fields["content"] = text
+            fields["id"] = None if flags & _NO_ID else ident
+            message = _new(cls)
+            _set_fields(message, fields)
+            _set_names(message, {"content"})
+            _set_extra(message, {})
+            _set_private(message, None)
+            messages.append(message)
+        return messages
 
 
 def equal(one: Any, other: Any) -> bool:
@@ -350,38 +379,6 @@ def _template(cls: type[BaseMessage]) -> _Template:
             fields.setdefault(name, None)
     dicts, lists = (tuple(name for name, value in fields.items() if type(value) is kind) for kind in (dict, list))
     return _Template(fields, dicts, lists)
-
-
-def _making_fields(template: _Template) -> Callable[[str | None, str | None], dict[str, Any]]:
-    """What makes the fields of a message of which a row says no more than its text and its id."""
-    copied = template.fields.copy
-    dicts, lists = template.dicts, template.lists
-
-    def make(text: str | None, message_id: str | None) -> dict[str, Any]:
-        fields = copied()
-        for name in dicts:
-            fields[name] = {}
-        for name in lists:
-            fields[name] = []
-        fields["content"] = text
-        fields["id"] = message_id
-        return fields
-
-    return make
-
-
-def _loaded_class(module: str, name: str) -> type[BaseMessage] | None:
-    """A message class of the application that is loaded already. Nothing is imported for stored text."""
-
-    def descend(classes: Iterable[type[BaseMessage]]) -> type[BaseMessage] | None:
-        for cls in classes:
-            if (cls.__module__, cls.__qualname__) == (module, name):
-                return cls
-            if (found := descend(cls.__subclasses__())) is not None:
-                return found
-        return None
-
-    return descend(BaseMessage.__subclasses__())
 
 
 def _says_more(rest: dict[str, Any]) -> bool:

@@ -133,6 +133,7 @@ class Transaction:
         "cache",
         "execute",
         "flavour",
+        "pipelines",
         "tables",
     )
 
@@ -147,6 +148,8 @@ class Transaction:
         self.execute: Callable[..., Any] = self._cursor.execute
         """The driver's, past what waits: where nothing can wait."""
         self._send = send
+        self.pipelines = send is not None
+        """Whether statements that wait are sent together: then one more costs no round trip."""
         self._queue: list[Queued] = []
         self._sent: Sequence[Any] = ()
         self._last_id = 0
@@ -156,11 +159,6 @@ class Transaction:
         """The tables that operations work on."""
         self.flavour: str = cache.flavour
         """`sqlite`, `postgresql` or `mysql` (MariaDB included)."""
-
-    @property
-    def pipelines(self) -> bool:
-        """Whether statements that wait are sent together: then one more costs no round trip."""
-        return self._send is not None
 
     def prepare(self, shape: Hashable, build: Callable[..., ClauseElement], *args: Any) -> Prepared:
         """The statement of this shape, which is built of `args` and compiled on first use."""

@@ -86,13 +86,17 @@ def _is_plain(view: LogView) -> bool:
 def visible(viewer: str | None, tables: Tables) -> Criterion:
     """What a viewer sees: root, its ancestors and itself, and what reached the root list."""
     e = tables.events.c
-    scopes = [scope for scope in visible_scopes(viewer) if scope is not None]
+    scopes = scope_values(viewer)
 
     def build() -> ColumnElement[bool]:
-        own = [e.branch == param(f"q_scope{at}") for at in range(len(scopes))]
-        return or_(e.branch.is_(None), flagged(tables, r.ROOTED), *own)
+        return or_(e.branch.is_(None), flagged(tables, r.ROOTED), *(e.branch == param(name) for name in scopes))
 
-    return Criterion(("visible", len(scopes)), build, {f"q_scope{at}": scope for at, scope in enumerate(scopes)})
+    return Criterion(("visible", len(scopes)), build, scopes)
+
+
+def scope_values(viewer: str | None) -> dict[str, str]:
+    """The values of `visible`; of the root's viewer, which most are, there are none."""
+    return {f"q_scope{at}": scope for at, scope in enumerate(visible_scopes(viewer)[1:]) if scope is not None}
 
 
 def _any_of(name: str, column: ColumnElement[Any], values: Sequence[object]) -> Criterion:

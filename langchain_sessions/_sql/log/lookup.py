@@ -40,7 +40,7 @@ from langchain_sessions._core.rows import (
     held_by,
     owner_shape,
 )
-from langchain_sessions._sql.driver.transaction import Transaction, Values, param
+from langchain_sessions._sql.driver.transaction import Prepared, Transaction, Values, param
 from langchain_sessions._sql.log.expiry import is_there
 from langchain_sessions._sql.tables.types import quoted
 from langchain_sessions.errors import CorruptRowError, SessionNotFoundError
@@ -153,20 +153,40 @@ def require_view(tx: Transaction, key: SessionKey, now: int, idle_before: int) -
     Raises:
         SessionNotFoundError: There is none for this key.
     """
+    return view_told(tx, key, tx.row(_locating_log(tx, key), key_values(key, now)), idle_before)
+
+
+def ask_view(tx: Transaction, key: SessionKey, now: int) -> Later:
+    """Ask for what `view_told` is to be told."""
+    return tx.later(_locating_log(tx, key), key_values(key, now))
+
+
+def _locating_log(tx: Transaction, key: SessionKey) -> Prepared:
     shape = owner_shape(key.owner)
 
     def build() -> Select[Any]:
         s = tx.tables.sessions
-        runs = unfinished_of(tx, s.c.skey).correlate(s)
         columns: list[ColumnElement[Any]] = [s.c[name] for name in SessionLog._fields]
-        return select(*columns, runs.exists()).where(*key_criteria(tx.tables, shape))
+        return select(*columns, has_unfinished(tx)).where(*key_criteria(tx.tables, shape))
 
-    found = tx.row(tx.prepare(("locate with runs", shape), build), key_values(key, now))
+    return tx.prepare(("locate with runs", shape), build)
+
+
+def has_unfinished(tx: Transaction) -> ColumnElement[bool]:
+    """Whether a session has invocations that are not done, within a statement on its row."""
+    return unfinished_of(tx, tx.tables.sessions.c.skey).correlate(tx.tables.sessions).exists()
+
+
+def view_told(
+    tx: Transaction, key: SessionKey, found: tuple[Any, ...] | None, idle_before: int
+) -> tuple[SessionLog, LogView]:
+    """`require_view` of what was found."""
     if found is None:
         raise SessionNotFoundError(key.id)
-    skey, last_seq, ledger, head_runs, has_unfinished = found
-    session = SessionLog(skey, last_seq, ledger, None if head_runs is None else bytes(memoryview(head_runs)))
-    return session, view_of(session, load_unfinished(tx, session) if has_unfinished else (), idle_before)
+    skey, last_seq, ledger, head_runs, runs = found
+    head = None if head_runs is None else bytes(memoryview(head_runs))
+    session = _tuple(SessionLog, (skey, last_seq, ledger, head))
+    return session, view_of(session, load_unfinished(tx, session) if runs else (), idle_before)
 
 
 def lock_view(tx: Transaction, key: SessionKey, now: int, idle_before: int) -> tuple[SessionRow, LogView]:
@@ -191,8 +211,7 @@ def _lock_in_one(
     shape = owner_shape(key.owner)
 
     def build() -> Select[Any]:
-        runs = unfinished_of(tx, tx.tables.sessions.c.skey).correlate(tx.tables.sessions)
-        return select(*session_columns(tx.tables), runs.exists()).where(*key_criteria(tx.tables, shape))
+        return select(*session_columns(tx.tables), has_unfinished(tx)).where(*key_criteria(tx.tables, shape))
 
     found = tx.row(tx.prepare(("lock with runs", shape), build), key_values(key, now))
     return (None, ()) if found is None else (found[:-1], None if found[-1] else ())
@@ -225,8 +244,8 @@ def unfinished_of(tx: Transaction, skey: Any) -> Select[Any]:
     return select(*columns).where(table.c.skey == skey, table.c.status.in_([1, 3, 4]))
 
 
-def skey_named(tx: Transaction) -> Any:
-    """The key of the session of an id, for statements that are sent before it is known."""
+def skey_named(tx: Transaction) -> ScalarSelect[int]:
+    """The key of the session of an app and an id, as a part of a statement that is sent before it is known."""
     s = tx.tables.sessions.c
     return select(s.skey).where(s.app == param("k_app"), s.id == param("k_id")).scalar_subquery()
 
@@ -396,18 +415,12 @@ def put_rows(
     tx.run_many(tx.prepare(("put", table.name, over, *held), build), values)
 
 
-def skey_of(tx: Transaction) -> ScalarSelect[int]:
-    """The session key of an app and an id, as a part of another statement."""
-    s = tx.tables.sessions.c
-    return select(s.skey).where(s.app == param("k_app"), s.id == param("k_id")).scalar_subquery()
-
-
 def ask_staged(tx: Transaction, key: SessionKey) -> Later:
     """Ask for what is staged in a session."""
     t = tx.tables.threads.staged
 
     def build() -> Select[Any]:
-        found: Any = select(t.c.n, t.c.body).where(t.c.skey == skey_of(tx), t.c.body.is_not(None))
+        found: Any = select(t.c.n, t.c.body).where(t.c.skey == skey_named(tx), t.c.body.is_not(None))
         return cast("Select[Any]", found.order_by(t.c.n))
 
     return tx.later(tx.prepare("staged", build), {"k_app": key.app, "k_id": key.id})

@@ -16,11 +16,19 @@ from langchain_sessions._core import rows as r
 from langchain_sessions._core.ledger import LogView, visible_scopes
 from langchain_sessions._core.matching import EventQuery, cut_window
 from langchain_sessions._core.ranges import SeqSet
-from langchain_sessions._core.rows import PLAIN, SELDOM, EventRow, SessionKey, SessionLog, plain_rows
+from langchain_sessions._core.rows import PLAIN, SELDOM, EventRow, SessionKey, SessionLog, owner_shape, plain_rows
 from langchain_sessions._core.view import context_rows, runs_together
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction, param
-from langchain_sessions._sql.log.criteria import Criterion, criteria_of, flagged, in_ranges, visible
-from langchain_sessions._sql.log.lookup import event_columns, require_view
+from langchain_sessions._sql.log.criteria import Criterion, criteria_of, flagged, in_ranges, scope_values, visible
+from langchain_sessions._sql.log.lookup import (
+    ask_view,
+    event_columns,
+    has_unfinished,
+    key_criteria,
+    key_values,
+    require_view,
+    view_told,
+)
 from langchain_sessions.events import Standing
 from langchain_sessions.stores._values import ContextSlice, EventSlice
 
@@ -129,11 +137,13 @@ def load_context(
     idle_before: int,
 ) -> ContextSlice:
     """The contract's `load_context`: the live tail by position, and beside it what stands in archived places."""
-    session, view = require_view(tx, key, now, idle_before)
-    if view.is_plain and tx.flavour == "sqlite":
-        plain = _plain(tx, session, viewer, last_n)
-        if plain is not None:
-            return ContextSlice(session, runs_together(plain), view)
+    if tx.pipelines:
+        session, view, plain = _in_one_packet(tx, key, viewer, last_n, now, idle_before)
+    else:
+        session, view = require_view(tx, key, now, idle_before)
+        plain = _plain(tx, session, viewer, last_n) if view.is_plain and tx.flavour == "sqlite" else None
+    if plain is not None:
+        return ContextSlice(session, runs_together(plain), view)
     criteria = [_messages(tx), *_floors(tx, session, viewer, view)]
     left_out = _left_out(tx, view, invocation_id)
     rows = _select(tx, session, [*criteria, *left_out], newest=True, limit=last_n)
@@ -154,24 +164,63 @@ def _plain(tx: Transaction, session: SessionLog, viewer: str | None, limit: int 
     Every column of every row takes its driver as long as a small function, so half of them are only looked at: where
     something is in them, none of this is of use.
     """
-    e = tx.tables.events.c
-    scopes = [scope for scope in visible_scopes(viewer) if scope is not None]
 
     def build() -> Select[Any]:
-        others = or_(
-            e.rev != literal_column("0"),
-            flagged(tx.tables, r.ROOTED),
-            *(e[name].is_not(None) for name in SELDOM),
-        )
-        seen = visible(viewer, tx.tables).build() & ~flagged(tx.tables, r.SUMMARY)
-        found = select(case((others, null()), else_=e.seq), *(e[name] for name in PLAIN[1:]))
-        found = found.where(e.skey == param("skey"), e.seq <= param("q_last"), e.kind < k.FIRST_RECORD, seen)
-        return found.order_by(e.skey.desc(), e.seq.desc()).limit(param("q_limit"))
+        e = tx.tables.events.c
+        return _plain_rows(tx, viewer, e.skey == param("skey"), e.seq <= param("q_last")).limit(param("q_limit"))
 
-    values: dict[str, Any] = {"skey": session.skey, "q_last": session.last_seq}
+    scopes = {} if viewer is None else scope_values(viewer)
+    values: dict[str, Any] = {"skey": session.skey, "q_last": session.last_seq, **scopes}
     values["q_limit"] = -1 if limit is None else limit  # all of them, to SQLite
-    values.update((f"q_scope{at}", scope) for at, scope in enumerate(scopes))
-    found = tx.rows(tx.prepare(("plain events", len(scopes)), build), values)
+    return _if_plain(tx.rows(tx.prepare(("plain events", len(scopes)), build), values))
+
+
+def _in_one_packet(
+    tx: Transaction, key: SessionKey, viewer: str | None, limit: int | None, now: int, idle_before: int
+) -> tuple[SessionLog, LogView, list[EventRow] | None]:
+    """A server: the log, and with the same round trip what `_plain` reads, which is nothing of a log that is not.
+
+    Raises:
+        SessionNotFoundError: There is no session for this key.
+    """
+    scopes, shape = {} if viewer is None else scope_values(viewer), owner_shape(key.owner)
+
+    def build() -> Select[Any]:
+        s = tx.tables.sessions.c
+        stands = (s.ledger.is_(None), s.head_runs.is_(None), ~has_unfinished(tx))
+        skey = select(s.skey).where(*key_criteria(tx.tables, shape), *stands).scalar_subquery()
+        found = _plain_rows(tx, viewer, tx.tables.events.c.skey == skey)
+        return found if limit is None else found.limit(param("q_limit"))
+
+    located = ask_view(tx, key, now)
+    statement = tx.prepare(("plain events of a key", shape, len(scopes), limit is None), build)
+    found = tx.later(statement, {**key_values(key, now), **scopes, "q_limit": limit})
+    tx.flush()
+    session, view = view_told(tx, key, located.row, idle_before)
+    if session.ledger is not None or session.head_runs is not None or view.invocations:
+        return session, view, None
+    rows = _if_plain(found.rows)
+    # What was appended between the two is of a later version than the one that is read, and takes others' places.
+    return session, view, None if rows and rows[-1].seq > session.last_seq else rows
+
+
+def _plain_rows(tx: Transaction, viewer: str | None, *of_log: ColumnElement[bool]) -> Select[Any]:
+    """The newest messages first; without a position where something is in columns that are not read."""
+    e = tx.tables.events.c
+    others = or_(
+        e.rev != literal_column("0"),
+        flagged(tx.tables, r.ROOTED),
+        *(e[name].is_not(None) for name in SELDOM),
+    )
+    found = select(case((others, null()), else_=e.seq), *(e[name] for name in PLAIN[1:]))
+    found = found.where(
+        *of_log, e.kind < k.FIRST_RECORD, visible(viewer, tx.tables).build() & ~flagged(tx.tables, r.SUMMARY)
+    )
+    return found.order_by(e.skey.desc(), e.seq.desc())
+
+
+def _if_plain(found: list[tuple[Any, ...]]) -> list[EventRow] | None:
+    """The rows of `_plain_rows`, the oldest first; None where one of them says more."""
     if None in map(_seq_of, found):
         return None
     return plain_rows(reversed(found))

@@ -35,7 +35,7 @@ from langchain_sessions._sql.log.lookup import (
     owner_criterion,
     session_columns,
     session_row,
-    skey_of,
+    skey_named,
     staged_in,
 )
 from langchain_sessions._sql.tables.types import as_bytes
@@ -127,9 +127,9 @@ def _glance(tx: Transaction, query: CheckpointQuery) -> _Glance:
     def place(table: Any) -> list[ColumnElement[bool]]:
         cid: Any = bindparam("q_cid")
         if not named:
-            newest = (c.skey == skey_of(tx), c.ns == bindparam("q_ns"))
+            newest = (c.skey == skey_named(tx), c.ns == bindparam("q_ns"))
             cid = select(func.max(c.cid)).where(*newest).scalar_subquery()
-        return [table.skey == skey_of(tx), table.ns == bindparam("q_ns"), table.cid == cid]
+        return [table.skey == skey_named(tx), table.ns == bindparam("q_ns"), table.cid == cid]
 
     values = {"k_app": key.app, "k_id": key.id, "q_ns": query.ns, "q_cid": query.cid}
     shape = owner_shape(ANYONE)
@@ -143,7 +143,7 @@ def _glance(tx: Transaction, query: CheckpointQuery) -> _Glance:
     # MySQL and MariaDB give a recursive column the width that it has in its first row.
     if tx.flavour in ("sqlite", "postgresql"):
         told = tx.later(
-            tx.prepare(("glance values", named), lambda: values_below(tx, skey_of(tx), c.outside, place(c))), values
+            tx.prepare(("glance values", named), lambda: values_below(tx, skey_named(tx), c.outside, place(c))), values
         )
     tx.flush()
     return _Glance(

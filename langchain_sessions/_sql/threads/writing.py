@@ -43,7 +43,7 @@ from langchain_sessions._sql.log.lookup import (
     root_events,
     session_row,
     set_session,
-    skey_of,
+    skey_named,
     staged_in,
 )
 from langchain_sessions._sql.log.sessions import open_session
@@ -188,7 +188,7 @@ def _ask_revisions(tx: Transaction, plan: PutPlan, idents: Sequence[str], since:
             # Without a word about the third column of the index SQLite walks the whole log instead.
             # An expression, lest the positions are walked: they are in the key of the table.
             newer = e.seq + literal_column("0") >= bindparam("since")
-            indexed = (e.skey == skey_of(tx), named, e.rev >= literal_column("0"), newer)
+            indexed = (e.skey == skey_named(tx), named, e.rev >= literal_column("0"), newer)
             return select(*event_columns(tx.tables)).where(*indexed)
 
         values = dict(zip(names, (*some, *[some[-1]] * (width - len(some))), strict=True))
