@@ -6,7 +6,7 @@ import math
 import re
 import sqlite3
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from langchain_sessions import NewEvent, SessionService
@@ -160,7 +160,7 @@ class _Ours:
             self._segments.append(Segment())
             self._starts.append(len(self._said))
         entry = self._ours.entries.of(said)
-        self._segments[-1].add(entry if self._ours.with_author else replace(entry, author=None))
+        self._segments[-1].add(entry if self._ours.with_author else entry._replace(author=None))
         self._said.append(said)
 
     def ask(self, query: str) -> list[int]:

@@ -10,18 +10,23 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_sessions import SessionService
+from langchain_sessions import SearchSettings, SessionService
+from langchain_sessions._core.codec.messages import MessageCodec
+from langchain_sessions._core.rows import SUMMARY, SYNTHETIC, EventRow
 from langchain_sessions._log.indexing import indexer_of
 from langchain_sessions._log.log import log_of
 from langchain_sessions._recall.index.buckets import Bucket, bucket_of, pack_buckets, pack_occurrences, unpack_postings
+from langchain_sessions._recall.index.builder import IndexBuilder
 from langchain_sessions._recall.index.chunks import LARGEST_CHUNK, ChunkSize, OpenChunk, PackedEvents, chunks_to_merge
 from langchain_sessions._recall.index.traits import ChunkTraits, EventTraits
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from langchain_core.messages import BaseMessage
 
 WORDS = st.sampled_from(
     ["passport", "pass", "past", "kettle", "北京", "北", "京", "straße", "42", "tool:find", "Ǆ", "क"]
@@ -101,7 +106,7 @@ def test_chunks_come_back_as_they_went_and_merge_into_one(first: Events, second:
 def test_occurrences_come_back(events: int, data: st.DataObject) -> None:
     indexes = sorted(data.draw(st.sets(st.integers(0, events - 1), min_size=1)))
     counts = data.draw(st.lists(st.integers(1, 255), min_size=len(indexes), max_size=len(indexes)))
-    packed = pack_occurrences([index << 8 | count for index, count in zip(indexes, counts, strict=True)], events)
+    (packed,) = pack_occurrences([[index << 8 | count for index, count in zip(indexes, counts, strict=True)]], events)
     found = unpack_postings(packed, events)
     assert (list(found[0]), list(found[1])) == (indexes, counts)
 
@@ -248,3 +253,28 @@ def test_random_logs_compare_with_their_index(ada: SessionService) -> None:
         if chance.random() < 0.5:
             ada.search(f"word{chance.randrange(90)}", session_id="s1")
     assert ada.verify("s1") == []
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        HumanMessage("The kettle is blue.", id="m1"),
+        AIMessage("Ada: noted — it's 5'8 tall"),
+        SystemMessage(" \n"),
+        HumanMessage("x" + "QUJD1" * 60 + " kettle"),
+        HumanMessage("named", name="ada"),
+        AIMessage("", tool_calls=[{"name": "find_kettle", "args": {"colour": "blue"}, "id": "c1"}]),
+        ToolMessage("one kettle", tool_call_id="c1", name="find_kettle"),
+        ChatMessage(content="said", role="grace"),
+        HumanMessage([{"type": "text", "text": "blocks of kettles"}]),
+    ],
+    ids=lambda message: type(message).__name__,
+)
+@pytest.mark.parametrize("flags", [0, SYNTHETIC, SUMMARY])
+def test_a_plain_row_is_indexed_as_its_message_would_be(message: BaseMessage, flags: int) -> None:
+    codec, builder = MessageCodec(), IndexBuilder(SearchSettings())
+    kind, own, ident, text, folded, body = codec.encode(message)
+    row = EventRow(
+        3, ident or "e3", 0, None, None, kind, own | flags, 10**15, 9, None, "ada", None, None, text, folded, body, None
+    )
+    assert builder.stored_entry("s1", row, codec) == builder.entry(row, codec.decode("s1", row))

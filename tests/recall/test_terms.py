@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import threading
+from importlib import import_module
+from importlib.metadata import version
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from langchain_sessions._recall.text.english import stem
 from langchain_sessions._recall.text.terms import LONGEST_TERM, TermMaker, fold_accents, normalize, split_words
 from langchain_sessions.errors import InvalidInputError
 
@@ -131,3 +136,38 @@ def test_threads_share_a_maker() -> None:
 def test_the_fingerprint_tells_makers_apart() -> None:
     assert TermMaker().fingerprint == TermMaker().fingerprint
     assert TermMaker("english").fingerprint != TermMaker("german").fingerprint
+
+
+@pytest.mark.parametrize(
+    ("word", "stemmed"),
+    [
+        line.split()
+        for line in """
+        skies sky|dying die|news news|caresses caress|ties tie|cries cri|gas gas|gaps gap|kiwis kiwi|bus bus|agreed agre
+        |succeed succeed|feed feed|hopping hop|hoping hope|added add|egging egg|luxuriated luxuri|evening evening
+        |outing outing|say say|by by|cry cri|youth youth|boyish boyish|relational relat|organization organiz
+        |generously generous|communism communism|biologist biolog|apologize apolog|badly bad|vietnamization vietnam
+        |hopefulness hope|electricity electr|adoption adopt|replacement replac|controll control|rate rate|past past
+        |pasted paste|university universiti|universe univers|later later|lately late|eying eye|a a|ok ok
+        """.replace("\n", " ").split("|")
+    ],
+)
+def test_english_is_stemmed_by_the_rules(word: str, stemmed: str) -> None:
+    assert stem(word) == stemmed
+
+
+ENDINGS = "|s|es|ed|ing|ingly|edly|eed|ly|ies|y|ational|ization|iveness|ousli|ement|ment|er|ance|ion|ful|ness|ll|ative"
+
+
+@pytest.mark.skipif(not version("snowballstemmer").startswith("3.1"), reason="another version has other rules")
+@given(st.text(alphabet="aeiouybcdglnrstwx", min_size=1, max_size=8), st.sampled_from(ENDINGS.split("|")))
+def test_english_is_stemmed_as_snowball_does(beginning: str, ending: str) -> None:
+    generated = import_module("snowballstemmer.english_stemmer").EnglishStemmer()
+    assert stem(beginning + ending) == generated.stemWord(beginning + ending)
+
+
+def test_typographic_marks_change_no_word() -> None:
+    maker = TermMaker()
+    plain = "it's 5'8 tall, 1,000 feet of 'rock'n'roll' dogs' stuff"
+    typeset = plain.replace("'", "\u2019").replace(" of ", "\u00a0of \u2014 \u201c") + "\u201d\u2026 \u2022"
+    assert maker.terms(plain) == maker.terms(typeset) == maker.terms("5 8 tall 1000 feet rock dog stuff")

@@ -7,6 +7,8 @@ by `bytes.find`, its occurrences are arrays.
 from __future__ import annotations
 
 from array import array
+from collections import Counter
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._recall.index.columns import from_bytes, to_bytes
@@ -87,42 +89,55 @@ def count_postings(packed: bytes, passages: int) -> int:
     return passages - packed.count(0) if is_dense(packed, passages) else len(packed) // 3
 
 
-def pack_occurrences(values: Sequence[int], passages: int) -> bytes:
-    """Pack the occurrences of a term: a byte per passage where it is in every eighth, else an entry per occurrence.
+def pack_buckets(postings: Mapping[str, Sequence[int]], passages: int) -> dict[str, bytes]:
+    """Pack the occurrences of all terms of a chunk, by bucket.
 
     Args:
-        values: For each of its passages, ascending, the number of the passage times 256, and the count.
+        postings: By term: for each of its passages, ascending, the number of the passage times 256, and the count.
         passages: How many there are in all.
     """
-    size = len(values)
-    if _SPARSE * size >= passages:
-        dense = bytearray(passages)
-        for value in values:
-            dense[value >> 8] = value & MOST_COUNTED
-        return bytes(dense)
-    if size == 1:
-        return (values[0] >> 8 | (values[0] & MOST_COUNTED) << 16).to_bytes(3, "little")
-    columns = to_bytes(array("I", values))
-    packed = bytearray(3 * size)
-    packed[: 2 * size : 2] = columns[1::4]
-    packed[1 : 2 * size : 2] = columns[2::4]
-    packed[2 * size :] = columns[::4]
-    return bytes(packed)
+    terms = sorted(postings)
+    packed = pack_occurrences([postings[term] for term in terms], passages)
+    sizes = list(map(len, packed))
+    buckets: dict[str, bytes] = {}
+    start = 0
+    # In order the terms of a bucket lie side by side.
+    for bucket, count in Counter(map(bucket_of, terms)).items():
+        end = start + count
+        buckets[bucket] = _pack_bucket(terms[start:end], sizes[start:end], packed[start:end])
+        start = end
+    return buckets
 
 
-def pack_buckets(postings: Mapping[str, Sequence[int]], passages: int) -> dict[str, bytes]:
-    """Pack the occurrences of all terms of a chunk, by bucket."""
-    buckets: dict[str, list[str]] = {}
-    for term in sorted(postings):
-        buckets.setdefault(bucket_of(term), []).append(term)
-    return {bucket: _pack_bucket(terms, postings, passages) for bucket, terms in buckets.items()}
+def pack_occurrences(postings: Sequence[Sequence[int]], passages: int) -> list[bytes]:
+    """Pack the occurrences of terms: a byte per passage for one that is in every eighth, else an entry per occurrence.
+
+    All are cut from the same columns: most terms occur once or twice, and an array for each would cost more than they.
+    """
+    columns = to_bytes(array("I", chain.from_iterable(postings)))
+    counts = columns[::4]
+    numbers = bytearray(2 * len(counts))
+    numbers[::2] = columns[1::4]
+    numbers[1::2] = columns[2::4]
+    packed: list[bytes] = []
+    start = 0
+    sparse = (passages - 1) // _SPARSE
+    for values in postings:
+        end = start + len(values)
+        if end - start <= sparse:
+            packed.append(bytes(numbers[2 * start : 2 * end]) + counts[start:end])
+        else:
+            dense = bytearray(passages)
+            for value in values:
+                dense[value >> 8] = value & MOST_COUNTED
+            packed.append(bytes(dense))
+        start = end
+    return packed
 
 
-def _pack_bucket(terms: list[str], postings: Mapping[str, Sequence[int]], passages: int) -> bytes:
-    packed = [pack_occurrences(postings[term], passages) for term in terms]
+def _pack_bucket(terms: Sequence[str], sizes: Sequence[int], packed: Sequence[bytes]) -> bytes:
     words = "\n{}\n".format("\n".join(terms)).encode("utf-8", "surrogatepass")
-    sizes = to_bytes(array("H", map(len, packed)))
-    return b"".join((len(words).to_bytes(4, "little"), words, sizes, *packed))
+    return b"".join((len(words).to_bytes(4, "little"), words, to_bytes(array("H", sizes)), *packed))
 
 
 class PackedOccurrences:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
+from langchain_sessions._core import kinds as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.edge import from_micros
 from langchain_sessions._core.kinds import only_tool_of, tools_of
@@ -15,18 +15,21 @@ from langchain_sessions._recall.index.chunks import LAYOUT_VERSION
 from langchain_sessions._recall.index.postings import Entry, EntryMaker
 from langchain_sessions._recall.index.traits import ChunkTraits, EventTraits
 from langchain_sessions._recall.index.traits_cache import ShelfCache, TraitsCache
-from langchain_sessions._recall.text.documents import make_document
+from langchain_sessions._recall.text.documents import Document, make_document, plain_text
 from langchain_sessions._recall.text.terms import TermMaker
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
+    from langchain_sessions._core.codec.messages import MessageCodec
     from langchain_sessions._core.rows import EventRow
     from langchain_sessions._recall.settings import SearchSettings
     from langchain_sessions.stores._base import SessionStore
 
 SYNTHETIC: Final = 4
 SUMMARY: Final = 8
+_PLAIN: Final = frozenset((k.HUMAN, k.AI, k.SYSTEM))
+_SPECIAL: Final = r.SEALED | r.SYNTHETIC | r.SUMMARY
 
 
 def tool_term(name: str) -> str:
@@ -67,7 +70,15 @@ class IndexBuilder:
         if not tags and not row.flags & (r.SYNTHETIC | r.SUMMARY):
             return entry
         flags = entry.flags | (SYNTHETIC if row.flags & r.SYNTHETIC else 0) | (SUMMARY if row.flags & r.SUMMARY else 0)
-        return replace(entry, passages=({**entry.passages[0], **tags}, *entry.passages[1:]), flags=flags)
+        return entry._replace(passages=({**entry.passages[0], **tags}, *entry.passages[1:]), flags=flags)
+
+    def stored_entry(self, session_id: str, row: EventRow, codec: MessageCodec) -> Entry:
+        """What the index keeps of an event as it is stored: of one that is nothing but a text no message is made."""
+        is_plain = type(row.text) is str and row.body is None and row.kind in _PLAIN and not row.flags & _SPECIAL
+        if not is_plain:
+            return self.entry(row, codec.decode(session_id, row))
+        document = Document(plain_text(row.text or ""), row.author, from_micros(row.at), row.kind == k.HUMAN)
+        return self.entries.entry(document)
 
     def caches(self, store: SessionStore) -> tuple[TraitsCache[ChunkTraits], ShelfCache]:
         """What this process has read of the indexes of a store: of chunks, and of shelves."""

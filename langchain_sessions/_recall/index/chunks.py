@@ -28,6 +28,8 @@ MOST_PASSAGES_HELD: Final = 16_384
 # Part of the fingerprint: an index of another layout is built anew, log by log, as each is searched.
 LAYOUT_VERSION: Final = 5
 
+_ONE: Final = 3
+"""Bytes of a term that occurs once."""
 
 LARGEST_TERMS: Final = 400_000
 """Terms per chunk: long messages make chunks of fewer events."""
@@ -74,8 +76,12 @@ class OpenChunk:
         self.passages += passages
         postings = self.postings
         for term, packed in chain.from_iterable(Bucket(data).items() for data in buckets):
-            indexes, counts = unpack_postings(packed, passages)
-            postings[term] += [base + (index << 8) + count for index, count in zip(indexes, counts, strict=True)]
+            if len(packed) == _ONE != passages:  # as most terms do; arrays would take longer
+                low, high, count = packed
+                postings[term].append(base + (high << 16) + (low << 8) + count)
+            else:
+                indexes, counts = unpack_postings(packed, passages)
+                postings[term] += [base + (index << 8) + count for index, count in zip(indexes, counts, strict=True)]
 
     @property
     def terms(self) -> int:

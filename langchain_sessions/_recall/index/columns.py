@@ -16,8 +16,7 @@ def to_bytes(values: array[Any]) -> bytes:
 
 def from_bytes(code: str, data: bytes) -> array[Any]:
     """The array of a type code whose bytes these are."""
-    values = array(code)
-    values.frombytes(data)
+    values = array(code, data)
     if sys.byteorder == "big":  # pragma: no cover - stored little-endian
         values.byteswap()
     return values

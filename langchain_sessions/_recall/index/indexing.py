@@ -111,7 +111,7 @@ class Indexer:
         found: list[tuple[EventRow, Entry]] = []
         passages = 0
         for row in rows:
-            entry = self.builder.entry(row, self.codec.decode(session_id, row))
+            entry = self.builder.stored_entry(session_id, row, self.codec)
             found.append((row, entry))
             passages += len(entry.lengths)
             if passages >= MOST_PASSAGES_HELD:
@@ -245,7 +245,7 @@ class Indexer:
     def _expected(self, session_id: str, rows: list[EventRow], stored: StoredChunk) -> _Contents:
         chunk = OpenChunk()
         for row in rows:
-            entry = self.builder.entry(row, self.codec.decode(session_id, row))
+            entry = self.builder.stored_entry(session_id, row, self.codec)
             chunk.add(self.builder.traits(row, entry), entry.passages)
         if not chunk.traits:
             return b"", {}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langchain_sessions._recall.index.inverted import HUMAN, LABELLED
 from langchain_sessions._recall.index.traits import Columns, event_lengths, human_talk, passage_shares
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from langchain_sessions._recall.text.terms import TermMaker
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """What an index keeps of one event.
 
     Attributes:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from langchain_sessions._core.kinds import speaker_of
 
@@ -30,8 +29,7 @@ _BYTES_FIELDS: Final = frozenset({"data", "base64", "url", "file_data", "file_id
 # A question: marks of any script, or the particle at its end in languages that have one and leave marks out.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class Document(NamedTuple):
     """The searchable side of one event.
 
     Attributes:
@@ -70,14 +68,21 @@ def searchable_text(message: BaseMessage) -> str:
     Text and reasoning, names and arguments of tool calls, results of tools as the model saw them (not their artifact),
     names of attached files. Not: ids, signatures, addresses of images, bytes.
     """
-    parts = [*_reasoning(message.additional_kwargs), *_content(message.content)]
-    if message.type == "ai":
+    extra, kind = message.additional_kwargs, message.type
+    parts = [*(_reasoning(extra) if extra else ()), *_content(message.content)]
+    if kind == "ai":
         for call in (*getattr(message, "tool_calls", ()), *getattr(message, "invalid_tool_calls", ())):
             parts.extend(_tool_call(call))
-    elif message.type == "tool" and message.name:
+    elif kind == "tool" and message.name:
         # Which tool a result is of is as good a word for it as any in it.
         parts.insert(0, _spread(message.name))
-    text = "\n".join(part for part in dict.fromkeys(parts) if part and not part.isspace())
+    return plain_text("\n".join([part for part in dict.fromkeys(parts) if part and not part.isspace()]))
+
+
+def plain_text(text: str) -> str:
+    """What of a message's text is words: `searchable_text` of a message that holds nothing else."""
+    if text.isspace():
+        return ""
     return _BLOB.sub(" ", text) if _may_hold_bytes(text) else text
 
 
@@ -87,7 +92,10 @@ def _may_hold_bytes(text: str) -> bool:
         return True
     # What is so long without a blank fills one of these stretches.
     half = _SHORTEST_BLOB // 2
-    return any(len(text[at : at + half].split(None, 1)) < _SEVERAL for at in range(0, len(text) - half + 1, half))
+    for at in range(0, len(text) - half + 1, half):
+        if " " not in text[at : at + half] and len(text[at : at + half].split(None, 1)) < _SEVERAL:
+            return True
+    return False
 
 
 def _content(content: str | list[str | dict[str, Any]]) -> Iterator[str]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
+from langchain_sessions._recall.text import english
+from langchain_sessions._recall.text.languages import DEFAULT_LANGUAGE
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -21,5 +24,7 @@ def make_stemmer(language: str) -> Callable[[str], str]:
     Raises:
         KeyError: When there is none for the language.
     """
+    if language == DEFAULT_LANGUAGE:
+        return english.stem
     library: Any = import_module("snowballstemmer")
     return cast("Callable[[str], str]", library.stemmer(language).stemWord)
