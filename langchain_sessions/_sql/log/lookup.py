@@ -420,8 +420,7 @@ def ask_staged(tx: Transaction, key: SessionKey) -> Later:
     t = tx.tables.threads.staged
 
     def build() -> Select[Any]:
-        found: Any = select(t.c.n, t.c.body).where(t.c.skey == skey_named(tx), t.c.body.is_not(None))
-        return cast("Select[Any]", found.order_by(t.c.n))
+        return select(t.c.n, t.c.body).where(t.c.skey == skey_named(tx), t.c.body.is_not(None)).order_by(t.c.n)
 
     return tx.later(tx.prepare("staged", build), {"k_app": key.app, "k_id": key.id})
 
@@ -440,8 +439,7 @@ def insert_writes(tx: Transaction, skey: int, ns: int, cid: str, writes: Sequenc
         part = select(func.coalesce(func.max(t.c.part) + 1, ZERO)).where(*same).scalar_subquery()
         columns = [param(f"w_{name}", t.c[name].type).label(quoted(name)) for name in ("ns", "cid", "refs", "body")]
         source = select(s.skey, *columns[:2], ZERO.label(quoted("cut")), part.label(quoted("part")), *columns[2:])
-        names = [column.name for column in t.c]
-        return insert(t).from_select(names, source.where(s.skey == param("k_skey")))
+        return insert(t).from_select([column.name for column in t.c], source.where(s.skey == param("k_skey")))
 
     values = {"w_ns": ns, "w_cid": cid, "w_refs": mentioned_in(writes), "w_body": pack_writes(writes)}
     tx.later(tx.prepare("insert writes", build), {"k_skey": skey, **values})
