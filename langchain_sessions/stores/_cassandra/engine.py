@@ -90,7 +90,7 @@ class CassandraEngine(WidePartitions):
             yield from self._spread(self._open)
 
     def _execute(self, statement: str) -> Flow[None]:
-        yield from self._insist(partial(ask, self._link.execute, statement), 2)
+        yield from self._insist(lambda: ask(self._link.execute, statement), 2)
 
     def _spread(self, work: Callable[[], Flow[None]]) -> Flow[None]:
         """Do what needs tables that were just made: another node may not know of them yet."""
@@ -103,8 +103,8 @@ class CassandraEngine(WidePartitions):
 
     def _open(self) -> Flow[None]:
         """Prepare the statements, and look whether the tables are those of this release."""
-        yield from self._insist(partial(ask, self._link.prepare), 1)
-        found = (yield from self._insist(partial(ask, self._link.send, [Do("version", ())])))[0]
+        yield from self._insist(lambda: ask(self._link.prepare), 1)
+        found = (yield from self._insist(lambda: ask(self._link.send, [Do("version", ())])))[0]
         if not found:
             raise errors.SchemaMissingError
         if int(found[0][0]) > VERSION:
@@ -117,8 +117,11 @@ class CassandraEngine(WidePartitions):
         found: list[list[Any]] = []
         for start in range(0, len(work), _AT_ONCE):
             some = work[start : start + _AT_ONCE]
-            found += yield from self._insist(partial(ask, self._link.send, some, serial=serial))
+            found += yield from self._insist(partial(self._send, some, serial=serial))
         return found
+
+    def _send(self, work: Sequence[Do], *, serial: bool) -> Flow[list[list[Any]]]:
+        return ask(self._link.send, work, serial=serial)
 
     def _insist(self, work: Callable[[], Flow[T]], tries: int = _TRIES) -> Flow[T]:
         """Do what may be repeated. A node that died is known as dead after a while; others in the way go on."""
