@@ -419,7 +419,7 @@ def ask_staged(tx: Transaction, key: SessionKey) -> Later:
     """Ask for what is staged in a session."""
     t = tx.tables.threads.staged
 
-    def build() -> Select[Any]:
+    def build() -> Any:
         return select(t.c.n, t.c.body).where(t.c.skey == skey_named(tx), t.c.body.is_not(None)).order_by(t.c.n)
 
     return tx.later(tx.prepare("staged", build), {"k_app": key.app, "k_id": key.id})
