@@ -8,17 +8,23 @@ import sqlite3
 import subprocess
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
+from sqlalchemy import Text, select
 
 from langchain_sessions import InvalidInputError, NewEvent, SessionService, StoreError, StoreUnavailableError
+from langchain_sessions._core.rows import WORDED, EventRow
+from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
+from langchain_sessions._sql.store import SqlStore
 from tests.faults.drills import FACES, Face, archive_some, assert_whole, checked_out, message, opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from sqlalchemy import Select
 
 
 @pytest.fixture
@@ -194,6 +200,33 @@ def test_no_byte_of_a_deleted_session_is_left(scratch_directory: Path, face: str
     service.close()
     assert _bytes_of(path) == []
     given.dispose()
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_what_is_zeroed_of_a_blanked_event_and_says_no_word_is_written_back(tmp_path: Path, face: str) -> None:
+    """Whoever gives an event a text column that says who or where must not find it empty afterwards."""
+    store, call = SqlStore(f"sqlite:///{tmp_path}/chat.db"), Face(face)
+    apart = [store.tables.events.c[name] for name in EventRow._fields if name not in WORDED]
+    for name in ("branch", "author", "invocation_id"):
+        store.tables.events.c[name].type = Text()  # no bound, so that zeroes are written over it
+    service = SessionService(store)
+    service.create("s")
+    said = [HumanMessage(f"{TRACE} {number}", id=f"m{number}") for number in range(3)]
+    call(service, "append", "s", said, author="ada", branch="root.worker", invocation_id="r1")
+    call(service, "append", "s", NewEvent(message=HumanMessage(TRACE), id="e4"), author="grace")
+    asked = select(*apart).order_by(store.tables.events.c.seq)
+    before = _answers(store, asked)
+    call(service, "blank", "s", "m1")
+    call(service, "blank", "s", "e4")
+    assert _answers(store, asked)[: len(before)] == before
+    texts = _answers(store, select(store.tables.events.c.text))
+    assert sum(TRACE in (text or "") for (text,) in texts) == len(before) - 2
+    call.close(service)
+    service.close()
+
+
+def _answers(store: SqlStore, statement: Select[Any]) -> list[tuple[Any, ...]]:
+    return store.run(TransactionKind.READ, lambda tx: [tuple(row) for row in tx.once(statement)])
 
 
 def _bytes_of(path: Path) -> list[str]:
