@@ -19,7 +19,7 @@ LINES, SCREEN = 450, 64
 # 12 for an append, 20 for a checkpoint and 30 for a turn.
 MOST = {
     "append": 12,
-    "messages": 15,
+    "messages": 14,
     "first turn": 34,
     "turn": 30,
     "put_writes": 18,

@@ -1,0 +1,28 @@
+"""What rows.py spells out of a column, for the sake of speed, agrees with its lists and with the table."""
+
+from __future__ import annotations
+
+from langchain_sessions._core.rows import PLAIN, SELDOM, EventRow, held_by, light_row, plain_rows
+from langchain_sessions._sql.tables.schema import build_tables
+
+EMPTY = EventRow(7, "m1", 0, None, None, 1, 16, 5, 3, None, None, None, None, None, None, None, None)
+
+
+def test_a_plain_row_has_its_values_in_their_columns_and_nothing_else() -> None:
+    given = {name: object() for name in PLAIN}
+    (row,) = plain_rows([tuple(given.values())])
+    assert isinstance(row, EventRow)
+    assert row._asdict() == {**dict.fromkeys((*SELDOM, "folded")), "rev": 0, **given}
+
+
+def test_a_light_row_is_the_row_without_bodies() -> None:
+    row = EMPTY._replace(author="ada", text="hello", body="{}")
+    assert light_row(row[:12]) == row._replace(text=None, body=None)
+
+
+def test_each_column_that_may_hold_nothing_makes_another_statement() -> None:
+    columns = build_tables("").events.c
+    may = [name for name in EventRow._fields if columns[name].nullable]
+    shapes = [held_by(EMPTY), *(held_by(EMPTY._replace(**{name: "1"})) for name in may)]
+    assert len(set(shapes)) == len(may) + 1
+    assert {held_by(EMPTY._replace(**{name: 9})) for name in EventRow._fields if name not in may} == {held_by(EMPTY)}
