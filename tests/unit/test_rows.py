@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from langchain_sessions._core.rows import PLAIN, SELDOM, EventRow, held_by, light_row, plain_rows
 from langchain_sessions._sql.tables.schema import build_tables
 
@@ -23,6 +25,11 @@ def test_a_light_row_is_the_row_without_bodies() -> None:
 def test_each_column_that_may_hold_nothing_makes_another_statement() -> None:
     columns = build_tables("").events.c
     may = [name for name in EventRow._fields if columns[name].nullable]
-    shapes = [held_by(EMPTY), *(held_by(EMPTY._replace(**{name: "1"})) for name in may)]
+    shapes = [held_by(EMPTY), *(held_by(_with(name, "1")) for name in may)]
     assert len(set(shapes)) == len(may) + 1
-    assert {held_by(EMPTY._replace(**{name: 9})) for name in EventRow._fields if name not in may} == {held_by(EMPTY)}
+    assert {held_by(_with(name, 9)) for name in EventRow._fields if name not in may} == {held_by(EMPTY)}
+
+
+def _with(name: str, value: object) -> EventRow:
+    changed: dict[str, Any] = {name: value}
+    return EMPTY._replace(**changed)
