@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from langchain_core.messages import (
@@ -202,7 +203,7 @@ def find_news(body: Sequence[BaseMessage], recent: Sequence[SessionEvent]) -> Ne
         news = _begun(body, fresh, first_new, last_known, events)
     else:
         news = _continued(body, fresh, first_new, known, events)
-    news = replace(news, newest=max((event.seq for event in recent), default=0))
+    news = replace(news, newest=max(map(attrgetter("seq"), recent), default=0))
     earlier = len(body) - len(news.tail)
     left = {at: run_of(event) for at, event in by_id.items() if at < earlier and event.standing is Standing.OPEN}
     over = {run: at for at, run in sorted(left.items()) if run is not None and run != news.invocation_id}

@@ -268,9 +268,12 @@ class MessageCodec:
     def _fields(self, cls: type[BaseMessage], row: StoredMessage) -> dict[str, Any]:
         """The fields of a message of which a row says no more than its text and its id."""
         copied, dicts, lists = self._empty[cls]
-        fields: dict[str, Any] = {**copied(), **{name: {} for name in dicts}, **{name: [] for name in lists}}
-        fields["content"] = row.text
-        fields["id"] = None if row.flags & _NO_ID else row.ident
+        fields: dict[str, Any] = copied()
+        for name in dicts:
+            fields[name] = {}
+        for name in lists:
+            fields[name] = []
+        fields.update(content=row.text, id=None if row.flags & _NO_ID else row.ident)
         return fields
 
     def seal_text(self, text: str) -> str:
