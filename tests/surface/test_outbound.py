@@ -506,3 +506,36 @@ async def test_what_is_said_without_a_session_can_be_sent_too(
     chain = memory.wrap(TEMPLATE | model, input_key="question", history_key="history", system_key="memory")
     await face.invoke(chain, {"question": HALF, "place": HALF}, {})
     assert model.seen[-1][-1] == HumanMessage(whole_text(HALF))
+
+
+def bottom_of(value: Any) -> Any:
+    while isinstance(value, dict) and "in" in value:
+        value = value["in"]
+    return value
+
+
+def call_args(message: Any) -> Any:
+    return message.tool_calls[0]["args"]
+
+
+@pytest.mark.parametrize("levels", [150, 700, 3_000])
+@pytest.mark.parametrize("bottom", ["word", b"word", {1: ("word",)}])
+def test_what_nests_deep_is_neither_refused_nor_lost(levels: int, bottom: Any) -> None:
+    """Past what recursion reaches it is text, its bottom too; what goes out is bounded."""
+    value: Any = bottom
+    for _ in range(levels):
+        value = {"in": value}
+    call: Any = {"name": "look", "args": {"q": value, "n": 1}, "id": "c1"}
+    asked = HumanMessage([{"type": "text", "text": "see"}, {"type": "other", "v": value}])
+    with SessionService(InMemoryStore()) as sessions:
+        sessions.as_user("ada").open("s1")
+        log = [asked, AIMessage("", tool_calls=[call]), ToolMessage("so", tool_call_id="c1", artifact=value)]
+        sessions.as_user("ada").append("s1", [*log, AIMessage("done")])
+        found: Any = sessions.messages("s1")
+        part = found[0].content[1]
+        for kept in (part if isinstance(part, str) else part["v"], call_args(found[1])["q"], found[2].artifact):
+            assert "word" in str(bottom_of(kept))
+        assert call_args(found[1])["n"] == 1
+        model = InsistingModel()
+        SessionMemoryAdvisor(sessions).wrap(model).invoke("next", config_for("s1"))
+        assert sessions.verify("s1") == []

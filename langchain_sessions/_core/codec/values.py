@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.documents import Document
 
 from langchain_sessions._core.codec.arrays import is_foreign, pack_foreign, unpack_foreign
+from langchain_sessions._core.codec.spelling import spelled
 from langchain_sessions._core.edge import is_storable
 from langchain_sessions.errors import InvalidInputError
 
@@ -209,6 +210,8 @@ def _as_text(value: Any) -> Any:
     """The marked text form of a value that nothing else holds; it reads back as a string."""
     try:
         text = str(value)
+    except RecursionError:
+        return {_TAG: ["text", spelled(value)]}
     except Exception:
         text = f"<{type(value).__qualname__}>"
     return {_TAG: ["text", text[:_MAX_TEXT]]}
