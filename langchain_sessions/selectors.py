@@ -53,8 +53,8 @@ def _says_something(message: BaseMessage) -> bool:
     media = any(isinstance(block, dict) and block.get("type") != "text" for block in blocks)
     if str(message.text).strip() or media or message.tool_calls or message.invalid_tool_calls:
         return True
-    # The call of a function, as OpenAI had them before tools, stands beside the content, and a result answers it.
-    return bool(message.additional_kwargs.get("function_call"))
+    # Beside the content stand the call of a function, as OpenAI had them before tools, and what was spoken or refused.
+    return any(map(message.additional_kwargs.get, ("function_call", "audio", "refusal")))
 
 
 all_messages: MessageFilter = MessageFilter(lambda _: True)

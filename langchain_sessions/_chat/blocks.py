@@ -31,7 +31,7 @@ _MEDIA = frozenset(
             "video_url",
             "input_video",
         ),
-        *("file", "input_file", "document", "media", "text-plain"),
+        *("file", "input_file", "document", "media", "text-plain", "computer_screenshot"),
     }
 )
 _NESTED = frozenset(
@@ -50,6 +50,7 @@ _OWN: dict[str, tuple[str, ...]] = {
     "search_result": ("source", "title", "content"),
     "container_upload": ("file_id",),
     "guard_content": ("text",),
+    "mcp_approval_response": ("approval_request_id",),
     "non_standard": ("value",),
     "cache_point": (),
 }

@@ -215,7 +215,8 @@ class Call:
         draft = yield from self.draft()
         history = [message_of(event) for event in draft.history]
         first = (*self.request.summary, *self.news.examples)
-        prompt = prompts.assemble(draft.system, first, history, draft.tail, self.options.max_characters)
+        longest, reader = self.options.max_characters, self.model.model
+        prompt = prompts.assemble(draft.system, first, history, draft.tail, max_characters=longest, reader=reader)
         if self.options.compaction is not None:
             known = {id(message): event.tokens for event, message in zip(draft.history, history, strict=True)}
             self._count([*self.added, *prompt], known, draft.history)

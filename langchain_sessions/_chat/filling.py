@@ -10,7 +10,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableBinding, RunnableSequence
 
 from langchain_sessions._chat.news import as_messages, message_of
-from langchain_sessions._chat.outbound import bounded, is_valid, made_valid, mended_input, mended_message
+from langchain_sessions._chat.outbound import bounded, made_valid, mended_input, mended_message
 from langchain_sessions._core.view import call_ids
 from langchain_sessions._core.whole import whole_text
 
@@ -44,9 +44,10 @@ def fill(wrapped: Wrapped, value: Mapping[str, Any], draft: PromptDraft, max_cha
     said = [call for message in draft.tail for call in call_ids(message)]
     if draft.tail and isinstance(draft.tail[0], HumanMessage):
         # What may stand last depends on the question that follows; a question is neither left out nor joined.
-        history = made_valid([*history, draft.tail[0]], over=len(history), taken=said)[:-1]
+        asking = [*history, draft.tail[0]]
+        history = made_valid(asking, over=len(history), taken=said, reader=wrapped.model)[:-1]
     else:
-        history = made_valid(history, taken=said)
+        history = made_valid(history, taken=said, reader=wrapped.model)
     # Whatever else fills the template goes out too.
     given = {key: whole_text(part) if isinstance(part, str) else part for key, part in value.items()}
     filled = {**given, asked: mended_input(value[asked], max_characters), remembered: history}
@@ -66,7 +67,8 @@ def fill_alone(wrapped: Wrapped, value: object) -> object:
         if isinstance(value, str) or wrapped.input_key is not None:
             return mended_input(value)
         said = as_messages(value)
-        return value if is_valid(said, over=0) else made_valid(said, over=0)
+        made = made_valid(said, over=0, reader=wrapped.model)
+        return value if len(made) == len(said) and all(a is b for a, b in zip(made, said, strict=True)) else made
     asked, remembered, system = _keys(wrapped)
     given = {
         key: mended_input(part) if isinstance(part, str) or key in (asked, remembered) else part

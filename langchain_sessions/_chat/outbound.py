@@ -15,13 +15,15 @@ from langchain_sessions._chat.blocks import sendable, whole_blocks
 from langchain_sessions._chat.call_ids import is_taken_by_all, rename_calls
 from langchain_sessions._chat.known_kinds import of_known_kind
 from langchain_sessions._chat.names import kwargs_with_taken_names, taken_name, with_taken_names
+from langchain_sessions._chat.own_blocks import SPOKEN, as_read_by
 from langchain_sessions._core.kinds import MESSAGES
-from langchain_sessions._core.view import call_ids, pair_tool_calls, without_calls
+from langchain_sessions._core.view import call_ids, is_thought, pair_tool_calls, without_calls
 from langchain_sessions._core.whole import clip, whole_text, whole_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import InvalidToolCall
 
 STRUCTURED = "structured_output"
@@ -32,11 +34,15 @@ BEGINNING = "(The conversation begins.)"
 """What the assistant answers where it spoke first."""
 
 _KINDS = tuple(kind.cls for kind in MESSAGES if kind.cls is not None and kind.is_common)
-_THOUGHTS = frozenset({"thinking", "reasoning", "redacted_thinking"})
 
 
 def made_valid(
-    messages: Sequence[BaseMessage], over: int | None = None, *, taken: Iterable[str] = (), joins: bool = True
+    messages: Sequence[BaseMessage],
+    over: int | None = None,
+    *,
+    taken: Iterable[str] = (),
+    joins: bool = True,
+    reader: BaseChatModel | None = None,
 ) -> list[BaseMessage]:
     """The messages as every provider takes them.
 
@@ -51,8 +57,11 @@ def made_valid(
         over: How many of them belong to turns that are over; all of them where nothing is said.
         taken: Ids of calls that stand elsewhere in the prompt.
         joins: Make one message of what the assistant said in two.
+        reader: The model that is asked, where it is known: what only others understand is left out.
     """
     over = len(messages) if over is None else over
+    if _may_be_own(messages):
+        messages = as_read_by(reader, messages)
     # Nearly every prompt is, and this runs with each call.
     if is_valid(messages, over, taken):
         return list(messages)
@@ -82,6 +91,17 @@ def made_valid(
         kept = without_calls(message, dead) if dead else message
         valid += [message for message in (kept, *results) if message is not None]
     return _finished(valid, joins=joins)
+
+
+def _may_be_own(messages: Sequence[BaseMessage]) -> bool:
+    """Whether a reply among some messages may hold what only one provider takes."""
+    for message in messages:
+        if isinstance(message, AIMessage) and (
+            isinstance(message.content, list)
+            or (message.additional_kwargs and not SPOKEN.isdisjoint(message.additional_kwargs))
+        ):
+            return True
+    return False
 
 
 def _results_after(messages: Sequence[BaseMessage], at: int) -> list[ToolMessage]:
@@ -130,14 +150,21 @@ def is_valid(messages: Sequence[BaseMessage], over: int, taken: Iterable[str] = 
             awaited.discard(message.tool_call_id)
         elif awaited:
             return False
-        elif isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls):
-            asked = [call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls)]
+        elif isinstance(message, AIMessage) and (asked := _asked_by(message)):
             awaited = {call for call in asked if call is not None}
             if len(awaited) < len(asked) or not named.isdisjoint(awaited) or not all(map(is_taken_by_all, awaited)):
                 return False
             named |= awaited
         before = kind
     return not awaited and not (before is ToolMessage and over == len(messages))
+
+
+def _asked_by(message: AIMessage) -> list[str | None]:
+    """The ids of the calls of a message, and None for each that has none."""
+    if isinstance(message.content, list):
+        nameless = sum(not call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls))
+        return [*call_ids(message), *[None] * nameless]
+    return [call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls)]
 
 
 def _kind(message: BaseMessage) -> type[BaseMessage]:
@@ -333,9 +360,5 @@ def _is_empty(message: BaseMessage) -> bool:
     if isinstance(content, str):
         return not content or content.isspace()
     # A reply that was cut within its thoughts: some clients leave them out, and others send nothing but them.
-    is_of_thoughts = isinstance(message, AIMessage) and all(map(_is_thought, content))
+    is_of_thoughts = isinstance(message, AIMessage) and all(map(is_thought, content))
     return not content or is_of_thoughts
-
-
-def _is_thought(block: str | dict[Any, Any]) -> bool:
-    return isinstance(block, dict) and block.get("type") in _THOUGHTS

@@ -25,6 +25,8 @@ from langchain_sessions.selectors import not_empty
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from langchain_core.language_models import BaseChatModel
+
     from langchain_sessions._chat.address import Address
     from langchain_sessions._chat.call import Call
     from langchain_sessions._chat.graph_state import GraphState
@@ -264,14 +266,16 @@ def assemble(
     examples: Sequence[BaseMessage],
     history: Sequence[BaseMessage],
     tail: Sequence[BaseMessage],
+    *,
     max_characters: int | None = None,
+    reader: BaseChatModel | None = None,
 ) -> list[BaseMessage]:
     """Put a prompt together: the system block, few-shots, what is remembered, what is being said."""
     before = [*examples, *(m for m in history if not isinstance(m, SystemMessage))]
     messages = [*before, *tail]
     if max_characters is not None:
         messages = [bounded(message, max_characters) for message in messages]
-    valid = made_valid(messages, over=len(before))
+    valid = made_valid(messages, over=len(before), reader=reader)
     # One block in front: some providers take no second system message, or none behind the first question.
     shown = None if system is None else mended(system)
     # An empty text or no block at all is refused by some; a system message that says nothing is none.

@@ -34,6 +34,8 @@ _run_of = attrgetter("invocation_id")
 # Where clients note why a reply ended: OpenAI's and most, Anthropic and Bedrock Converse, Ollama.
 _END_KEYS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 
+_THOUGHTS = frozenset({"thinking", "reasoning", "redacted_thinking", "reasoning_content"})
+"""Kinds of what a model says to itself, as its clients write them."""
 CUT = frozenset({"length", "max_tokens", "model_length", "max_output_tokens", "model_context_window_exceeded"})
 """What is said of a reply that did not come to its end: its own limit was reached, or the window was full."""
 
@@ -206,11 +208,21 @@ def _running_call(messages: Sequence[BaseMessage]) -> int | None:
     return None
 
 
+_CALLERS_TOOLS = frozenset({"computer_call", "local_shell_call", "shell_call", "apply_patch_call"})
+
+
 def call_ids(message: BaseMessage) -> list[str]:
     """The ids of the tool calls that a message makes, malformed ones included: providers expect answers to both."""
     if not isinstance(message, AIMessage):
         return []
-    return [call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls) if call["id"]]
+    named = [call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls) if call["id"]]
+    if isinstance(message.content, str):
+        return named
+    # OpenAI's own tools that the caller executes are called in the content alone.
+    blocks = [
+        block for block in message.content if isinstance(block, dict) and str(block.get("type")) in _CALLERS_TOOLS
+    ]
+    return named + [block["call_id"] for block in blocks if isinstance(block.get("call_id"), str)]
 
 
 def why_ended(reply: BaseMessage) -> str:
@@ -240,7 +252,12 @@ def without_calls(message: BaseMessage, dead: Sequence[str]) -> BaseMessage | No
         "content": _without_blocks(message.content, gone),
         "additional_kwargs": _without_raw_calls(message.additional_kwargs, gone),
     }
-    left = changes["tool_calls"] or changes["invalid_tool_calls"] or _has_words(changes["content"])
+    named = changes["tool_calls"] or changes["invalid_tool_calls"]
+    if not named and isinstance(changes["content"], list):
+        # What led to the calls goes with them: nobody takes a thought that nothing follows.
+        while changes["content"] and is_thought(changes["content"][-1]):
+            changes["content"].pop()
+    left = named or _has_words(changes["content"])
     return message.model_copy(update=changes) if left else None
 
 
@@ -268,4 +285,9 @@ def _without_raw_calls(kwargs: dict[str, Any], gone: set[str]) -> dict[str, Any]
 def _has_words(content: Any) -> bool:
     if isinstance(content, str):
         return bool(content.strip())
-    return any(not isinstance(block, dict) or block.get("type") not in ("reasoning", "thinking") for block in content)
+    return not all(map(is_thought, content))
+
+
+def is_thought(block: object) -> bool:
+    """Whether a part of a reply is what the model said to itself."""
+    return isinstance(block, dict) and str(block.get("type")) in _THOUGHTS
