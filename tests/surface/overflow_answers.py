@@ -1002,7 +1002,10 @@ def _about_texts(told: Iterable[tuple[Text, bool]]) -> str:
     all_ = Counter(text.is_overflow for text in TEXTS)
     return (
         f"Of {all_[True]} more texts of that kind (`tests/surface/overflow_said.txt`) {right[True]} are recognised,\n"
-        f"and of {all_[False]} that are none (`overflow_not_said.txt`) {right[False]} are not taken for it."
+        f"and of {all_[False]} that are none (`overflow_not_said.txt`) {right[False]} are not taken for it.\n"
+        "All of them were looked at, so these counts guard against going back: of texts that were unseen when asked,\n"
+        "about three quarters were recognised (38 of 48, 20 of 25), and 50 of 56 and 15 of 25 that\n"
+        "are none were left alone."
     )
 
 
