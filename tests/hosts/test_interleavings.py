@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import pytest_asyncio
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
-from langchain_sessions import SessionCheckpointSaver, SessionService, Standing
+from langchain_sessions import InMemoryStore, SessionCheckpointSaver, SessionService, Standing
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
 
 agents = pytest.importorskip("langchain.agents")
 middleware = pytest.importorskip("langchain.agents.middleware")
@@ -20,6 +25,8 @@ RAW = "my mail is ada@example.com"
 TASK: dict[str, Any] = {"name": "helper", "args": {"task": "write to ada@example.com"}, "id": "c1", "type": "tool_call"}
 PATIENCE = 0.15
 """Seconds: LangGraph itself waits for a checkpoint before it goes on to the step after the next."""
+LONG = 5.0
+"""Seconds for what comes in any case."""
 
 
 class Schedule:
@@ -223,3 +230,106 @@ def test_item_4_the_task_of_an_agent_that_is_a_tool_is_logged_once_in_any_order(
         assert all(message.id for message in said)
         assert [m.text for m in sessions.messages("t")] == ["tell ada", "", "written", "it is done"]
         assert sessions.verify("t") == []
+
+
+class NodeFirst(SessionCheckpointSaver):
+    """A saver that writes what a graph was asked when the checkpoint of a node that is an agent has said so."""
+
+    _QUESTION_AT = 2
+    """The first checkpoint of a run holds its input alone."""
+
+    def hold(self) -> None:
+        """Another run begins."""
+        self.may_go_on, self.written = threading.Event(), [0, 0]
+        self.is_logged = threading.Event(), threading.Event()
+
+    def _note(self, *, is_node: bool) -> None:
+        self.written[is_node] += 1
+        if self.written[is_node] == self._QUESTION_AT:
+            self.is_logged[is_node].set()
+
+    def put(self, config: Any, *given: Any) -> Any:
+        is_node = bool(config["configurable"].get("checkpoint_ns"))
+        assert is_node or self.may_go_on.wait(LONG)
+        stored = super().put(config, *given)
+        self._note(is_node=is_node)
+        return stored
+
+    async def aput(self, config: Any, *given: Any) -> Any:
+        is_node = bool(config["configurable"].get("checkpoint_ns"))
+        assert is_node or await asyncio.to_thread(self.may_go_on.wait, LONG)
+        stored = await super().aput(config, *given)
+        self._note(is_node=is_node)
+        return stored
+
+
+class Await(middleware.AgentMiddleware):  # type: ignore[name-defined, misc]
+    """Lets memory look at the log when the node's checkpoint is there: before or behind the graph's."""
+
+    def __init__(self, saver: NodeFirst, *, is_behind: bool) -> None:
+        super().__init__()
+        self.saver, self.is_behind = saver, is_behind
+
+    def _wait(self) -> None:
+        assert self.saver.is_logged[True].wait(LONG)
+        if self.is_behind:
+            self.saver.may_go_on.set()
+            assert self.saver.is_logged[False].wait(LONG)
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        self._wait()
+        reply = handler(request)
+        self.saver.may_go_on.set()
+        return reply
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        await asyncio.to_thread(self._wait)
+        reply = await handler(request)
+        self.saver.may_go_on.set()
+        return reply
+
+
+@pytest_asyncio.fixture
+async def service(backend: str, database_url: str, table_prefix: str) -> AsyncIterator[SessionService]:
+    """A service on each backend; closed in the loop that its asynchronous half ran in."""
+    database: Any = InMemoryStore() if backend == "memory" else database_url
+    options: dict[str, Any] = {} if backend == "memory" else {"table_prefix": table_prefix, "create_schema": True}
+    async with SessionService(database, **options) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("is_behind", [False, True])
+async def test_item_4_a_question_that_a_node_logs_before_its_graph_stands_once(
+    service: SessionService, *, is_behind: bool, is_async: bool
+) -> None:
+    """It is logged for the node. Memory of the graph moves it, unless the graph's checkpoint made it the graph's."""
+    from langgraph.graph import START, MessagesState, StateGraph  # noqa: PLC0415 - beside what it is used with
+
+    from langchain_sessions.middleware import SessionMemoryMiddleware  # noqa: PLC0415 - an extra's
+
+    saver = NodeFirst(service, owner="ignore")
+    ours = SessionMemoryMiddleware(service, owner="ignore")
+    model = Recording(replies=[AIMessage("first"), AIMessage("second")], schedule=Schedule())
+    agent: Any = agents.create_agent(model, middleware=[Await(saver, is_behind=is_behind), ours])
+    graph: Any = StateGraph(MessagesState).add_node("agent", agent).add_edge(START, "agent").compile(checkpointer=saver)
+    for question in ("one", "two"):
+        saver.hold()
+        given = {"messages": [HumanMessage(question)]}
+        if is_async:
+            await graph.ainvoke(given, CONFIG, durability="async")
+        else:
+            graph.invoke(given, CONFIG, durability="async")
+    assert model.shown == ["one", "first", "two"]
+    said = [event for event in service.events("t") if event.message]
+    standing = [event.message.text for event in said if event.standing is Standing.LIVE and event.message]
+    assert standing == ["one", "first", "two", "second"]
+    left = [
+        (event.message.text, event.branch, event.standing)
+        for event in said
+        if event.standing is not Standing.LIVE and event.message
+    ]
+    moved = [] if is_behind else ["one", "two"]
+    assert left == [(text, "agent", Standing.SUPERSEDED) for text in moved]
+    assert [message.text for message in service.messages("t")] == standing
+    assert service.verify("t") == []
