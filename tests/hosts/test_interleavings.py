@@ -248,17 +248,17 @@ class NodeFirst(SessionCheckpointSaver):
         if self.written[is_node] == self._QUESTION_AT:
             self.is_logged[is_node].set()
 
-    def put(self, config: Any, *given: Any) -> Any:
+    def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
         is_node = bool(config["configurable"].get("checkpoint_ns"))
         assert is_node or self.may_go_on.wait(LONG)
-        stored = super().put(config, *given)
+        stored = super().put(config, checkpoint, metadata, new_versions)
         self._note(is_node=is_node)
         return stored
 
-    async def aput(self, config: Any, *given: Any) -> Any:
+    async def aput(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
         is_node = bool(config["configurable"].get("checkpoint_ns"))
         assert is_node or await asyncio.to_thread(self.may_go_on.wait, LONG)
-        stored = await super().aput(config, *given)
+        stored = await super().aput(config, checkpoint, metadata, new_versions)
         self._note(is_node=is_node)
         return stored
 
