@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from langchain.agents.middleware.types import (
     AgentMiddleware,
@@ -16,6 +16,7 @@ from langchain.agents.middleware.types import (
 )
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 from langgraph.errors import GraphBubbleUp
+from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from langchain_sessions._chat.address import config_of_run
@@ -76,6 +77,7 @@ class SessionMemoryMiddleware(SessionMemory, AgentMiddleware[AgentState[Any], An
         address = self.address(config)
         if address is None:
             return (yield from ask(step.run, request))
+        runs = self.graph_runs.of(_writer(request.runtime))
         system = [] if request.system_message is None else [request.system_message]
         call = yield from Call.begin(
             self,
@@ -88,8 +90,9 @@ class SessionMemoryMiddleware(SessionMemory, AgentMiddleware[AgentState[Any], An
                 tools=tuple(request.tools),
             ),
             configurable=cast("Mapping[str, Any]", config.get("configurable") or {}),
-            state=state_of(config, request.state.get("messages", ())),
+            state=state_of(config, request.state.get("messages", ()), runs),
         )
+        runs.add(call.invocation_id)
         recorder = ReplyRecorder()
         try:
             with listening_below(recorder):
@@ -135,8 +138,19 @@ class SessionMemoryMiddleware(SessionMemory, AgentMiddleware[AgentState[Any], An
         if address is not None and call_id is not None:
             ends = request.tool is not None and request.tool.return_direct
             results = _results(result, call_id)
-            yield from keep_result(self.options, address, results, call_id, ends_turn=ends)
+            calling = yield from keep_result(self.options, address, results, call_id, ends_turn=ends)
+            if calling is not None:
+                self.graph_runs.of(_writer(request.runtime)).add(calling)
         return result
+
+
+_OUTSIDE: Final[Any] = Runtime().stream_writer
+"""What writes a stream where no graph runs."""
+
+
+def _writer(runtime: Runtime[Any] | ToolRuntime[Any, Any]) -> object | None:
+    """What writes the stream of a graph's run: the same in all its nodes and tools, and in no other run."""
+    return None if runtime.stream_writer is _OUTSIDE else runtime.stream_writer
 
 
 def _asked(call: Call, request: ModelRequest[Any], step: _Step[ModelRequest[Any], _ModelResult]) -> Flow[_ModelResult]:
@@ -193,5 +207,7 @@ def _named(message: _Message) -> _Message:
     return message
 
 
-if not TYPE_CHECKING:
+if TYPE_CHECKING:
+    from langgraph.prebuilt import ToolRuntime
+else:
     __getattr__ = at_the_top(__name__)

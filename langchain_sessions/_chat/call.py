@@ -202,7 +202,7 @@ class Call:
         runs = [run for event in events if (run := run_of(event)) is not None and run.startswith(TURN_OF)]
         if not runs:
             return
-        if all(event.invocation_id is None for event in events):
+        if self.news.invocation_id is None and all(event.invocation_id is None for event in events):
             self.invocation_id = runs[-1]
             yield from self._mark(runs[-1], InvocationStatus.OPEN)
         others = {run: Standing.LIVE for run in runs if run != self.invocation_id}

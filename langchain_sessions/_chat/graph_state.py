@@ -6,7 +6,8 @@ The log is asked for those messages by their ids, however long ago they were sai
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from langchain_sessions._chat.address import LogsThreads, configurable
 from langchain_sessions._chat.news import find_news, message_of
@@ -21,6 +22,7 @@ from langchain_sessions.selectors import WholeRuns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from collections.abc import Set as AbstractSet
 
     from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
@@ -36,6 +38,18 @@ _AT_ONCE = 200
 """So many ids go into one question to the database."""
 
 
+class GraphRuns:
+    """Which runs of logs each run of a graph has had to do with, for as long as it lasts."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        self._known = WeakKeyDictionary[Any, set[str]]()
+
+    def of(self, graph_run: object | None) -> set[str]:
+        """Those of one run of a graph, to be added to; nobody's where none is known."""
+        return set() if graph_run is None else self._known.setdefault(graph_run, set())
+
+
 class GraphState(NamedTuple):
     """What a graph holds around a call.
 
@@ -43,11 +57,13 @@ class GraphState(NamedTuple):
         messages: Its list of messages.
         is_kept: Whether it is a thread's: a checkpointer brings it back, under the same ids, in the next run.
         is_logged: Whether that checkpointer logs it.
+        runs: The runs of the log that this run of the graph has had to do with.
     """
 
     messages: Sequence[BaseMessage] = ()
     is_kept: bool = False
     is_logged: bool = False
+    runs: AbstractSet[str] = frozenset()
 
     def without_gone(self, events: list[SessionEvent]) -> list[SessionEvent]:
         """Events without what checkpoints of its thread logged and it has let go of.
@@ -61,12 +77,12 @@ class GraphState(NamedTuple):
 NO_STATE = GraphState()
 
 
-def state_of(config: RunnableConfig, messages: Sequence[BaseMessage]) -> GraphState:
+def state_of(config: RunnableConfig, messages: Sequence[BaseMessage], runs: AbstractSet[str]) -> GraphState:
     """What a node holds, by the config of its run. What a subgraph holds is no thread's own."""
     given = configurable(config)
     saver = given.get(_CHECKPOINTER)
     is_kept = saver is not None and "|" not in str(given.get("checkpoint_ns") or "")
-    return GraphState(messages, is_kept, is_kept and isinstance(saver, LogsThreads))
+    return GraphState(messages, is_kept, is_kept and isinstance(saver, LogsThreads), runs)
 
 
 class _Found(NamedTuple):
@@ -90,7 +106,7 @@ def tell_apart(
     body: Sequence[BaseMessage],
     recent: Sequence[SessionEvent],
     *,
-    is_kept: bool,
+    state: GraphState,
 ) -> Flow[News]:
     """Tell what of a state the log has, and log what it lacks of a thread: what a guard answered, say, or a cache.
 
@@ -102,7 +118,7 @@ def tell_apart(
         news: What is thought of the request so far.
         body: The request.
         recent: The newest messages of the log.
-        is_kept: Whether the state is a thread's.
+        state: What the graph holds.
     """
     doubtful = [message for message in _in_doubt(news, body, recent) if message.id is not None]
     if not doubtful:
@@ -110,8 +126,8 @@ def tell_apart(
     found = yield from _look_up(options, address, [str(message.id) for message in doubtful])
     body = [message for message in body if message.id not in found.gone]
     events = sorted({event.seq: event for event in (*recent, *found.events)}.values(), key=lambda event: event.seq)
-    news = find_news(body, events)
-    if not is_kept:
+    news = find_news(body, events, state.runs)
+    if not state.is_kept:
         return news
     run_of = {id(message): run for run, ending in news.ended.items() for message in ending}
     lacking = [m for m in (*news.examples, *news.between) if m.id is not None and m.id not in found.held]
@@ -124,7 +140,7 @@ def tell_apart(
     if not told:
         return news
     stored: list[SessionEvent] = yield from append_all(address, told)
-    return replace(find_news(body, [*events, *stored]), told=tuple(stored))
+    return replace(find_news(body, [*events, *stored], state.runs), told=tuple(stored))
 
 
 def _in_doubt(news: News, body: Sequence[BaseMessage], recent: Sequence[SessionEvent]) -> Iterator[BaseMessage]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -174,7 +174,7 @@ def turn_length(body: Sequence[BaseMessage]) -> int:
     return next((at for at, message in enumerate(reversed(body)) if isinstance(message, HumanMessage)), len(body))
 
 
-def find_news(body: Sequence[BaseMessage], recent: Sequence[SessionEvent]) -> News:
+def find_news(body: Sequence[BaseMessage], recent: Sequence[SessionEvent], ours: Container[str] = ()) -> News:
     """Tell what a request adds to a log.
 
     A message of the request is in the log if an event has its id, whatever else differs; or if it belongs to a run
@@ -185,6 +185,8 @@ def find_news(body: Sequence[BaseMessage], recent: Sequence[SessionEvent]) -> Ne
     Args:
         body: The request without its system messages.
         recent: The newest message events of the log in log order, archived, failed and running ones included.
+        ours: Runs that what makes this request has had to do with: while they are open they go on, whatever is said in
+            their middle.
     """
     # Half a reply that failed, and a summary, are nothing that a caller could send again.
     said = (event for event in recent if not isinstance(event.message, SystemMessage))
@@ -199,10 +201,11 @@ def find_news(body: Sequence[BaseMessage], recent: Sequence[SessionEvent]) -> Ne
         asked = (at for at in range(last_foreign, last_known, -1) if isinstance(body[at], HumanMessage))
         first_new = next(asked, first_new)
     fresh = list(body[first_new:])
-    if any(isinstance(message, HumanMessage) for message in fresh) or last_known < 0:
+    going_on = _going_on(known, ours)
+    if going_on is None and (any(isinstance(message, HumanMessage) for message in fresh) or last_known < 0):
         news = _begun(body, fresh, first_new, last_known, events)
     else:
-        news = _continued(body, fresh, first_new, known, events)
+        news = _continued(body, fresh, first_new, known, events, going_on=going_on)
     news = replace(news, newest=max(map(attrgetter("seq"), recent), default=0))
     earlier = len(body) - len(news.tail)
     left = {at: run_of(event) for at, event in by_id.items() if at < earlier and event.standing is Standing.OPEN}
@@ -212,6 +215,15 @@ def find_news(body: Sequence[BaseMessage], recent: Sequence[SessionEvent]) -> Ne
     endings = {run: _ending(body, at, known) for run, at in over.items()}
     ended = {run: ending for run, ending in endings.items() if ending is not None}
     return replace(news, given_up=tuple(over), ended=ended)
+
+
+def _going_on(known: Mapping[int, SessionEvent], ours: Container[str]) -> str | None:
+    """The open run of ours that the newest message of a run belongs to; what a checkpoint logged behind it has none."""
+    named = (known[at].invocation_id for at in sorted(known, reverse=True) if known[at].invocation_id is not None)
+    newest = next(named, None)
+    # While a checkpoint is on its way some of a run may stand as what the thread no longer holds.
+    is_open = any(run_of(event) == newest and event.standing is Standing.OPEN for event in known.values())
+    return newest if newest in ours and is_open else None
 
 
 def _ending(body: Sequence[BaseMessage], at: int, known: Mapping[int, SessionEvent]) -> list[BaseMessage] | None:
@@ -337,13 +349,18 @@ def _continued(
     first_new: int,
     known: dict[int, SessionEvent],
     events: Sequence[SessionEvent],
+    *,
+    going_on: str | None,
 ) -> News:
-    """A request that carries on with a turn that the log knows."""
-    start = _start_of_turn(body, first_new, known)
+    """A request that carries on with a turn that the log knows, or with a run."""
+    begun = (at for at in sorted(known) if going_on is not None and run_of(known[at]) == going_on)
+    start = next(begun, None)
+    if start is None:
+        start = _start_of_turn(body, first_new, known)
     turn = _KnownTurn(start, {at: known[at] for at in sorted(known) if at >= start})
     missed = [m for at, m in enumerate(body[start:first_new], start) if at not in known and _is_missed(m, events)]
     added = [*missed, *fresh]
-    invocation = turn.run_to_go_on(says_more=bool(added))
+    invocation = going_on or turn.run_to_go_on(says_more=bool(added))
     standings = turn.standings
     before = body[:start]
     is_template = start <= min(known, default=start) and all(message.id is None for message in before)

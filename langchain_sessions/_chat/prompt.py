@@ -155,10 +155,10 @@ def look_for_news(
     size = 2 * turn_length(body) + _SLACK
     if context.has_unfinished or not says_one_thing(body):
         recent = yield from _newest_messages(address, size, branch=options.branch)
-    news = find_news(body, recent)
+    news = find_news(body, recent, state.runs)
     if not state.messages:
         return news
-    return (yield from tell_apart(options, address, news, body, recent, is_kept=state.is_kept))
+    return (yield from tell_apart(options, address, news, body, recent, state=state))
 
 
 def _newest_messages(address: Address, last_n: int, *, branch: str | None) -> Flow[Sequence[SessionEvent]]:

@@ -14,6 +14,7 @@ from langchain_core.runnables.base import RunnableBindingBase
 
 from langchain_sessions._chat.address import Address, Addressing, OwnerPolicy
 from langchain_sessions._chat.budget import PromptBudget
+from langchain_sessions._chat.graph_state import GraphRuns
 from langchain_sessions._chat.news import as_messages
 from langchain_sessions._chat.overflow import is_context_overflow
 from langchain_sessions._chat.system_lookups import SystemLookups
@@ -135,6 +136,7 @@ class SessionMemory:
         self.context_window = context_window
         self._is_overflow = is_overflow
         self.systems: SystemLookups = SystemLookups()
+        self.graph_runs: GraphRuns = GraphRuns()
         self.budget: PromptBudget = PromptBudget(log_of(sessions).tokens)
         for mode in modes:
             mode.attach(sessions)

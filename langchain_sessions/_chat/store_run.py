@@ -242,8 +242,9 @@ def _says_the_same(ours: BaseMessage, theirs: BaseMessage) -> bool:
 
 def keep_result(
     options: ChatOptions, address: Address, results: Sequence[BaseMessage], call_id: str, *, ends_turn: bool
-) -> Flow[None]:
-    """Store the results of a tool call as part of the run that made it."""
+) -> Flow[str | None]:
+    """Store the results of a tool call as part of the run that made it; that run, where it is kept."""
+    calling = None
     try:
         calling = yield from _calling_run(options, address, call_id)
         if calling is not None:
@@ -252,6 +253,7 @@ def keep_result(
             yield from store_messages(options, address, kept, status, invocation_id=calling)
     except Exception as error:  # noqa: BLE001 - the tool has acted; the next model call stores what it is shown
         _log.warning("A tool result was not stored yet: session %r: %s", address.session_id, type(error).__name__)
+    return calling
 
 
 def fail_tool(options: ChatOptions, address: Address, call_id: str) -> Flow[None]:

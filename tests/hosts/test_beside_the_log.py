@@ -6,15 +6,18 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import pytest_asyncio
 from langchain.agents import create_agent
 from langchain.agents import middleware as lc
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Command
 
 from langchain_sessions import (
     Compaction,
+    InMemoryStore,
     SessionCheckpointSaver,
     SessionMemoryMiddleware,
     SessionService,
@@ -25,7 +28,7 @@ from langchain_sessions import (
 from tests.hosts.test_neighbours import Strict, weather
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 
@@ -228,6 +231,62 @@ def test_item_6_a_state_is_known_however_long_ago_it_was_said(sessions: SessionS
     say(agent, "four")
     assert "two" not in last(model)
     assert last(model)[-1] == "four"
+
+
+class Facts(lc.AgentMiddleware):
+    """Says something between a tool's result and the answer, as people do who look things up."""
+
+    def before_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        del runtime
+        return {"messages": [HumanMessage("facts")]} if state["messages"][-1].type == "tool" else None
+
+
+@pytest_asyncio.fixture
+async def service(backend: str, database_url: str, table_prefix: str) -> AsyncIterator[SessionService]:
+    """A service on each backend; closed in the loop that its asynchronous half ran in."""
+    database: Any = InMemoryStore() if backend == "memory" else database_url
+    options: dict[str, Any] = {} if backend == "memory" else {"table_prefix": table_prefix, "create_schema": True}
+    async with SessionService(database, **options) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("is_ours", [True, False])
+async def test_item_6_what_is_said_in_the_middle_of_a_turn_does_not_end_it(
+    service: SessionService, *, is_ours: bool, is_first: bool, is_async: bool
+) -> None:
+    model, ours = Strict(), SessionMemoryMiddleware(service)
+    chain: Any = [Facts(), ours] if is_first else [ours, Facts()]
+    saver: Any = SessionCheckpointSaver(service) if is_ours else InMemorySaver()
+    agent: Any = create_agent(model, [weather], middleware=chain, checkpointer=saver)
+
+    async def ask(question: str) -> None:
+        given = {"messages": question}
+        await agent.ainvoke(given, CONFIG) if is_async else agent.invoke(given, CONFIG)
+
+    await ask("weather?")
+    turn = ["weather?", "sunny in Paris", "facts"]  # no provider takes a question right behind a result
+    assert last(model) == turn
+    await ask("thanks")
+    later = [text for text in last(model) if text]
+    # What a checkpoint logged in the middle of a run stands behind that run.
+    assert later in ([*turn, "answer 2", "thanks"], *([[*turn[:2], "answer 2", "facts", "thanks"]] if is_ours else []))
+    said = [event for event in service.events("t") if event.message]
+    assert [event.standing for event in said] == [Standing.LIVE] * 7
+    assert len({event.invocation_id for event in said if isinstance(event.message, AIMessage)}) == 2
+    assert service.verify("t") == []
+
+
+def test_item_6_what_is_said_when_a_turn_goes_on_does_not_end_it(sessions: SessionService, saver: Any) -> None:
+    """Somebody agreed to a call, perhaps days later: the tool acts in another run of the graph."""
+    model, ours = Strict(), SessionMemoryMiddleware(sessions)
+    asks = lc.HumanInTheLoopMiddleware({"weather": True})
+    agent = create_agent(model, [weather], middleware=[Facts(), ours, asks], checkpointer=saver)
+    say(agent, "weather?")
+    agent.invoke(Command(resume={"decisions": [{"type": "approve"}]}), CONFIG)
+    assert last(model) == ["weather?", "sunny in Paris", "facts"]
+    assert {event.standing for event in sessions.events("t") if event.message} == {Standing.LIVE}
 
 
 def test_item_6_siblings_on_branches_share_one_list(sessions: SessionService) -> None:
