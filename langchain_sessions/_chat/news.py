@@ -223,7 +223,7 @@ def _going_on(known: Mapping[int, SessionEvent], ours: Container[str]) -> str | 
     newest = next(named, None)
     # While a checkpoint is on its way some of a run may stand as what the thread no longer holds.
     is_open = any(run_of(event) == newest and event.standing is Standing.OPEN for event in known.values())
-    return newest if newest in ours and is_open else None
+    return newest if newest is not None and newest in ours and is_open else None
 
 
 def _ending(body: Sequence[BaseMessage], at: int, known: Mapping[int, SessionEvent]) -> list[BaseMessage] | None:
