@@ -2,8 +2,8 @@
 
 Forks wait for the locks that are made here, so that a child finds whole what they guard: caches, and a store within the
 process. SQLite besides notes in the memory of the process which of its connections hold a lock: a child that was copied
-in the middle of a write believes for ever that one of its own does, and each of its writes would time out. Queues that
-threads stand in for longer are empty in a child.
+in the middle of a write believes for ever that one of its own does, and each of its writes would time out; and its own
+locks, which a read holds too, stay as they were copied. Queues that threads stand in for longer are empty in a child.
 """
 
 from __future__ import annotations
@@ -40,6 +40,19 @@ def new_turn() -> threading.RLock:
     with _making:
         _turns.add(turn)
     return turn
+
+
+class TurnOfThread(threading.local):
+    """A turn of each thread's own: nobody waits for it but forks.
+
+    What is under way outside of Python may hold locks that no fork can see, SQLite's for one: a child that was copied
+    meanwhile would wait for them for ever.
+    """
+
+    def __init__(self) -> None:
+        """Begun in each thread when it first looks."""
+        super().__init__()
+        self.turn = new_turn()
 
 
 def new_lock() -> threading.Lock:

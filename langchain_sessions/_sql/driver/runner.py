@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from langchain_sessions._core.flow import Flow, ask, faces
-from langchain_sessions._core.locks import new_turn
+from langchain_sessions._core.locks import TurnOfThread, new_turn
 from langchain_sessions._core.twins import alone, finish
 from langchain_sessions._sql.driver.connecting import positional
 from langchain_sessions._sql.driver.damage import is_damaged
@@ -66,6 +66,7 @@ class Runner:
         self._pid = os.getpid()
         # SQLite admits one writer; waiting here is fair and costs no polling. In memory there is one connection.
         self._turn: threading.RLock | None = new_turn() if self.flavour == "sqlite" else None
+        self._reading = TurnOfThread()
         self._workers = Workers(_THREADS)
         self._writer = Writer()
         # On SQLite they know the connection that is kept for writing.
@@ -123,8 +124,11 @@ class Runner:
             if os.getpid() != self._pid:
                 self._guard_fork()
             try:
-                if self._turn is None or (kind is _READ and not self.engines.in_memory):
+                if self._turn is None:
                     return self._as_reader(kind, work)
+                if kind is _READ and not self.engines.in_memory:
+                    with self._reading.turn:
+                        return self._as_reader(kind, work)
                 with self._turn:
                     return self._as_writer(kind, work)
             except (LostRaceError, DeadConnectionError) as error:
