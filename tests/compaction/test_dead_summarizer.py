@@ -27,8 +27,8 @@ from langchain_sessions import (
     Summarize,
     TokenCount,
     TurnWindow,
-    _fallback,
 )
+from langchain_sessions.compaction import _fallback
 from langchain_sessions.compaction._fallback import LastResort
 from langchain_sessions.compaction._summarizer import whole_sentences
 from tests.compaction.models import ScriptedModel
