@@ -214,7 +214,9 @@ def _as_text(value: Any) -> Any:
         return {_TAG: ["text", spelled(value)]}
     except Exception:
         text = f"<{type(value).__qualname__}>"
-    return {_TAG: ["text", text[:_MAX_TEXT]]}
+    # How deep `str` goes differs from one Python to the next.
+    is_deep = len(text) > _MAX_TEXT and type(value) in (dict, list, tuple)
+    return {_TAG: ["text", spelled(value) if is_deep else text[:_MAX_TEXT]]}
 
 
 def unpack(value: Any, serde: SerializerProtocol | None = None) -> Any:
