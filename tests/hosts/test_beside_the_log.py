@@ -6,7 +6,6 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import pytest_asyncio
 from langchain.agents import create_agent
 from langchain.agents import middleware as lc
 from langchain_core.messages import AIMessage, HumanMessage
@@ -17,7 +16,6 @@ from langgraph.types import Command
 
 from langchain_sessions import (
     Compaction,
-    InMemoryStore,
     SessionCheckpointSaver,
     SessionMemoryMiddleware,
     SessionService,
@@ -28,7 +26,7 @@ from langchain_sessions import (
 from tests.hosts.test_neighbours import Strict, weather
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import Iterator
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 
@@ -239,15 +237,6 @@ class Facts(lc.AgentMiddleware):
     def before_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         del runtime
         return {"messages": [HumanMessage("facts")]} if state["messages"][-1].type == "tool" else None
-
-
-@pytest_asyncio.fixture
-async def service(backend: str, database_url: str, table_prefix: str) -> AsyncIterator[SessionService]:
-    """A service on each backend; closed in the loop that its asynchronous half ran in."""
-    database: Any = InMemoryStore() if backend == "memory" else database_url
-    options: dict[str, Any] = {} if backend == "memory" else {"table_prefix": table_prefix, "create_schema": True}
-    async with SessionService(database, **options) as opened:
-        yield opened
 
 
 @pytest.mark.parametrize("is_async", [False, True])

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-import pytest_asyncio
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
-from langchain_sessions import InMemoryStore, SessionCheckpointSaver, SessionService, Standing
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+from langchain_sessions import SessionCheckpointSaver, SessionService, Standing
 
 agents = pytest.importorskip("langchain.agents")
 middleware = pytest.importorskip("langchain.agents.middleware")
@@ -287,15 +283,6 @@ class Await(middleware.AgentMiddleware):  # type: ignore[name-defined, misc]
         reply = await handler(request)
         self.saver.may_go_on.set()
         return reply
-
-
-@pytest_asyncio.fixture
-async def service(backend: str, database_url: str, table_prefix: str) -> AsyncIterator[SessionService]:
-    """A service on each backend; closed in the loop that its asynchronous half ran in."""
-    database: Any = InMemoryStore() if backend == "memory" else database_url
-    options: dict[str, Any] = {} if backend == "memory" else {"table_prefix": table_prefix, "create_schema": True}
-    async with SessionService(database, **options) as opened:
-        yield opened
 
 
 @pytest.mark.parametrize("is_async", [False, True])
