@@ -27,8 +27,15 @@ from splintr import Tokenizer
 
 from benchmarks.token_weights import written
 from benchmarks.tokens import _random_json, _sources
-from langchain_sessions import Compaction, ContextUsage, SessionMemoryAdvisor, SessionService, TokenCount, TokenWindow
-from langchain_sessions.tokens import TextCounter
+from langchain_sessions import (
+    Compaction,
+    ContextUsage,
+    SessionMemoryAdvisor,
+    SessionService,
+    TextCounter,
+    TokenCount,
+    TokenWindow,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -1,7 +1,7 @@
 # ruff: noqa: SLF001 - it fits what it looks into
 """Fits what the letters of each language cost in each vocabulary, for the token estimate.
 
-The weights of `tokens/_weights.py` know English, program text, JSON and Chinese; `tokens/_language_rates.py` says what
+The weights of `_tokens/weights.py` know English, program text, JSON and Chinese; `_tokens/language_rates.py` says what
 a letter of another language takes. It is made by this script: for each language and vocabulary the exact count of some
 texts, less what the estimate takes for their marks, digits and line breaks, by letter. The texts are those of
 `benchmarks/token_languages.txt`, written for this, and the message catalogs of Django, where `--catalogs` says that it
@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING
 from splintr import Tokenizer
 
 from langchain_sessions import EstimatedTokenCounter
-from langchain_sessions.tokens._estimate import classes_of, cost_of, letters_in
-from langchain_sessions.tokens._languages import GROUPS
+from langchain_sessions._tokens.estimate import classes_of, cost_of, letters_in
+from langchain_sessions._tokens.languages import GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from langchain_sessions.tokens._weights import Vocabulary
+    from langchain_sessions._tokens.weights import Vocabulary
 
 FITTED = Path(__file__).parent / "token_languages.txt"
 CHECKED = Path(__file__).parents[1] / "tests" / "unit" / "token_texts" / "languages.txt"

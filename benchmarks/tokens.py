@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from types import ModuleType
 
-    from langchain_sessions.tokens._weights import Vocabulary
+    from langchain_sessions._tokens.weights import Vocabulary
 
 VOCABULARIES: tuple[Vocabulary, ...] = ("o200k_base", "cl100k_base")
 TEXTS = Path(__file__).parents[1] / "tests" / "unit" / "token_texts"

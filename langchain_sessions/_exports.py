@@ -13,16 +13,8 @@ if TYPE_CHECKING:
     from langchain_sessions._chat.chat_with_memory import ChatWithMemory
     from langchain_sessions._chat.overflow import is_context_overflow
     from langchain_sessions._chat.session_memory import SessionMemory
-    from langchain_sessions._core.rows import ANYONE, Counters
-    from langchain_sessions._core.view import Context
-    from langchain_sessions._log.values import BlankResult, Removal, RewindResult
-    from langchain_sessions._recall.rank.ranking import RankingWeights
-    from langchain_sessions._recall.settings import SearchSettings
-    from langchain_sessions._sql.store import SqlStore
-    from langchain_sessions._sql.tables.schema import schema_sql
-    from langchain_sessions.checkpointer import SessionCheckpointSaver, checkpointer_factory
-    from langchain_sessions.compaction._model_summarizer import ModelSummarizer
-    from langchain_sessions.compaction._plan import (
+    from langchain_sessions._compaction.model_summarizer import ModelSummarizer
+    from langchain_sessions._compaction.plan import (
         Compaction,
         CompactionPlan,
         CompactionRequest,
@@ -32,20 +24,35 @@ if TYPE_CHECKING:
         ModelCall,
         Outcome,
     )
-    from langchain_sessions.compaction._prompts import SummaryPrompts
-    from langchain_sessions.compaction._strategies import Interval, SlidingWindow, TimeWindow, TokenWindow, TurnWindow
-    from langchain_sessions.compaction._structured import ConversationSummary
-    from langchain_sessions.compaction._summarize import Summarize
-    from langchain_sessions.compaction._summarizer import Summarizer, Summary, SummaryLimits, SummaryTask
-    from langchain_sessions.compaction._triggers import (
+    from langchain_sessions._compaction.prompts import SummaryPrompts
+    from langchain_sessions._compaction.strategies import Interval, SlidingWindow, TimeWindow, TokenWindow, TurnWindow
+    from langchain_sessions._compaction.structured import ConversationSummary
+    from langchain_sessions._compaction.summarize import Summarize
+    from langchain_sessions._compaction.summarizer import Summarizer, Summary, SummaryLimits, SummaryTask
+    from langchain_sessions._compaction.triggers import (
         ContextUsage,
         Elapsed,
         EventCount,
         TokenCount,
+        Trigger,
         TurnCount,
         all_of,
         any_of,
     )
+    from langchain_sessions._core.rows import ANYONE, Counters
+    from langchain_sessions._core.view import Context
+    from langchain_sessions._log.values import BlankResult, Removal, RewindResult
+    from langchain_sessions._recall.rank.ranking import RankingWeights
+    from langchain_sessions._recall.settings import SearchSettings
+    from langchain_sessions._sql.store import SqlStore
+    from langchain_sessions._sql.tables.schema import schema_sql
+    from langchain_sessions._tokens.base import MediaCosts, TokenCounter, TokenTotal
+    from langchain_sessions._tokens.best_counter import best_counter
+    from langchain_sessions._tokens.calibration import CalibratedTokenCounter, Calibration
+    from langchain_sessions._tokens.estimate import EstimatedTokenCounter, TextCounter
+    from langchain_sessions._tokens.tiktoken import TiktokenCounter
+    from langchain_sessions._tokens.wheels import LocalTokenizer
+    from langchain_sessions.checkpointer import SessionCheckpointSaver, checkpointer_factory
     from langchain_sessions.errors import (
         BareAdvisorError,
         CommitUnknownError,
@@ -77,13 +84,14 @@ if TYPE_CHECKING:
         VocabularyMissingError,
     )
     from langchain_sessions.events import EventKind, InvocationStatus, NewEvent, SessionEvent, Standing
-    from langchain_sessions.exporting import export_sessions
-    from langchain_sessions.filters import ANY_BRANCH, EventFilter
+    from langchain_sessions.exporting import ExportForm, export_sessions
+    from langchain_sessions.filters import ANY_BRANCH, AnyBranch, EventFilter
     from langchain_sessions.history import SessionChatMessageHistory
     from langchain_sessions.importing import (
         ImportProblem,
         ImportProgress,
         ImportReport,
+        OwnerOf,
         aimport_threads,
         import_threads,
     )
@@ -91,7 +99,7 @@ if TYPE_CHECKING:
     from langchain_sessions.long_term import LongTermMemory
     from langchain_sessions.memory import SessionMemoryAdvisor
     from langchain_sessions.middleware import SessionMemoryMiddleware
-    from langchain_sessions.modes import MemoryMode, SummaryAsFact, SystemPromptMemory
+    from langchain_sessions.modes import MemoryMode, PromptDraft, SummaryAsFact, SystemPromptMemory
     from langchain_sessions.page import Page
     from langchain_sessions.search import SearchHit, SearchPage
     from langchain_sessions.service import SessionService
@@ -100,14 +108,8 @@ if TYPE_CHECKING:
     from langchain_sessions.stores._memory import InMemoryStore
     from langchain_sessions.stores._partitioned.store import PartitionedStore
     from langchain_sessions.stores.engine import PartitionEngine
-    from langchain_sessions.tokens._base import TokenCounter
-    from langchain_sessions.tokens._best_counter import best_counter
-    from langchain_sessions.tokens._calibration import CalibratedTokenCounter
-    from langchain_sessions.tokens._estimate import EstimatedTokenCounter
-    from langchain_sessions.tokens._tiktoken import TiktokenCounter
-    from langchain_sessions.tokens._wheels import LocalTokenizer
     from langchain_sessions.tools import create_conversation_search_tool, create_cross_session_search_tool
-    from langchain_sessions.turns import Turn
+    from langchain_sessions.turns import Turn, split_turns, starts_turn
 
 HOMES: Final = {
     "_chat.address": ("OwnerPolicy",),
@@ -122,8 +124,8 @@ HOMES: Final = {
     "_sql.store": ("SqlStore",),
     "_sql.tables.schema": ("schema_sql",),
     "checkpointer": ("SessionCheckpointSaver", "checkpointer_factory"),
-    "compaction._model_summarizer": ("ModelSummarizer",),
-    "compaction._plan": (
+    "_compaction.model_summarizer": ("ModelSummarizer",),
+    "_compaction.plan": (
         "Compaction",
         "CompactionPlan",
         "CompactionRequest",
@@ -133,12 +135,21 @@ HOMES: Final = {
         "ModelCall",
         "Outcome",
     ),
-    "compaction._prompts": ("SummaryPrompts",),
-    "compaction._structured": ("ConversationSummary",),
-    "compaction._summarize": ("Summarize",),
-    "compaction._summarizer": ("Summarizer", "Summary", "SummaryLimits", "SummaryTask"),
-    "compaction._triggers": ("ContextUsage", "Elapsed", "EventCount", "TokenCount", "TurnCount", "all_of", "any_of"),
-    "compaction._strategies": ("Interval", "SlidingWindow", "TimeWindow", "TokenWindow", "TurnWindow"),
+    "_compaction.prompts": ("SummaryPrompts",),
+    "_compaction.structured": ("ConversationSummary",),
+    "_compaction.summarize": ("Summarize",),
+    "_compaction.summarizer": ("Summarizer", "Summary", "SummaryLimits", "SummaryTask"),
+    "_compaction.triggers": (
+        "ContextUsage",
+        "Elapsed",
+        "EventCount",
+        "TokenCount",
+        "Trigger",
+        "TurnCount",
+        "all_of",
+        "any_of",
+    ),
+    "_compaction.strategies": ("Interval", "SlidingWindow", "TimeWindow", "TokenWindow", "TurnWindow"),
     "errors": (
         "BareAdvisorError",
         "CommitUnknownError",
@@ -170,15 +181,15 @@ HOMES: Final = {
         "VocabularyMissingError",
     ),
     "events": ("EventKind", "InvocationStatus", "NewEvent", "SessionEvent", "Standing"),
-    "exporting": ("export_sessions",),
-    "filters": ("ANY_BRANCH", "EventFilter"),
+    "exporting": ("ExportForm", "export_sessions"),
+    "filters": ("ANY_BRANCH", "AnyBranch", "EventFilter"),
     "history": ("SessionChatMessageHistory",),
-    "importing": ("ImportProblem", "ImportProgress", "ImportReport", "aimport_threads", "import_threads"),
+    "importing": ("ImportProblem", "ImportProgress", "ImportReport", "OwnerOf", "aimport_threads", "import_threads"),
     "invocation": ("Invocation",),
     "long_term": ("LongTermMemory",),
     "memory": ("SessionMemoryAdvisor",),
     "middleware": ("SessionMemoryMiddleware",),
-    "modes": ("MemoryMode", "SummaryAsFact", "SystemPromptMemory"),
+    "modes": ("MemoryMode", "PromptDraft", "SummaryAsFact", "SystemPromptMemory"),
     "page": ("Page",),
     "search": ("SearchHit", "SearchPage"),
     "service": ("SessionService",),
@@ -187,23 +198,25 @@ HOMES: Final = {
     "stores._partitioned.store": ("PartitionedStore",),
     "stores.engine": ("PartitionEngine",),
     "stores._memory": ("InMemoryStore",),
-    "tokens._base": ("TokenCounter",),
-    "tokens._calibration": ("CalibratedTokenCounter",),
-    "tokens._best_counter": ("best_counter",),
-    "tokens._estimate": ("EstimatedTokenCounter",),
-    "tokens._tiktoken": ("TiktokenCounter",),
-    "tokens._wheels": ("LocalTokenizer",),
+    "_tokens.base": ("MediaCosts", "TokenCounter", "TokenTotal"),
+    "_tokens.calibration": ("CalibratedTokenCounter", "Calibration"),
+    "_tokens.best_counter": ("best_counter",),
+    "_tokens.estimate": ("EstimatedTokenCounter", "TextCounter"),
+    "_tokens.tiktoken": ("TiktokenCounter",),
+    "_tokens.wheels": ("LocalTokenizer",),
     "tools": ("create_conversation_search_tool", "create_cross_session_search_tool"),
-    "turns": ("Turn",),
+    "turns": ("Turn", "split_turns", "starts_turn"),
 }
 """The names by the module that defines them."""
 
 __all__ = [
     "ANYONE",
     "ANY_BRANCH",
+    "AnyBranch",
     "BareAdvisorError",
     "BlankResult",
     "CalibratedTokenCounter",
+    "Calibration",
     "ChatWithMemory",
     "CommitUnknownError",
     "Compaction",
@@ -225,6 +238,7 @@ __all__ = [
     "EventFilter",
     "EventKind",
     "EventNotFoundError",
+    "ExportForm",
     "HeadConflictError",
     "ImportProblem",
     "ImportProgress",
@@ -236,16 +250,19 @@ __all__ = [
     "InvocationStatus",
     "LocalTokenizer",
     "LongTermMemory",
+    "MediaCosts",
     "MemoryMode",
     "MissingDependencyError",
     "ModelCall",
     "ModelSummarizer",
     "NewEvent",
     "Outcome",
+    "OwnerOf",
     "OwnerPolicy",
     "Page",
     "PartitionEngine",
     "PartitionedStore",
+    "PromptDraft",
     "PromptTooLongError",
     "RankingWeights",
     "Removal",
@@ -289,11 +306,14 @@ __all__ = [
     "SummaryTask",
     "SyncNotAvailableError",
     "SystemPromptMemory",
+    "TextCounter",
     "TiktokenCounter",
     "TimeWindow",
     "TokenCount",
     "TokenCounter",
+    "TokenTotal",
     "TokenWindow",
+    "Trigger",
     "Turn",
     "TurnCount",
     "TurnWindow",
@@ -310,4 +330,6 @@ __all__ = [
     "import_threads",
     "is_context_overflow",
     "schema_sql",
+    "split_turns",
+    "starts_turn",
 ]

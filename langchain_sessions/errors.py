@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from langchain_core.exceptions import ContextOverflowError as _ContextOverflow
     from langchain_core.messages import BaseMessage
 
-    from langchain_sessions.compaction._plan import Outcome
+    from langchain_sessions._compaction.plan import Outcome
 
 
 if not TYPE_CHECKING:

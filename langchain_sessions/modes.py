@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 
 from langchain_sessions._chat.templates import Template, check_template, fill, transcript
+from langchain_sessions._compaction.archivable import is_summary
 from langchain_sessions._core.lazy import at_the_top
-from langchain_sessions.compaction._archivable import is_summary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     from langchain_sessions._core.rows import Owner
     from langchain_sessions._recall.settings import SearchSettings
+    from langchain_sessions._tokens.base import TokenCounter
     from langchain_sessions.stores._base import SessionStore
     from langchain_sessions.stores._engines_by_url import DriverSession
-    from langchain_sessions.tokens._base import TokenCounter
 
 
 @made_by("SessionService('sqlite:///chat.db')")

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
 from langchain_sessions._core.codec.messages import equal
-from langchain_sessions.tokens._content import holds_media
-from langchain_sessions.tokens._estimate import EstimatedTokenCounter, RememberingCounter
-from langchain_sessions.tokens._exact_for_model import ExactForModel
-from langchain_sessions.tokens._families import name_of, vocabulary_of
-from langchain_sessions.tokens._usage import UsageBook, kind_of_text
+from langchain_sessions._tokens.content import holds_media
+from langchain_sessions._tokens.estimate import EstimatedTokenCounter, RememberingCounter
+from langchain_sessions._tokens.exact_for_model import ExactForModel
+from langchain_sessions._tokens.families import name_of, vocabulary_of
+from langchain_sessions._tokens.usage import UsageBook, kind_of_text
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping, Sequence
 
     from langchain_sessions._chat.replies import Heard, ReplyRecorder
-    from langchain_sessions.compaction._plan import ModelCall
+    from langchain_sessions._compaction.plan import ModelCall
+    from langchain_sessions._tokens.base import TokenCounter, Tool
+    from langchain_sessions._tokens.exact_for_model import MessageCounter
+    from langchain_sessions._tokens.weights import Vocabulary
     from langchain_sessions.events import SessionEvent
-    from langchain_sessions.tokens._base import TokenCounter, Tool
-    from langchain_sessions.tokens._exact_for_model import MessageCounter
-    from langchain_sessions.tokens._weights import Vocabulary
 
 COUNTED = "prompt_counted"
 """In the metadata of a stored reply: what its prompt counted for, where that went out as it was."""

@@ -23,12 +23,12 @@ from langchain_sessions._chat.outbound import acknowledgement
 from langchain_sessions._chat.prompt import PromptContext
 from langchain_sessions._chat.replies import awaits_results, cut_short, is_cut_by_window
 from langchain_sessions._chat.store_run import CallMessages, mark_run, store_ending, store_messages, take_up_edits
+from langchain_sessions._compaction.background import compact_later
+from langchain_sessions._compaction.triggers import known_window
 from langchain_sessions._core.codec.messages import equal
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.rows import TURN_OF
 from langchain_sessions._log.log import log_of
-from langchain_sessions.compaction._background import compact_later
-from langchain_sessions.compaction._triggers import known_window
 from langchain_sessions.errors import (
     PromptTooLongError,
     ReplyNotStoredError,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from langchain_sessions._chat.address import Address
     from langchain_sessions._chat.replies import ReplyRecorder
     from langchain_sessions._chat.session_memory import ChatOptions, SessionMemory
-    from langchain_sessions.compaction._plan import ModelCall
+    from langchain_sessions._compaction.plan import ModelCall
     from langchain_sessions.modes import PromptDraft
 
 _log = logging.getLogger(__name__)

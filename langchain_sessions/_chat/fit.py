@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from langchain_sessions._chat.budget import carries
+from langchain_sessions._compaction.fallback import LastResort
+from langchain_sessions._compaction.plan import Compaction, CompactionResult, Outcome
+from langchain_sessions._compaction.triggers import DEFAULT_CONTEXT_WINDOW, PromptSize, known_window
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._log.log import log_of
-from langchain_sessions.compaction._fallback import LastResort
-from langchain_sessions.compaction._plan import Compaction, CompactionResult, Outcome
-from langchain_sessions.compaction._triggers import DEFAULT_CONTEXT_WINDOW, PromptSize, known_window
+from langchain_sessions._tokens.content import holds_media
 from langchain_sessions.errors import PromptTooLongError
-from langchain_sessions.tokens._content import holds_media
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from langchain_sessions._chat.blocks import sendable, whole_blocks
 from langchain_sessions._chat.call_ids import is_taken_by_all, rename_calls
-from langchain_sessions._chat.known_kinds import of_known_kind
+from langchain_sessions._chat.legacy_messages import of_known_kind
 from langchain_sessions._chat.names import kwargs_with_taken_names, taken_name, with_taken_names
 from langchain_sessions._chat.own_blocks import SPOKEN, as_read_by
 from langchain_sessions._core.kinds import MESSAGES

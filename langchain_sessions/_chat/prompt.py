@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from langchain_sessions._chat.graph_state import GraphState
     from langchain_sessions._chat.news import News
     from langchain_sessions._chat.session_memory import ChatOptions
+    from langchain_sessions._tokens.base import TokenCounter
     from langchain_sessions.page import Page
-    from langchain_sessions.tokens._base import TokenCounter
 
 # So many messages more than a window are loaded at least: it begins with a question, and tools answer in between.
 _SLACK, _GROWTH = 8, 4

@@ -18,9 +18,9 @@ from langchain_sessions._chat.graph_state import GraphRuns
 from langchain_sessions._chat.news import as_messages
 from langchain_sessions._chat.overflow import is_context_overflow
 from langchain_sessions._chat.system_lookups import SystemLookups
+from langchain_sessions._compaction.plan import ModelCall, check_compaction
 from langchain_sessions._core.edge import check_branch, helpful, require
 from langchain_sessions._log.log import log_of
-from langchain_sessions.compaction._plan import ModelCall, check_compaction
 from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.selectors import Selector, message_window, not_empty
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables.config import RunnableConfig
     from typing_extensions import Self
 
-    from langchain_sessions.compaction._plan import Compaction
+    from langchain_sessions._compaction.plan import Compaction
     from langchain_sessions.modes import MemoryMode
     from langchain_sessions.service import SessionService
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     MessageTest = Callable[[EventRow, BaseMessage], bool]
     from langchain_sessions._core.ledger import LogView
-    from langchain_sessions.tokens._base import TokenCounter
+    from langchain_sessions._tokens.base import TokenCounter
 
 _NO_KIND = -1
 _tuple = tuple.__new__

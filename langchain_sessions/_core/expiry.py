@@ -1,7 +1,7 @@
 """When a session is over, and when its time is renewed: the one place that decides it.
 
-The same in SQL is `_sql/log/expiry.py`, and nothing else has to know a rule: what is over reads as missing from then
-on, and a purge removes it.
+The same in SQL is `_sql/log/expiry_in_sql.py`, and nothing else has to know a rule: what is over reads as missing from
+then on, and a purge removes it.
 """
 
 from __future__ import annotations

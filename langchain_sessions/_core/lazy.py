@@ -23,7 +23,6 @@ def lazy_names(
     homes: Mapping[str, Sequence[str]],
     *,
     extras: Mapping[str, tuple[str, str]] | None = None,
-    shares_top: bool = False,
 ) -> Loader:
     """A module's `__getattr__` that imports a name from its home on first use: what is not used costs nothing.
 
@@ -31,16 +30,13 @@ def lazy_names(
         package: The package that offers the names.
         homes: The names by the module below the package that defines them.
         extras: Names that need a package which not everybody has, with that package and the extra that brings it.
-        shares_top: Whether the names that are public at the top can be had here too.
     """
     where = {name: f"{package}.{home}" for home, names in homes.items() for name in names}
     needed = extras or {}
 
     def load(name: str) -> Any:
         if name not in where:
-            if shares_top and name in (top := import_module(package.partition(".")[0])).__all__:
-                return getattr(top, name)
-            _suggest(package, name, [*where])
+            _suggest(package, name)
             message = f"module {package!r} has no attribute {name!r}"
             raise AttributeError(message)
         if name in needed and util.find_spec(needed[name][0]) is None:
@@ -65,7 +61,7 @@ def at_the_top(module: str) -> Loader:
     return load
 
 
-def _suggest(module: str, name: str, own: Sequence[str] = ()) -> None:
+def _suggest(module: str, name: str) -> None:
     """Tell what was probably meant by a name that a module does not have.
 
     An `AttributeError` would do for `module.name`; but `from module import name` forgets its words.
@@ -77,7 +73,7 @@ def _suggest(module: str, name: str, own: Sequence[str] = ()) -> None:
         return
     from langchain_sessions._core.telling import import_told  # noqa: PLC0415 - for those who mistyped
 
-    told = import_told(module, name, own, import_module(module.partition(".")[0]).__all__)
+    told = import_told(module, name, import_module(module.partition(".")[0]).__all__)
     if told is not None:
         raise ImportError(told, name=name)
 

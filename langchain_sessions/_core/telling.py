@@ -242,6 +242,7 @@ _MODULES = {
     "checkpoint": _SAVER_NAME,
     "checkpointers": _SAVER_NAME,
     "codec": "SessionService",
+    "compaction": "Compaction, TokenCount, TurnWindow, Summarize",
     "context": "Context",
     "exceptions": "SessionsError",
     "langgraph": _SAVER_NAME,
@@ -252,6 +253,7 @@ _MODULES = {
     "sql": "SqlStore",
     "sqlite": "SessionService",
     "summary": "Summarize",
+    "tokens": "best_counter, TokenCounter",
     "triggers": "TokenCount, TurnCount",
     "windows": "SlidingWindow, TurnWindow",
 }
@@ -331,18 +333,15 @@ _FROM_CONFIG = {"session_id", "thread_id", "user", "user_id", "username"}
 _CONFIG = 'in the config of each call: {"configurable": {"session_id": ..., "user_id": ...}}'
 
 
-def import_told(module: str, name: str, own: Sequence[str], public: Sequence[str]) -> str | None:
-    """What is said of a name that a module does not have: `own` is what it has, `public` what the package has."""
+def import_told(module: str, name: str, public: Sequence[str]) -> str | None:
+    """What is said of a name that a module does not have: `public` is what the package has."""
     package, problem = module.partition(".")[0], f"There is no {name!r} in {module}."
     theirs = _RENAMED_ELSEWHERE.get(name, name)
     if place := _ELSEWHERE.get(theirs):
         whose = "LangGraph" if place.startswith("langgraph") else "LangChain"
         return f"{problem} It is {whose}'s. Write: from {place} import {theirs}"
     known = [name] if name in public else _instead_of(name) or _like(name, public)
-    if known:
-        return f"{problem} Write: from {package} import {known[0]}"
-    likely = _like(name, own)
-    return f"{problem} Write: from {module} import {likely[0]}" if likely else None
+    return f"{problem} Write: from {package} import {known[0]}" if known else None
 
 
 def _instead_of(name: str) -> list[str]:

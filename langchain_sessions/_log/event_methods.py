@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from langchain_sessions._compaction.background import compact_later, compact_now
 from langchain_sessions._core.edge import told_methods
 from langchain_sessions._core.flow import adrive, drive
 from langchain_sessions._log import read, rewind, shared_state
-from langchain_sessions.compaction._background import compact_later, compact_now
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from langchain_core.messages import BaseMessage
 
+    from langchain_sessions._compaction.plan import Compaction, CompactionResult, ModelCall
     from langchain_sessions._core.flow import Flow
     from langchain_sessions._core.rows import Counters
     from langchain_sessions._core.view import Context
     from langchain_sessions._log.log import Log
     from langchain_sessions._log.values import BlankResult, RewindResult
-    from langchain_sessions.compaction._plan import Compaction, CompactionResult, ModelCall
     from langchain_sessions.events import SessionEvent
     from langchain_sessions.filters import EventFilter
     from langchain_sessions.page import Page

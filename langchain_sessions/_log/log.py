@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
+    from langchain_sessions._compaction.background import BackgroundRuns
     from langchain_sessions._core.codec.messages import MessageCodec
     from langchain_sessions._core.event_encoding import EventEncoder
     from langchain_sessions._core.rows import EventRow, Owner, SessionHeading, SessionRow
     from langchain_sessions._log.copies import Copies
     from langchain_sessions._recall.settings import SearchSettings
-    from langchain_sessions.compaction._background import BackgroundRuns
+    from langchain_sessions._tokens.base import TokenCounter
     from langchain_sessions.filters import EventFilter
     from langchain_sessions.service import SessionService
     from langchain_sessions.stores._base import SessionStore
     from langchain_sessions.stores._values import ContextSlice
-    from langchain_sessions.tokens._base import TokenCounter
 
 _tuple = tuple.__new__
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from langchain_sessions._compaction.background import BackgroundRuns
 from langchain_sessions._core.codec.messages import MessageCodec
 from langchain_sessions._core.edge import check_duration, check_id, require
 from langchain_sessions._core.event_encoding import EventEncoder
 from langchain_sessions._core.rows import ANYONE
 from langchain_sessions._log.log import Log, Shared
 from langchain_sessions._recall.settings import SearchSettings
-from langchain_sessions.compaction._background import BackgroundRuns
+from langchain_sessions._tokens.estimate import EstimatedTokenCounter
 from langchain_sessions.stores._engines_by_url import engine_for
-from langchain_sessions.tokens._estimate import EstimatedTokenCounter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
+    from langchain_sessions._tokens.base import TokenCounter
     from langchain_sessions.stores._base import SessionStore
-    from langchain_sessions.tokens._base import TokenCounter
 
 
 def open_log(

@@ -19,9 +19,9 @@ from langchain_sessions import (
     TokenWindow,
     TurnWindow,
 )
+from langchain_sessions._compaction.archivable import choose_archived, split_segments
 from langchain_sessions._core.rows import Counters
 from langchain_sessions._core.view import pair_tool_calls
-from langchain_sessions.compaction._archivable import choose_archived, split_segments
 from langchain_sessions.errors import InvalidInputError
 from tests.compaction.models import ScriptedModel
 from tests.compaction.test_triggers import NOON, SESSION

@@ -28,9 +28,9 @@ from langchain_sessions import (
     TokenCount,
     TurnWindow,
 )
-from langchain_sessions.compaction import _fallback
-from langchain_sessions.compaction._fallback import LastResort
-from langchain_sessions.compaction._summarizer import whole_sentences
+from langchain_sessions._compaction import fallback
+from langchain_sessions._compaction.fallback import LastResort
+from langchain_sessions._compaction.summarizer import whole_sentences
 from tests.compaction.models import ScriptedModel
 from tests.openai_stub.replies import Fail, Say, Truncated
 from tests.openai_stub.server import OpenAIStub
@@ -95,7 +95,7 @@ async def test_however_much_is_pending_a_run_reads_a_bounded_part(ada: Faced, mo
     _, dead = summarising(DOWN)
     await ada.compact("s1", dead, automatic=True, call=NARROW)
     assert (await records(ada))[-1]["pending"] == [[1, 10]]
-    monkeypatch.setattr(_fallback, "_MOST_PENDING", 4)
+    monkeypatch.setattr(fallback, "_MOST_PENDING", 4)
     await ada.talk("s1", 2, first=6)
     model, compaction = summarising("They talked.", "They talked on.")
     await ada.compact("s1", compaction, force=True)

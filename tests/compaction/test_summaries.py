@@ -23,10 +23,10 @@ from langchain_sessions import (
     SummaryTask,
     TokenWindow,
 )
+from langchain_sessions._compaction.model_summarizer import split_record
+from langchain_sessions._compaction.prompts import Entry, fence_for, fill
+from langchain_sessions._compaction.summarizer import clean_title, cut_text
 from langchain_sessions._core.whole import clip
-from langchain_sessions.compaction._model_summarizer import split_record
-from langchain_sessions.compaction._prompts import Entry, fence_for, fill
-from langchain_sessions.compaction._summarizer import clean_title, cut_text
 from tests.compaction.models import ScriptedModel
 
 if TYPE_CHECKING:

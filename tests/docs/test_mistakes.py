@@ -201,6 +201,11 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         module("langchain_sessions.exceptions"),
         "Write: from langchain_sessions import SessionsError",
     ),
+    "a folder that is not public": (
+        module("langchain_sessions.compaction"),
+        "Write: from langchain_sessions import Compaction, TokenCount",
+    ),
+    "a module of such a folder": (module("langchain_sessions.tokens.tiktoken"), "import best_counter, TokenCounter"),
     "a module of stores": (module("langchain_sessions.stores.sql"), "Write: from langchain_sessions import SqlStore"),
     "any module": (module("langchain_sessions.zebra"), "Write: from langchain_sessions import SessionService"),
     # -- databases

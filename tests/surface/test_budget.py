@@ -31,10 +31,10 @@ from langchain_sessions import (
     TurnCount,
 )
 from langchain_sessions._log.log import log_of
+from langchain_sessions._tokens.exact_for_model import ExactForModel, counts_itself
 from langchain_sessions.errors import PromptTooLongError
 from langchain_sessions.memory import SessionMemoryAdvisor
 from langchain_sessions.middleware import SessionMemoryMiddleware
-from langchain_sessions.tokens._exact_for_model import ExactForModel, counts_itself
 from tests.compaction.models import ScriptedModel
 from tests.openai_stub.replies import Overflow
 from tests.surface.clients import make_client

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from langchain_openai import ChatOpenAI
 
     from langchain_sessions import SessionService
-    from langchain_sessions.compaction._plan import CompactionStrategy
+    from langchain_sessions._compaction.plan import CompactionStrategy
     from tests.openai_stub.server import OpenAIStub
 
 TURNS = 8

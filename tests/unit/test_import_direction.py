@@ -15,21 +15,21 @@ PACKAGE = "langchain_sessions"
 VALUES = {"errors", "events", "filters", "page", "session", "turns"}
 CORE = {*VALUES, "_core"}
 CONTRACT = {*CORE, "stores"}
-SERVICE = {*CONTRACT, "_log", "_recall", "compaction", "invocation", "search", "service", "tokens"}
+SERVICE = {*CONTRACT, "_log", "_recall", "_compaction", "invocation", "search", "service", "_tokens"}
 CHAT = {*SERVICE, "_chat", "long_term", "modes", "selectors"}
 EDGES = {
-    "errors": {"_core.lazy", "compaction._plan"},
+    "errors": {"_core.lazy", "_compaction.plan"},
     "events": CORE,
     "filters": CORE,
     "page": CORE,
     "session": CORE,
     "turns": CORE,
     "search": {*CORE, "_recall"},
-    "tokens": CORE,
-    "_core": {*CORE, "stores", "tokens"},
+    "_tokens": CORE,
+    "_core": {*CORE, "stores", "_tokens"},
     "stores": CONTRACT,
     "_sql": CONTRACT,
-    "compaction": {*CONTRACT, "_log.log", "_recall.text", "tokens", "service"},
+    "_compaction": {*CONTRACT, "_log.log", "_recall.text", "_tokens", "service"},
     "_recall": {*CONTRACT, "search"},
     "_log": {*SERVICE, "_sql.store"},
     "invocation": SERVICE,
@@ -76,7 +76,7 @@ HOMES = {
     "rich": {"cli"},
     "snowballstemmer": {"_recall.text"},
     "sqlalchemy": {"_importing", "_log", "_sql", "cli", "importing", "service"},
-    "tiktoken": {"tokens"},
+    "tiktoken": {"_tokens"},
     "typer": {"cli"},
     "wcwidth": {"cli"},
 }

@@ -7,10 +7,10 @@ from splintr import Tokenizer
 
 from benchmarks.token_weights import CHECKED, VOCABULARIES, written
 from langchain_sessions import EstimatedTokenCounter
-from langchain_sessions.tokens._estimate import classes_of, languages_of
-from langchain_sessions.tokens._language_rates import RATES
-from langchain_sessions.tokens._languages import GROUPS
-from langchain_sessions.tokens._weights import WEIGHTS
+from langchain_sessions._tokens.estimate import classes_of, languages_of
+from langchain_sessions._tokens.language_rates import RATES
+from langchain_sessions._tokens.languages import GROUPS
+from langchain_sessions._tokens.weights import WEIGHTS
 
 TEXTS = written(CHECKED)
 MOST_UNDER, MOST_OVER = -0.11, 0.2

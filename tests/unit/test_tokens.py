@@ -22,16 +22,19 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langchain_sessions import (
     CalibratedTokenCounter,
+    Calibration,
     EstimatedTokenCounter,
+    MediaCosts,
+    TextCounter,
     TiktokenCounter,
     TokenCounter,
     best_counter,
 )
+from langchain_sessions._tokens import tiktoken as our_tiktoken
 from langchain_sessions.errors import InvalidInputError, SessionsError, VocabularyMissingError
-from langchain_sessions.tokens import Calibration, MediaCosts, TextCounter, _tiktoken
 
 if TYPE_CHECKING:
-    from langchain_sessions.tokens._weights import Vocabulary
+    from langchain_sessions._tokens.weights import Vocabulary
 
 TEXTS = Path(__file__).parent / "token_texts"
 COUNTS: dict[str, dict[str, int]] = json.loads((TEXTS / "counts.json").read_text(encoding="utf-8"))
@@ -268,9 +271,9 @@ def test_tiktokens_own_settings_say_where_its_cache_is(
     ranks = b"".join(base64.b64encode(bytes([byte])) + b" %d\n" % byte for byte in range(256))
     address = "https://openaipublic.blob.core.windows.net/encodings/cl100k_base.tiktoken"
     (tmp_path / hashlib.sha1(address.encode(), usedforsecurity=False).hexdigest()).write_bytes(ranks)
-    known = _tiktoken._VOCABULARIES["cl100k_base"]
+    known = our_tiktoken._VOCABULARIES["cl100k_base"]
     ours = replace(known, sha256=hashlib.sha256(ranks).hexdigest())
-    monkeypatch.setitem(_tiktoken._VOCABULARIES, "cl100k_base", ours)
+    monkeypatch.setitem(our_tiktoken._VOCABULARIES, "cl100k_base", ours)
     monkeypatch.setenv(variable, str(tmp_path))
     assert TiktokenCounter("cl100k_base").count_text("hello") == 5
     with pytest.raises(VocabularyMissingError):
@@ -337,7 +340,7 @@ def test_a_vocabulary_read_by_us_cuts_like_tiktoken(vocabulary: Vocabulary) -> N
 
 
 def test_importing_the_package_loads_no_tokenizer() -> None:
-    code = "import sys, langchain_sessions.tokens; print('tiktoken' in sys.modules)"
+    code = "import sys, langchain_sessions._tokens.best_counter; print('tiktoken' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
     assert done.stdout.strip() == "False"
 

@@ -11,9 +11,9 @@ from langchain_openai import ChatOpenAI
 from langchain_xai import ChatXAI
 from pydantic import SecretStr
 
-from langchain_sessions.tokens._calibration import Calibration
-from langchain_sessions.tokens._families import vocabulary_of
-from langchain_sessions.tokens._usage import NO_USAGE, PromptUsage, UsageBook, kind_of_text
+from langchain_sessions._tokens.calibration import Calibration
+from langchain_sessions._tokens.families import vocabulary_of
+from langchain_sessions._tokens.usage import NO_USAGE, PromptUsage, UsageBook, kind_of_text
 
 
 def test_before_any_report_an_estimate_is_doubted_and_a_count_is_not() -> None:

@@ -11,9 +11,9 @@ from splintr import Tokenizer as Bundled
 
 from benchmarks.token_weights import CHECKED, written
 from langchain_sessions import LocalTokenizer
+from langchain_sessions._tokens.exact_for_model import ExactForModel
+from langchain_sessions._tokens.wheels import WHEELS, Wheel, read_wheel, wheel_of
 from langchain_sessions.errors import InvalidInputError, VocabularyMissingError
-from langchain_sessions.tokens._exact_for_model import ExactForModel
-from langchain_sessions.tokens._wheels import WHEELS, Wheel, read_wheel, wheel_of
 
 if TYPE_CHECKING:
     from pathlib import Path

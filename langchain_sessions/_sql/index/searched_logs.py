@@ -11,7 +11,7 @@ from langchain_sessions._core.ledger import Ledger, LogView, open_invocations
 from langchain_sessions._core.ranges import decode_ranges
 from langchain_sessions._core.rows import InvocationRow, SessionRow, owner_shape
 from langchain_sessions._sql.driver.transaction import Later, Transaction, param
-from langchain_sessions._sql.log.expiry import is_there
+from langchain_sessions._sql.log.expiry_in_sql import is_there
 from langchain_sessions._sql.log.lookup import key_values, owner_criterion, session_columns, session_row
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from langchain_sessions._core.checkpoints import blanked_at
 from langchain_sessions._core.rows import owner_shape
 from langchain_sessions._sql.driver.transaction import Later, Row, Transaction, param
 from langchain_sessions._sql.index.searched_logs import is_shelved
-from langchain_sessions._sql.log.expiry import is_over
+from langchain_sessions._sql.log.expiry_in_sql import is_over
 from langchain_sessions._sql.log.lookup import key_values, owner_criterion, session_columns, session_row
 from langchain_sessions._sql.log.removing import drop_shelves, remove_shelves
 from langchain_sessions._sql.tables.recall import TRAITS

@@ -27,7 +27,7 @@ from langchain_sessions._core.rows import (
 from langchain_sessions._sql.driver.failures import UniqueViolationError
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
-from langchain_sessions._sql.log.expiry import renewed
+from langchain_sessions._sql.log.expiry_in_sql import renewed
 from langchain_sessions._sql.log.locked_appending import append_locked
 from langchain_sessions._sql.log.lookup import (
     check_position,

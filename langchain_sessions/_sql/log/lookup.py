@@ -41,7 +41,7 @@ from langchain_sessions._core.rows import (
     owner_shape,
 )
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction, Values, param
-from langchain_sessions._sql.log.expiry import is_there
+from langchain_sessions._sql.log.expiry_in_sql import is_there
 from langchain_sessions._sql.tables.types import quoted
 from langchain_sessions.errors import CorruptRowError, SessionNotFoundError
 

@@ -12,7 +12,7 @@ from sqlalchemy import (
 
 from langchain_sessions._core.rows import Owner, SessionKey, owner_shape
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction
-from langchain_sessions._sql.log.expiry import is_over, over_at
+from langchain_sessions._sql.log.expiry_in_sql import is_over, over_at
 from langchain_sessions._sql.log.lookup import delete_rows, digest_of, find_rows, insert_row, locate, owner_criterion
 from langchain_sessions._sql.tables.blanking import blank, blank_rows
 from langchain_sessions.stores._erasing import UserRemoved

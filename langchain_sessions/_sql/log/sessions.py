@@ -25,7 +25,7 @@ from langchain_sessions._core.state import require_owner
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.log.by_position import load_marks, read_rows
 from langchain_sessions._sql.log.counting import recount
-from langchain_sessions._sql.log.expiry import is_there
+from langchain_sessions._sql.log.expiry_in_sql import is_there
 from langchain_sessions._sql.log.lookup import (
     delete_rows,
     digest_of,

@@ -26,7 +26,7 @@ from langchain_sessions._core.checkpoints import (
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import ANYONE, SessionKey, SessionRow, owner_shape
 from langchain_sessions._sql.driver.transaction import Later, Prepared, Transaction, call_passed_in
-from langchain_sessions._sql.log.expiry import is_there
+from langchain_sessions._sql.log.expiry_in_sql import is_there
 from langchain_sessions._sql.log.lookup import (
     ask_staged,
     key_values,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from rich.console import RenderableType
 
-    from langchain_sessions.compaction._plan import CompactionResult
+    from langchain_sessions._compaction.plan import CompactionResult
     from langchain_sessions.service import SessionService
 
 app = typer.Typer()
@@ -68,9 +68,9 @@ class Conversation:
         self, sessions: SessionService, session_id: str, model: BaseChatModel, system: str | None, *, form: str
     ) -> None:
         """Talk with a model in a session."""
-        from langchain_sessions.compaction._plan import Compaction
-        from langchain_sessions.compaction._summarize import Summarize
-        from langchain_sessions.compaction._triggers import ContextUsage
+        from langchain_sessions._compaction.plan import Compaction
+        from langchain_sessions._compaction.summarize import Summarize
+        from langchain_sessions._compaction.triggers import ContextUsage
         from langchain_sessions.memory import SessionMemoryAdvisor
 
         self._sessions, self._id, self._system, self._form = sessions, session_id, system, form
@@ -209,7 +209,7 @@ class Conversation:
         typer.echo(f"as it was at {done.to_seq}; `langchain-sessions rewind {self._id} --to {done.seq - 1}` undoes it")
 
     def _compact(self) -> None:
-        from langchain_sessions.compaction._plan import Compaction
+        from langchain_sessions._compaction.plan import Compaction
 
         done = self._sessions.compact(self._id, Compaction(when=None, how=self._how))
         typer.echo(f"{done.outcome.value}: {done.tokens_before} tokens before, {done.tokens_after} after")

@@ -103,10 +103,10 @@ def compact(
 
     They are still found, and `rewind` brings them back.
     """
+    from langchain_sessions._compaction.plan import Compaction, CompactionStrategy
+    from langchain_sessions._compaction.strategies import TurnWindow
+    from langchain_sessions._compaction.summarize import Summarize
     from langchain_sessions.cli._models import open_model
-    from langchain_sessions.compaction._plan import Compaction, CompactionStrategy
-    from langchain_sessions.compaction._strategies import TurnWindow
-    from langchain_sessions.compaction._summarize import Summarize
 
     with service(context) as sessions:
         sessions.get(session)

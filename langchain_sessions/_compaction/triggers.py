@@ -12,7 +12,7 @@ from langchain_sessions._core.rows import Counters
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-    from langchain_sessions.compaction._plan import CompactionRequest, CompactionTrigger, ModelCall
+    from langchain_sessions._compaction.plan import CompactionRequest, CompactionTrigger, ModelCall
 
 DEFAULT_CONTEXT_WINDOW = 8_192
 """Assumed where neither the caller nor the model's profile knows: small enough for nearly every model in use."""

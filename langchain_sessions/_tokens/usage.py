@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from langchain_sessions._core.locks import new_lock
-from langchain_sessions.tokens._calibration import Calibration
+from langchain_sessions._tokens.calibration import Calibration
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from langchain_sessions._core.edge import helpful, pointing, require
 from langchain_sessions._core.showing import html_of
-from langchain_sessions.tokens._usage import NO_USAGE, PromptUsage
+from langchain_sessions._tokens.usage import NO_USAGE, PromptUsage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import SystemMessage
 
+    from langchain_sessions._compaction.summarizer import Summarizer, SummaryLimits
     from langchain_sessions._core.rows import Counters
-    from langchain_sessions.compaction._summarizer import Summarizer, SummaryLimits
+    from langchain_sessions._tokens.base import TokenCounter, Tool
     from langchain_sessions.events import SessionEvent
     from langchain_sessions.session import Session
-    from langchain_sessions.tokens._base import TokenCounter, Tool
 
 
 class Outcome(Enum):

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from langchain_sessions._tokens.estimate import TextCounter
 from langchain_sessions.errors import InvalidInputError, VocabularyMissingError
-from langchain_sessions.tokens._estimate import TextCounter
 
 if TYPE_CHECKING:
     from os import PathLike
 
     import tiktoken
 
-    from langchain_sessions.tokens._base import MediaCosts
+    from langchain_sessions._tokens.base import MediaCosts
 
 DEFAULT_VOCABULARY = "o200k_base"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from langchain_sessions.tokens._weights import Vocabulary
+    from langchain_sessions._tokens.weights import Vocabulary
 
 _NAMES = ("model_name", "model", "model_id", "base_model_id", "deployment_name", "azure_deployment")
 

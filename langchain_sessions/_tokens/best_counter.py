@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from langchain_sessions._core.edge import require, told
+from langchain_sessions._tokens.estimate import EstimatedTokenCounter
+from langchain_sessions._tokens.tiktoken import DEFAULT_VOCABULARY, TiktokenCounter, encoding_name_of
 from langchain_sessions.errors import InvalidInputError, VocabularyMissingError
-from langchain_sessions.tokens._estimate import EstimatedTokenCounter
-from langchain_sessions.tokens._tiktoken import DEFAULT_VOCABULARY, TiktokenCounter, encoding_name_of
 
 if TYPE_CHECKING:
     from os import PathLike
 
-    from langchain_sessions.tokens._base import MediaCosts, TokenCounter
+    from langchain_sessions._tokens.base import MediaCosts, TokenCounter
 
 
 @told

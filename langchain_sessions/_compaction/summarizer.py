@@ -15,17 +15,17 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
+from langchain_sessions._compaction.plan import Outcome
 from langchain_sessions._core.codec.values import dump_exact
 from langchain_sessions._core.edge import require
 from langchain_sessions._core.showing import brief
-from langchain_sessions.compaction._plan import Outcome
 from langchain_sessions.errors import InvalidInputError, SummaryError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
+    from langchain_sessions._tokens.base import TokenCounter
     from langchain_sessions.events import SessionEvent
-    from langchain_sessions.tokens._base import TokenCounter
 
 PLAIN_CHARACTERS = 4_000
 _MAX_TITLE = 200

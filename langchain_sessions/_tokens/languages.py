@@ -12,7 +12,7 @@ from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from langchain_sessions.tokens._weights import (
+from langchain_sessions._tokens.weights import (
     ACCENTED,
     ARABIC,
     CYRILLIC,

@@ -11,14 +11,10 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.kinds import MESSAGE_CODES
-from langchain_sessions._core.matching import EventQuery
-from langchain_sessions._core.ranges import NO_SEQS, SeqSet
-from langchain_sessions.compaction._shown import cost_of, room_of
-from langchain_sessions.compaction._strategies import TurnWindow
-from langchain_sessions.compaction._summarize import Summarize
-from langchain_sessions.compaction._triggers import (
+from langchain_sessions._compaction.shown import cost_of, room_of
+from langchain_sessions._compaction.strategies import TurnWindow
+from langchain_sessions._compaction.summarize import Summarize
+from langchain_sessions._compaction.triggers import (
     DEFAULT_CONTEXT_WINDOW,
     AllOf,
     AnyOf,
@@ -27,20 +23,24 @@ from langchain_sessions.compaction._triggers import (
     TokenCount,
     known_window,
 )
+from langchain_sessions._core.flow import Flow, ask
+from langchain_sessions._core.kinds import MESSAGE_CODES
+from langchain_sessions._core.matching import EventQuery
+from langchain_sessions._core.ranges import NO_SEQS, SeqSet
 from langchain_sessions.events import SessionEvent, Standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from langchain_sessions._log.log import Log
-    from langchain_sessions.compaction._live_scope import LiveScope
-    from langchain_sessions.compaction._plan import (
+    from langchain_sessions._compaction.live_scope import LiveScope
+    from langchain_sessions._compaction.plan import (
         CompactionPlan,
         CompactionRequest,
         CompactionStrategy,
         CompactionTrigger,
     )
-    from langchain_sessions.compaction._summarizer import SummaryLimits
+    from langchain_sessions._compaction.summarizer import SummaryLimits
+    from langchain_sessions._log.log import Log
 
 PENDING = "pending"
 """In the details of a record: runs of positions that are archived and in no summary yet."""

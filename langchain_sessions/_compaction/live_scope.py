@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from langchain_core.messages import AIMessage
 
-from langchain_sessions.compaction._archivable import is_summary, spoken
+from langchain_sessions._compaction.archivable import is_summary, spoken
 from langchain_sessions.events import SessionEvent, Standing
 
 if TYPE_CHECKING:
+    from langchain_sessions._compaction.plan import CompactionPlan, CompactionRequest
     from langchain_sessions._core.ledger import Cover, LogView
-    from langchain_sessions.compaction._plan import CompactionPlan, CompactionRequest
 
 _FINISHED = (Standing.LIVE, Standing.INTERRUPTED)
 

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, HumanMessage
 
+from langchain_sessions._compaction.prompts import SHADOW_PROMPT
 from langchain_sessions._core import kinds as k
-from langchain_sessions.compaction._prompts import SHADOW_PROMPT
 from langchain_sessions.events import NewEvent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from langchain_sessions._compaction.plan import CompactionPlan
+    from langchain_sessions._compaction.summarizer import Summary
     from langchain_sessions._core.event_encoding import EventEncoder
     from langchain_sessions._core.rows import EventRow
-    from langchain_sessions.compaction._plan import CompactionPlan
-    from langchain_sessions.compaction._summarizer import Summary
     from langchain_sessions.session import Session
 
 GENERATED_TITLE = "generated_title"

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from langchain_sessions._compaction.archivable import is_summary, pinned, split_segments
+from langchain_sessions._compaction.plan import CompactionPlan, CompactionRequest
 from langchain_sessions._core.edge import check_duration, check_positive, helpful, require
-from langchain_sessions.compaction._archivable import is_summary, pinned, split_segments
-from langchain_sessions.compaction._plan import CompactionPlan, CompactionRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

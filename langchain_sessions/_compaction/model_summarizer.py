@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from langchain_sessions._core.flow import Flow, ask, declared, faces
-from langchain_sessions._core.view import is_cut
-from langchain_sessions._core.whole import clip
-from langchain_sessions.compaction._plan import Outcome
-from langchain_sessions.compaction._prompts import Entry, SummaryPrompts, entry_of, messages_for
-from langchain_sessions.compaction._structured import (
+from langchain_sessions._compaction.plan import Outcome
+from langchain_sessions._compaction.prompts import Entry, SummaryPrompts, entry_of, messages_for
+from langchain_sessions._compaction.structured import (
     STRUCTURED_CHARACTERS,
     Schema,
     check_schema,
@@ -24,7 +21,7 @@ from langchain_sessions.compaction._structured import (
     unframed,
     without_thought,
 )
-from langchain_sessions.compaction._summarizer import (
+from langchain_sessions._compaction.summarizer import (
     PLAIN_CHARACTERS,
     Summary,
     SummaryLimits,
@@ -33,7 +30,10 @@ from langchain_sessions.compaction._summarizer import (
     fit_text,
     whole_sentences,
 )
-from langchain_sessions.compaction._triggers import DEFAULT_CONTEXT_WINDOW, model_window
+from langchain_sessions._compaction.triggers import DEFAULT_CONTEXT_WINDOW, model_window
+from langchain_sessions._core.flow import Flow, ask, declared, faces
+from langchain_sessions._core.view import is_cut
+from langchain_sessions._core.whole import clip
 from langchain_sessions.errors import SummaryError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.runnables import Runnable, RunnableConfig
 
-    from langchain_sessions.tokens._base import TokenCounter
+    from langchain_sessions._tokens.base import TokenCounter
 
 _CHARACTERS_PER_TOKEN = 2  # of a reply, for the room that it needs: pessimistic for every script but Chinese
 _SHARE = 0.9  # of the window; the count is an estimate

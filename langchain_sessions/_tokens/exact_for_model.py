@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Protocol
 from langchain_core.language_models import BaseLanguageModel
 
 from langchain_sessions._core.locks import new_lock
+from langchain_sessions._tokens.estimate import RememberingCounter, TextCounter
+from langchain_sessions._tokens.tiktoken import TiktokenCounter
+from langchain_sessions._tokens.wheels import Wheel, cached_folders, read_wheel, wheel_of
 from langchain_sessions.errors import InvalidInputError, VocabularyMissingError
-from langchain_sessions.tokens._estimate import RememberingCounter, TextCounter
-from langchain_sessions.tokens._tiktoken import TiktokenCounter
-from langchain_sessions.tokens._wheels import Wheel, cached_folders, read_wheel, wheel_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

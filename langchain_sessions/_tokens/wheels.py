@@ -15,10 +15,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from langchain_sessions._tokens.estimate import TextCounter
+from langchain_sessions._tokens.families import name_of, vocabulary_of
+from langchain_sessions._tokens.tiktoken import TiktokenCounter
 from langchain_sessions.errors import InvalidInputError, VocabularyMissingError
-from langchain_sessions.tokens._estimate import TextCounter
-from langchain_sessions.tokens._families import name_of, vocabulary_of
-from langchain_sessions.tokens._tiktoken import TiktokenCounter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
+from langchain_sessions._compaction.model_summarizer import BYTES_PER_TOKEN, ModelSummarizer
+from langchain_sessions._compaction.triggers import DEFAULT_CONTEXT_WINDOW
 from langchain_sessions._core.codec.text import searchable_text
 from langchain_sessions._core.whole import clip, whole_value
-from langchain_sessions.compaction._model_summarizer import BYTES_PER_TOKEN, ModelSummarizer
-from langchain_sessions.compaction._triggers import DEFAULT_CONTEXT_WINDOW
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from langchain_sessions.compaction._summarizer import Summarizer, SummaryLimits
+    from langchain_sessions._compaction.summarizer import Summarizer, SummaryLimits
+    from langchain_sessions._tokens.base import TokenCounter
     from langchain_sessions.events import SessionEvent
-    from langchain_sessions.tokens._base import TokenCounter
 
 _RECORD_FACTOR = 1.3  # a message in the record, its dividing line included, against the message in a prompt
 _LEAF_BYTES = 8

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_sessions._core.edge import require
-from langchain_sessions.tokens._base import MediaCosts, TokenTotal, Tool
-from langchain_sessions.tokens._content import Media, call_texts, texts_and_media
-from langchain_sessions.tokens._language_rates import RATES
-from langchain_sessions.tokens._languages import (
+from langchain_sessions._tokens.base import MediaCosts, TokenTotal, Tool
+from langchain_sessions._tokens.content import Media, call_texts, texts_and_media
+from langchain_sessions._tokens.language_rates import RATES
+from langchain_sessions._tokens.languages import (
     ALPHABETS,
     ENGLISH_ALONE,
     GROUPS,
@@ -35,7 +35,7 @@ from langchain_sessions.tokens._languages import (
     by_words,
     speakers,
 )
-from langchain_sessions.tokens._weights import (
+from langchain_sessions._tokens.weights import (
     ACCENTED,
     ARABIC,
     CYRILLIC,

@@ -10,9 +10,9 @@ from langchain_core.messages import AIMessage
 from langchain_core.utils.json import parse_json_markdown
 from pydantic import BaseModel, Field, ValidationError
 
+from langchain_sessions._compaction.plan import Outcome
+from langchain_sessions._compaction.summarizer import Summary, cut_text, fit_text
 from langchain_sessions._core.edge import require
-from langchain_sessions.compaction._plan import Outcome
-from langchain_sessions.compaction._summarizer import Summary, cut_text, fit_text
 from langchain_sessions.errors import SummaryError
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, cast
 
 from langchain_core.runnables import Runnable
 
+from langchain_sessions._compaction.archivable import split_segments
+from langchain_sessions._compaction.model_summarizer import ModelSummarizer
+from langchain_sessions._compaction.prompts import SummaryPrompts
+from langchain_sessions._compaction.shown import cost_of, room_of
+from langchain_sessions._compaction.strategies import SlidingWindow
+from langchain_sessions._compaction.summarizer import Summarizer, SummaryLimits
 from langchain_sessions._core.edge import check_kind, check_positive, helpful, require
-from langchain_sessions.compaction._archivable import split_segments
-from langchain_sessions.compaction._model_summarizer import ModelSummarizer
-from langchain_sessions.compaction._prompts import SummaryPrompts
-from langchain_sessions.compaction._shown import cost_of, room_of
-from langchain_sessions.compaction._strategies import SlidingWindow
-from langchain_sessions.compaction._summarizer import Summarizer, SummaryLimits
 from langchain_sessions.errors import InvalidInputError, MissingDependencyError
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from langchain_core.language_models import BaseChatModel
 
-    from langchain_sessions.compaction._plan import CompactionPlan, CompactionRequest, CompactionStrategy
-    from langchain_sessions.compaction._structured import Schema
+    from langchain_sessions._compaction.plan import CompactionPlan, CompactionRequest, CompactionStrategy
+    from langchain_sessions._compaction.structured import Schema
     from langchain_sessions.events import SessionEvent
 
 _OVERLAP = 2

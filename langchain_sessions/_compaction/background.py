@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from langchain_sessions._compaction.plan import Compaction, CompactionResult, ModelCall
     from langchain_sessions._log.log import Log
-    from langchain_sessions.compaction._plan import Compaction, CompactionResult, ModelCall
 
 _log = logging.getLogger(__name__)
 
@@ -146,7 +146,7 @@ def compact_now(
     automatic: bool = False,
 ) -> Flow[CompactionResult]:
     """`SessionService.compact`."""
-    from langchain_sessions.compaction._run import compact_session
+    from langchain_sessions._compaction.run import compact_session
 
     return (
         yield from compact_session(
@@ -177,7 +177,7 @@ def compact_later(
         result = yield from compact_now(log, session_id, compaction, branch=branch, call=call, automatic=True)
         if not ancestors or branch is None or compaction.when is None:
             return
-        from langchain_sessions.compaction._triggers import PromptSize
+        from langchain_sessions._compaction.triggers import PromptSize
 
         scope: str | None = branch
         of_prompt = replace(compaction, when=PromptSize(compaction.when))

@@ -14,13 +14,8 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from langchain_sessions._core.edge import check_branch, from_micros
-from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.ledger import Cover, ledger_of
-from langchain_sessions._core.ranges import SeqSet
-from langchain_sessions._log.log import read_rows
-from langchain_sessions.compaction._archivable import choose_archived
-from langchain_sessions.compaction._fallback import (
+from langchain_sessions._compaction.archivable import choose_archived
+from langchain_sessions._compaction.fallback import (
     PENDING,
     LastResort,
     as_ranges,
@@ -29,8 +24,8 @@ from langchain_sessions.compaction._fallback import (
     that_fit,
     would_not_fit,
 )
-from langchain_sessions.compaction._live_scope import LiveScope, plan_tokens
-from langchain_sessions.compaction._plan import (
+from langchain_sessions._compaction.live_scope import LiveScope, plan_tokens
+from langchain_sessions._compaction.plan import (
     NO_CALL,
     Compaction,
     CompactionPlan,
@@ -40,9 +35,14 @@ from langchain_sessions.compaction._plan import (
     Outcome,
     check_compaction,
 )
-from langchain_sessions.compaction._records import record_row, session_changes, summary_rows
-from langchain_sessions.compaction._shown import shown_to
-from langchain_sessions.compaction._summarizer import GuardedSummarizer, Summary, SummaryLimits, SummaryTask
+from langchain_sessions._compaction.records import record_row, session_changes, summary_rows
+from langchain_sessions._compaction.shown import shown_to
+from langchain_sessions._compaction.summarizer import GuardedSummarizer, Summary, SummaryLimits, SummaryTask
+from langchain_sessions._core.edge import check_branch, from_micros
+from langchain_sessions._core.flow import Flow, ask
+from langchain_sessions._core.ledger import Cover, ledger_of
+from langchain_sessions._core.ranges import SeqSet
+from langchain_sessions._log.log import read_rows
 from langchain_sessions.errors import SessionNotFoundError, SessionsError, SummaryError
 from langchain_sessions.events import Standing
 from langchain_sessions.stores._values import ArchivePlan

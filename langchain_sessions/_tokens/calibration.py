@@ -7,14 +7,14 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from langchain_sessions._core.edge import require
-from langchain_sessions.tokens._base import TokenTotal
+from langchain_sessions._tokens.base import TokenTotal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 
-    from langchain_sessions.tokens._base import TokenCounter, Tool
+    from langchain_sessions._tokens.base import TokenCounter, Tool
 
 _REMEMBERED = 15
 _SMALLEST_PROMPT = 50  # below it the frame of a message outweighs its text

@@ -1,0 +1,1 @@
+"""Archiving that never loses anything: triggers, strategies and summaries over the log."""
