@@ -115,7 +115,13 @@ WORDINGS = (
     ),
     Wording("GitHub Models", r"request body too large for .{1,80}max size: \d+ tokens", _HUB + "BerriAI/litellm"),
     Wording("litellm", r"contextwindowexceedederror", _HUB + "entropy-research/Devon/issues/88"),
+    Wording(
+        "transformers",
+        r"input length of input_ids is \d+, but `max_length` is set to",
+        _HUB + "zai-org/ChatGLM-6B/issues/17",
+    ),
     Wording("MiniMax", r"context window exceeds limit", _PI),
+    Wording("Snowflake", r"max tokens of \d+ exceeded", _HUB + "posit-dev/positron/issues/11737"),
     Wording("Moonshot", r"exceeded model token limit", _PI),
     Wording("Cerebras", r"current length is \d+ while limit is \d+", _HUB + "BerriAI/litellm"),
 )
@@ -173,6 +179,7 @@ _OTHER_CODES = frozenset(
 _SOMETHING_ELSE = re.compile(
     r"rate.?limit|\btp[md]\b|too many requests|throttl|please wait|quota|allowance|billing|credits|enqueued|\bbatch"
     r"|(?:tokens?|requests?) (?:per|/) ?(?:sec|min|hour|day|month)|\b(?:hourly|daily|weekly|monthly)\b"
+    r"|(?:for|in|within) this (?:sec|min|hour|day|week|month)|\bper[- ](?:model|user|project|key|organi[sz]ation) limit"
     r"|free.?tier|usage limit|insufficient (?:balance|funds|credit)|upgrade your (?:plan|account|subscription|tier)"
     r"|(?:last|past|previous) (?:\d+ ?)?(?:s|sec\w*|m|min\w*|h|hrs?|hours?|d|days?|weeks?|months?)\b"
     r"|content.?(?:filter|policy|management)|safety|api.?key|unauthori[sz]ed|does not exist|model.{0,40}not.?found"
@@ -189,6 +196,8 @@ _NO_LENGTH = re.compile(
     r"|\bbusy\b|overloaded|try again later"
     r"|(?:than|below) the minimum|too (?:short|few)\b|\bstop sequences?\b|\bseed\b|max(?:imum)? requests|\battempts\b"
     r"|\b(?:output|response|answer|completion)(?: tokens?| length)? (?:exceed|(?:is|was) too (?:long|large))"
+    # What clients raise where an answer was cut.
+    r"|\blength limit (?:is |was |has been )?reached"
     # A name, or a field that is named, is too long: no text that a conversation consists of.
     r"|(?<!and )(?<!or )\b(?:names?|ids?|titles?|labels?|keys?|headers?|schemas?|grammar|descriptions?|declarations?"
     r"|tools?|functions?)"
@@ -209,7 +218,8 @@ _NO_LENGTH = re.compile(
 )
 _OUTPUT = (
     r"(?:(?:output|completion|generated) tokens|max(?:imum)? (?:allowed )?(?:number of )?output"
-    r"|max_(?:completion_|output_|new_|gen_)?(?:tokens|len\b)|max_?(?:output_?)?tokens|(?:num|n)_predict"
+    r"|max_(?:completion_|output_|new_|gen_)?(?:tokens(?!_per_)|len\b)|max_?(?:output_?)?tokens(?!_per_)"
+    r"|(?:num|n)_predict"
     r"|maximum tokens you requested)"
 )
 _OUTPUT_NAMED = re.compile(_OUTPUT)
@@ -258,11 +268,13 @@ _BOUND = re.compile(
     r"|(?<!-)[>≥]=? ?(?:n_ctx\b|\d|(?:the )?(?:max|context|model|limit|window))"
     r"|\bbut (?:got |received |only )?\d{3}"
     r"|\bmax\b[^.;\d]{0,12}\d|\b(?:length|size) of [^.;]{0,24}? is \d"
+    r"|\dk?(?: tokens)?[,;.:]? (?:but |and |however,? )?(?:you|your \w+) (?:requested|asked|sent|used|provided|ha[sv])"
     rf"|{words_for('bound')}"
 )
 _SENT = re.compile(
     r"\d{3,} ?[>≥]=? ?\d{3,}|\bquestion\b"
-    rf"|\bprompt|\binputs?(?:\b|_tokens\b)|\bmessages?\b|\brequest|\bconversation|\btotal text\b|{words_for('sent')}"
+    r"|\bn_keep\b|\bprompt|\binputs?(?:\b|_tokens\b)|\bmessages?\b|\brequest|\bconversation|\btotal text\b"
+    rf"|{words_for('sent')}"
 )
 _CONTEXTS = (
     r"(?:\bcontext[eo]?\b|\bcontesto\b|\bkonte(?:xt|ks)|контекст|上下文|コンテキスト|컨텍스트|bağlam|ngữ cảnh|سياق"
@@ -279,7 +291,7 @@ _NOT_WITHIN = r"(?<!\bin )(?<!\bin the )(?<!\bin your )(?<!\bin this )"
 _TOO_LONG = re.compile(
     # What is in a message may be too long where no message is.
     rf"{_NOT_WITHIN}\b(?:prompt|inputs?|conversation|chat|messages?|history|context|question)"
-    r"(?: text| tokens?| content| history| you (?:sent|submitted|entered))?[ _]"
+    r"(?: text| tokens?| content| history| you (?:sent|submitted|entered))?['\"]?[ _]"
     r"(?:(?:is|are|was|were|has become|have become)[ _])?too[ _](?:long|large)\b"
     rf"|{_NOT_WITHIN}\b(?:prompt|inputs?|messages?|conversation|question)\b(?! (?:\d+\b|{_NO_TEXTS}))[^.;'\"`]{{0,40}}?"
     r"\b(?:exceed(?:s|ed|ing)?|(?:has )?reached|is (?:longer|larger|greater) than|is over)\b[^.;'\"`]{0,24}?"
@@ -294,9 +306,10 @@ _TOO_LONG = re.compile(
     r"(?:too_?(?:long|large)|exceed(?:s|ed)?|overflow)(?:_?(?:error|exception))?\b"
     r"|\bexceed(?:s|ed)?_(?:max_)?(?:context|prompt|input)_\w+"
     r"|\b(?:max_(?:prompt|input|context|seq|sequence|model)_\w+|model_max_length)\b exceeded"
+    r"|\b(?:model|context)(?:'s)? (?:max\w* )?(?:context )?length (?:is |was |has been )?exceeded"
     rf"|(?:{words_for('sent')}|\bprompt|\bmessage|\binput)\w*\W{{1,3}}(?:\w+\W{{1,3}}){{0,2}}?(?:{words_for('long')})"
     rf"|(?:{words_for('long')})\w*\W{{1,3}}(?:{words_for('sent')}|\bprompt|\bmessage|\binput)"
-    r"|\bsequence too long: \d"
+    r"|\bsequence too long: \d|\bcontext (?:window|length|limit)? ?(?:is |was )?full\b"
     r"|\bsequence length (?:(?:of |is )?\(?\d+\)? )?(?:exceeds?|is (?:greater|longer|larger) than)\b"
     r"|\btotal (?:number of )?tokens:? \(?\d+\)? exceeds? (?:the )?(?:[\w']+ ){0,3}\d"
     # A limit that has a name before it, such as that of a day, is a quota.
