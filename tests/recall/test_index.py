@@ -14,6 +14,7 @@ from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, System
 
 from langchain_sessions import SearchSettings, SessionService
 from langchain_sessions._core.codec.messages import MessageCodec
+from langchain_sessions._core.flow import drive
 from langchain_sessions._core.rows import SUMMARY, SYNTHETIC, EventRow
 from langchain_sessions._log.indexing import indexer_of
 from langchain_sessions._log.log import log_of
@@ -220,6 +221,25 @@ def test_a_catch_up_that_meets_a_delete_leaves_nothing(ada: SessionService) -> N
     assert change
     place = store.find_index(log_of(ada).key("s1"), indexer.builder.fingerprint, log_of(ada).now())
     assert (place.indexed_to, place.chunks) == (0, ())
+
+
+def test_a_catch_up_does_not_follow_who_goes_on_appending(ada: SessionService) -> None:
+    ada.append("s1", [HumanMessage(f"word{n}") for n in range(20)])
+    log, looks = log_of(ada), 0
+    indexer = indexer_of(log)
+
+    def now() -> int:
+        nonlocal looks
+        looks += 1
+        assert looks < 20, "it goes on as long as somebody appends"
+        ada.append("s1", HumanMessage("and another"))
+        return log.now()
+
+    indexer.now = now
+    added = drive(indexer.catch_up(log.key("s1")))
+    assert 20 <= added < 20 + looks
+    assert ada.reindex("s1") > 0
+    assert ada.verify("s1") == []
 
 
 @pytest.mark.backends("sqlite")

@@ -71,8 +71,9 @@ class Indexer:
         self.now = now
 
     def catch_up(self, key: SessionKey) -> Flow[int]:
-        """Bring the index of a log up to date; how many events were added.
+        """Bring the index of a log to where the log ends now; how many events were added.
 
+        What others append meanwhile is left to the next: an append that had to follow them would never come back.
         Another process that does the same wins or loses batch by batch; nothing is indexed twice. What an encrypting
         codec wrote is never indexed.
 
@@ -81,13 +82,14 @@ class Indexer:
             SealedEventError: The log holds what this codec cannot read.
         """
         added = lost = 0
-        fewest = LARGEST_CHUNK
+        fewest, end = LARGEST_CHUNK, None
         # Words in an index would tell what the codec hides: such logs are scanned.
         if self.codec.encrypts:
             return 0
         while lost < _LOST:
             progress = yield from ask(self.store.find_index, key, self.builder.fingerprint, self.now())
-            if progress.indexed_to >= progress.last_seq:
+            end = progress.last_seq if end is None else min(end, progress.last_seq)
+            if progress.indexed_to >= end:
                 break
             # Far behind, nobody gains by small steps, and whole chunks are never merged again.
             size = LARGEST_CHUNK if progress.last_seq - progress.indexed_to >= LARGEST_CHUNK else BATCH
