@@ -8,10 +8,10 @@ of them finds what only it must be told, each goes alone.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as WaitedTooLong
-from typing import TypeVar
+from contextlib import suppress
+from typing import Any, TypeVar
 
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.locks import empty_in_child, new_lock
@@ -37,27 +37,45 @@ class Journey:
         self.waiting: list[Passenger] = []
 
 
-class Passenger:
-    """An append that waits: for its answer, or to be told to lead others, or to go alone."""
+class WaitedTooLong(Exception):  # noqa: N818 - it says what happened, and nobody outside hears of it
+    """Nobody told a passenger anything for long."""
 
-    __slots__ = ("_told", "batch", "leads", "others")
+
+class Passenger:
+    """An append that waits: for its answer, or to be told to lead others, or to go alone.
+
+    It waits by a lock, or by a future of its own event loop: those of `concurrent.futures`, which serve both, take
+    longer than what a passenger saves by not going alone.
+    """
+
+    __slots__ = ("_answer", "_gate", "_waits", "batch", "is_told", "leads", "others")
 
     def __init__(self, batch: AppendBatch) -> None:
         """Wait with a batch."""
         self.batch = batch
         self.leads = False
         self.others: list[Passenger] = []
-        self._told: Future[Appended | None] = Future()
-
-    @property
-    def knows(self) -> bool:
-        """Whether it was told."""
-        return self._told.done()
+        self.is_told = False
+        self._answer: Appended | None = None
+        # Not one that is free in a child of this process: there is nobody there who waits.
+        self._gate = threading.Lock()
+        self._gate.acquire()
+        self._waits: tuple[int, Any, Any] | None = None
 
     def tell(self, appended: Appended | None) -> None:
-        """Its answer; None to go alone, or to lead."""
-        if not self._told.done():
-            self._told.set_result(appended)
+        """Its answer; None to go alone, or to lead. One thread at a time tells, and what is told first stands."""
+        if self.is_told:
+            return
+        self._answer, self.is_told = appended, True
+        self._gate.release()
+        if self._waits is None:  # whoever says later that it waits in a loop looks whether it was told
+            return
+        thread, loop, future = self._waits
+        if thread == threading.get_ident():
+            _end_waiting(future)
+        else:
+            with suppress(RuntimeError):  # the loop has ended, and nobody waits in it
+                loop.call_soon_threadsafe(_end_waiting, future)
 
     def answer(self) -> Appended | None:
         """Wait for what it is told.
@@ -65,18 +83,31 @@ class Passenger:
         Raises:
             WaitedTooLong: It was not told for long.
         """
-        return self._told.result(_PATIENCE)
+        if not self.is_told and not self._gate.acquire(timeout=_PATIENCE) and not self.is_told:
+            raise WaitedTooLong
+        return self._answer
 
     async def aanswer(self) -> Appended | None:
         """Async `answer`."""
         import asyncio
 
-        if not self._told.done():
-            # Of who stops waiting the others hear nothing.
-            done, _ = await asyncio.wait([asyncio.wrap_future(self._told)], timeout=_PATIENCE)
-            if not done:
-                raise WaitedTooLong
-        return self._told.result()
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        self._waits = (threading.get_ident(), loop, future)
+        if not self.is_told:
+            late = loop.call_later(_PATIENCE, _end_waiting, future)
+            try:
+                await future
+            finally:
+                late.cancel()
+        if not self.is_told:
+            raise WaitedTooLong
+        return self._answer
+
+
+def _end_waiting(future: Any) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 class Travelling:
@@ -152,7 +183,7 @@ class Travelling:
                 journey.waiting.remove(passenger)
                 leaves = True
             elif is_late:
-                leaves = not (passenger.knows or passenger.leads)
+                leaves = not (passenger.is_told or passenger.leads)
             else:
                 # Cancelled while its batch is on its way: it hears of that when the batch has arrived.
                 leaves = passenger.leads or not _is_cancellation(error)
