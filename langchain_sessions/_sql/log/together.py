@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from langchain_sessions._core.flow import Flow, ask
@@ -44,11 +45,11 @@ class WaitedTooLong(Exception):  # noqa: N818 - it says what happened, and nobod
 class Passenger:
     """An append that waits: for its answer, or to be told to lead others, or to go alone.
 
-    It waits by a lock, or by a future of its own event loop: those of `concurrent.futures`, which serve both, take
-    longer than what a passenger saves by not going alone.
+    It waits by a queue, or by a future of its own event loop: those of `concurrent.futures`, which serve both, wake a
+    loop through a socket.
     """
 
-    __slots__ = ("_answer", "_gate", "_waits", "batch", "is_told", "leads", "others")
+    __slots__ = ("_answers", "_told", "_waits", "batch", "is_told", "leads", "others")
 
     def __init__(self, batch: AppendBatch) -> None:
         """Wait with a batch."""
@@ -56,18 +57,16 @@ class Passenger:
         self.leads = False
         self.others: list[Passenger] = []
         self.is_told = False
-        self._answer: Appended | None = None
-        # Not one that is free in a child of this process: there is nobody there who waits.
-        self._gate = threading.Lock()
-        self._gate.acquire()
+        self._told: Appended | None = None
+        self._answers: SimpleQueue[None] = SimpleQueue()
         self._waits: tuple[int, Any, Any] | None = None
 
     def tell(self, appended: Appended | None) -> None:
         """Its answer; None to go alone, or to lead. One thread at a time tells, and what is told first stands."""
         if self.is_told:
             return
-        self._answer, self.is_told = appended, True
-        self._gate.release()
+        self._told, self.is_told = appended, True
+        self._answers.put(None)
         if self._waits is None:  # whoever says later that it waits in a loop looks whether it was told
             return
         thread, loop, future = self._waits
@@ -83,9 +82,12 @@ class Passenger:
         Raises:
             WaitedTooLong: It was not told for long.
         """
-        if not self.is_told and not self._gate.acquire(timeout=_PATIENCE) and not self.is_told:
+        if not self.is_told:
+            with suppress(Empty):
+                self._answers.get(timeout=_PATIENCE)
+        if not self.is_told:
             raise WaitedTooLong
-        return self._answer
+        return self._told
 
     async def aanswer(self) -> Appended | None:
         """Async `answer`."""
@@ -102,7 +104,7 @@ class Passenger:
                 late.cancel()
         if not self.is_told:
             raise WaitedTooLong
-        return self._answer
+        return self._told
 
 
 def _end_waiting(future: Any) -> None:
