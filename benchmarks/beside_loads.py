@@ -321,7 +321,11 @@ def cold_starts(folder: Path, rounds: int) -> list[Load]:
         for at, (name, program) in enumerate(_STARTS.items()):
             path = folder / f"start-{number}-{at}.db"
             code = f"PATH = {str(path)!r}\n{program}\nimport time\nprint(time.process_time())"
-            environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
+            # Every library's bytecode lies ready, as where they were installed: also that of this tree, and wherever
+            # the environment says that none is to be written.
+            left_out = ("LD_PRELOAD", "PYTHONDONTWRITEBYTECODE")
+            environment = {key: value for key, value in os.environ.items() if key not in left_out}
+            environment["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
             command = [sys.executable, "-W", "ignore", "-c", code]
             done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)  # noqa: S603
             if number:  # the first compiles

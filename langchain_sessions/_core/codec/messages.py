@@ -12,13 +12,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
-from langchain_core.messages import (
-    AIMessage,
-    BaseMessage,
-    BaseMessageChunk,
-    ChatMessage,
-    message_chunk_to_message,
-)
+from langchain_core.messages import AIMessage, BaseMessage, BaseMessageChunk, ChatMessage
 from pydantic import BaseModel
 
 from langchain_sessions._core import kinds as k
@@ -148,6 +142,9 @@ class MessageCodec:
             message = without_private(message)
         elif not kind:
             if isinstance(message, BaseMessageChunk):
+                # It brings along what every provider's blocks look like, and whom to ask what a file is.
+                from langchain_core.messages import message_chunk_to_message  # noqa: PLC0415
+
                 message = message_chunk_to_message(message)
             message = without_private(message)
             kind = CODES.get(type(message), 0)

@@ -16,8 +16,6 @@ import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.documents import Document
-
 from langchain_sessions._core.codec.arrays import is_foreign, pack_foreign, unpack_foreign
 from langchain_sessions._core.codec.spelling import spelled
 from langchain_sessions._core.edge import is_storable
@@ -174,6 +172,8 @@ def _pack_tagged(value: Any, serde: SerializerProtocol | None, depth: int) -> An
         return {_TAG: [tag, encode(value)]}
     if kind is tuple or kind is set or kind is frozenset:
         return {_TAG: [kind.__name__, [pack(item, serde, depth + 1) for item in value]]}
+    from langchain_core.documents import Document  # noqa: PLC0415 - what no plain message holds
+
     if kind is Document:
         fields = {"id": value.id, "metadata": value.metadata, "page_content": value.page_content}
         return {_TAG: ["document", pack(fields, serde, depth + 1)]}
@@ -238,6 +238,8 @@ def unpack(value: Any, serde: SerializerProtocol | None = None) -> Any:
         return _unpack_foreign(value, serde)
     inner = unpack(payload, serde)
     if tag == "document":
+        from langchain_core.documents import Document  # noqa: PLC0415 - as above
+
         return Document(**inner)
     return {"tuple": tuple, "set": set, "frozenset": frozenset}[tag](inner)
 
