@@ -1,18 +1,21 @@
 """Messages of threads as objects: ours, never the caller's, and checked each time they are handed out.
 
 An object that was served may be changed in place by whoever got it. So each has a snapshot of its fields; a list is
-compared with its snapshots in C (0.1 µs per message) before it is served, and what changed is built again.
+compared with its snapshots in C (0.1 µs per message) before it is served again, and what changed is built again. A
+snapshot is made when it is first compared: a thread that is read once, and no more, has none.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from contextlib import nullcontext
 from itertools import islice
 from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_sessions._core.checkpoints import NAMES_WITHIN, blanked_at
 from langchain_sessions._core.codec.messages import assembled, equal
+from langchain_sessions._core.collecting import resting_collector
 from langchain_sessions._core.locks import new_lock
 from langchain_sessions._core.ranges import NO_SEQS, SeqRange, SeqSet, expand_ranges, fold_ranges
 from langchain_sessions._core.rows import NO_MESSAGE_ID, EventRow, SessionRow
@@ -37,6 +40,8 @@ _MADE = 16
 _GROWING = 8
 """Threads that may have grown since they were last weighed; to weigh all would make a call cost what others hold."""
 _EMPTY: dict[str, Any] = {}
+_MANY = 200
+"""From so many messages on the collector rests while they are made: before, it would hardly have looked."""
 
 
 class _Mold(NamedTuple):
@@ -54,6 +59,13 @@ def _mold_of(message: BaseMessage) -> _Mold:
     return _Mold(type(message), fields, dicts, lists)
 
 
+def _cast_fields(row: EventRow | MessageRow, mold: _Mold) -> dict[str, Any]:
+    fields = mold.fields.copy()
+    fields["content"] = row.text
+    fields["id"] = None if row.flags & NO_MESSAGE_ID else row.ident
+    return fields
+
+
 class Recognised(NamedTuple):
     """Where the messages of a list are stored: the runs that it shares with the list before it, then each by itself."""
 
@@ -63,7 +75,7 @@ class Recognised(NamedTuple):
 
 
 class _View(NamedTuple):
-    """The messages of a list with their fields and the snapshots of these, side by side."""
+    """The messages of a list with their fields and the snapshots of these, side by side, as far as those are made."""
 
     runs: list[SeqRange]
     objects: list[BaseMessage]
@@ -121,8 +133,15 @@ class ThreadCache:
         new = {row.seq: row for row in rows if row.seq not in self.rows}
         if not new:
             return
+        with resting_collector() if len(new) >= _MANY else nullcontext():
+            self._make(new)
+        self.rows.update(new)
+        self._known = self._known | SeqSet.of(new)
+        self._bytes += sum(len(row.text or "") + len(row.body or "") for row in new.values())
+
+    def _make(self, rows: dict[int, EventRow | MessageRow]) -> None:
         molds, newest = self._molds, self._newest
-        for seq, row in new.items():
+        for seq, row in rows.items():
             mold = molds.get(row.kind) if row.body is None else None
             if mold is None:
                 self._build(row)
@@ -133,9 +152,6 @@ class ThreadCache:
                 if ident in newest:
                     self._older.setdefault(ident, []).append(newest[ident])
                 newest[ident] = seq
-        self.rows.update(new)
-        self._known = self._known | SeqSet.of(new)
-        self._bytes += sum(len(row.text or "") + len(row.body or "") for row in new.values())
 
     def newest(self, ident: str) -> int | None:
         """Where the newest revision that is known of a message is stored; None where none is, or some went back."""
@@ -170,10 +186,7 @@ class ThreadCache:
     def _cast(self, row: EventRow | MessageRow, mold: _Mold) -> None:
         """Build one that has a text and an id and nothing else: most of a thread that is read for the first time."""
         seq = row.seq
-        self._snapshots[seq] = kept = mold.fields.copy()
-        kept["content"] = row.text
-        kept["id"] = None if row.flags & NO_MESSAGE_ID else row.ident
-        fields = kept.copy()
+        fields = _cast_fields(row, mold)
         for name in mold.dicts:
             fields[name] = {}
         for name in mold.lists:
@@ -205,9 +218,26 @@ class ThreadCache:
         seqs = expand_ranges(left)
         objects += map(self._objects.__getitem__, seqs)
         fields += map(_fields, objects[len(fields) :])
-        snapshots += map(self._snapshots.__getitem__, seqs)
         self._last = view = _View(runs, objects, fields, snapshots)
         return view
+
+    def _snapshot(self, seq: int) -> dict[str, Any]:
+        """The fields of a message as they are stored."""
+        kept = self._snapshots.get(seq)
+        if kept is None:
+            row = self.rows[seq]
+            self._snapshots[seq] = kept = _cast_fields(row, self._molds[row.kind])
+        return kept
+
+    def _snapshots_of(self, view: _View) -> list[dict[str, Any]]:
+        """Those of a view, all of them. A view is never changed: another thread may be looking at it."""
+        if len(view.snapshots) == len(view.objects):
+            return view.snapshots
+        more = expand_ranges(view.runs)[len(view.snapshots) :]
+        whole = view._replace(snapshots=[*view.snapshots, *map(self._snapshot, more)])
+        if self._last is view:
+            self._last = whole
+        return whole.snapshots
 
     def serve(self, runs: list[SeqRange]) -> list[BaseMessage]:
         """The messages of a list, as they were stored."""
@@ -231,10 +261,11 @@ class ThreadCache:
 
     def _begins(self, messages: list[BaseMessage], view: _View) -> bool:
         """Whether a list begins with the messages of a view, as they were stored."""
-        objects, snapshots = view.objects, view.snapshots
+        objects = view.objects
         size = len(objects)
         if len(messages) < size:
             return False
+        snapshots = self._snapshots_of(view)
         # The last ones may be objects of whoever made them; those before were served by us.
         served = size if messages is objects else max(0, size - _MADE)
         made = messages[served:size]
@@ -253,7 +284,7 @@ class ThreadCache:
         )
 
     def _holds(self, seq: int, message: BaseMessage) -> bool:
-        if type(message) is not type(self._objects[seq]) or not equal(message.__dict__, self._snapshots[seq]):
+        if type(message) is not type(self._objects[seq]) or not equal(message.__dict__, self._snapshot(seq)):
             return False
         extra, stored = message.__pydantic_extra__, self._extra_snapshots
         # Of most threads no message has fields that its class does not know.

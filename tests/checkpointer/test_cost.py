@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -246,3 +247,48 @@ def test_what_a_reader_changes_reaches_nobody(service: SessionService) -> None:
     put(saver, config, *third, version=2)
     assert [message.content for message in read()] == ["edited", "two"]
     assert [message.content for message in service.as_user("ada").messages("t")] == ["edited", "two"]
+
+
+# -- a process that knows nothing --------------------------------------------------------------------------
+
+
+@pytest.mark.backends("sqlite")
+def test_a_long_thread_is_read_with_few_looks_for_garbage(open_service: Callable[..., SessionService]) -> None:
+    """Each look may become one at all that the process holds, which takes longer than the read."""
+    messages = [(AIMessage if at % 2 else HumanMessage)(f"said {at}", id=f"m{at}") for at in range(2_000)]
+    put(SessionCheckpointSaver(open_service()), THREAD, *messages)
+    saver = SessionCheckpointSaver(open_service())
+    assert saver.get_tuple({"configurable": {**THREAD["configurable"], "thread_id": "another"}}) is None
+    looks: list[str] = []
+
+    def noted(phase: str, _: dict[str, int]) -> None:
+        looks.append(phase)
+
+    gc.collect()
+    gc.callbacks.append(noted)
+    try:
+        found = saver.get_tuple(THREAD)
+    finally:
+        gc.callbacks.remove(noted)
+    assert found is not None
+    assert found.checkpoint["channel_values"]["messages"] == messages
+    assert looks.count("start") <= 12
+    assert gc.isenabled()
+
+
+def test_what_was_changed_in_place_after_a_first_look_is_not_served(service: SessionService) -> None:
+    """Nothing was kept beside the objects when they were served first."""
+    put(SessionCheckpointSaver(service), THREAD, HumanMessage("asked", id="q"), AIMessage("said", id="a"))
+    for spoil in (
+        lambda message: setattr(message, "content", "other"),
+        lambda message: message.additional_kwargs.update(mark=1),
+        lambda message: setattr(message, "id", "other"),
+    ):
+        saver = SessionCheckpointSaver(service)
+        for _ in range(3):
+            found = saver.get_tuple(THREAD)
+            assert found is not None
+            served = found.checkpoint["channel_values"]["messages"]
+            assert served == [HumanMessage("asked", id="q"), AIMessage("said", id="a")]
+            for message in served:
+                spoil(message)
