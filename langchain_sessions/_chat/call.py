@@ -156,21 +156,27 @@ class Call:
     def _look_at_log(self) -> Flow[PromptContext]:
         """Load what stands in the session, with a graph's edits, and tell what is new beside it."""
         options, body, state = self.options, self.request.body, self.state
-        # A graph may have edited whatever it holds, so what is compared reaches as far back as its state does.
-        size = prompts.enough(self, len(state.messages))
         try:
-            context = yield from prompts.load_context(self, None, size)
+            context = yield from self._take_up_edits()
         except SessionNotFoundError:
             yield from ask(self.address.sessions.open, self.address.session_id)
             context = PromptContext()
-        if (yield from take_up_edits(options, self.address, context.events, state.messages)):
-            context = yield from prompts.load_context(self, None, size)
         self.news = yield from prompts.look_for_news(options, self.address, context, body, state)
         if self.news.invocation_id is not None:
             self.invocation_id = self.news.invocation_id
         elif not self.news.ended and not self.news.told and self.news.newest <= context.version:
             # A checkpoint may have logged a part of the turn between the two looks: then this one lacks it.
             self.context = context
+        return context
+
+    def _take_up_edits(self) -> Flow[PromptContext]:
+        """Load what stands in the session, with a graph's edits."""
+        held = self.state.messages
+        # A graph may have edited whatever it holds, so what is compared reaches as far back as its state does.
+        size = prompts.enough(self, len(held))
+        context = yield from prompts.load_context(self, None, size)
+        if (yield from take_up_edits(self.options, self.address, context.events, held)):
+            context = yield from prompts.load_context(self, None, size)
         return context
 
     def _store_request(self, context: PromptContext) -> Flow[None]:
@@ -181,6 +187,8 @@ class Call:
                 self.news = news = yield from store_ending(options, self.address, news, run)
             else:
                 yield from self._mark(run, InvocationStatus.FAILED)
+        if news.ended:
+            yield from self._take_up_edits()  # of runs that stand from here on
         system = self._new_system(context)
         examples = [told_by_content(m, options.branch) for m in news.examples] if options.store_examples else []
         fresh = [*system, *examples, *self.keeping.question(news.fresh)]

@@ -126,7 +126,7 @@ def tell_apart(
     found = yield from _look_up(options, address, [str(message.id) for message in doubtful])
     body = [message for message in body if message.id not in found.gone]
     events = sorted({event.seq: event for event in (*recent, *found.events)}.values(), key=lambda event: event.seq)
-    news = find_news(body, events, state.runs)
+    news = find_news(body, events, state.runs, is_thread=state.is_kept)
     if not state.is_kept:
         return news
     run_of = {id(message): run for run, ending in news.ended.items() for message in ending}
@@ -140,7 +140,8 @@ def tell_apart(
     if not told:
         return news
     stored: list[SessionEvent] = yield from append_all(address, told)
-    return replace(find_news(body, [*events, *stored], state.runs), told=tuple(stored))
+    news = find_news(body, [*events, *stored], state.runs, is_thread=True)
+    return replace(news, told=tuple(stored))
 
 
 def _in_doubt(news: News, body: Sequence[BaseMessage], recent: Sequence[SessionEvent]) -> Iterator[BaseMessage]:

@@ -24,20 +24,17 @@ from langchain_sessions._core.codec.messages import equal
 from langchain_sessions._core.edge import MAX_ID
 from langchain_sessions._core.rows import TURN_OF
 from langchain_sessions._core.view import call_ids
-from langchain_sessions.errors import (
-    InvalidInputError,
-)
-from langchain_sessions.events import SessionEvent, Standing
+from langchain_sessions.errors import InvalidInputError
+from langchain_sessions.events import Standing
 from langchain_sessions.selectors import not_empty
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from langchain_sessions.events import SessionEvent
 
 _RESUMABLE = frozenset({Standing.FAILED, Standing.INTERRUPTED, Standing.OPEN})
-
-
+_UNANSWERED = frozenset({Standing.FAILED, Standing.OPEN})
 _SOURCE, _SUMMARIZED = "lc_source", "summarization"
 """How LangChain's own middleware signs the summary that it puts in the place of messages."""
 
@@ -174,7 +171,13 @@ def turn_length(body: Sequence[BaseMessage]) -> int:
     return next((at for at, message in enumerate(reversed(body)) if isinstance(message, HumanMessage)), len(body))
 
 
-def find_news(body: Sequence[BaseMessage], recent: Sequence[SessionEvent], ours: Container[str] = ()) -> News:
+def find_news(
+    body: Sequence[BaseMessage],
+    recent: Sequence[SessionEvent],
+    ours: Container[str] = (),
+    *,
+    is_thread: bool = False,
+) -> News:
     """Tell what a request adds to a log.
 
     A message of the request is in the log if an event has its id, whatever else differs; or if it belongs to a run
@@ -187,6 +190,8 @@ def find_news(body: Sequence[BaseMessage], recent: Sequence[SessionEvent], ours:
         recent: The newest message events of the log in log order, archived, failed and running ones included.
         ours: Runs that what makes this request has had to do with: while they are open they go on, whatever is said in
             their middle.
+        is_thread: Whether a graph's thread carries the request: what it holds is the conversation, so a run that counts
+            as failed is done where an answer stands behind it.
     """
     # Half a reply that failed, and a summary, are nothing that a caller could send again.
     said = (event for event in recent if not isinstance(event.message, SystemMessage))
@@ -208,13 +213,19 @@ def find_news(body: Sequence[BaseMessage], recent: Sequence[SessionEvent], ours:
         news = _continued(body, fresh, first_new, known, events, going_on=going_on)
     news = replace(news, newest=max(map(attrgetter("seq"), recent), default=0))
     earlier = len(body) - len(news.tail)
-    left = {at: run_of(event) for at, event in by_id.items() if at < earlier and event.standing is Standing.OPEN}
-    over = {run: at for at, run in sorted(left.items()) if run is not None and run != news.invocation_id}
+    unanswered = _UNANSWERED if is_thread else _UNANSWERED - {Standing.FAILED}
+    left = {at: event for at, event in by_id.items() if at < earlier and event.standing in unanswered}
+    over: dict[str, list[int]] = {}
+    for at in sorted(left):
+        run = run_of(left[at])
+        if run is not None and run != news.invocation_id:
+            over.setdefault(run, []).append(at)
     if not over:
         return news
-    endings = {run: _ending(body, at, known) for run, at in over.items()}
+    endings = {run: _ending(body, places, known) for run, places in over.items()}
     ended = {run: ending for run, ending in endings.items() if ending is not None}
-    return replace(news, given_up=tuple(over), ended=ended)
+    given_up = (run for run, places in over.items() if run in ended or left[places[-1]].standing is Standing.OPEN)
+    return replace(news, given_up=tuple(given_up), ended=ended)
 
 
 def _going_on(known: Mapping[int, SessionEvent], ours: Container[str]) -> str | None:
@@ -226,17 +237,22 @@ def _going_on(known: Mapping[int, SessionEvent], ours: Container[str]) -> str | 
     return newest if newest is not None and newest in ours and is_open else None
 
 
-def _ending(body: Sequence[BaseMessage], at: int, known: Mapping[int, SessionEvent]) -> list[BaseMessage] | None:
-    """What ends a run behind its last message, by an answer of a middleware or a node; None where nothing does."""
-    ending: list[BaseMessage] = []
-    for place in range(at, len(body)):
-        message = body[place]
-        if isinstance(message, HumanMessage) and place > at:
+def _ending(
+    body: Sequence[BaseMessage], places: Sequence[int], known: Mapping[int, SessionEvent]
+) -> list[BaseMessage] | None:
+    """What the log lacks of a run that somebody else ended by an answer, results included; None where nobody did.
+
+    Args:
+        body: The request.
+        places: Where the messages of the run stand in it.
+        known: What of it is in the log.
+    """
+    for end in range(places[-1], len(body)):
+        if isinstance(body[end], HumanMessage) and end > places[-1]:
             return None
-        if place not in known and message.id is not None:
-            ending.append(message)
-        if isinstance(message, AIMessage) and not call_ids(message):
-            return ending
+        if isinstance(body[end], AIMessage) and not call_ids(body[end]) and not_empty.accepts(body[end]):
+            run = range(places[0], end + 1)
+            return [body[at] for at in run if at not in known and body[at].id is not None]
     return None
 
 

@@ -155,7 +155,7 @@ def look_for_news(
     size = 2 * turn_length(body) + _SLACK
     if context.has_unfinished or not says_one_thing(body):
         recent = yield from _newest_messages(address, size, branch=options.branch)
-    news = find_news(body, recent, state.runs)
+    news = find_news(body, recent, state.runs, is_thread=state.is_kept)
     if not state.messages:
         return news
     return (yield from tell_apart(options, address, news, body, recent, state=state))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -40,6 +41,11 @@ def sessions() -> Iterator[SessionService]:
 @pytest.fixture(params=["SessionCheckpointSaver", "InMemorySaver"])
 def saver(request: pytest.FixtureRequest, sessions: SessionService) -> Any:
     return InMemorySaver() if request.param == "InMemorySaver" else SessionCheckpointSaver(sessions)
+
+
+@pytest.fixture(params=["SessionCheckpointSaver", "InMemorySaver"])
+def saver_name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 def agent_of(
@@ -141,6 +147,74 @@ def test_item_6_a_turn_that_a_limit_ends_is_remembered(
     events = [event for event in sessions.events("t") if event.message is not None]
     assert {event.standing for event in events} == {Standing.LIVE}
     assert len(events) == len(agent.get_state(CONFIG).values["messages"])
+    assert sessions.verify("t") == []
+
+
+@pytest.mark.parametrize("limit", [no_more_models, no_more_tools])
+def test_item_6_a_turn_that_a_limit_ended_stands_though_nobody_goes_on_for_days(saver_name: str, limit: Any) -> None:
+    """Its run was idle for longer than `invocation_timeout` when somebody came back: only the thread knows its end."""
+    now = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    with SessionService("sqlite://", clock=lambda: now) as sessions:
+        saver: Any = InMemorySaver() if saver_name == "InMemorySaver" else SessionCheckpointSaver(sessions)
+        agent, model = agent_of(sessions, saver, limit())
+        for question in ("hi", "weather?", "thanks", "bye"):
+            say(agent, question)
+            now += timedelta(days=1)
+        state = [message.id for message in agent.get_state(CONFIG).values["messages"]]
+        assert [message.id for message in sessions.messages("t")] == state
+        assert last(model)[2] == "weather?"
+        assert {event.standing for event in sessions.events("t") if event.message} == {Standing.LIVE}
+        assert sessions.verify("t") == []
+
+
+class Apology(lc.AgentMiddleware):
+    """Answers in place of a model that fails."""
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        try:
+            return handler(request)
+        except ConnectionError:
+            return AIMessage("sorry")
+
+
+def test_item_6_a_turn_whose_model_failed_stands_where_somebody_answered(sessions: SessionService, saver: Any) -> None:
+    agent, model = agent_of(sessions, saver, Apology())
+    model.failures = 1
+    say(agent, "one", "two")
+    assert last(model) == ["one", "sorry", "two"]
+    assert [message.text for message in sessions.messages("t")] == ["one", "sorry", "two", "answer 2"]
+    assert sessions.verify("t") == []
+
+
+class Note(lc.AgentMiddleware):
+    """Says more about a result than the tool did."""
+
+    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+        result = handler(request)
+        return result.model_copy(update={"content": f"note: {result.content}"})
+
+
+def test_item_6_of_a_turn_that_a_limit_ended_every_result_stands_as_the_state_has_it(
+    sessions: SessionService, saver: Any
+) -> None:
+    """One of two results never passed ours, and the other in other words."""
+
+    class Both(Strict):
+        def _generate(self, messages: Any, *given: Any, **options: Any) -> Any:
+            result = super()._generate(messages, *given, **options)
+            for call in list(getattr(result.generations[0].message, "tool_calls", ())):
+                result.generations[0].message.tool_calls.append({**call, "id": f"{call['id']}b"})  # type: ignore[attr-defined]
+            return result
+
+    model = Both()
+    tools_limit = lc.ToolCallLimitMiddleware(tool_name="weather", run_limit=1)
+    chain: list[Any] = [Note(), tools_limit, no_more_models(), SessionMemoryMiddleware(sessions)]
+    agent: Any = create_agent(model, [weather], middleware=chain, checkpointer=saver)
+    say(agent, "weather?", "thanks")
+    state = [(message.id, message.text) for message in agent.get_state(CONFIG).values["messages"]]
+    assert sorted((m.id, m.text) for m in sessions.messages("t")) == sorted(state)
+    assert [text for text in last(model) if "note" in text] == ["note: sunny in Paris"]
+    assert any(text.startswith("Tool call limit") for text in last(model))
     assert sessions.verify("t") == []
 
 
