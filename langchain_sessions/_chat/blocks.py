@@ -10,6 +10,7 @@ from langchain_core.messages import HumanMessage
 
 from langchain_sessions._chat.names import CALL_BLOCKS, block_with_taken_name
 from langchain_sessions._core.codec.text import searchable_text
+from langchain_sessions._core.view import is_thought
 from langchain_sessions._core.whole import whole_text, whole_value
 
 if TYPE_CHECKING:
@@ -111,8 +112,17 @@ def whole_blocks(content: list[Any], asked: Collection[str] | None = None) -> li
         asked: The ids of its calls: a block of a call that is none of them nobody would answer. None where a block
             can be no call of the message.
     """
-    made = [_whole_block(block, asked) for block in content]
-    kept = [block for block in made if block is not None]
+    called: set[object] = set()
+    kept: list[Any] = []
+    for block in content:
+        whole = _whole_block(block, asked)
+        if whole is None or _is_repeated(whole, called):
+            continue
+        kept.append(whole)
+    if asked is not None and not asked:
+        # A reply that was cut in a thought: what it was to lead to is missing, and providers ask for it.
+        while len(kept) > 1 and is_thought(kept[-1]):
+            kept.pop()
     same = len(kept) == len(content) and all(a is b for a, b in zip(content, kept, strict=True))
     return content if same else kept
 
@@ -137,13 +147,24 @@ def _whole_block(block: str | dict[Any, Any], asked: Collection[str] | None) -> 
     return block_with_taken_name(sendable(block)) if is_answered else None
 
 
+def _is_repeated(block: str | dict[Any, Any], called: set[object]) -> bool:
+    """Whether a block is a call that a message holds already, in the same form; notes what it calls."""
+    if isinstance(block, str) or block.get("type") not in CALL_BLOCKS:
+        return False
+    call = (block["type"], block.get("call_id", block.get("id")))
+    if call[1] and call in called:
+        return True
+    called.add(call)
+    return False
+
+
 def _whole_text_block(block: dict[str, Any]) -> dict[str, Any] | None:
     text = block.get("text")
     if text is None or not str(text).strip():
         return None
-    if block.get("type") is None or not isinstance(text, str):
-        # Clients look for the one, and servers for the other.
-        block = {**block, "type": block.get("type") or "text", "text": str(text)}
+    if block.get("type") != "text" or not isinstance(text, str):
+        # Clients look for the one, and servers for the other; OpenAI's own names of it nobody else takes.
+        block = {**block, "type": "text", "text": str(text)}
     return sendable(block)
 
 

@@ -110,6 +110,21 @@ def _blocks_of_calls(messages: Sequence[BaseMessage]) -> Iterator[str]:
             yield f"message {at} calls a function that nobody answers"
 
 
+def _read(messages: Sequence[BaseMessage]) -> Iterator[str]:
+    """What was found by what the clients make of random logs: each refuses one of these."""
+    for at, message in enumerate(messages):
+        held = [block for block in blocks(message) if isinstance(block, dict)]
+        if any(block.get("type") in TEXTS[1:] for block in held):
+            yield f"message {at} has words under a name of OpenAI alone"
+        made = [
+            (b["type"], b.get("call_id", b.get("id"))) for b in held if b.get("type") in ("tool_use", "function_call")
+        ]
+        if len(set(made)) < len(made):
+            yield f"message {at} holds a call twice"
+        if role(message) == "assistant" and not calls(message) and held and held[-1].get("type") in THOUGHTS:
+            yield f"message {at} ends with a thought"
+
+
 def _paired(messages: Sequence[BaseMessage]) -> Iterator[str]:
     awaited: list[str | None] = []
     for at, message in enumerate(messages):
@@ -256,7 +271,7 @@ PROVIDERS: dict[str, Callable[[Sequence[BaseMessage]], Iterator[str]]] = {
     "mistral": mistral,
     "bedrock": bedrock,
 }
-_ALL = (_known, _written, _whole, _media, _paired, _blocks_of_calls, _system_first, _deep)
+_ALL = (_known, _read, _written, _whole, _media, _paired, _blocks_of_calls, _system_first, _deep)
 
 
 def violations(messages: Sequence[BaseMessage]) -> list[str]:

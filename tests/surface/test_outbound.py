@@ -369,6 +369,36 @@ def test_a_history_leaves_what_is_going_on_as_it_is() -> None:
         assert len(history.messages) == 8
 
 
+@pytest.mark.parametrize("kind", ["reasoning", "thinking", "redacted_thinking"])
+def test_a_reply_that_was_cut_in_a_thought_ends_with_what_it_said(kind: str) -> None:
+    cut = AIMessage([{"type": "text", "text": "first"}, {"type": kind, "id": "rs_1", "summary": []}])
+    prompt = made_valid([HumanMessage("a"), cut, HumanMessage("b")], over=2)
+    assert prompt[1].content == [{"type": "text", "text": "first"}]
+    assert cut.content[1:], "the log keeps it"
+
+
+def test_a_thought_before_a_call_stays() -> None:
+    thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    asks = AIMessage([thought], tool_calls=[{"name": "look", "args": {}, "id": "c1"}])
+    log = [HumanMessage("a"), asks, ToolMessage("x", tool_call_id="c1"), AIMessage("b")]
+    assert made_valid([*log, HumanMessage("c")], over=4)[1].content == [thought]
+
+
+def test_a_call_that_a_message_holds_twice_goes_out_once() -> None:
+    block = {"type": "tool_use", "id": "c1", "name": "look", "input": {}}
+    asks = AIMessage(
+        [block, {"type": "text", "text": "well"}, block], tool_calls=[{"name": "look", "args": {}, "id": "c1"}]
+    )
+    log = [HumanMessage("a"), asks, ToolMessage("x", tool_call_id="c1"), AIMessage("b")]
+    assert made_valid([*log, HumanMessage("c")], over=4)[1].content == [block, {"type": "text", "text": "well"}]
+
+
+@pytest.mark.parametrize("kind", ["input_text", "output_text"])
+def test_words_under_a_name_of_openai_alone_are_text(kind: str) -> None:
+    asked = HumanMessage([{"type": kind, "text": "hello"}])
+    assert made_valid([asked], over=0)[0].content == [{"type": "text", "text": "hello"}]
+
+
 LONG = "x" * 5_000
 
 
