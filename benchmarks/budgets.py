@@ -25,6 +25,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from splintr import Tokenizer
 
+from benchmarks.token_data import data
 from benchmarks.token_weights import written
 from benchmarks.tokens import _random_json, _sources
 from langchain_sessions import (
@@ -201,6 +202,7 @@ def main(argv: Sequence[str] = ()) -> None:
     parser.add_argument("--conversations", type=int, default=5)
     parser.add_argument("--unnamed", action="store_true", help="the model does not say what it is called")
     parser.add_argument("--languages", action="store_true", help="conversations in other languages than English")
+    parser.add_argument("--data", action="store_true", help="conversations of data, logs, tables and emoji")
     parser.add_argument("--modes", nargs="*", help="some of: no reports, reports, reports x 1.3, exact")
     parser.add_argument("--usage", action="store_true", help="with ContextUsage(.6) of a window, not with TokenCount")
     options = parser.parse_args(argv)
@@ -208,7 +210,8 @@ def main(argv: Sequence[str] = ()) -> None:
     name = None if options.unnamed else NAMES.get(options.vocabulary)
     when = ContextUsage(0.6, context_window=round(BUDGET / 0.6)) if options.usage else None
     print(f"{'text':12}{'counter':16}{'prompts':>8}{'over':>6}{'worst':>8}{'fired':>7}{'fill':>7}")
-    for kind, texts in (languages() if options.languages else corpora()).items():
+    said = languages() if options.languages else data() if options.data else corpora()
+    for kind, texts in said.items():
         for mode, (factor, counter) in modes(exact).items():
             if options.modes and mode not in options.modes:
                 continue

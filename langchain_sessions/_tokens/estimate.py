@@ -200,6 +200,8 @@ _UPPER, _MARK, _DIGIT, _NEWLINE, _BLANK = b"A.0\n "  # numbers: bytes are looked
 _FIRST_NOT_ASCII = 0x80
 _FOUR = 4
 _ALWAYS = 2  # words and the rest
+_DRAWN = 20
+"""Text that has a capital behind a small letter less often than once in so many characters is no random data."""
 
 
 def _class_of(byte: int) -> int:
@@ -237,7 +239,7 @@ class EstimatedTokenCounter(TextCounter):
 
     On English chat, program text, JSON, Chinese and mixtures of them the error over a few thousand
     tokens is within 10 %, mostly 3 %; `benchmarks/tokens.py` prints the table. A single short text,
-    random data or a language that the vocabulary knows badly can be further off.
+    formulas, capitals throughout or a language that the vocabulary knows badly can be further off.
 
     Args:
         vocabulary: Whose counts to estimate: `o200k_base` (current OpenAI models), `cl100k_base` (GPT-4, GPT-3.5),
@@ -287,7 +289,12 @@ class EstimatedTokenCounter(TextCounter):
         words = w.letter * (len(classes) - len(short) + starts) + w.word * starts
         # To look for a class that a text does not hold takes a tenth of counting it.
         if _UPPER in classes:
-            words = words + w.camel_hump * classes.count(b"aA") + w.capital_pair * classes.count(b"AA")
+            humps = classes.count(b"aA")
+            words = words + w.camel_hump * humps + w.capital_pair * classes.count(b"AA")
+            if humps * _DRAWN > len(classes):
+                # Names have humps, too, but hardly digits among their letters.
+                drawn = min(humps, classes.count(b"a0") + classes.count(b"A0")) - len(classes) / _DRAWN
+                words += w.random * max(drawn, 0.0)
         if _MARK in short:
             marks = count(b".")
             rest += w.mark * marks + w.mark_blank * count(b". ") + w.blank_mark * count(b" .")

@@ -19,7 +19,10 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from splintr import Tokenizer
 
+from benchmarks.token_data import data
+from benchmarks.token_weights import VOCABULARIES as FITTED
 from langchain_sessions import (
     CalibratedTokenCounter,
     Calibration,
@@ -111,6 +114,20 @@ def test_repeating_a_text_scales_its_estimate(text: str, vocabulary: Vocabulary)
     once, often = counter.count_text(text), counter.count_text(text * 50)
     assert often <= 50 * (once + 4)
     assert often >= counter.count_text(text * 10)
+
+
+@pytest.mark.parametrize("vocabulary", FITTED)
+@pytest.mark.parametrize("kind", ["base64", "hashes", "logs", "tables", "emoji", "addresses"])
+def test_data_is_estimated_within_a_fifth(kind: str, vocabulary: Vocabulary) -> None:
+    texts = data(10)[kind]
+    exact = sum(len(Tokenizer.from_pretrained(vocabulary).encode(text)) for text in texts)
+    assert sum(map(EstimatedTokenCounter(vocabulary).count_text, texts)) == pytest.approx(exact, rel=0.2)
+
+
+def test_names_with_humps_are_no_random_data() -> None:
+    names = "getUserNameFromAccountId XMLHttpRequestFactory parseInputStream " * 9
+    exact = len(Tokenizer.from_pretrained("o200k_base").encode(names))
+    assert EstimatedTokenCounter().count_text(names) == pytest.approx(exact, rel=0.25)
 
 
 def test_lone_surrogates_are_counted_not_refused() -> None:
