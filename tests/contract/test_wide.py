@@ -204,6 +204,30 @@ def test_a_head_has_many_names_only_while_it_is_written_fast(monkeypatch: pytest
     assert len(stamp_of(database, partition)) == 40 * 8
 
 
+def test_a_commit_looks_at_no_more_names_however_many_a_head_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[bytes] = []
+    is_old = names._is_old
+
+    def look(name: bytes, now: int) -> bool:
+        looked.append(name)
+        return is_old(name, now)
+
+    monkeypatch.setattr(names, "_is_old", look)
+    stamp = b"".join(names.new_name() for _ in range(600))
+    for _ in range(10):
+        stamp = names.followed_by(names.new_name(), stamp)
+    assert (len(stamp), len(looked)) == (512 * 8, 10)
+
+
+def test_a_name_of_a_clock_that_is_behind_takes_no_younger_ones_with_it() -> None:
+    old = int.from_bytes(names.new_name()[:2], "big") - 40
+    behind = (old % 65536).to_bytes(2, "big") + b"behind"
+    young = [names.new_name() for _ in range(60)]
+    stamp = names.followed_by(names.new_name(), b"".join([*young[:30], behind, *young[30:]]))
+    assert stamp[8:] == b"".join([*young[:30], behind, *young[30:]])
+    assert len(names.followed_by(names.new_name(), behind * 400)) == 16 * 8
+
+
 @pytest.mark.usefixtures("small_partitions")
 @pytest.mark.parametrize("seed", range(6))
 def test_writers_whose_answers_get_lost_lose_and_double_nothing(seed: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from langchain_sessions import errors
@@ -193,10 +193,11 @@ class Link:
 
 def _is_first(untold: list[Any]) -> bool:
     """Whether nobody took what was there; of several threads one does."""
-    with suppress(IndexError):
+    try:
         untold.pop()
-        return True
-    return False
+    except IndexError:
+        return False
+    return True
 
 
 @contextmanager

@@ -198,7 +198,8 @@ class Partitions:
             SessionNotFoundError: There is none for this key.
             CommitUnknownError: Nobody can say whether it was written, and it is not repeatable.
         """
-        return (yield from self.in_turn(name_of(key), self._change(key, now, decide, is_repeatable=is_repeatable)))
+        name = name_of(key)
+        return (yield from self.in_turn(name, self._change(key, name, now, decide, is_repeatable=is_repeatable)))
 
     def in_turn(self, partition: Partition, work: Flow[T]) -> Flow[T]:
         """Do what ends with a commit, after those of this process that began before."""
@@ -211,13 +212,13 @@ class Partitions:
             if has_turn:
                 self._turns.leave(partition)
 
-    def _change(self, key: SessionKey, now: int, decide: Decide, *, is_repeatable: bool) -> Flow[Any]:
+    def _change(self, key: SessionKey, name: Partition, now: int, decide: Decide, *, is_repeatable: bool) -> Flow[Any]:
         lost = 0
         while True:
             found = yield from self.require(key, now)
             change = yield from decide(found)
             try:
-                if change.head is None or (yield from self.commit(name_of(key), change.head, change.rows)):
+                if change.head is None or (yield from self.commit(name, change.head, change.rows)):
                     return change.answer
             except CommitUnknownError:
                 if not is_repeatable:

@@ -69,7 +69,7 @@ def _append(at: Partitions, batch: AppendBatch, head: SessionHead) -> Flow[Chang
     rows: Rows = {_run_key(head.skey, run.id): dump_json(run) for run in runs}
     if not placed.fresh and not runs:
         return Change((Appended(placed.rows, session.last_seq, view), bool(head.owed)))
-    after = _with_runs(head, runs)
+    after = _with_runs(head, runs) if runs else head
     if placed.fresh:
         state, noted = with_replaced(session.state, placed.fresh) if deltas else (None, placed.fresh)
         rows |= event_rows(head.skey, noted)
@@ -79,8 +79,9 @@ def _append(at: Partitions, batch: AppendBatch, head: SessionHead) -> Flow[Chang
         changes = {**moved(session, len(placed.fresh), batch.now), "ledger": ledger.encode()}
         if state is not None:
             changes["state"] = state
-        owed = [(delta, batch.now) for delta in deltas if is_shared(delta)]
-        after = replace(after.with_session(**changes), owed=(*head.owed, *owed))
+        after = after.with_session(**changes)
+        if owed := [(delta, batch.now) for delta in deltas if is_shared(delta)]:
+            after = replace(after, owed=(*head.owed, *owed))
     before = {*relatives, *touched}
     counted = tally_change(before, head.view(r.ALL_AWAKE), {*before, *placed.fresh}, after.view(r.ALL_AWAKE))
     after = after.adding(counted)

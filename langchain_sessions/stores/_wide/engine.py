@@ -120,7 +120,7 @@ class WidePartitions(PartitionEngine):
             problem = f"take {size} bytes; this database takes {self.most_bytes} at once"
             raise errors.InvalidInputError("messages", problem)
         name = names.new_name()
-        stamp = names.followed_by(name, known.names)
+        stamp = names.followed_by(name, known.stamp)
         after = Known(head, stamp, known.weight + shelves.weight_of(rows), known.moved, known.shelved, is_certain=True)
         yield from self.run(lists.entering(self._noted, partition, known.head, head))
         values = (lists.life(head), head.version, head.body, head.owner, head.listed, head.due, stamp, after.weight)

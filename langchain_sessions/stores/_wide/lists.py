@@ -50,6 +50,13 @@ def _places(head: Head | None) -> Iterator[tuple[str, int, int]]:
         yield (_DUE, head.due, 0)
 
 
+def _gained(head: Head | None, other: Head | None) -> list[tuple[str, int, int]]:
+    """The places that a head has and another has not; of a head and the next one nearly always none."""
+    if head and other and (head.owner, head.listed, head.due) == (other.owner, other.listed, other.due):
+        return []
+    return sorted({*_places(head)} - {*_places(other)})
+
+
 def life(head: Head) -> int:
     """Seconds for which a head that is in no list stays, such as a tombstone; 0 for what stays until it is removed."""
     if head.listed is not None or head.due is None:
@@ -60,7 +67,7 @@ def life(head: Head) -> int:
 def entering(noted: set[tuple[str, str, int]], partition: Partition, before: Head | None, after: Head) -> list[Do]:
     """The entries of a head that the one before it did not have."""
     work: list[Do] = []
-    for name, at, number in sorted({*_places(after)} - {*_places(before)}):
+    for name, at, number in _gained(after, before):
         bucket = at // _span(name)
         key = (partition.app, name, bucket)
         work.append(Do("enter", (*key, at, number, partition.kind, partition.id, life(after))))
@@ -76,7 +83,7 @@ def leaving(partition: Partition, before: Head | None, after: Head | None) -> li
     """Take away the entries that a head has no more."""
     return [
         Do("leave", (partition.app, name, at // _span(name), at, number, partition.kind, partition.id))
-        for name, at, number in sorted({*_places(before)} - {*_places(after)})
+        for name, at, number in _gained(before, after)
     ]
 
 

@@ -11,10 +11,10 @@ import time
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from langchain_sessions.stores._wide.work import Known
 
+SIZE: Final = 8
+"""Bytes of a name."""
 _LEAST: Final = 16
 _MOST: Final = 512
 _TICK: Final = 4
@@ -22,7 +22,7 @@ _TICK: Final = 4
 _TICKS: Final = 16
 _ROUND: Final = 1 << 16
 """Ticks until the same come again, after three days."""
-_DRAWN: Final = 6
+_DRAWN: Final = SIZE - 2
 
 
 def new_name() -> bytes:
@@ -30,19 +30,20 @@ def new_name() -> bytes:
     return _now().to_bytes(2, "big") + secrets.token_bytes(_DRAWN)
 
 
-def followed_by(name: bytes, names: Sequence[bytes]) -> bytes:
-    """What a head has after a commit: its name and those that it keeps."""
-    return name + b"".join(_kept(names))
-
-
-def _kept(names: Sequence[bytes]) -> Iterator[bytes]:
+def followed_by(name: bytes, stamp: bytes | None) -> bytes:
+    """What a head has after a commit: its name, and those of the head before it that it keeps."""
+    kept = (stamp or b"")[: (_MOST - 1) * SIZE]
     now = _now()
-    for place, name in enumerate(names[: _MOST - 1], 1):
-        # Clocks of other processes may be ahead.
-        age = (now - int.from_bytes(name[:2], "big")) % _ROUND
-        if place >= _LEAST and min(age, _ROUND - age) > _TICKS:
-            return
-        yield name
+    # From the oldest on: a commit leaves out about as many as it adds, and looks at no others, however many there are.
+    while len(kept) >= _LEAST * SIZE and _is_old(kept[-SIZE:], now):
+        kept = kept[:-SIZE]
+    return name + kept
+
+
+def _is_old(name: bytes, now: int) -> bool:
+    # Clocks of other processes may be ahead.
+    age = (now - int.from_bytes(name[:2], "big")) % _ROUND
+    return min(age, _ROUND - age) > _TICKS
 
 
 def is_among(name: bytes | None, known: Known, now: Known) -> bool | None:
