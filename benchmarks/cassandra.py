@@ -81,7 +81,8 @@ class Raw:
 
     def append(self) -> None:
         """Read the head, look for the name, and write both beside the next head."""
-        version, body, *_, stamp, _, _, _ = self._ask(self._head).one()
+        head: Any = self._ask(self._head).one()
+        version, body, *_, stamp, _, _, _ = head
         list(self._ask(self._names))
         self._seq += 1
         life, _, _, owner, place, due, _, weight, *partition, _ = self._set_head.values
