@@ -230,15 +230,23 @@ def tools_behind(runnable: Runnable[Any, Any]) -> tuple[Any, ...]:
     """The schemas that were bound to the model behind bindings, fallbacks and the steps of a chain."""
     if isinstance(runnable, RunnableBindingBase):
         bound = runnable.kwargs.get("tools")
-        # Some providers bind objects of their own, which nobody else can count.
-        schemas = [tool for tool in bound if isinstance(tool, dict)] if isinstance(bound, (list, tuple)) else []
-        return tuple(schemas) or tools_behind(runnable.bound)
+        known = filter(_is_countable, bound) if isinstance(bound, (list, tuple)) else ()
+        return tuple(known) or tools_behind(runnable.bound)
     if isinstance(runnable, RunnableWithFallbacks):
         return tools_behind(runnable.runnable)
     if isinstance(runnable, RunnableSequence):
         found = (tools_behind(step) for step in reversed(runnable.steps))
         return next((tools for tools in found if tools), ())
     return ()
+
+
+def _is_countable(tool: object) -> bool:
+    """Whether a bound tool is a schema, or has one: some providers bind objects of their own, which nobody counts."""
+    if isinstance(tool, dict):
+        return True
+    from langchain_core.tools import BaseTool  # noqa: PLC0415 - nearly every client binds schemas
+
+    return isinstance(tool, BaseTool)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnablePassthrough
+from langchain_core.tools import tool
+from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
@@ -30,6 +32,7 @@ from langchain_sessions import (
     TokenWindow,
     TurnCount,
 )
+from langchain_sessions._chat.session_memory import tools_behind
 from langchain_sessions._log.log import log_of
 from langchain_sessions._tokens.exact_for_model import ExactForModel, counts_itself
 from langchain_sessions.errors import PromptTooLongError
@@ -257,6 +260,21 @@ async def test_another_memory_knows_what_stored_replies_say_of_their_prompts(
     fresh = SessionMemoryAdvisor(sessions, compaction=Compaction(TokenCount(1_200), TokenWindow(max_tokens=300)))
     await face.invoke(fresh.wrap(counting), WORDS, config)
     assert counting.seen[-1] < counting.seen[-2]
+
+
+@pytest.mark.parametrize("as_schema", [True, False])
+def test_tools_that_are_bound_in_a_chain_count_whatever_they_are_bound_as(*, as_schema: bool) -> None:
+    """Clients bind schemas; models of one's own may bind what they were given."""
+
+    @tool
+    def look(query: str) -> str:
+        """Look something up."""
+        return query
+
+    bound = convert_to_openai_tool(look) if as_schema else look
+    model = FakeListChatModel(responses=["yes"]).bind(tools=[bound, object()])
+    chain = ChatPromptTemplate.from_messages([MessagesPlaceholder("history"), ("human", "{question}")]) | model
+    assert tools_behind(chain) == (bound,)
 
 
 class CountsItself(Counting):
