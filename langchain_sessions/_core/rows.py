@@ -341,9 +341,12 @@ def merged_changes(session: SessionRow, changes: Mapping[str, Any]) -> dict[str,
 
 
 def moved(session: SessionRow, count: int, now: int) -> dict[str, Any]:
-    """The columns of a session row that every change of its log moves."""
+    """The columns of a session row that every change of its log moves.
+
+    A clock that is behind another writer's moves no time back: lists look for a session no later than its activity.
+    """
     times = due_times(now, session.activity, session.expires_at, session.renewal, session.renewal_grain)
-    return {"last_seq": session.last_seq + count, "updated_at": now, **times}
+    return {"last_seq": session.last_seq + count, "updated_at": max(session.updated_at, now), **times}
 
 
 def due_times(

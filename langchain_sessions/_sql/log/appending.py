@@ -242,8 +242,10 @@ def _served(tx: Transaction, key: SessionKey, batch: AppendBatch) -> list[Column
 def _counters(tx: Transaction) -> dict[str, Any]:
     """What every append moves of a session row."""
     s = tx.tables.sessions.c
+    now = param("k_now", BigInteger())
     return {
-        "updated_at": param("k_now", BigInteger()),
+        # As in `moved`: never back.
+        "updated_at": case((s.updated_at > now, s.updated_at), else_=now),
         "live_events": s.live_events + param("b_events", BigInteger()),
         "live_turns": s.live_turns + param("b_turns", BigInteger()),
         "live_tokens": s.live_tokens + param("b_tokens", BigInteger()),

@@ -107,6 +107,26 @@ class SessionSuite(StoreSuite):
         touched = ["s1", "s7", "first"]
         assert found == [*touched, *(name for name in reversed(names) if name not in touched)]
 
+    def test_a_writer_whose_clock_is_behind_hides_no_session(
+        self, sessions: SessionService, clock: SettableClock
+    ) -> None:
+        names = [f"s{n}" for n in range(12)]
+        for name in names:
+            sessions.create(name)
+            clock.advance(seconds=70)
+        before = sessions.get("s11").updated_at
+        clock.advance(minutes=-10)
+        sessions.append("s11", human("from another host"))
+        sessions.append("s10", [human("from there too")], state_delta={"app:seen": True})
+        clock.advance(minutes=10)
+        assert sessions.get("s11").updated_at == before
+        page = sessions.list_sessions(limit=2)
+        found = [session.id for session in page]
+        while page.next_cursor is not None:
+            page = sessions.list_sessions(limit=2, cursor=page.next_cursor)
+            found += [session.id for session in page]
+        assert found == names[::-1]
+
     def test_bad_arguments(self, ada: SessionService) -> None:
         for call in (
             lambda: ada.list_sessions(limit=0),
