@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import sub
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from langchain_sessions._core import kinds as k
 from langchain_sessions._core import rows as r
@@ -66,8 +67,7 @@ class Cover:
         return row.place not in self.holes
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(NamedTuple):
     """An event that took the place of another.
 
     `rooted`: a graph made it. Between revisions that a graph made its head decides, not the order of edits.
@@ -160,7 +160,7 @@ class Ledger:
         blanked, blanked_at = document.get("b", ((), 0))
         return cls(
             SeqSet(_ranges(document["h"])),
-            tuple(Edit(*item) for item in document["e"]),
+            tuple(map(partial(tuple.__new__, Edit), document["e"])),  # in C: every call reads those of its log
             {cover.scope: cover for cover in covers},
             SeqSet(_ranges(blanked)),
             blanked_at,
@@ -255,12 +255,17 @@ class LogView:
 
     def superseded_by(self, row: EventRow) -> int | None:
         """The edit that took the row's place, if any."""
-        head, superseded, _ = self._lookup
-        edit = superseded.get(row.seq)
-        # What the head holds stands, in whatever order revisions were written: a graph may go back to an earlier one.
-        if edit is None or (edit.rooted and row.seq in head):
+        edit = self.edit_of(row.seq)
+        if edit is None:
             return self.outdated.get(row.seq) if row.flags & r.ROOTED else None
         return edit.seq
+
+    def edit_of(self, seq: int) -> Edit | None:
+        """The edit that took the place of a position by itself, whatever a graph's head holds of its message."""
+        head, superseded, _ = self._lookup
+        edit = superseded.get(seq)
+        # What the head holds stands, in whatever order revisions were written: a graph may go back to an earlier one.
+        return None if edit is None or (edit.rooted and seq in head) else edit
 
     def archived_by(self, row: EventRow) -> int | None:
         """The compaction that archives the row, if any."""

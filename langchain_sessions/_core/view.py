@@ -17,6 +17,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_sessions._core.edge import pointing
 from langchain_sessions._core.kinds import FIRST_RECORD
 from langchain_sessions._core.ledger import visible_scopes
+from langchain_sessions._core.ranges import NO_SEQS, SeqSet
 from langchain_sessions._core.rows import ROOTED, SUMMARY
 from langchain_sessions._core.showing import html_of
 
@@ -111,6 +112,27 @@ def context_rows(
         shown = view.ordered(row for row in said if view.in_context(row, invocation_id))
     # The window is cut before runs are put together: a database reads the newest rows and knows no others.
     return runs_together(shown if last_n is None else shown[-last_n:])
+
+
+def elsewhere(view: LogView, since: int = 1) -> SeqSet:
+    """Events that stand at another place than their own, wherever they were logged.
+
+    They are summaries, what compactions left out, and of messages that were edited the revisions that stand: of a
+    message that was edited four hundred times it is one.
+
+    Args:
+        view: Where events stand.
+        since: Only those whose place is this one or behind it.
+    """
+    replaced = view.ledger.superseded
+    found = {edit.seq for edit in view.ledger.edits if edit.position >= since}
+    found = {seq for seq in found if seq not in replaced or (view.head and view.edit_of(seq) is None)}
+    holes = NO_SEQS
+    for cover in view.ledger.covers.values():
+        holes = holes | cover.holes
+        if cover.first >= since:
+            found.update(cover.summaries)
+    return SeqSet.of(found) | (holes & SeqSet.between(since, view.last_seq))
 
 
 def runs_together(rows: list[EventRow]) -> list[EventRow]:

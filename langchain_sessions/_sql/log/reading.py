@@ -17,7 +17,7 @@ from langchain_sessions._core.ledger import LogView, visible_scopes
 from langchain_sessions._core.matching import EventQuery, cut_window
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import PLAIN, SELDOM, EventRow, SessionKey, SessionLog, owner_shape, plain_rows
-from langchain_sessions._core.view import context_rows, runs_together
+from langchain_sessions._core.view import context_rows, elsewhere, runs_together
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction, param
 from langchain_sessions._sql.log.criteria import Criterion, criteria_of, flagged, in_ranges, scope_values, visible
 from langchain_sessions._sql.log.lookup import (
@@ -147,11 +147,16 @@ def load_context(
     criteria = [_messages(tx), *_floors(tx, session, viewer, view)]
     left_out = _left_out(tx, view, invocation_id)
     rows = _select(tx, session, [*criteria, *left_out], newest=True, limit=last_n)
-    # What stands at another place than its own may belong into the window though its position lies before it.
-    elsewhere = _beside(view)
-    if elsewhere and (beside := elsewhere - SeqSet.of(row.seq for row in rows)):
-        clause = in_ranges("beside", tx.tables.events.c.seq, beside)
-        rows += _select(tx, session, [_messages(tx), visible(viewer, tx.tables), clause], newest=False, limit=None)
+    # What stands at another place than its own may belong into the window, wherever it was logged.
+    known = SeqSet.of(row.seq for row in rows)
+    if last_n is not None and len(rows) == last_n and rows and not view.head:
+        near = elsewhere(view, rows[0].seq)
+        rows += _at(tx, session, viewer, near - known)
+        shown = context_rows(rows, view, viewer, invocation_id, last_n)
+        if len(shown) == last_n:
+            return ContextSlice(session, shown, view)
+        known = known | near
+    rows += _at(tx, session, viewer, elsewhere(view) - known)
     return ContextSlice(session, context_rows(rows, view, viewer, invocation_id, last_n), view)
 
 
@@ -255,7 +260,7 @@ def _left_out(tx: Transaction, view: LogView, invocation_id: str | None) -> list
     """What SQL can leave out of the tail, so that a window of n loads n rows. Empty for a plain log."""
     e = tx.tables.events.c
     ledger = view.ledger
-    gone = ledger.hidden | SeqSet.of(edit.seq for edit in ledger.edits)
+    gone = ledger.hidden | SeqSet.of([edit.seq for edit in ledger.edits])
     away = sorted(
         name
         for name, standing in view.invocations.items()
@@ -265,6 +270,8 @@ def _left_out(tx: Transaction, view: LogView, invocation_id: str | None) -> list
     if gone:
         found.append(in_ranges("gone", e.seq, gone, inside=False))
     if away:
+        # Filled up with the last one, as ranges are: one more run that failed is seldom another statement.
+        away += away[-1:] * ((1 << (len(away) - 1).bit_length()) - len(away))
         named = {f"q_away{at}": name for at, name in enumerate(away)}
         kept = func.coalesce(e.invocation_id, literal_column("''"))
         found.append(Criterion(("away", len(away)), lambda: kept.not_in([param(name) for name in named]), named))
@@ -274,9 +281,9 @@ def _left_out(tx: Transaction, view: LogView, invocation_id: str | None) -> list
     return found
 
 
-def _beside(view: LogView) -> SeqSet:
-    """Events that stand at another place than their own: summaries, edits, and holes of compactions."""
-    found = SeqSet.of(edit.seq for edit in view.ledger.edits)
-    for cover in view.ledger.covers.values():
-        found = found | cover.holes | SeqSet.of(cover.summaries)
-    return found
+def _at(tx: Transaction, session: SessionLog, viewer: str | None, seqs: SeqSet) -> list[EventRow]:
+    """The messages at some positions that a viewer sees."""
+    if not seqs:
+        return []
+    clause = in_ranges("beside", tx.tables.events.c.seq, seqs)
+    return _select(tx, session, [_messages(tx), visible(viewer, tx.tables), clause], newest=False, limit=None)

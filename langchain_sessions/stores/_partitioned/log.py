@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from langchain_sessions._core import kinds as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.identity import identify_batch, require_version
-from langchain_sessions._core.ledger import LogView, last_mark, tally_change, visible_scopes
+from langchain_sessions._core.ledger import last_mark, tally_change, visible_scopes
 from langchain_sessions._core.matching import cut_window, matches, sees
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import Counters, EventRow, InvocationRow, SessionKey, moved
 from langchain_sessions._core.state import require_owner, with_replaced
-from langchain_sessions._core.view import context_rows
+from langchain_sessions._core.view import context_rows, elsewhere
 from langchain_sessions.errors import SessionEndedError
 from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._partitioned.access import (
@@ -215,11 +215,11 @@ def load_context(
     view = head.view(idle_before)
     covers = view.ledger.covers
     floors = {scope: covers[scope].upto if scope in covers else 0 for scope in visible_scopes(viewer)}
-    elsewhere = _standing_elsewhere(view)
+    apart = elsewhere(view)
 
     def is_shown(row: EventRow) -> bool:
         # What stands elsewhere is read by its positions below, however far back they are.
-        if row.seq in elsewhere or row.seq <= floors.get(row.scope, 0) or row.kind >= k.FIRST_RECORD:
+        if row.seq in apart or row.seq <= floors.get(row.scope, 0) or row.kind >= k.FIRST_RECORD:
             return False
         return sees(viewer, row) and view.in_context(row, invocation_id)
 
@@ -231,16 +231,11 @@ def load_context(
         some = yield from at.some_events(head, low, high, size, newest=True)
         high = some[-1].seq - 1
         rows += [row for row in some if is_shown(row)]
-    rows += yield from at.events(head, elsewhere.ranges)
+    if last_n is not None and len(rows) >= last_n and not view.head:
+        # What stands before the window is cut from it.
+        apart = elsewhere(view, min(row.place for row in rows))
+    rows += yield from at.events(head, apart.ranges)
     return ContextSlice(head.session.log, context_rows(rows, view, viewer, invocation_id, last_n), view)
-
-
-def _standing_elsewhere(view: LogView) -> SeqSet:
-    """Events that stand at another place than their own: summaries, edits, and what compactions left out."""
-    found = SeqSet.of(edit.seq for edit in view.ledger.edits)
-    for cover in view.ledger.covers.values():
-        found = found | cover.holes | SeqSet.of(cover.summaries)
-    return found & SeqSet.between(1, view.last_seq)
 
 
 def count_live(at: Partitions, key: SessionKey, scope: str | None, now: int) -> Flow[Counters]:
