@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import zlib
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, AnyStr, NamedTuple, Protocol
 
 import ormsgpack
 
@@ -382,8 +382,8 @@ def spliced(leaves: Sequence[bytes], changes: Iterable[tuple[int, int, list[byte
 # -- bytes -------------------------------------------------------------------------------------------------
 
 
-def common_start(one: bytes, other: bytes) -> int:
-    """How many bytes two values begin with alike."""
+def common_start(one: AnyStr, other: AnyStr) -> int:
+    """How many bytes, or characters, two values begin with alike."""
     size, at, step = min(len(one), len(other)), 0, 1 << 16
     while at < size and step:
         if one[at : at + step] == other[at : at + step]:
@@ -393,8 +393,8 @@ def common_start(one: bytes, other: bytes) -> int:
     return min(at, size)
 
 
-def common_end(one: bytes, other: bytes, most: int) -> int:
-    """How many bytes two values end with alike, at most so many."""
+def common_end(one: AnyStr, other: AnyStr, most: int) -> int:
+    """How many bytes, or characters, two values end with alike, at most so many."""
     at, step = 0, 1 << 16
     while at < most and step:
         if one[max(0, len(one) - at - step) : len(one) - at] == other[max(0, len(other) - at - step) : len(other) - at]:

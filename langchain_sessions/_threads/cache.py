@@ -142,7 +142,7 @@ class ThreadCache:
     def _make(self, rows: dict[int, EventRow | MessageRow]) -> None:
         molds, newest = self._molds, self._newest
         for seq, row in rows.items():
-            mold = molds.get(row.kind) if row.body is None else None
+            mold = molds.get(row.kind) if row.body is None and row.text is not None else None
             if mold is None:
                 self._build(row)
             else:

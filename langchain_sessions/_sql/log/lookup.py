@@ -43,11 +43,10 @@ from langchain_sessions._core.rows import (
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction, Values, param
 from langchain_sessions._sql.log.expiry_in_sql import is_there
 from langchain_sessions._sql.tables.types import quoted
+from langchain_sessions._sql.tables.whole_texts import event_column
 from langchain_sessions.errors import CorruptRowError, SessionNotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from sqlalchemy import Column
     from sqlalchemy.sql.dml import Insert
 
@@ -252,7 +251,7 @@ def skey_named(tx: Transaction) -> ScalarSelect[int]:
 
 def event_columns(tables: Tables) -> list[ColumnElement[Any]]:
     """The columns of an `EventRow`, in its order."""
-    return [tables.events.c[name] for name in EventRow._fields]
+    return [event_column(tables.events, name) for name in EventRow._fields]
 
 
 def set_session(tx: Transaction, skey: int, **values: Any) -> None:
@@ -346,7 +345,7 @@ def insert_events(tx: Transaction, skey: int, rows: Sequence[EventRow]) -> None:
         tx.insert_tuples(tx.prepare(held, _insert_some, tx.tables.events, held), values)
     for row in rows:
         if row.extra is not None:
-            _insert_marks(tx, skey, rows)
+            insert_marks(tx, skey, rows)
             break
 
 
@@ -356,7 +355,8 @@ def _taking(names: tuple[str, ...]) -> Callable[[Row], Row]:
     return itemgetter(*map(EventRow._fields.index, names))
 
 
-def _insert_marks(tx: Transaction, skey: int, rows: Sequence[EventRow]) -> None:
+def insert_marks(tx: Transaction, skey: int, rows: Sequence[EventRow]) -> None:
+    """Insert the marks of rows."""
     if marks := marks_of(rows):
         statement = tx.prepare("insert marks", lambda: insert(tx.tables.marks))
         tx.run_many(statement, [{"skey": skey, **mark._asdict()} for mark in marks])

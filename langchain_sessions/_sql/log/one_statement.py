@@ -259,6 +259,8 @@ def known_again(key: SessionKey, batch: AppendBatch, found: str) -> Appended | N
         if whole.head_id is not None or whole.head_runs is not None:
             return None
         view = view_of(whole, [InvocationRow(**run) for run in runs or ()], batch.idle_before)
+        if any(event["base"] is not None for event in events):
+            return None  # its text is not in its row alone
         relatives = sorted(EventRow(*(event[name] for name in EventRow._fields)) for event in events)
         require_version(key.id, batch, relatives, view, whole.last_seq)
         placed = identify_batch(key.id, batch, relatives, view, whole.last_seq)

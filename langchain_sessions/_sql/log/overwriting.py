@@ -31,6 +31,7 @@ from langchain_sessions._sql.log.lookup import (
     update_rows,
 )
 from langchain_sessions._sql.log.removing import remove_shelves
+from langchain_sessions._sql.log.revisions import release_bases, set_whole
 from langchain_sessions._sql.tables.blanking import blank, blank_rows
 from langchain_sessions._sql.tables.types import as_bytes
 from langchain_sessions._sql.threads.history import all_rows, chunks
@@ -85,11 +86,12 @@ def _zero(tx: Transaction, table: Table, which: ColumnElement[bool]) -> None:
 
 def _overwrite_events(tx: Transaction, skey: int, rows: list[EventRow]) -> None:
     table = tx.tables.events
+    release_bases(tx, skey, [row.seq for row in rows])
     for some in chunks(rows):
         _zero(tx, table, and_(table.c.skey == skey, table.c.seq.in_([row.seq for row in some])))
     for row in rows:
         # All of it: zeroes are in every column that has no bound.
-        update_rows(tx, table, {"skey": skey, "seq": row.seq}, **dict(zip(EventRow._fields[1:], row[1:], strict=True)))
+        set_whole(tx, skey, row.seq, **dict(zip(EventRow._fields[1:], row[1:], strict=True)))
 
 
 def _forget_words(tx: Transaction, session: SessionRow, seqs: SeqSet) -> None:

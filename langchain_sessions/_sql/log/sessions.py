@@ -41,6 +41,7 @@ from langchain_sessions._sql.log.lookup import (
     set_session,
 )
 from langchain_sessions._sql.log.removing import remove_rows
+from langchain_sessions._sql.log.revisions import Telling, insert_copies
 from langchain_sessions._sql.log.rewinding import replay
 from langchain_sessions._sql.log.shared_state import change_shared_state
 from langchain_sessions._sql.threads.history import copy_thread
@@ -274,7 +275,7 @@ def fork_session(tx: Transaction, key: SessionKey, draft: SessionDraft, at_seq: 
         if not rows:
             problem = f"The row of session {key.id!r} cannot be read: it names a position that the log does not have."
             raise CorruptRowError(problem)
-        insert_events(tx, target.skey, rows)
+        insert_copies(tx, target.skey, rows, Telling())
     _copy_invocations(tx, source, target, upto)
     # Of the marks that were copied: what came after the position of the fork must not hide what came before.
     ledger = Ledger.of(load_marks(tx, target), upto)

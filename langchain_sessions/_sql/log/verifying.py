@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import func, select
+from sqlalchemy import exists, func, select
 
 from langchain_sessions._core.ledger import Ledger, count_scope, marks_of
 from langchain_sessions._core.rows import EventRow, Mark, SessionKey, SessionRow
@@ -37,7 +37,16 @@ def verify_session(tx: Transaction, key: SessionKey, now: int) -> list[str]:
         found.append("ledger differs from the log")
     if not is_same_state(replay(tx, session, ledger), session.state):
         found.append("state differs from the log")
-    return found + _wrong_counters(tx, session) + _stray_vectors(tx, session)
+    return [*found, *_lost_texts(tx, session), *_wrong_counters(tx, session), *_stray_vectors(tx, session)]
+
+
+def _lost_texts(tx: Transaction, session: SessionRow) -> list[str]:
+    """Events that are told by one that is not there, or is not whole itself."""
+    e = tx.tables.events
+    base = e.alias("base")
+    whole = (base.c.skey == e.c.skey) & (base.c.seq == e.c.base) & base.c.base.is_(None)
+    lost = select(e.c.seq).where(e.c.skey == session.skey, e.c.base.is_not(None), ~exists().where(whole))
+    return [f"event {seq} is told by one that is not there" for (seq,) in tx.once(lost.order_by(e.c.seq))]
 
 
 def _stray_vectors(tx: Transaction, session: SessionRow) -> list[str]:

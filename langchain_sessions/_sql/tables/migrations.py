@@ -192,5 +192,14 @@ def _add_shelves(tx: Transaction) -> None:
     _create_tables(tx, flavour, (recall.shelves, recall.shelf_logs, recall.shelf_terms))
 
 
-STEPS: Mapping[int, Step] = {2: _add_shelves}
+def _add_bases(tx: Transaction) -> None:
+    """Columns that say by which event the text of another one is told; of what is there it is none."""
+    events = tx.tables.events
+    quote = tx.cache.dialect.identifier_preparer.quote_identifier
+    for column in (events.c.base, events.c.kept, events.c.folded_kept):
+        if not has_column(tx, events.name, column.name):
+            tx.script(f"ALTER TABLE {quote(events.name)} ADD COLUMN {quote(column.name)} BIGINT")
+
+
+STEPS: Mapping[int, Step] = {2: _add_shelves, 3: _add_bases}
 """The step that leads to each version above 1."""

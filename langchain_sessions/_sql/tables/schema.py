@@ -49,7 +49,7 @@ from langchain_sessions.errors import UnsupportedDatabaseError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 # PostgreSQL cuts names at 63 bytes, which leaves 33 to those of tables and indexes.
 _PREFIX = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,29}\Z|\Z")
 
@@ -223,6 +223,10 @@ def _events(metadata: MetaData, prefix: str) -> Table:
         Column("folded", text_type()),
         Column("body", text_type()),
         Column("extra", text_type()),
+        # Which event a text is told by, and what of it stands around what the row holds: `whole_texts`.
+        Column("base", BigInteger),
+        Column("kept", BigInteger),
+        Column("folded_kept", BigInteger),
         # What makes an append idempotent: the second of two equal ones runs into it and looks at what is there.
         UniqueConstraint("skey", "ident", "rev", name=f"{prefix}events_ident"),
         large=True,

@@ -34,7 +34,6 @@ from langchain_sessions._sql.log.counting import add_counters
 from langchain_sessions._sql.log.lookup import (
     ask_staged,
     event_columns,
-    insert_events,
     insert_writes,
     key_values,
     load_view,
@@ -46,6 +45,7 @@ from langchain_sessions._sql.log.lookup import (
     skey_named,
     staged_in,
 )
+from langchain_sessions._sql.log.revisions import insert_revisions
 from langchain_sessions._sql.log.sessions import open_session
 from langchain_sessions._sql.threads.staging import stage_unseen, stage_writes, taken_together
 from langchain_sessions._sql.threads.values import insert_values, require_values
@@ -107,7 +107,7 @@ def put_checkpoint(
     # Before anything is inserted, so that what they took is used again at once.
     _store_writes(tx, session.skey, plan, decision, mine, staged)
     if decision.fresh:
-        insert_events(tx, session.skey, decision.fresh)
+        insert_revisions(tx, session.skey, decision.fresh, decision.edits)
     if decision.rooted:
         root_events(tx, session, decision.rooted)
     insert_checkpoint(tx, session.skey, decision.row)
