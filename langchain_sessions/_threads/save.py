@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from langchain_sessions._threads.record import Record
     from langchain_sessions.stores._threads import PlanOutcome, ThreadPlan, ThreadStore
 
-_PATIENCE = 0.003
-"""Seconds. A flush takes as long, and a checkpoint follows its last writes sooner."""
-
+_PATIENCE, _ALONE, _PASSED = 0.003, 0.02, 4
+"""Seconds, and how often others go first. A flush takes as long, and a checkpoint follows its last writes sooner; of
+one task, which a busy machine holds up, not much later. Nobody waits for it; many wait for each other's threads."""
 _MAX_PENDING = 256
 
 
@@ -280,6 +280,7 @@ class _Call:
     error: BaseException | None = None
     is_patient: bool = False
     """Whether a checkpoint may be about to follow, which would take the same transaction."""
+    passed: int = 0
 
     def __post_init__(self) -> None:
         self.is_patient = isinstance(self.plan, WritesPlan) and self.plan.is_regular
@@ -296,14 +297,7 @@ Company = TypeVar("Company", threading.Event, asyncio.Event)
 
 @dataclass(slots=True, eq=False)
 class _Line(Generic[Turn, Company]):
-    """The calls that wait for one thread.
-
-    Attributes:
-        turn: Held by whoever commits.
-        company: Set where one of them cannot wait any longer.
-        waiting: The calls.
-        users: How many callers are about it.
-    """
+    """The calls that wait for one thread: whoever has the turn commits; company is set where one cannot wait longer."""
 
     turn: Turn
     company: Company
@@ -317,18 +311,19 @@ class _Line(Generic[Turn, Company]):
             self.company.set()
 
     def take(self) -> list[_Call]:
-        """What is committed next, writes before checkpoints: a checkpoint takes over what its parent's writes hold."""
+        """What is committed next: writes, then the checkpoints, which take over what their parents' writes hold."""
         batch, self.waiting = self.waiting, []
         self.company.clear()
-        if len(batch) == 1:
-            return batch
         batch.sort(key=_is_put)  # stable: calls of one kind stay in the order in which they came
-        put = {(call.plan.ns, call.plan.cid) for call in batch if _is_put(call)}
-        if put and len(put) < len(batch):
-            # Beside the checkpoint that they belong to they would be written twice, staged and then for good: the one
-            # that takes them over is next.
-            self.waiting = [call for call in batch if call.is_patient and (call.plan.ns, call.plan.cid) in put]
+        taking = {(call.plan.ns, call.plan.parent) for call in batch if isinstance(call.plan, PutPlan)}
+        if taking and len(taking) < len(batch):
+            # Without the checkpoint that takes them over they would be written twice, staged and then for good: it is
+            # one of the next.
+            self.waiting = [call for call in batch if call.is_patient and (call.plan.ns, call.plan.cid) not in taking]
             batch = [call for call in batch if call not in self.waiting]
+            for call in self.waiting:
+                call.passed += 1  # a checkpoint that does not come is not waited for
+                call.is_patient = call.passed < _PASSED
         return batch
 
     def give_back(self, batch: Sequence[_Call]) -> None:
@@ -362,17 +357,19 @@ class CommitQueue:
         with self._guard:
             line = self._lines.get(name)
             if line is None:
-                # A line lives as long as somebody stands in it: a saver that has seen a million threads holds none.
+                # It lives as long as somebody stands in it: a saver that has seen a million threads holds none.
                 line = self._lines[name] = _Line(threading.Lock(), threading.Event())
             line.join(call)
         try:
             while not call.is_done:
+                has_company = False
                 if call.is_patient and self._store.waits:
                     # Writes of a step and its checkpoint come within a millisecond of each other: together they are one
                     # transaction, one fsync. Waited for without the turn, which the checkpoint before has to take.
-                    line.company.wait(_PATIENCE)
+                    has_company = line.company.wait(_PATIENCE if len(line.waiting) > 1 else _ALONE)
                 with line.turn:
-                    if not call.is_done:
+                    # Company that went without it was the checkpoint that it belongs to; the one to wait for is next.
+                    if not call.is_done and (not has_company or line.company.is_set()):
                         self._commit(line, call)
         finally:
             with self._guard:
@@ -410,11 +407,12 @@ class CommitQueue:
             while not call.is_done:
                 if call.is_patient and not line.company.is_set():
                     # A timer costs a third of `wait_for`, which makes a task, and this is asked for every step.
-                    patience = asyncio.get_running_loop().call_later(_PATIENCE, line.company.set)
+                    seconds = _PATIENCE if len(line.waiting) > 1 else _ALONE
+                    patience = asyncio.get_running_loop().call_later(seconds, line.company.set)
                     await line.company.wait()
                     patience.cancel()
                 async with line.turn:
-                    if not call.is_done:
+                    if not call.is_done and (not call.is_patient or line.company.is_set()):
                         await self._acommit(line, call)
         finally:
             line.users -= 1

@@ -118,3 +118,46 @@ def test_writes_wait_for_the_checkpoint_that_takes_them_over(
     seen = SessionCheckpointSaver(service).get_tuple(own)
     assert seen is not None
     assert seen.pending_writes == [(TASKS[1], "messages", [said])]
+
+
+def test_writes_that_are_ahead_of_their_checkpoint_go_with_the_one_that_takes_them_over(
+    service: SessionService, table_prefix: str, pool: ThreadPoolExecutor
+) -> None:
+    saver = SessionCheckpointSaver(service)
+    begun = put(saver, THREAD, HumanMessage("hi", id="q"))
+
+    def follow(config: Any, name: str) -> Any:
+        checkpoint = empty_checkpoint() | {"id": name, "channel_values": {"turn": 1}, "channel_versions": {"turn": 1}}
+        return pool.submit(saver.put, config, checkpoint, {"source": "loop", "step": 2}, {"turn": 1})
+
+    def at(name: str) -> Any:
+        return {"configurable": {**begun["configurable"], "checkpoint_id": name}}
+
+    gate = Gate(saver)
+    held = pool.submit(saver.put_writes, begun, [("turn", 0)], TASKS[0])
+    gate.wait_for(0)
+    names = [str(uuid6()) for _ in range(3)]
+    calls = [held, follow(begun, names[0])]
+    gate.wait_for(1)
+    calls.append(pool.submit(saver.put_writes, at(names[0]), [("turn", 1)], TASKS[1]))
+    gate.wait_for(2)
+    # A step comes as late as the one before: its writes stand in the line with the checkpoint that they were made on.
+    calls.append(follow(at(names[0]), names[1]))
+    gate.wait_for(3)
+    gate.open()
+    for call in calls:
+        call.result()
+    together = [batch for batch in gate.batches if ("writes", names[0]) in batch]
+    assert together[0][-1] == ("put", names[1])
+    seen = SessionCheckpointSaver(service).get_tuple(at(names[0]))
+    assert seen is not None
+    assert seen.pending_writes == [(TASKS[1], "turn", 1)]
+
+
+def test_writes_whose_checkpoint_does_not_come_are_stored_all_the_same(service: SessionService) -> None:
+    saver = SessionCheckpointSaver(service)
+    config = put(saver, THREAD, HumanMessage("hi", id="q"))
+    saver.put_writes(config, [("turn", 1)], TASKS[0])
+    seen = SessionCheckpointSaver(service).get_tuple(config)
+    assert seen is not None
+    assert seen.pending_writes == [(TASKS[0], "turn", 1)]
