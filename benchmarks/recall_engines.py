@@ -107,19 +107,12 @@ class Entries:
         """The entry of a message."""
         known = self._known.get(id(said))
         if known is None:
-            known = self._known[id(said)] = (said, self._make(said))
+            known = self._known[id(said)] = (said, self.made(said))
         return known[1]
 
-    def _make(self, said: Said) -> Entry:
+    def made(self, said: Said) -> Entry:
+        """The entry of a message that is met once."""
         return self._maker.entry(make_document(said.message, author=None, timestamp=said.at))
-
-
-class Forgetful(Entries):
-    """Index entries of messages that are met once."""
-
-    def of(self, said: Said) -> Entry:
-        """The entry of a message."""
-        return self._make(said)
 
 
 @dataclass(frozen=True)

@@ -49,11 +49,12 @@ def measure(questions: QuestionSet, build: Callable[[Conversation], Engine]) -> 
             for said in conversation.said[told : question.as_of]:
                 engine.add(said)
             told = max(told, question.as_of)
-            outcomes.append(_outcome(questions, conversation, question, engine.ask(question.text)))
+            outcomes.append(outcome(questions, conversation, question, engine.ask(question.text)))
     return outcomes
 
 
-def _outcome(questions: QuestionSet, conversation: Conversation, question: Question, found: Sequence[int]) -> Outcome:
+def outcome(questions: QuestionSet, conversation: Conversation, question: Question, found: Sequence[int]) -> Outcome:
+    """How a question went that was answered with some places, the best first."""
     hits = tuple(number in question.evidence for number in found[:TOP])
     return Outcome(conversation.name, question.category, hits, len(question.evidence), questions.is_span)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from benchmarks.recall_scores import Outcome
     from benchmarks.recall_sets import QuestionSet
 
-OFF: Final[dict[str, float]] = {"length": 0.4, "neighbour": 255, "rarity": 1.0}
+OFF: Final[dict[str, float]] = {"length": 0.4, "neighbour": 255}
 """What a weight is without its idea, where that is not 0."""
 
 GRID: Final[dict[str, tuple[float, ...]]] = {
@@ -26,9 +26,9 @@ GRID: Final[dict[str, tuple[float, ...]]] = {
     "after": (0.3, 0.4),
     "fading": (0.5, 0.6, 0.7),
     "author": (0.15, 0.25, 0.35),
+    "author_bonus": (0.0, 0.5),
     "neighbour": (15, 30, 60),
     "shortest": (0, 12),
-    "rarity": (1.0, 1.2, 1.4),
     "session": (0.0, 0.4),
 }
 

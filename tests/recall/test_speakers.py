@@ -112,3 +112,29 @@ def test_labels(text: str, label: str | None) -> None:
 )
 def test_a_role_is_nobody(message: BaseMessage, speaker: str | None) -> None:
     assert speaker_of(message) == speaker
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_a_name_that_several_bear_means_any_of_them(ada: SessionService, *, indexed: bool) -> None:
+    ada.append("s1", [NewEvent(message=HumanMessage(text), author=f"{who} Hopper") for who, text in TALK])
+    if indexed:
+        ada.reindex()
+    page = ada.search("what did Hopper adopt from the shelter", session_id="s1")
+    assert all("author" in hit.parts for hit in page)
+    page = ada.search("what did Grace Hopper adopt from the shelter", session_id="s1")
+    assert all(by_grace == counted for by_grace, counted in scores(page))
+
+
+@pytest.mark.parametrize("sessions", [3, 30])
+@pytest.mark.parametrize("indexed", [False, True])
+def test_a_session_in_which_who_is_named_speaks_is_meant(ada: SessionService, sessions: int, *, indexed: bool) -> None:
+    # Thirty sessions lie on a shelf, where it is told from slot to slot who speaks in which of them.
+    for number in range(sessions):
+        friend = "Grace" if number == 1 else "Lin"
+        ada.open(f"t{number}")
+        said = [HumanMessage("Well?", name=friend), HumanMessage("I adopted a kitten from the shelter.", name="Ada")]
+        ada.append(f"t{number}", said)
+    if indexed:
+        ada.reindex()
+    page = ada.search("what did Ada tell Grace of the shelter")
+    assert page.items[0].event.session_id == "t1"

@@ -2,6 +2,7 @@
 
 A word that is common in events may be rare in sessions: what was talked about all evening was talked about once. It is
 added up over the places that are near enough to words of the query to be ranked: all that hold them, if they are few.
+Where a query names somebody, it is about a session in which they speak: among thousands of others' this tells the most.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from langchain_sessions._recall.index.inverted import InvertedEvents
 
 _SATURATION: Final = 1.2
 _LENGTH: Final = 0.75
@@ -114,3 +117,41 @@ def scattered(frequency: int, logs: Logs) -> float:
     """In how many logs a unit occurs that occurs in so many events, were they strewn over the logs by chance."""
     missing = 1.0 - min(frequency, logs.events) / max(1, logs.events)
     return logs.total * (1.0 - math.pow(missing, logs.events / logs.total))
+
+
+class Present:
+    """Who of those that a query names speaks in the log of an event.
+
+    Args:
+        names: For each name the authors who bear it.
+        parts: What is searched.
+        homes: Which logs lie in each part.
+    """
+
+    def __init__(self, names: Sequence[frozenset[str]], parts: Sequence[InvertedEvents], homes: Sequence[Home]) -> None:
+        self._names = names
+        self._parts = parts
+        self._homes = homes
+        self._known: dict[tuple[int, int], float] = {}
+        self._of_logs: dict[int, set[str]] = {}
+        if names:
+            for part, home in zip(parts, homes, strict=True):
+                self._of_logs.setdefault(home.number, set()).update(part.speakers, part.labels)
+
+    def share(self, number: int, index: int) -> float:
+        """Of an event (part, index): the share of the names that are borne by somebody who speaks in its log."""
+        if not self._names:
+            return 0.0
+        home = self._homes[number]
+        at = max(0, bisect_right(home.firsts, index) - 1)
+        place = home.number, at
+        known = self._known.get(place)
+        if known is None:
+            speakers = self._of_logs[home.number]
+            if len(home.firsts) > 1:
+                # Of a shelf it is known who speaks on it, not in which log.
+                part, first = self._parts[number], home.firsts[at]
+                speakers = {name for slot in range(first, first + home.sizes[at]) if (name := part.author(slot))}
+            found = sum(not bearers.isdisjoint(speakers) for bearers in self._names)
+            known = self._known[place] = found / len(self._names)
+        return known

@@ -12,7 +12,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langchain_sessions._recall.index.inverted import HUMAN, Group, InvertedEvents, Occurrences
-from langchain_sessions._recall.rank.company import Home, Logs
+from langchain_sessions._recall.rank.company import Home, Logs, Present
 from langchain_sessions._recall.rank.kernel import longest_neighbour
 from langchain_sessions._recall.rank.ranking import (
     COMPARED,
@@ -157,15 +157,14 @@ def shortlist_logs(
         admits: Whether an event (part, index) may be returned; it still counts as a neighbour.
         candidates: How many events to choose.
     """
-    named, groups = names_in(speakers_in(logs), query.groups, maker)
+    names, groups = names_in(speakers_in(logs), query.groups, maker)
     asked = _Asked(
-        # Of two who are named nobody knows which one is asked about.
-        named if len(named) == 1 else frozenset(),
-        not named and means_the_human(query.text),
+        names,
+        not names and means_the_human(query.text),
     )
     joined = _LogsEndToEnd(logs, weights, asked)
     postings = [joined.postings(group) for group in groups]
-    if named and not any(unit.frequency for unit in postings):
+    if names and not any(unit.frequency for unit in postings):
         # Nothing but the name was ever said: then it is a word as any other.
         groups = list(query.groups)
         postings = [joined.postings(group) for group in groups]
@@ -198,11 +197,11 @@ class _Asked(NamedTuple):
     """What a query asks besides words.
 
     Attributes:
-        named: The one author whom it names, if any.
+        names: For each name in it the authors who bear it.
         means_human: Whether it says "I".
     """
 
-    named: frozenset[str]
+    names: Sequence[frozenset[str]]
     means_human: bool
 
 
@@ -220,7 +219,11 @@ class _LogsEndToEnd:
         self._kernel = tuple(weights.kernel().items())
         self._reach = weights.reach
         self._weights = weights
-        self._named = asked.named
+        # Of two names nobody knows which one is asked about. One that several bear means any of them.
+        self._named = asked.names[0] if len(asked.names) == 1 else frozenset[str]()
+        # Among the events of one log this tells nothing.
+        is_one = sum(len(home.firsts) for home in self._homes) <= 1
+        self._present = Present(() if is_one else asked.names, self._parts, self._homes)
         self._human = self._human_share(asked)
         self.units: Sequence[Postings] = ()
         self._passages: dict[tuple[int, int], Mapping[int, int]] = {}
@@ -243,7 +246,7 @@ class _LogsEndToEnd:
 
     def _human_share(self, asked: _Asked) -> float:
         """By which share what a human said gains: where the query means it, and where others talk at length."""
-        if asked.named:
+        if self._named:
             return 0.0
         share = self._weights.author if asked.means_human else 0.0
         humans, spoken = map(sum, zip((0, 0), *(part.human_talk for part in self._parts), strict=True))
@@ -369,6 +372,7 @@ class _LogsEndToEnd:
             is_named=bool(self._named) and part.author(index) in self._named,
             human=self._human if part.hints(index) & HUMAN else 0.0,
             company=chosen.company,
+            present=self._present.share(number, index),
         )
 
     def _passages_of(self, part: InvertedEvents, number: int, index: int, chosen: Chosen) -> list[Passage]:

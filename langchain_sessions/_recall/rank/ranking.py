@@ -36,10 +36,11 @@ class RankingWeights:
         fading: By what these shrink per further event.
         neighbour: As how many words a neighbour counts at most, 255 or fewer: an answer of a thousand words must not
             drown the question before it.
-        author: Share by which an event of the one author named in the query gains; where the query says "I" or "my",
-            what a human said, and by half of it where others talk at length, as assistants do: advice is seldom what is
-            asked for later.
-        author_bonus: What an event of an author who is named gains besides.
+        author: Share by which an event of whom the query names gains, where that is one name; where the query says "I"
+            or "my", what a human said, and by half of it where others talk at length, as assistants do: advice is
+            seldom what is asked for later.
+        author_bonus: What an event of an author who is named gains besides; among several sessions also what one gains
+            in whose session all speak who are named.
         session: What it is worth, among several sessions, that the rest of its own fits as well.
         meaning: What a difference of 1 in cosine is worth, where embeddings are used; neighbours count along as their
             words do.
@@ -115,12 +116,14 @@ class Candidate(NamedTuple):
         is_named: Whether its author is the one whom the query names.
         human: By which share it gains since a human said it.
         company: How well the rest of its session fits.
+        present: The share of those whom the query names who speak in its session.
     """
 
     passages: Sequence[Passage]
     is_named: bool = False
     human: float = 0.0
     company: float = 0.0
+    present: float = 0.0
 
 
 class RankedEvent(NamedTuple):
@@ -159,8 +162,8 @@ def rank(
             if score > words:
                 best, words = passage, score
         parts = {"words": words, **_by_whom(words, candidate, weights)}
-        if candidate.company:
-            parts["session"] = weights.session * candidate.company
+        if candidate.company or candidate.present:
+            parts["session"] = weights.session * candidate.company + weights.author_bonus * candidate.present
         ranked.append(RankedEvent(position, sum(parts.values()), parts, best.number))
     ranked.sort(key=lambda event: (-event.score, event.position))
     return ranked

@@ -86,22 +86,37 @@ def means_the_human(query: str) -> bool:
     )
 
 
-def names_in(authors: Collection[str], groups: Sequence[Group], maker: TermMaker) -> tuple[frozenset[str], list[Group]]:
+def names_in(
+    authors: Collection[str], groups: Sequence[Group], maker: TermMaker
+) -> tuple[list[frozenset[str]], list[Group]]:
     """Tell the authors whom a query names from the words it looks for.
 
     An author's name is a field: almost every message of a conversation could carry it, so it says who, not what.
 
     Returns:
-        The named authors, and the groups that are left to look for (all of them, when nothing else would be left).
+        For each name of the query the authors who bear it, and the groups that are left to look for (all of them, when
+        nothing else would be left).
     """
     asked = frozenset(chain.from_iterable(groups))
-    named: set[str] = set()
-    spent: set[str] = set()
+    bearers: dict[tuple[Group, ...], set[str]] = {}
     for author in authors:
         for name in TOKEN.findall(author):
             units = maker.query_terms(name)
             if units and not any(asked.isdisjoint(unit) for unit in units):
-                named.add(author)
-                spent.update(chain.from_iterable(units))
+                bearers.setdefault(units, set()).add(author)
+    spent = frozenset(term for units in bearers for unit in units for term in unit)
     left = [group for group in groups if spent.isdisjoint(group)]
-    return frozenset(named), left or list(groups)
+    return _persons(bearers.values()), left or list(groups)
+
+
+def _persons(bearers: Iterable[set[str]]) -> list[frozenset[str]]:
+    """Who is meant by each name: "Ada Byron" is one name, and not every Ada and every Byron."""
+    # In an order that is the same for the same names: sets of strings have none.
+    persons: list[frozenset[str]] = []
+    for each in sorted(bearers, key=lambda each: (len(each), sorted(each))):
+        shared = next((at for at, known in enumerate(persons) if known & each), None)
+        if shared is None:
+            persons.append(frozenset(each))
+        else:
+            persons[shared] &= each
+    return persons
