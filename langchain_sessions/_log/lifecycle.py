@@ -31,10 +31,12 @@ if TYPE_CHECKING:
     from langchain_sessions._core.rows import SessionHeading, SessionRow
     from langchain_sessions._log.log import Log
     from langchain_sessions.session import Session
-
+    from langchain_sessions.stores._values import SessionSlice
 
 _log = logging.getLogger(__name__)
 TOMBSTONE = timedelta(hours=24)
+_ON, _BACK = "sessions", "sessions before"
+"""The cursors of a list, by where they lead."""
 
 
 def create_session(
@@ -79,15 +81,21 @@ def get_session(log: Log, session_id: str) -> Flow[Session]:
 def list_sessions(log: Log, *, limit: int = 50, cursor: str | None = None) -> Flow[Page[Session]]:
     """`SessionService.list_sessions`."""
     require(type(limit) is int and limit > 0, "limit", "give a whole number above 0")
-    place: tuple[int, int] | None = None
+    query = SessionQuery(app=log.app, owner=log.owner, now=log.now(), limit=limit)
     if cursor is not None:
-        updated_at, skey, *_ = decode_positions(cursor, 2, "sessions")[1]
+        kind, (updated_at, skey, *_) = decode_positions(cursor, 2, _ON, _BACK)
         place = (updated_at, skey)
-    query = SessionQuery(app=log.app, owner=log.owner, now=log.now(), limit=limit, after=place)
-    found = yield from ask(log.store.list_sessions, query)
-    further = None if found.after is None else encode_cursor("sessions", *found.after)
+        query = replace(query, after=place) if kind == _ON else replace(query, before=place)
+    found: SessionSlice = yield from ask(log.store.list_sessions, query)
+    if query.before is not None and found.before is None and len(found.rows) < limit:
+        # Back at the beginning, where a list begins with a whole page.
+        found = yield from ask(log.store.list_sessions, replace(query, before=None))
     listed = (_listed(log, row) for row in found.rows)
-    return Page(items=tuple(session for session in listed if session is not None), next_cursor=further)
+    return Page(
+        items=tuple(session for session in listed if session is not None),
+        next_cursor=None if found.after is None else encode_cursor(_ON, *found.after),
+        previous_cursor=None if found.before is None else encode_cursor(_BACK, *found.before),
+    )
 
 
 def _listed(log: Log, row: SessionRow | SessionHeading) -> Session | None:

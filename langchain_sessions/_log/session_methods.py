@@ -120,7 +120,8 @@ class SessionMethods:
 
         Args:
             limit: How many at most.
-            cursor: The `next_cursor` of an earlier page.
+            cursor: The `next_cursor` or `previous_cursor` of an earlier page. Who goes back to the beginning gets the
+                page that the list begins with now.
 
         Raises:
             InvalidInputError: The cursor is not one of this method, or the limit is not above 0.

@@ -98,6 +98,8 @@ class LogStore(ABC):
     def list_sessions(self, /, query: SessionQuery) -> SessionSlice:
         """Headings of sessions by newest activity: no events and no state. Crosses sessions.
 
+        A page behind a place, or the one before it: the nearest sessions to it, newest first as well.
+
         Reads no more than it returns, but for a bounded look-ahead. A session is in a list as soon as the call that
         created or changed it has returned; one that changes while pages are read may be on two of them or, by moving
         to the front, on none that is still to come.

@@ -140,20 +140,47 @@ class StateRows(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionQuery:
-    """Which sessions to list: newest activity first, after the time and key of the last one that was shown."""
+    """Which sessions to list, newest activity first: a page behind the time and key of a session, or one before it.
+
+    Attributes:
+        app: The app.
+        owner: Whose sessions.
+        now: The present; expired sessions are not there.
+        limit: How many at most.
+        after: The time and key of the last session that was shown.
+        before: In its stead those of the first one that was shown: the page in front of it.
+    """
 
     app: str
     owner: Owner
     now: int
     limit: int
     after: tuple[int, int] | None = None
+    before: tuple[int, int] | None = None
+
+    def neighbours(
+        self, page: Sequence[tuple[int, int]], *, has_more: bool
+    ) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
+        """What leads on from a page, and back from it.
+
+        Args:
+            page: The times and keys of its sessions, newest first.
+            has_more: Whether there is more in the direction that was asked for.
+        """
+        first, last = (page[0], page[-1]) if page else (None, None)
+        if self.before is not None:
+            return last, first if has_more else None
+        if self.after is not None and first is None:
+            first = (self.after[0], max(self.after[1] - 1, 0))  # in front of the place itself
+        return last if has_more else None, None if self.after is None else first
 
 
 class SessionSlice(NamedTuple):
-    """A page of sessions and the place of the next; None at the end."""
+    """A page of sessions, the place that the next follows, and the one that the page in front of it ends before."""
 
     rows: list[SessionHeading]
     after: tuple[int, int] | None
+    before: tuple[int, int] | None = None
 
 
 class ScopeMeasure(NamedTuple):

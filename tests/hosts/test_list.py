@@ -298,11 +298,13 @@ def _run_all(url: str, statements: list[str]) -> None:
 
 
 def test_item_11l_sessions_scroll_both_ways() -> None:
+    """On every store and both faces, with ties and crowds: `test_17_l_…` of `ListSuite`."""
     with SessionService("sqlite://") as sessions:
         for number in range(7):
             sessions.create(session_id=f"s{number}")
         first = sessions.list_sessions(limit=3)
         second = sessions.list_sessions(limit=3, cursor=first.next_cursor)
+        assert second.previous_cursor is not None
         back = sessions.list_sessions(limit=3, cursor=second.previous_cursor)
     assert [each.id for each in back] == [each.id for each in first]
     assert not {each.id for each in first} & {each.id for each in second}

@@ -143,23 +143,26 @@ def list_sessions(tx: Transaction, query: SessionQuery) -> SessionSlice:
     """The contract's `list_sessions`.
 
     The index is on `activity`, which `updated_at` follows within a minute: whatever is not read yet was touched less
-    than a minute after the activity that was read last. Most often that cannot reach the page any more. Where it can,
-    so many sessions were active in that minute that the database is left to order them: what comes back, and what is in
-    memory, is a page.
+    than a minute after the activity that was read last; on the way back, no earlier than that. Most often that cannot
+    reach the page any more. Where it can, so many sessions were active in that minute that the database is left to
+    order them: what comes back, and what is in memory, is a page.
     """
+    is_back = query.before is not None
     found = _places(tx, query, query.limit + _LOOK_AHEAD, None)
-    if len(found) == query.limit + _LOOK_AHEAD:
-        last_read = found[-1].activity
-        found.sort(reverse=True)
-        least = found[query.limit - 1].updated_at
-        if least < last_read + ACTIVITY_GRAIN:
-            # What belongs to the page was touched no earlier than the last of those that are known.
-            found = _places(tx, query, query.limit + 1, least - ACTIVITY_GRAIN)
-    else:
-        found.sort(reverse=True)
-    page = found[: query.limit]
+    is_cut = len(found) == query.limit + _LOOK_AHEAD
+    last_read = found[-1].activity if found else 0
+    found.sort(reverse=not is_back)
+    if is_cut:
+        # What belongs to the page was touched no earlier than the last of those that are known, or no later.
+        last = found[query.limit - 1].updated_at
+        if is_back and last >= last_read:
+            found = _places(tx, query, query.limit + 1, last)
+        elif not is_back and last < last_read + ACTIVITY_GRAIN:
+            found = _places(tx, query, query.limit + 1, last - ACTIVITY_GRAIN)
+    page = found[: query.limit][:: -1 if is_back else 1]
     rows = _headings_of(tx, [place.skey for place in page])
-    return SessionSlice(rows, page[-1][:2] if len(found) > query.limit else None)
+    places = [(place.updated_at, place.skey) for place in page]
+    return SessionSlice(rows, *query.neighbours(places, has_more=len(found) > query.limit))
 
 
 class _Place(NamedTuple):
@@ -170,30 +173,38 @@ class _Place(NamedTuple):
     activity: int
 
 
-def _places(tx: Transaction, query: SessionQuery, limit: int, floor: int | None) -> list[_Place]:
-    """Sessions that stand behind the place of the query: in the order of the index, or exactly of those above a floor.
+def _places(tx: Transaction, query: SessionQuery, limit: int, bound: int | None) -> list[_Place]:
+    """Sessions behind the place of the query, or before it: in the order of the index, or exactly within a bound.
 
     Args:
         tx: The transaction.
-        query: Whose sessions, and behind which.
-        limit: How many at most.
-        floor: The activity that those have more than which are ordered by when they were touched.
+        query: Whose sessions, and behind or before which.
+        limit: How many at most, the nearest first.
+        bound: The activity that those have more than, or on the way back at most, which are ordered by when they were
+            touched.
     """
     shape = owner_shape(query.owner)
-    is_first = query.after is None
+    is_back = query.before is not None
+    place = query.before or query.after
 
     def build() -> Any:
         s = tx.tables.sessions.c
         behind: list[ColumnElement[bool]] = []
-        if not is_first:
+        if is_back:
+            due = or_(
+                s.updated_at > param("c_updated"), both(s.updated_at == param("c_updated"), s.skey > param("c_skey"))
+            )
+            behind += [due, s.activity > param("c_least")]
+        elif place is not None:
             due = or_(
                 s.updated_at < param("c_updated"), both(s.updated_at == param("c_updated"), s.skey < param("c_skey"))
             )
             behind += [due, s.activity <= param("c_updated")]
         first = s.activity
-        if floor is not None:
-            behind.append(s.activity > param("c_floor"))
+        if bound is not None:
+            behind.append(s.activity <= param("c_bound") if is_back else s.activity > param("c_bound"))
             first = s.updated_at
+        order = (first.asc(), s.skey.asc()) if is_back else (first.desc(), s.skey.desc())
         return (
             select(s.updated_at, s.skey, s.activity)
             .where(
@@ -202,14 +213,14 @@ def _places(tx: Transaction, query: SessionQuery, limit: int, floor: int | None)
                 is_there(tx.tables),
                 *behind,
             )
-            .order_by(first.desc(), s.skey.desc())
+            .order_by(*order)
             .limit(param("k_limit"))
         )
 
-    values = {**key_values(SessionKey(query.app, "", query.owner), query.now), "k_limit": limit, "c_floor": floor}
-    if query.after is not None:
-        values.update(zip(("c_updated", "c_skey"), query.after, strict=True))
-    statement = tx.prepare(("list", shape, is_first, floor is None), build)
+    values = {**key_values(SessionKey(query.app, "", query.owner), query.now), "k_limit": limit, "c_bound": bound}
+    if place is not None:
+        values |= {"c_updated": place[0], "c_skey": place[1], "c_least": place[0] - ACTIVITY_GRAIN}
+    statement = tx.prepare(("list", shape, place is None, is_back, bound is None), build)
     return list(map(_Place._make, tx.rows(statement, values)))
 
 

@@ -118,10 +118,11 @@ def list_sessions(at: Partitions, query: SessionQuery) -> Flow[SessionSlice]:
     """The contract's `list_sessions`.
 
     The list is ordered at a coarse grain, by `activity`, which `updated_at` follows within a minute. So a page is
-    complete when what is read next was active a minute before its last session.
+    complete when what is read next was active a minute before its last session. Engines list from the newest on, so
+    that a page before a session costs all that stands before it.
     """
     found: list[SessionRow] = []
-    last = None if query.after is None else (query.after[0], query.after[1])
+    last, first = query.after, query.before
     # From a little above: the list is ordered by the minute, and `updated_at` is behind `activity` by up to one.
     mark = None if last is None else (last[0] + 1, 0)
     while True:
@@ -132,17 +133,21 @@ def list_sessions(at: Partitions, query: SessionQuery) -> Flow[SessionSlice]:
                 head.stage == "live"
                 and not is_expired(row, query.now)
                 and (last is None or (row.updated_at, row.skey) < last)
+                and (first is None or (row.updated_at, row.skey) > first)
             ):
                 found.append(row)
         found.sort(key=lambda row: (row.updated_at, row.skey), reverse=True)
         if len(entries) < query.limit + _PAGE:
             break
         mark = entries[-1].place
-        if len(found) > query.limit and found[query.limit - 1].updated_at >= mark[0] + ACTIVITY_GRAIN:
+        latest = mark[0] + ACTIVITY_GRAIN  # whatever is read next was touched before that
+        if first is not None and latest <= first[0]:
             break
-    page = found[: query.limit]
-    more = len(found) > query.limit
-    return SessionSlice([row.heading for row in page], (page[-1].updated_at, page[-1].skey) if more else None)
+        if first is None and len(found) > query.limit and found[query.limit - 1].updated_at >= latest:
+            break
+    page = found[: query.limit] if first is None else found[-query.limit :]
+    places = [(row.updated_at, row.skey) for row in page]
+    return SessionSlice([row.heading for row in page], *query.neighbours(places, has_more=len(found) > query.limit))
 
 
 def standing_heads(at: Partitions, entries: Iterable[Listed]) -> Flow[list[SessionHead]]:

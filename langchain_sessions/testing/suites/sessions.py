@@ -127,6 +127,46 @@ class SessionSuite(StoreSuite):
             found += [session.id for session in page]
         assert found == names[::-1]
 
+    @pytest.mark.parametrize(("others", "limit", "seconds"), [(8, 3, 90), (160, 40, 0.3), (70, 7, 0), (160, 30, 1)])
+    def test_17_l_a_list_scrolls_both_ways(
+        self, ada: SessionService, clock: SettableClock, others: int, limit: int, seconds: float
+    ) -> None:
+        """From its end page by page back to its beginning, where what came meanwhile is found as well."""
+        for n in range(others):
+            clock.advance(seconds=seconds)
+            ada.create(f"t{n}")
+        pages = [ada.list_sessions(limit=limit)]
+        while pages[-1].next_cursor is not None:
+            pages.append(ada.list_sessions(limit=limit, cursor=pages[-1].next_cursor))
+        assert pages[0].previous_cursor is None
+        page = pages[-1]
+        for earlier in reversed(pages[:-1]):
+            page = ada.list_sessions(limit=limit, cursor=page.previous_cursor)
+            assert page.items == earlier.items
+            assert page.previous_cursor == earlier.previous_cursor
+            assert page.next_cursor == earlier.next_cursor
+        clock.advance(seconds=1)
+        ada.append("t0", human("again"))
+        in_front = ada.list_sessions(limit=limit, cursor=pages[1].previous_cursor)
+        assert in_front.previous_cursor is not None
+        first = ada.list_sessions(limit=limit, cursor=in_front.previous_cursor)
+        assert first.items == ada.list_sessions(limit=limit).items
+        assert (first[0].id, first.previous_cursor) == ("t0", None)
+
+    def test_17_l_back_from_a_page_whose_sessions_are_gone(self, ada: SessionService, clock: SettableClock) -> None:
+        ada.delete("s1")
+        for n in range(5):
+            clock.advance(seconds=90)
+            ada.create(f"n{n}")
+        cursor = ada.list_sessions(limit=3).next_cursor
+        for n in (0, 1):
+            ada.delete(f"n{n}")
+        empty = ada.list_sessions(limit=3, cursor=cursor)
+        assert (empty.items, empty.next_cursor) == ((), None)
+        back = ada.list_sessions(limit=3, cursor=empty.previous_cursor)
+        assert [session.id for session in back] == ["n4", "n3", "n2"]
+        assert back.previous_cursor is None
+
     def test_bad_arguments(self, ada: SessionService) -> None:
         for call in (
             lambda: ada.list_sessions(limit=0),
