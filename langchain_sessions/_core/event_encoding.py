@@ -176,19 +176,22 @@ class EventEncoder:
 
     def _fields(self, session_id: str, row: EventRow, view: LogView | None) -> dict[str, Any]:
         """What a row says of its event, but for the message."""
+        if view is None:
+            return self._read(session_id, row)  # it comes from here, not from a store: nothing can have damaged it
         problem = ""
         try:
             fields = self._read(session_id, row)
         except UNREADABLE as error:
+            if row.delta is None and row.extra is None and row.is_sound:
+                raise  # nothing in it can be unreadable: a mistake of ours
             problem = unreadable(session_id, row.seq, error)
             fields = {}
         if problem:
             # Not within the block: what json raises quotes what was said.
             raise CorruptRowError(problem)
-        if view is not None:
-            fields["standing"] = view.standing(row)
-            fields["archived_by"] = view.archived_by(row)
-            fields["superseded_by"] = view.superseded_by(row)
+        fields["standing"] = view.standing(row)
+        fields["archived_by"] = view.archived_by(row)
+        fields["superseded_by"] = view.superseded_by(row)
         return fields
 
     def _read(self, session_id: str, row: EventRow) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from langchain_sessions._core.edge import (
 )
 from langchain_sessions._core.expiry import expiry_columns
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.rows import Anyone, SessionKey, bytes_of
+from langchain_sessions._core.rows import YEARS, Anyone, SessionKey, bytes_of
 from langchain_sessions._log.indexing import embed_later, indexer_of
 from langchain_sessions._log.values import UNSET, Unset
 from langchain_sessions._recall.settings import EMBED_EVERY, INDEX_EVERY, MOST_BYTES
@@ -186,6 +186,8 @@ class Log:
         try:
             return built(Session, _fields(row))
         except UNREADABLE as error:
+            if _is_sound(row):
+                raise  # a mistake of ours
             problem = f"The row of session {row.id!r} cannot be read; other sessions can."
             raise CorruptRowError(problem) from error
 
@@ -232,6 +234,16 @@ def _fields(row: SessionRow | SessionHeading) -> dict[str, Any]:
         "turn_count": row.live_turns,
         "token_count": row.live_tokens,
     }
+
+
+def _is_sound(row: SessionRow | SessionHeading) -> bool:
+    """Whether a row says what can be told of a session; asked where something went wrong."""
+    times = (row.created_at, row.updated_at, row.expires_at or 0, row.ended_at or 0)
+    try:
+        told = isinstance(json.loads(row.metadata), dict)
+    except UNREADABLE:
+        return False
+    return told and all(type(each) is int and each in YEARS for each in times)
 
 
 def after_append(log: Log, key: SessionKey, version: int, rows: Sequence[EventRow]) -> Flow[None] | None:

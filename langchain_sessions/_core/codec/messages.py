@@ -44,10 +44,8 @@ _COLUMNS: Final = ("content", "id")
 _CLASS = "$class"
 _EXTRA = "$extra"
 
-
 EncodedMessage = tuple[int, int, str | None, str | None, str | None, str | None]
 """The columns of one message: kind, flags, ident, text, folded and body. Bare, since every message pays for a name."""
-
 
 # Pydantic keeps a model in these slots; setting them directly takes a third of the time of `model_construct`.
 _new = object.__new__
@@ -219,6 +217,8 @@ class MessageCodec:
             rest = load_json(row.body or "{}", self.serde)
             return self._build_any(cls, row, rest)
         except UNREADABLE as error:
+            if row.body is None and type(text) is str and type(flags) is int:
+                raise  # a text as it is: there was nothing to decode, so it is a mistake of ours
             problem = unreadable(session_id, row.seq, error)
         # Not within the block: what pydantic and json raise quotes what was said.
         raise CorruptRowError(problem)

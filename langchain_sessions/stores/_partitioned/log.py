@@ -85,7 +85,9 @@ def _append(at: Partitions, batch: AppendBatch, head: SessionHead) -> Flow[Chang
     before = {*relatives, *touched}
     counted = tally_change(before, head.view(r.ALL_AWAKE), {*before, *placed.fresh}, after.view(r.ALL_AWAKE))
     after = after.adding(counted)
-    appended = Appended(placed.rows, after.session.last_seq, after.view(batch.idle_before))
+    # Of what is all new nobody has to ask where it stands: nothing is decoded that was encoded a moment ago.
+    is_new = not (relatives or runs or placed.edits)
+    appended = Appended(placed.rows, after.session.last_seq, None if is_new else after.view(batch.idle_before))
     return Change((appended, bool(after.owed)), after, rows)
 
 
