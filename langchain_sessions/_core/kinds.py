@@ -1,7 +1,7 @@
 """The kinds of entries of a log: one table of message types, the records beside them, what messages say of themselves.
 
-A new message type is a number and a row here, and what is special about its fields in `codec/messages.py`. Numbers
-are stored: one that was given away is never given again.
+A new message type is a number and a row here: the codec stores the fields of any class. Numbers are stored: one that
+was given away is never given again.
 """
 
 from __future__ import annotations
