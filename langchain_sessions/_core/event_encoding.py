@@ -157,13 +157,13 @@ class EventEncoder:
         Raises:
             CorruptRowError: It was stored before, and cannot be read.
         """
-        _, _, rev, event_id, position, kind, flags, _, tokens, branch, author, run, delta, _, _, _, extra = row
+        _, _, rev, event_id, position, kind, flags, _, tokens, branch, author, run, _, _, _, _, extra = row
         is_new = view is None and not rev and event_id is None and position is None
-        is_bare = branch is None and author is None and run is None and delta is None and extra is None
+        is_bare = branch is None and author is None and run is None and extra is None
         if is_new and is_bare and kind < k.FIRST_RECORD and not flags & _TOLD:
             # What differs from its default has to be there from the start.
-            # Most callers throw an append's answer away: times, ids and the message are read from the row when asked
-            # for.
+            # Most callers throw an append's answer away: times, ids, the change of state and the message are read from
+            # the row when asked for.
             return built(SessionEvent, {"tokens": tokens, "_read": (self._told, session_id, row, None)})
         return built(SessionEvent, self._told(session_id, row, view))
 

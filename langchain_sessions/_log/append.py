@@ -186,7 +186,7 @@ def append_events(
         )
     events = as_events(messages, shared)
     if state_delta:
-        events = _with_delta(events, as_dict(state_delta, "state_delta"), shared or NewEvent())
+        events = _with_delta(events, as_dict(state_delta, "state_delta"), shared)
     mark = 0
     if invocation_status is not None:
         mark = _mark_of(invocation_status)
@@ -272,14 +272,14 @@ def _all_in_a_run(events: Sequence[BaseMessage | NewEvent]) -> bool:
 
 
 def _with_delta(
-    events: list[BaseMessage | NewEvent], delta: Mapping[str, Any], shared: NewEvent
+    events: list[BaseMessage | NewEvent], delta: Mapping[str, Any], shared: NewEvent | None
 ) -> list[BaseMessage | NewEvent]:
     """The events with a batch's state delta on the first; an event of its own where there is none."""
     if all(isinstance(key, str) and key.startswith(TEMP) for key in delta):
         return events
     if not events:
-        return [replace(shared, state_delta=delta)]
+        return [replace(shared or NewEvent(), state_delta=delta)]
     first = events[0]
-    if not isinstance(first, NewEvent):
-        first = replace(shared, message=first)
+    if not isinstance(first, NewEvent):  # where nothing is shared, messages are bare
+        return [NewEvent(message=first, state_delta=delta), *events[1:]]
     return [replace(first, state_delta={**delta, **(first.state_delta or {})}), *events[1:]]

@@ -75,14 +75,19 @@ def _is_exact(text: str) -> bool:
     return text.isascii() or _SPLIT_PAIR.search(text) is None
 
 
+# `json.dumps` would make one each time.
+_in_ascii = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+_as_it_is = json.JSONEncoder(separators=(",", ":"), allow_nan=False, ensure_ascii=False).encode
+
+
 def dump_json(value: Any) -> str:
     """Compact JSON in ASCII, so that every database stores every character."""
-    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return _in_ascii(value)
 
 
 def dump_readably(value: Any) -> str:
     """Compact JSON that leaves characters as they are where every database stores them: Chinese is half as long so."""
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    text = _as_it_is(value)
     return text if is_storable(text) else dump_json(value)
 
 
