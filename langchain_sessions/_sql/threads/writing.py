@@ -34,6 +34,7 @@ from langchain_sessions._sql.log.counting import add_counters
 from langchain_sessions._sql.log.lookup import (
     ask_staged,
     event_columns,
+    insert_events,
     insert_writes,
     key_values,
     load_view,
@@ -106,8 +107,10 @@ def put_checkpoint(
     _need_values(tx, session, needed - brought)
     # Before anything is inserted, so that what they took is used again at once.
     _store_writes(tx, session.skey, plan, decision, mine, staged)
-    if decision.fresh:
+    if decision.edits:
         insert_revisions(tx, session.skey, decision.fresh, decision.edits)
+    elif decision.fresh:
+        insert_events(tx, session.skey, decision.fresh)
     if decision.rooted:
         root_events(tx, session, decision.rooted)
     insert_checkpoint(tx, session.skey, decision.row)
