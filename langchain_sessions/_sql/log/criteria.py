@@ -16,7 +16,6 @@ from langchain_sessions._core import rows as r
 from langchain_sessions._core.ledger import Cover, LogView, visible_scopes
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._sql.driver.transaction import param
-from langchain_sessions._sql.tables.whole_texts import event_column
 from langchain_sessions.events import Standing
 from langchain_sessions.filters import AnyBranch
 
@@ -112,7 +111,7 @@ def _keywords(name: str, words: Sequence[str], tables: Tables, flavour: str, *, 
     find = {"postgresql": func.strpos, "sqlite": func.instr, "mysql": func.instr}[flavour]
 
     def build() -> ColumnElement[bool]:
-        text = func.coalesce(event_column(tables.events, "folded"), func.lower(event_column(tables.events, "text")))
+        text = func.coalesce(tables.of_event["folded"], func.lower(tables.of_event["text"]))
         given: list[ColumnElement[str]] = [param(key, String()) for key in named]
         if flavour == "postgresql":
             given = [sql_cast(word, e.text.type) for word in given]

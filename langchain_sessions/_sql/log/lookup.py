@@ -43,7 +43,6 @@ from langchain_sessions._core.rows import (
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction, Values, param
 from langchain_sessions._sql.log.expiry_in_sql import is_there
 from langchain_sessions._sql.tables.types import quoted
-from langchain_sessions._sql.tables.whole_texts import event_column
 from langchain_sessions.errors import CorruptRowError, SessionNotFoundError
 
 if TYPE_CHECKING:
@@ -251,7 +250,7 @@ def skey_named(tx: Transaction) -> ScalarSelect[int]:
 
 def event_columns(tables: Tables) -> list[ColumnElement[Any]]:
     """The columns of an `EventRow`, in its order."""
-    return [event_column(tables.events, name) for name in EventRow._fields]
+    return [*tables.of_event.values()]
 
 
 def set_session(tx: Transaction, skey: int, **values: Any) -> None:

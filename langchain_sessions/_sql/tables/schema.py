@@ -8,14 +8,15 @@ rows of a session lie together under it.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     BigInteger,
     Column,
+    ColumnElement,
     Dialect,
     Identity,
     Index,
@@ -44,10 +45,11 @@ from langchain_sessions._sql.tables.types import (
     session_table,
     text_type,
 )
+from langchain_sessions._sql.tables.whole_texts import event_column
 from langchain_sessions.errors import UnsupportedDatabaseError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 SCHEMA_VERSION = 3
 # PostgreSQL cuts names at 63 bytes, which leaves 33 to those of tables and indexes.
@@ -56,7 +58,7 @@ _PREFIX = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,29}\Z|\Z")
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """All tables of one installation."""
+    """All tables of one installation, and the columns of an event as statements read them."""
 
     metadata: MetaData
     versions: Table
@@ -71,6 +73,7 @@ class Tables:
     tombstones: Table
     threads: ThreadTables
     recall: RecallTables
+    of_event: Mapping[str, ColumnElement[Any]]
 
     @property
     def of_session(self) -> list[Table]:
@@ -127,9 +130,11 @@ def build_tables(prefix: str = "") -> Tables:
         **_beyond_sessions(metadata, prefix),
         threads=build_thread_tables(metadata, prefix),
         recall=build_recall_tables(metadata, prefix),
+        of_event={},
     )
     quote_names(metadata)
-    return tables
+    # Made of columns whose names are quoted.
+    return replace(tables, of_event={name: event_column(tables.events, name) for name in r.EventRow._fields})
 
 
 def _beyond_sessions(metadata: MetaData, prefix: str) -> dict[str, Table]:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import ColumnElement, Integer, and_, case, func, literal_column, select
 from sqlalchemy import cast as sql_cast
 
+from langchain_sessions._sql.tables.types import quoted
+
 if TYPE_CHECKING:
     from sqlalchemy import Table
 
@@ -27,7 +29,7 @@ def event_column(events: Table, name: str) -> ColumnElement[Any]:
     if name not in _KEPT:
         return own
     kept = events.c[_KEPT[name]]
-    base = events.alias("base")
+    base = events.alias(quoted("base"))
     # A base is whole itself: a row that names another one was not written by us.
     here = and_(base.c.skey == events.c.skey, base.c.seq == events.c.base, base.c[_KEPT[name]].is_(None))
     start = sql_cast(kept.op(">>")(literal_column(str(BITS))), Integer)

@@ -39,7 +39,6 @@ from langchain_sessions._sql.log.lookup import (
     staged_in,
 )
 from langchain_sessions._sql.tables.types import as_bytes
-from langchain_sessions._sql.tables.whole_texts import event_column
 from langchain_sessions._sql.threads.values import read_values, rows_of_values, values_below
 from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.stores._threads import (
@@ -368,7 +367,7 @@ def read_events(tx: Transaction, skey: int, seqs: SeqSet) -> list[MessageRow]:
 
     def build() -> Select[Any]:
         mine = (e.skey == bindparam("skey"), e.seq.between(bindparam("low"), bindparam("high")))
-        return select(*(event_column(tx.tables.events, name) for name in MessageRow._fields)).where(*mine)
+        return select(*(tx.tables.of_event[name] for name in MessageRow._fields)).where(*mine)
 
     statement = tx.prepare("messages between", build)
     answers = [tx.later(statement, {"skey": skey, "low": low, "high": high}) for low, high in seqs.ranges]
