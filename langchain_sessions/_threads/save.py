@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from langchain_sessions._threads.record import Record
     from langchain_sessions.stores._threads import PlanOutcome, ThreadPlan, ThreadStore
 
-_PATIENCE, _ALONE, _PASSED = 0.003, 0.02, 4
+_PATIENCE, _ALONE, _PASSED = 0.003, 0.02, 7
 """Seconds, and how often others go first. A flush takes as long, and a checkpoint follows its last writes sooner; of
 one task, which a busy machine holds up, not much later. Nobody waits for it; many wait for each other's threads."""
 _MAX_PENDING = 256
@@ -285,6 +285,12 @@ class _Call:
     def __post_init__(self) -> None:
         self.is_patient = isinstance(self.plan, WritesPlan) and self.plan.is_regular
 
+    def goes_later(self) -> bool:
+        """Whether it may wait once more: a checkpoint that does not come is not waited for."""
+        self.passed += 1
+        self.is_patient = self.passed < _PASSED
+        return self.is_patient
+
     def outcome(self) -> Any:
         if self.error is not None:
             raise self.error
@@ -314,7 +320,7 @@ class _Line(Generic[Turn, Company]):
         """What is committed next: writes, then the checkpoints, which take over what their parents' writes hold."""
         batch, self.waiting = self.waiting, []
         self.company.clear()
-        batch.sort(key=_is_put)  # stable: calls of one kind stay in the order in which they came
+        batch.sort(key=lambda call: isinstance(call.plan, PutPlan))  # stable: those of a kind stay in their order
         taking = {(call.plan.ns, call.plan.parent) for call in batch if isinstance(call.plan, PutPlan)}
         if taking and len(taking) < len(batch):
             # Without the checkpoint that takes them over they would be written twice, staged and then for good: it is
@@ -322,8 +328,7 @@ class _Line(Generic[Turn, Company]):
             self.waiting = [call for call in batch if call.is_patient and (call.plan.ns, call.plan.cid) not in taking]
             batch = [call for call in batch if call not in self.waiting]
             for call in self.waiting:
-                call.passed += 1  # a checkpoint that does not come is not waited for
-                call.is_patient = call.passed < _PASSED
+                call.goes_later()
         return batch
 
     def give_back(self, batch: Sequence[_Call]) -> None:
@@ -364,9 +369,10 @@ class CommitQueue:
             while not call.is_done:
                 has_company = False
                 if call.is_patient and self._store.waits:
-                    # Writes of a step and its checkpoint come within a millisecond of each other: together they are one
-                    # transaction, one fsync. Waited for without the turn, which the checkpoint before has to take.
-                    has_company = line.company.wait(_PATIENCE if len(line.waiting) > 1 else _ALONE)
+                    # It goes with its checkpoint. Without the turn, which the checkpoint before has to take.
+                    has_company = line.company.wait(_PATIENCE)
+                    if not has_company and len(line.waiting) == 1 and call.goes_later():
+                        continue  # asked now and then: others that come may have taken it along
                 with line.turn:
                     # Company that went without it was the checkpoint that it belongs to; the one to wait for is next.
                     if not call.is_done and (not has_company or line.company.is_set()):
@@ -428,10 +434,6 @@ class CommitQueue:
         except BaseException:
             line.give_back([each for each in batch if each is not call])
             raise
-
-
-def _is_put(call: _Call) -> bool:
-    return isinstance(call.plan, PutPlan)
 
 
 def _note(calls: Sequence[_Call], outcomes: Sequence[PlanOutcome]) -> None:
