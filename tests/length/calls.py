@@ -318,4 +318,9 @@ CALLS: dict[str, Callable[[SessionService], Act]] = {
 }
 """What is not here grows with the log by its nature: reads without a window, the state of a graph, which LangGraph asks
 for whole, `fork`, exports, `verify`, `reindex`, `delete`, `delete_user` and `purge_expired`; and so do a compaction
-that is due, by what it archives, and filters that no index serves, by what they look through."""
+that is due, by what it archives, and filters that no index serves, by what they look through.
+
+Some of what happened to a log is read with every call: which edits took the place of what, fourteen bytes each
+(`test_edits.py`), and the runs that were never done, a row of four columns each. A rewind reads the marks of its log.
+What lies within a window's stretch and does not stand, such as a run that others have open, the database looks at and
+leaves out."""
