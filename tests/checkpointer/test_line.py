@@ -127,7 +127,11 @@ def test_writes_that_are_ahead_of_their_checkpoint_go_with_the_one_that_takes_th
     begun = put(saver, THREAD, HumanMessage("hi", id="q"))
 
     def follow(config: Any, name: str) -> Any:
-        checkpoint = empty_checkpoint() | {"id": name, "channel_values": {"turn": 1}, "channel_versions": {"turn": 1}}
+        checkpoint: Any = empty_checkpoint() | {
+            "id": name,
+            "channel_values": {"turn": 1},
+            "channel_versions": {"turn": 1},
+        }
         return pool.submit(saver.put, config, checkpoint, {"source": "loop", "step": 2}, {"turn": 1})
 
     def at(name: str) -> Any:
