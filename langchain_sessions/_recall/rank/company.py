@@ -123,7 +123,7 @@ class Present:
     """Who of those that a query names speaks in the log of an event.
 
     Args:
-        names: For each name the authors who bear it.
+        names: For each name the authors who bear it; at least one.
         parts: What is searched.
         homes: Which logs lie in each part.
     """
@@ -134,14 +134,11 @@ class Present:
         self._homes = homes
         self._known: dict[tuple[int, int], float] = {}
         self._of_logs: dict[int, set[str]] = {}
-        if names:
-            for part, home in zip(parts, homes, strict=True):
-                self._of_logs.setdefault(home.number, set()).update(part.speakers, part.labels)
+        for part, home in zip(parts, homes, strict=True):
+            self._of_logs.setdefault(home.number, set()).update(part.speakers, part.labels)
 
     def share(self, number: int, index: int) -> float:
         """Of an event (part, index): the share of the names that are borne by somebody who speaks in its log."""
-        if not self._names:
-            return 0.0
         home = self._homes[number]
         at = max(0, bisect_right(home.firsts, index) - 1)
         place = home.number, at

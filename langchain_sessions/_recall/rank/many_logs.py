@@ -222,8 +222,8 @@ class _LogsEndToEnd:
         # Of two names nobody knows which one is asked about. One that several bear means any of them.
         self._named = asked.names[0] if len(asked.names) == 1 else frozenset[str]()
         # Among the events of one log this tells nothing.
-        is_one = sum(len(home.firsts) for home in self._homes) <= 1
-        self._present = Present(() if is_one else asked.names, self._parts, self._homes)
+        several = sum(len(home.firsts) for home in self._homes) > 1
+        self._present = Present(asked.names, self._parts, self._homes) if asked.names and several else None
         self._human = self._human_share(asked)
         self.units: Sequence[Postings] = ()
         self._passages: dict[tuple[int, int], Mapping[int, int]] = {}
@@ -372,7 +372,7 @@ class _LogsEndToEnd:
             is_named=bool(self._named) and part.author(index) in self._named,
             human=self._human if part.hints(index) & HUMAN else 0.0,
             company=chosen.company,
-            present=self._present.share(number, index),
+            present=self._present.share(number, index) if self._present else 0.0,
         )
 
     def _passages_of(self, part: InvertedEvents, number: int, index: int, chosen: Chosen) -> list[Passage]:
