@@ -255,7 +255,8 @@ class LogView:
 
     def superseded_by(self, row: EventRow) -> int | None:
         """The edit that took the row's place, if any."""
-        edit = self.edit_of(row.seq)
+        # Nearly no row has one, and each row that is read comes through here.
+        edit = self.edit_of(row.seq) if row.seq in self._lookup[1] else None
         if edit is None:
             return self.outdated.get(row.seq) if row.flags & r.ROOTED else None
         return edit.seq
