@@ -10,7 +10,7 @@ import math
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import event
+from sqlalchemy import event, false, func, select
 
 from langchain_sessions._core.edge import check_duration
 
@@ -20,10 +20,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
     from sqlalchemy.engine import URL
 
+_NAME = "lock_timeout"
 SECONDS = 60
 """By default, and how long a call waits for a connection."""
-_TOLD = "SELECT set_config('lock_timeout', %s, false)"
-_TOLD_UNLESS_SAID = f"{_TOLD} WHERE current_setting('lock_timeout') = '0'"
 
 
 def check_lock_timeout(given: timedelta | None) -> float | None:
@@ -50,15 +49,19 @@ def tell_postgresql(engine: Engine, asked: float | None) -> None:
     By a statement, since poolers refuse options of a connection. What the URL, the role or the database says of it
     stands where nobody asked for something else.
     """
-    said = _TOLD if asked is not None else _TOLD_UNLESS_SAID
     milliseconds = str(math.ceil((SECONDS if asked is None else asked) * 1000))
+    told = select(func.set_config(_NAME, milliseconds, false()))
+    if asked is None:
+        told = told.where(func.current_setting(_NAME) == "0")
+    # With its values in it: drivers differ in how a statement names a parameter.
+    said = str(told.compile(dialect=engine.dialect, compile_kwargs={"literal_binds": True}))
 
     @event.listens_for(engine, "connect")
     def tell(connection: Any, _record: Any) -> None:
         was = connection.autocommit
         connection.autocommit = True
         cursor = connection.cursor()
-        cursor.execute(said, (milliseconds,))
+        cursor.execute(said)
         cursor.close()
         connection.autocommit = was
 
