@@ -16,7 +16,7 @@ from functools import partial
 from operator import sub
 from typing import TYPE_CHECKING, NamedTuple
 
-from langchain_sessions._core import kinds as k
+from langchain_sessions._core import message_types as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.ranges import NO_SEQS, SeqRange, SeqSet, decode_ranges
@@ -254,8 +254,7 @@ class LogView:
         return self.ledger is EMPTY_LEDGER and not self.head and not self.invocations
 
     def superseded_by(self, row: EventRow) -> int | None:
-        """The edit that took the row's place, if any."""
-        # Nearly no row has one, and each row that is read comes through here.
+        """The edit that took the row's place, if any; asked of each row that is read, and nearly none has one."""
         edit = self.edit_of(row.seq) if row.seq in self._lookup[1] else None
         if edit is None:
             return self.outdated.get(row.seq) if row.flags & r.ROOTED else None
