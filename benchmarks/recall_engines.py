@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from langchain_sessions import NewEvent, SessionService
 from langchain_sessions._core.codec.messages import MessageCodec
-from langchain_sessions._core.kinds import speaker_of
+from langchain_sessions._core.message_types import speaker_of
 from langchain_sessions._recall.index.postings import EntryMaker, Segment, search_segments
 from langchain_sessions._recall.meaning.vectors import QueryVector, VectorFormat
 from langchain_sessions._recall.text.documents import make_document, searchable_text

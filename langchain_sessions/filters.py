@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Literal
 
 from langchain_sessions._core.edge import check_aware, check_branch, helpful, require
-from langchain_sessions._core.kinds import TYPES
+from langchain_sessions._core.message_types import TYPES
 from langchain_sessions._core.showing import brief
 from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.events import EventKind, Standing

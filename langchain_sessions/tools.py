@@ -18,8 +18,8 @@ from langchain_sessions._chat.address import Addressing, OwnerPolicy
 from langchain_sessions._core.codec.messages import CONVERSATION_SEARCH, CROSS_SESSION_SEARCH
 from langchain_sessions._core.edge import check_branch, require, told
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
-from langchain_sessions._core.kinds import role_of
 from langchain_sessions._core.lazy import at_the_top
+from langchain_sessions._core.message_types import role_of
 from langchain_sessions._core.whole import whole_text
 from langchain_sessions._recall.text.highlights import snippet
 from langchain_sessions.errors import InvalidInputError, SessionNotFoundError, SessionsError

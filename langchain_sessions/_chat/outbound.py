@@ -16,7 +16,7 @@ from langchain_sessions._chat.call_ids import is_taken_by_all, rename_calls
 from langchain_sessions._chat.legacy_messages import of_known_kind
 from langchain_sessions._chat.names import kwargs_with_taken_names, taken_name, with_taken_names
 from langchain_sessions._chat.own_blocks import SPOKEN, as_read_by
-from langchain_sessions._core.kinds import MESSAGES
+from langchain_sessions._core.message_types import MESSAGES
 from langchain_sessions._core.view import call_ids, is_thought, pair_tool_calls, without_calls
 from langchain_sessions._core.whole import clip, whole_text, whole_value
 

@@ -13,7 +13,7 @@ from langchain_sessions._chat.news import find_news, message_of, says_one_thing,
 from langchain_sessions._chat.outbound import bounded, made_valid, mended
 from langchain_sessions._chat.store_run import STORED
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.kinds import SYSTEM
+from langchain_sessions._core.message_types import SYSTEM
 from langchain_sessions._core.view import pair_tool_calls
 from langchain_sessions._log.log import log_of, read_rows
 from langchain_sessions.errors import InvalidInputError

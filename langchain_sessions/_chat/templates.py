@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING, TypeAlias
 
 from langchain_sessions._core.edge import require
-from langchain_sessions._core.kinds import role_of
+from langchain_sessions._core.message_types import role_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

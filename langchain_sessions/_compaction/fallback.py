@@ -24,8 +24,8 @@ from langchain_sessions._compaction.triggers import (
     known_window,
 )
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.kinds import MESSAGE_CODES
 from langchain_sessions._core.matching import EventQuery
+from langchain_sessions._core.message_types import MESSAGE_CODES
 from langchain_sessions._core.ranges import NO_SEQS, SeqSet
 from langchain_sessions.events import SessionEvent, Standing
 

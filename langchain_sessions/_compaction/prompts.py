@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_sessions._core.edge import require
-from langchain_sessions._core.kinds import role_of
+from langchain_sessions._core.message_types import role_of
 from langchain_sessions._core.showing import brief
 from langchain_sessions._core.whole import clip, whole_text
 

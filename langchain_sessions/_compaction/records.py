@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_sessions._compaction.prompts import SHADOW_PROMPT
-from langchain_sessions._core import kinds as k
+from langchain_sessions._core import message_types as k
 from langchain_sessions.events import NewEvent
 
 if TYPE_CHECKING:

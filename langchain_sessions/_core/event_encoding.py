@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage
 
-from langchain_sessions._core import kinds as k
+from langchain_sessions._core import message_types as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.codec.messages import MessageCodec, digest, unreadable
 from langchain_sessions._core.codec.text import searchable_text
@@ -27,7 +27,7 @@ from langchain_sessions._core.edge import (
     require,
     to_micros,
 )
-from langchain_sessions._core.kinds import CODES, RECORDS
+from langchain_sessions._core.message_types import CODES, RECORDS
 from langchain_sessions._core.rows import EventRow
 from langchain_sessions._core.state import dump_delta
 from langchain_sessions.errors import CorruptRowError, InvalidInputError

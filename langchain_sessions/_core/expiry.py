@@ -1,7 +1,7 @@
 """When a session is over, and when its time is renewed: the one place that decides it.
 
 The same in SQL is `_sql/log/expiry_in_sql.py`, and nothing else has to know a rule: what is over reads as missing from
-then on, and a purge removes it.
+then on, and a purge removes it. `Session.expires_at` tells the column of that name, a time that somebody set.
 """
 
 from __future__ import annotations

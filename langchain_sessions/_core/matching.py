@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final
 
-from langchain_sessions._core import kinds as k
+from langchain_sessions._core import message_types as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.codec.text import searchable_text
 from langchain_sessions._core.edge import ascii_lower, fold, to_micros
-from langchain_sessions._core.kinds import ENTRY_CODES, ROLE_CODES, only_tool_of, speaker_of, tools_of
 from langchain_sessions._core.ledger import LogView, visible_scopes
+from langchain_sessions._core.message_types import ENTRY_CODES, ROLE_CODES, only_tool_of, speaker_of, tools_of
 from langchain_sessions.events import Standing
 from langchain_sessions.filters import ANY_BRANCH, AnyBranch, EventFilter
 from langchain_sessions.stores._values import EventSlice

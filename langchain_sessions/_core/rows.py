@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from langchain_sessions._core.expiry import renewed
-from langchain_sessions._core.kinds import FIRST_RECORD, HUMAN
+from langchain_sessions._core.message_types import FIRST_RECORD, HUMAN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from langchain_sessions._core.edge import pointing
-from langchain_sessions._core.kinds import FIRST_RECORD
 from langchain_sessions._core.ledger import visible_scopes
+from langchain_sessions._core.message_types import FIRST_RECORD
 from langchain_sessions._core.ranges import NO_SEQS, SeqSet
 from langchain_sessions._core.rows import ROOTED, SUMMARY
 from langchain_sessions._core.showing import html_of

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import convert_to_openai_messages
 
-from langchain_sessions._core.kinds import role_of
 from langchain_sessions._core.matching import query_of
+from langchain_sessions._core.message_types import role_of
 from langchain_sessions._exporting.event_lines import beginning, happened
 from langchain_sessions._log.log import log_of
 from langchain_sessions.errors import SessionNotFoundError

@@ -27,7 +27,7 @@ from langgraph.checkpoint.serde.jsonplus import (
 )
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from langchain_sessions._core.kinds import CLASSES
+from langchain_sessions._core.message_types import CLASSES
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.serde.base import SerializerProtocol

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, ToolMessage
 
-from langchain_sessions._core import kinds as k
+from langchain_sessions._core import message_types as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.blanking import BLANK_TEXT, Words, strings_of
 from langchain_sessions._core.codec.messages import ident_of
 from langchain_sessions._core.edge import require
 from langchain_sessions._core.event_encoding import new_record
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.kinds import CLASSES
+from langchain_sessions._core.message_types import CLASSES
 from langchain_sessions._log.values import BlankResult
 from langchain_sessions.errors import CorruptRowError, SealedEventError
 from langchain_sessions.stores._erasing import BlankPlan

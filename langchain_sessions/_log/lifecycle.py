@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from langchain_sessions._core import kinds as k
+from langchain_sessions._core import message_types as k
 from langchain_sessions._core.codec.values import as_dict, dump_exact, dump_mapping
 from langchain_sessions._core.cursors import decode_positions, encode_cursor
 from langchain_sessions._core.edge import check_duration, check_id, check_title, require

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_sessions._core import kinds as k
+from langchain_sessions._core import message_types as k
 from langchain_sessions._core.edge import check_optional_id, require
 from langchain_sessions._core.event_encoding import new_record
 from langchain_sessions._core.flow import Flow, ask

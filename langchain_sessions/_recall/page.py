@@ -7,7 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.kinds import MESSAGE_CODES
+from langchain_sessions._core.message_types import MESSAGE_CODES
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._recall.text.documents import searchable_text
 from langchain_sessions._recall.text.highlights import Span, find_spans

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.kinds import MESSAGE_CODES
 from langchain_sessions._core.matching import EventQuery
+from langchain_sessions._core.message_types import MESSAGE_CODES
 from langchain_sessions._recall.index.shelving import Shelver
 from langchain_sessions._recall.page import HitViewer
 from langchain_sessions._recall.rank.admission import Admission

@@ -31,7 +31,7 @@ from langchain_sessions._core.codec.messages import (
     without_private,
     without_private_argument,
 )
-from langchain_sessions._core.kinds import CODES
+from langchain_sessions._core.message_types import CODES
 from langchain_sessions._threads.forms import STRICT
 
 MARK = "langchain_sessions:ref"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from langchain_sessions._core.kinds import role_of
+from langchain_sessions._core.message_types import role_of
 from langchain_sessions.cli._tables import plain, said
 from langchain_sessions.events import EventKind, Standing
 from langchain_sessions.filters import EventFilter

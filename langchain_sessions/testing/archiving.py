@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from langchain_sessions._core import kinds as k
+from langchain_sessions._core import message_types as k
 from langchain_sessions._core.event_encoding import new_record
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ranges import SeqSet

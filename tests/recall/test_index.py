@@ -21,7 +21,7 @@ from langchain_sessions._log.log import log_of
 from langchain_sessions._recall.index.buckets import Bucket, bucket_of, pack_buckets, pack_occurrences, unpack_postings
 from langchain_sessions._recall.index.builder import IndexBuilder
 from langchain_sessions._recall.index.chunks import LARGEST_CHUNK, ChunkSize, OpenChunk, PackedEvents, chunks_to_merge
-from langchain_sessions._recall.index.traits import ChunkTraits, EventTraits
+from langchain_sessions._recall.index.ranking_traits import ChunkTraits, EventTraits
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 
 if TYPE_CHECKING:

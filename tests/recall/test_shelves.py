@@ -13,8 +13,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_sessions import EventFilter, InMemoryStore, NewEvent, SearchSettings, SessionService
 from langchain_sessions._core.flow import drive
 from langchain_sessions._log.log import log_of
+from langchain_sessions._recall.index.ranking_traits import ChunkTraits, EventTraits
 from langchain_sessions._recall.index.shelves import GAP, OpenShelf, ShelfTraits, ShelvedLog, stale_copies
-from langchain_sessions._recall.index.traits import ChunkTraits, EventTraits
 from langchain_sessions._sql.driver.transaction import Transaction
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions._sql.store import SqlStore

@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage
 
 from langchain_sessions import EventFilter, NewEvent
-from langchain_sessions._core.kinds import speaker_of
+from langchain_sessions._core.message_types import speaker_of
 from langchain_sessions._recall.text.speakers import label_of
 
 if TYPE_CHECKING:

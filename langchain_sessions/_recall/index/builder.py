@@ -7,13 +7,13 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
-from langchain_sessions._core import kinds as k
+from langchain_sessions._core import message_types as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.edge import from_micros
-from langchain_sessions._core.kinds import only_tool_of, tools_of
+from langchain_sessions._core.message_types import only_tool_of, tools_of
 from langchain_sessions._recall.index.chunks import LAYOUT_VERSION
 from langchain_sessions._recall.index.postings import Entry, EntryMaker
-from langchain_sessions._recall.index.traits import ChunkTraits, EventTraits
+from langchain_sessions._recall.index.ranking_traits import ChunkTraits, EventTraits
 from langchain_sessions._recall.index.traits_cache import ShelfCache, TraitsCache
 from langchain_sessions._recall.text.documents import Document, make_document, plain_text
 from langchain_sessions._recall.text.terms import TermMaker

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langchain_sessions._recall.index.buckets import MOST_COUNTED, Bucket, PackedOccurrences, bucket_of, unpack_postings
-from langchain_sessions._recall.index.traits import LONGEST, ChunkTraits, Columns, EventTraits
+from langchain_sessions._recall.index.ranking_traits import LONGEST, ChunkTraits, Columns, EventTraits
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from langchain_sessions._core.codec.messages import unreadable
 from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.kinds import MESSAGE_CODES
 from langchain_sessions._core.matching import EventQuery
+from langchain_sessions._core.message_types import MESSAGE_CODES
 from langchain_sessions._core.rows import EventRow, SessionKey
 from langchain_sessions._recall.index.buckets import pack_buckets
 from langchain_sessions._recall.index.chunks import (
@@ -21,7 +21,7 @@ from langchain_sessions._recall.index.chunks import (
     PackedEvents,
     chunks_to_merge,
 )
-from langchain_sessions._recall.index.traits import ChunkTraits
+from langchain_sessions._recall.index.ranking_traits import ChunkTraits
 from langchain_sessions.errors import (
     CorruptRowError,
     SealedEventError,

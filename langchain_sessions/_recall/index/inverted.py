@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from langchain_sessions._recall.index.traits import Columns
+    from langchain_sessions._recall.index.ranking_traits import Columns
     from langchain_sessions._recall.rank.shortlisting import Lookup
 
 HUMAN: Final = 32

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.kinds import MESSAGE_CODES
 from langchain_sessions._core.matching import EventQuery
+from langchain_sessions._core.message_types import MESSAGE_CODES
 from langchain_sessions._recall.index.buckets import Bucket, pack_buckets, unpack_postings
 from langchain_sessions._recall.index.shelves import OpenShelf, ShelfTraits
 from langchain_sessions.errors import (

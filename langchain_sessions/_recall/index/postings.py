@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langchain_sessions._recall.index.inverted import HUMAN, LABELLED
-from langchain_sessions._recall.index.traits import Columns, event_lengths, human_talk, passage_shares
+from langchain_sessions._recall.index.ranking_traits import Columns, event_lengths, human_talk, passage_shares
 from langchain_sessions._recall.rank.many_logs import CANDIDATES, Found, search_logs
 from langchain_sessions._recall.text.dates import date_terms
 from langchain_sessions._recall.text.passages import split_passages

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from langchain_sessions._recall.index.buckets import Bucket, unpack_postings
 from langchain_sessions._recall.index.chunks import OpenChunk, PackedEvents
 from langchain_sessions._recall.index.columns import from_bytes, to_bytes
-from langchain_sessions._recall.index.traits import LONGEST, ChunkTraits, EventTraits, human_talk
+from langchain_sessions._recall.index.ranking_traits import LONGEST, ChunkTraits, EventTraits, human_talk
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

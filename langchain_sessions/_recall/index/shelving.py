@@ -15,6 +15,7 @@ from langchain_sessions._recall.index.buckets import pack_buckets
 from langchain_sessions._recall.index.chunks import PackedEvents
 from langchain_sessions._recall.index.inverted import LABELLED
 from langchain_sessions._recall.index.mending import Mender
+from langchain_sessions._recall.index.ranking_traits import ChunkTraits
 from langchain_sessions._recall.index.shelves import (
     GAP,
     LONGEST_LOG,
@@ -26,7 +27,6 @@ from langchain_sessions._recall.index.shelves import (
     ShelvedLog,
     stale_copies,
 )
-from langchain_sessions._recall.index.traits import ChunkTraits
 from langchain_sessions._recall.rank.admission import Admission
 from langchain_sessions._recall.text.speakers import labels_in
 from langchain_sessions.errors import SessionNotFoundError

@@ -6,8 +6,8 @@ import uuid
 from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.kinds import MESSAGE_CODES, speaker_of
 from langchain_sessions._core.matching import EventQuery
+from langchain_sessions._core.message_types import MESSAGE_CODES, speaker_of
 from langchain_sessions._core.rows import BLANKED, SessionKey
 from langchain_sessions._recall.meaning.embedder import BATCH_TIMEOUT, LONGEST_TEXT
 from langchain_sessions._recall.meaning.vectors import VectorFormat

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.kinds import MESSAGE_CODES
 from langchain_sessions._core.matching import EventQuery
+from langchain_sessions._core.message_types import MESSAGE_CODES
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._recall.meaning.embedding import embed_texts, embedded_text
 from langchain_sessions._recall.meaning.vectors import QueryVector, VectorFormat

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.kinds import MESSAGE_CODES
 from langchain_sessions._core.ledger import visible_scopes
 from langchain_sessions._core.matching import INDEXED, matches, message_tests, needs_row, passes, query_of
+from langchain_sessions._core.message_types import MESSAGE_CODES
 from langchain_sessions._recall.index.builder import SUMMARY, SYNTHETIC, only_term, tool_term
 from langchain_sessions._recall.index.inverted import LABELLED
 from langchain_sessions.events import Standing

@@ -15,12 +15,12 @@ from operator import mul
 from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._recall.index.columns import from_bytes
-from langchain_sessions._recall.index.traits import WHOLE
+from langchain_sessions._recall.index.ranking_traits import WHOLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langchain_sessions._recall.index.traits import Columns
+    from langchain_sessions._recall.index.ranking_traits import Columns
     from langchain_sessions._recall.rank.ranking import RankingWeights
 
 FULL: Final = 255

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.kinds import MESSAGE_CODES, speaker_of
 from langchain_sessions._core.matching import EventQuery
+from langchain_sessions._core.message_types import MESSAGE_CODES, speaker_of
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import SessionKey, bytes_of
 from langchain_sessions._recall.findings import Finding, ReadLogs, Traits, index_query

@@ -16,7 +16,7 @@ from itertools import islice, repeat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langchain_sessions._recall.index.columns import from_bytes
-from langchain_sessions._recall.index.traits import WHOLE, Columns
+from langchain_sessions._recall.index.ranking_traits import WHOLE, Columns
 from langchain_sessions._recall.rank.company import Home, Logs, Span, company, scattered, spans_of
 from langchain_sessions._recall.rank.kernel import FULL, MOST_OWN, Kernel
 

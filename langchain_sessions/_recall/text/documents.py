@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from langchain_sessions._core.kinds import speaker_of
+from langchain_sessions._core.message_types import speaker_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

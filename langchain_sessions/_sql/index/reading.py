@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Select, and_, func, literal_column, or_, select
 
-from langchain_sessions._core import kinds as k
+from langchain_sessions._core import message_types as k
 from langchain_sessions._core.expiry import is_expired
 from langchain_sessions._core.rows import EventRow, SessionKey, SessionRow
 from langchain_sessions._sql.driver.transaction import Later, Row, Transaction, param

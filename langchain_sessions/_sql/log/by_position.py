@@ -13,7 +13,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import and_ as both
 
-from langchain_sessions._core import kinds as k
+from langchain_sessions._core import message_types as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.rows import LIGHT, EventRow, Mark, SessionRow, light_row
 from langchain_sessions._sql.log.lookup import event_columns

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import ColumnElement, String, and_, false, func, literal_column, not_, or_, true
 from sqlalchemy import cast as sql_cast
 
-from langchain_sessions._core import kinds as k
+from langchain_sessions._core import message_types as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.ledger import Cover, LogView, visible_scopes
 from langchain_sessions._core.ranges import SeqSet

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, case, func, literal_column, null, or_, select
 
-from langchain_sessions._core import kinds as k
+from langchain_sessions._core import message_types as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.ledger import LogView, visible_scopes
 from langchain_sessions._core.matching import EventQuery, cut_window

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import or_, select
 
-from langchain_sessions._core.kinds import REWIND
 from langchain_sessions._core.ledger import Ledger, differing, marks_of, view_of
+from langchain_sessions._core.message_types import REWIND
 from langchain_sessions._core.rewinding import rewind_target
 from langchain_sessions._core.rows import ALL_AWAKE, SessionKey, SessionRow, moved, with_extra
 from langchain_sessions._core.state import StateChange, apply_deltas, shared_keys, state_before, with_turned

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from langchain_sessions._core.expiry import is_expired
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.kinds import MESSAGE_CODES
 from langchain_sessions._core.ledger import Ledger
 from langchain_sessions._core.matching import EventQuery
+from langchain_sessions._core.message_types import MESSAGE_CODES
 from langchain_sessions._core.rows import Anyone, EventRow, SessionKey
 from langchain_sessions._core.stretch import next_stretch
 from langchain_sessions.errors import SessionNotFoundError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_sessions._core import kinds as k
+from langchain_sessions._core import message_types as k
 from langchain_sessions._core.ledger import COUNTED, moved_between, tally_change
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions.stores._partitioned.access import ROWS_AT_ONCE, Partitions

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from langchain_sessions._core.kinds import REWIND
 from langchain_sessions._core.ledger import Ledger, differing, marks_of
+from langchain_sessions._core.message_types import REWIND
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rewinding import rewind_target
 from langchain_sessions._core.rows import Mark, SessionKey, moved, with_extra

@@ -9,7 +9,7 @@ import pytest
 
 from langchain_sessions._core.checkpoints import CUT, NAMES_WITHIN, ROOT, CheckpointRow, ValueRow, WriteRow
 from langchain_sessions._core.edge import to_micros
-from langchain_sessions._core.kinds import HUMAN
+from langchain_sessions._core.message_types import HUMAN
 from langchain_sessions._core.piece_rows import NAME, NODE
 from langchain_sessions._core.ranges import SeqSet, encode_ranges
 from langchain_sessions._core.rows import ROOTED, EventRow, SessionKey, SessionRow
