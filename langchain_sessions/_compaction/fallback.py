@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
+from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from langchain_sessions._compaction.triggers import (
 )
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.matching import EventQuery
-from langchain_sessions._core.message_types import MESSAGE_CODES
+from langchain_sessions._core.message_types import COMPACTION, MESSAGE_CODES
 from langchain_sessions._core.ranges import NO_SEQS, SeqSet
 from langchain_sessions.events import SessionEvent, Standing
 
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
 
 PENDING = "pending"
 """In the details of a record: runs of positions that are archived and in no summary yet."""
+
+COOL_DOWN = "cool_down"
+"""In the details of a record: for how many seconds after it nobody asks the summariser again, since it was in vain."""
 
 # So many pending events a run reads at most, whatever a dead summariser left.
 _MOST_PENDING = 512
@@ -98,6 +102,16 @@ def pending_seqs(log: Log, session_id: str, live: LiveScope) -> Flow[SeqSet]:
     records = [log.encoder.event(session_id, row, found.view) for row in found.rows]
     runs: list[Any] = records[0].metadata.get(PENDING, []) if records else []
     return SeqSet(tuple((int(first), int(last)) for first, last in runs))
+
+
+def is_cooling_down(log: Log, session_id: str, scope: str | None, limits: SummaryLimits) -> Flow[bool]:
+    """Whether a run on a scope paid for a summary in vain so lately that its lease is kept, by nobody at work."""
+    now = log.now()
+    since = now - limits.cool_down // timedelta(microseconds=1)
+    query = EventQuery(kinds=frozenset({COMPACTION}), branch=scope, since=since)
+    found = yield from ask(log.store.find_events, log.key(session_id), query, now)
+    records = (log.encoder.event(session_id, row, found.view) for row in found.rows)
+    return any(COOL_DOWN in record.metadata for record in records)
 
 
 def load_pending(log: Log, session_id: str, live: LiveScope) -> Flow[tuple[tuple[SessionEvent, ...], SeqSet]]:

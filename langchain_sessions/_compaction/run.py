@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._compaction.archivable import choose_archived
 from langchain_sessions._compaction.fallback import (
+    COOL_DOWN,
     PENDING,
     LastResort,
     as_ranges,
+    is_cooling_down,
     load_pending,
     pending_seqs,
     that_fit,
@@ -122,6 +124,8 @@ class _Run:
     holder: str = field(default_factory=lambda: uuid.uuid4().hex)
     tokens_before: int = 0
     cover: Cover | None = None
+    # For how long nobody asks the summariser again if this run does so in vain.
+    cool_down: timedelta = timedelta(0)
 
     @property
     def key(self) -> SessionKey:
@@ -212,19 +216,25 @@ class _Run:
         # Longer than the summariser may take: a process that dies with the lease holds the scope no longer than that.
         granted = yield from self._lease(limits.timeout + timedelta(seconds=30))
         if not granted and self.automatic and not self.force:
-            # Another run is at work, or one failed so lately that the next would only cost its timeout again.
-            reason = "another run holds the scope, or failed lately"
-            archived = yield from self._archive_alone(live, plan, reason)
-            return archived or self.result(Outcome.LOST_RACE, reason=reason)
+            return (yield from self._make_way(live, plan, limits))
+        self.cool_down = limits.cool_down if granted else timedelta(0)
         cool_down = timedelta(0)
         try:
             result = yield from self._under_lease(live, plan, limits)
-            cool_down = limits.cool_down if result.outcome in _PAID_IN_VAIN else cool_down
+            cool_down = self.cool_down if result.outcome in _PAID_IN_VAIN else cool_down
             return result
         finally:
             if granted:
                 # Given back, or kept for a while by nobody: then the next run would only pay for the same failure.
                 yield from self._lease(cool_down)
+
+    def _make_way(self, live: LiveScope, plan: CompactionPlan, limits: SummaryLimits) -> Flow[CompactionResult]:
+        """Leave the summary to the run at work, or for later where one failed so lately that it would fail again."""
+        outcome, reason = Outcome.LOST_RACE, "another run holds the scope"
+        if (yield from is_cooling_down(self.log, self.session_id, self.scope, limits)):
+            outcome, reason = Outcome.COOLING_DOWN, "a summary was paid for in vain lately"
+        archived = yield from self._archive_alone(live, plan, reason)
+        return archived or self.result(outcome, reason=reason)
 
     def _under_lease(self, live: LiveScope, plan: CompactionPlan, limits: SummaryLimits) -> Flow[CompactionResult]:
         """Choose anew where another run committed between the choice and the lease, before anything is paid."""
@@ -402,6 +412,7 @@ class _Run:
             "tokens_before": self.tokens_before,
             "tokens_after": tokens_after,
             "calls": calls,
+            COOL_DOWN: self.cool_down.total_seconds() or None if outcome in _PAID_IN_VAIN else None,
             "milliseconds": round((time.monotonic() - self.started) * 1000),
             "reason": reason,
         }

@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_sessions import (
     Compaction,
     CompactionPlan,
+    CompactionResult,
     ConversationSummary,
     EventFilter,
     EventKind,
@@ -24,6 +25,7 @@ from langchain_sessions import (
 from tests.compaction.models import HangingModel, ScriptedModel, StrangeSummarizer
 
 if TYPE_CHECKING:
+    from langchain_sessions import SessionService
     from tests.compaction.conftest import Faced
 
 BLANK, FAILED = Outcome.SUMMARY_BLANK, Outcome.SUMMARY_FAILED
@@ -102,10 +104,28 @@ async def test_after_a_failure_the_next_turns_do_not_pay_for_it_again(ada: Faced
     model = ScriptedModel(replies=[RuntimeError("down"), "Works."])
     compaction = Compaction(None, Summarize(model, keep_events=2, limits=SummaryLimits(retries=0)))
     assert (await ada.compact("s1", compaction, automatic=True)).outcome is FAILED
-    assert (await ada.compact("s1", compaction, automatic=True)).outcome is Outcome.LOST_RACE
+    later = await ada.compact("s1", compaction, automatic=True)
+    assert (later.outcome, later.reason) == (Outcome.COOLING_DOWN, "a summary was paid for in vain lately")
     assert len(model.prompts) == 1
     assert await outcomes(ada) == ["summary_failed"]
     assert (await ada.compact("s1", compaction)).is_compacted  # by hand nobody waits
+
+
+async def test_who_makes_way_for_a_run_at_work_waits_for_no_earlier_failure(
+    ada: Faced, operator: SessionService
+) -> None:
+    await ada.talk("s1", 6)
+    user, brief = operator.as_user("ada"), SummaryLimits(retries=0, cool_down=timedelta(0))
+    heard: list[CompactionResult] = []
+
+    def interfere() -> None:
+        heard.append(user.compact("s1", Compaction(None, Summarize(ScriptedModel(), keep_events=2)), automatic=True))
+
+    dead = Compaction(None, Summarize(ScriptedModel(replies=[RuntimeError("down")]), keep_events=2, limits=brief))
+    assert (await ada.compact("s1", dead, automatic=True)).outcome is FAILED
+    works = Compaction(None, Summarize(ScriptedModel().before_each(interfere), keep_events=2))
+    assert (await ada.compact("s1", works, automatic=True)).is_compacted
+    assert [result.outcome for result in heard] == [Outcome.LOST_RACE]
 
 
 async def test_a_summary_that_saves_nothing_is_not_worth_it(ada: Faced) -> None:
