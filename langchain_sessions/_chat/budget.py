@@ -16,7 +16,7 @@ from langchain_sessions._tokens.families import name_of, vocabulary_of
 from langchain_sessions._tokens.usage import UsageBook, kind_of_text
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
     from langchain_sessions._chat.replies import Heard, ReplyRecorder
     from langchain_sessions._compaction.plan import ModelCall
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from langchain_sessions._tokens.exact_for_model import MessageCounter
     from langchain_sessions._tokens.weights import Vocabulary
     from langchain_sessions.events import SessionEvent
+
+    CountMessage = Callable[[BaseMessage], int]
 
 COUNTED = "prompt_counted"
 """In the metadata of a stored reply: what its prompt counted for, where that went out as it was."""
@@ -128,7 +130,20 @@ class PromptBudget:
         if history and not self._book.knows(name, conversation):
             self._recall(name, kind, conversation, history)
         usage = replace(self._book.usage(name, kind, conversation), is_exact=is_exact)
-        return replace(call, prompt_tokens=tokens, usage=usage)
+        count_message = self._count_message_of(counter, call.model, is_exact=is_exact)
+        return replace(call, prompt_tokens=tokens, usage=usage, count_message=count_message)
+
+    def _count_message_of(self, counter: _Counter, model: object, *, is_exact: bool) -> CountMessage | None:
+        """What counts one message as a prompt was counted; None where the counter of the service did that."""
+        estimate = counter.texts.count_message
+        if not is_exact:
+            return None if counter.texts is self._counter else estimate
+
+        def count(message: BaseMessage) -> int:
+            exact = self._count_exactly(counter, model, [message])
+            return estimate(message) if exact is None else exact
+
+        return count
 
     def _recall(self, name: str, kind: str, conversation: Hashable, history: Sequence[SessionEvent]) -> None:
         """Take in what the newest stored replies say of their prompts: another memory asked for them, or process."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
 from enum import Enum
@@ -12,10 +13,10 @@ from langchain_sessions._core.showing import html_of
 from langchain_sessions._tokens.usage import NO_USAGE, PromptUsage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from langchain_core.language_models import BaseChatModel
-    from langchain_core.messages import SystemMessage
+    from langchain_core.messages import BaseMessage, SystemMessage
 
     from langchain_sessions._compaction.summarizer import Summarizer, SummaryLimits
     from langchain_sessions._core.rows import Counters
@@ -59,6 +60,7 @@ class ModelCall:
         prompt_tokens: What the prompt counts for that would go out now, tools included: what the viewer sees of its
             ancestors, few-shots and modes are in it. Where it is not known, what is live in the scope stands for it.
         usage: What the model reported of the prompts before.
+        count_message: Counts a message as `prompt_tokens` was counted; None where the counter of the service did that.
     """
 
     model: BaseChatModel | None = None
@@ -67,6 +69,7 @@ class ModelCall:
     context_window: int | None = None
     prompt_tokens: int | None = None
     usage: PromptUsage = NO_USAGE
+    count_message: Callable[[BaseMessage], int] | None = None
 
 
 NO_CALL = ModelCall()
@@ -115,6 +118,15 @@ class CompactionRequest:
         if known is None:
             return self.counters.tokens + self.overhead_tokens
         return self.call.usage.expect(known, is_exact=self.counter.exact)
+
+    def cost(self, events: Iterable[SessionEvent]) -> int:
+        """What events take of the prompt ahead: counted as that is, at the rate that its model reported.
+
+        Their own `tokens` are what the counter of the service said, which may know nothing of the model's vocabulary.
+        """
+        count = self.call.count_message
+        counted = sum(e.tokens if count is None or e.message is None else count(e.message) for e in events)
+        return math.ceil(counted * self.call.usage.rate)
 
 
 class CompactionTrigger(Protocol):

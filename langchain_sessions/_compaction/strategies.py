@@ -59,7 +59,7 @@ class TurnWindow:
 @helpful
 @dataclass(frozen=True)
 class TokenWindow:
-    """Keeps the newest turns that fit into `max_tokens`, beside the summary in force."""
+    """Keeps the newest turns that fit into `max_tokens`, beside the summary in force, as the call ahead counts them."""
 
     max_tokens: int = 4_000
 
@@ -72,8 +72,8 @@ class TokenWindow:
         segments = _segments(request)
         system = pinned(request.events)
         standing = [event for event in request.events if is_summary(event) or event is system]
-        budget = self.max_tokens - sum(event.tokens for event in standing)
-        kept = _fitting([segment.tokens for segment in segments], budget)
+        budget = self.max_tokens - request.cost(standing)
+        kept = _fitting([request.cost(segment) for segment in segments], budget)
         return _archive(segments[: len(segments) - kept])
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import TYPE_CHECKING
 
 from langchain_sessions._core.locks import new_lock
@@ -81,6 +82,14 @@ class PromptUsage:
             return self.reported + math.ceil(grown * self._growth)
         return math.ceil(tokens * (self.reported / self.counted) * (1 + _SHRUNK_DOUBT))
 
+    @property
+    def rate(self) -> float:
+        """What a token that we count is reported as: in the newest prompt, or in its last growths if that is more."""
+        if not self.reported:
+            return self.calibration.ratio
+        recent = self.growths[-_ENOUGH:]
+        return max(self._whole, median(recent) if len(recent) == _ENOUGH else 0.0)
+
     def after(self, counted: int, reported: int, added: int = 0) -> PromptUsage:
         """With one more report, on a prompt that counts for so many tokens with those that were added on its way."""
         growths = self.growths
@@ -100,8 +109,12 @@ class PromptUsage:
     def _growth(self) -> float:
         if len(self.growths) >= _ENOUGH:
             return max(self.growths)
+        return max((self._whole * (1 + _GROWTH_DOUBT), *self.growths))
+
+    @property
+    def _whole(self) -> float:
         whole = self.reported / self.counted if self.counted >= _SMALLEST_PROMPT else self.calibration.ratio
-        return max((_bounded(whole) * (1 + _GROWTH_DOUBT), *self.growths))
+        return _bounded(whole)
 
 
 NO_USAGE = PromptUsage()

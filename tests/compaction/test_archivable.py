@@ -12,6 +12,7 @@ from langchain_sessions import (
     CompactionRequest,
     EstimatedTokenCounter,
     Interval,
+    ModelCall,
     SessionEvent,
     SlidingWindow,
     Standing,
@@ -20,8 +21,10 @@ from langchain_sessions import (
     TurnWindow,
 )
 from langchain_sessions._compaction.archivable import choose_archived, split_segments
+from langchain_sessions._compaction.plan import NO_CALL
 from langchain_sessions._core.rows import Counters
 from langchain_sessions._core.view import pair_tool_calls
+from langchain_sessions._tokens.usage import PromptUsage
 from langchain_sessions.errors import InvalidInputError
 from tests.compaction.models import ScriptedModel
 from tests.compaction.test_triggers import NOON, SESSION
@@ -54,7 +57,14 @@ def log(codes: str, **changes: Any) -> list[SessionEvent]:
     return events
 
 
-def archived(strategy: Any, events: list[SessionEvent], *, scope: str | None = None, again: bool = False) -> list[int]:
+def archived(
+    strategy: Any,
+    events: list[SessionEvent],
+    *,
+    scope: str | None = None,
+    again: bool = False,
+    call: ModelCall = NO_CALL,
+) -> list[int]:
     request = CompactionRequest(
         session=SESSION,
         scope=scope,
@@ -62,6 +72,7 @@ def archived(strategy: Any, events: list[SessionEvent], *, scope: str | None = N
         now=NOON,
         counter=EstimatedTokenCounter(),
         last_compacted_at=NOON if again else None,
+        call=call,
         events=tuple(events),
     )
     return [event.seq for event in choose_archived(events, scope, strategy.plan(request).archive)]
@@ -93,6 +104,19 @@ def archived(strategy: Any, events: list[SessionEvent], *, scope: str | None = N
 )
 def test_what_each_window_lets_go_of(strategy: Any, codes: str, gone: list[int]) -> None:
     assert archived(strategy, log(codes)) == gone
+
+
+@pytest.mark.parametrize(
+    ("call", "gone"),
+    [
+        (NO_CALL, []),
+        (ModelCall(count_message=lambda message: 20 if message.type == "human" else 10), [1, 2]),
+        (ModelCall(usage=PromptUsage(counted=1_000, reported=2_000)), [1, 2, 3, 4]),
+        (ModelCall(count_message=lambda _: 5, usage=PromptUsage(counted=1_000, reported=2_000)), []),
+    ],
+)
+def test_a_window_of_tokens_is_counted_as_the_prompt_of_its_call_is(call: ModelCall, gone: list[int]) -> None:
+    assert archived(TokenWindow(60), log("u a u a u a"), call=call) == gone
 
 
 def test_an_interval_counts_from_the_last_compaction() -> None:

@@ -297,6 +297,39 @@ async def test_a_model_that_counts_itself_is_believed(
     assert call.prompt_tokens == model.get_num_tokens_from_messages(prompt) + 3
 
 
+class CountsMore(Counting):
+    """A local model whose own vocabulary takes three and a half times the tokens of OpenAI's."""
+
+    def get_num_tokens_from_messages(self, messages: Any, tools: Any = None) -> int:
+        tokens: int = self.counter.count_messages(messages).messages
+        return round(3.5 * tokens)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reported"), [(CountsMore, 0), (CountsMore, 3.5), (Counting, 3.5)], ids=["exact", "both", "reports"]
+)
+async def test_what_a_strategy_keeps_is_counted_as_the_prompt_is(
+    face: Face,
+    sessions: SessionService,
+    counting: Counting,
+    config: RunnableConfig,
+    kind: type[Counting],
+    reported: float,
+) -> None:
+    archived: list[int] = []
+    compaction = Compaction(
+        TokenCount(2_000), TokenWindow(max_tokens=700), on_result=lambda result: archived.append(len(result.archived))
+    )
+    sessions.as_user("ada").open("s1")
+    model = kind(counter=counting.counter, factor=reported)
+    chat = SessionMemoryAdvisor(sessions, compaction=compaction).wrap(model)
+    for _ in range(25):
+        await face.invoke(chat, WORDS, config)
+    assert 1_500 <= 3.5 * max(model.seen) <= 2_000
+    # Each makes room for several turns, not for the next one alone.
+    assert 0 < len(archived) <= 8
+
+
 @pytest.mark.parametrize("name", ["gpt-4o", "another-model"])
 def test_a_vocabulary_that_is_cached_takes_over(tmp_path: Path, name: str) -> None:
     """And none is downloaded: of a model that nobody has a vocabulary of the tokens are estimated."""

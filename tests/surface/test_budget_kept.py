@@ -7,7 +7,7 @@ from statistics import mean
 
 import pytest
 
-from benchmarks.budgets import BUDGET, NAMES, BundledCounter, Kept, corpora, modes, run
+from benchmarks.budgets import BUDGET, NAMES, BundledCounter, Kept, corpora, languages, modes, run
 from langchain_sessions import ContextUsage
 from tests.unit.test_tokens import COUNTS, TEXTS, VOCABULARIES
 
@@ -64,6 +64,13 @@ def test_a_model_is_known_by_its_name_where_it_reports_nothing(name: str) -> Non
 @pytest.mark.parametrize("name", ["cl100k_base", "gemma3"])
 def test_and_so_are_its_kinds_of_text(name: str, kind: str) -> None:
     assert_kept(run(texts()[kind], 4, vocabulary(name), name=NAMES[name]))
+
+
+@pytest.mark.parametrize("factor", [None, 1.0])
+@pytest.mark.parametrize("name", [NAMES["llama3"], None])
+def test_what_is_kept_is_counted_as_the_prompt_is(name: str | None, factor: float | None) -> None:
+    """Bengali takes three and a half times the tokens on Llama 3 that the counter of the service knows of."""
+    assert_kept(run(languages()["Bengali"], 3, vocabulary("llama3"), factor, name=name))
 
 
 @pytest.mark.parametrize("name", ["o200k_base", "cl100k_base"])

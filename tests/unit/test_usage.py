@@ -39,6 +39,19 @@ def test_what_got_shorter_is_scaled() -> None:
     assert NO_USAGE.after(8_000, 12_000).expect(2_000) == pytest.approx(3_090, abs=1)
 
 
+def test_a_rate_is_that_of_the_newest_prompt_or_of_its_last_growths() -> None:
+    assert NO_USAGE.rate == 1
+    assert PromptUsage(calibration=Calibration((1.3,))).rate == 1.3
+    usage = NO_USAGE.after(8_000, 12_000)
+    assert usage.rate == 1.5
+    for number in (1, 2, 3):  # what is said now costs more than what was said before
+        usage = usage.after(8_000 + 100 * number, 12_000 + 300 * number)
+    assert usage.rate == 3
+    for number in (4, 5, 6):  # and less
+        usage = usage.after(8_000 + 100 * number, 12_900 + 50 * number)
+    assert usage.rate == pytest.approx(13_200 / 8_600)
+
+
 def test_a_model_is_known_from_other_conversations() -> None:
     book = UsageBook()
     for number in range(5):
