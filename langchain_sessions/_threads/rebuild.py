@@ -25,7 +25,8 @@ from langchain_sessions._core.checkpoints import (
 from langchain_sessions._core.edge import UNREADABLE, from_micros
 from langchain_sessions._core.piece_rows import Seal
 from langchain_sessions._core.pieces import Tree, assemble
-from langchain_sessions._core.ranges import decode_ranges, expand_ranges
+from langchain_sessions._core.ranges import SeqSet, decode_ranges, expand_ranges
+from langchain_sessions._core.rows import YEARS
 from langchain_sessions._threads.forms import PLAIN_TAG
 from langchain_sessions._threads.record import (
     EMPTY,
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from langchain_sessions._threads.cache import CacheReader, ThreadCache
     from langchain_sessions._threads.forms import ValueForms
     from langchain_sessions.stores._threads import CheckpointDetails, FoundCheckpoint
+
+_NO_TIME = "no time of a checkpoint"
 
 
 class Rebuilder:
@@ -150,14 +153,16 @@ class Rebuilder:
             if slot.data is None:
                 raise _corrupt(found)
             return slot.data
-        try:
-            if not slot.kind & CUT:
-                return values[thread.skey, root]
-            return self._tree(thread, root, slot.data).data
-        except Exception as error:  # a cipher may raise anything over what it did not write
-            raise corrupt_channel(found.session.id, found.row.cid, channel) from error
+        if slot.kind & CUT:
+            return self._tree(found, thread, channel, root, slot.data).data
+        data = values.get((thread.skey, root))
+        if data is None:
+            raise corrupt_channel(found.session.id, found.row.cid, channel)
+        return data
 
-    def _tree(self, thread: ThreadCache, root: bytes, sealed_key: bytes | None) -> Tree:
+    def _tree(
+        self, found: FoundCheckpoint, thread: ThreadCache, channel: str, root: bytes, sealed_key: bytes | None
+    ) -> Tree:
         """A value that lies in pieces."""
         rows = self._rows.setdefault(thread.skey, {})
         if not rows:
@@ -166,8 +171,11 @@ class Rebuilder:
             rows.update((name, row) for (skey, name), row in values.items() if skey == thread.skey)
         tree = thread.trees.stored(root, rows.get)
         if tree is None:
-            seal = None if sealed_key is None else self._seal(thread, sealed_key)
-            tree = assemble(root, rows.get, seal)
+            try:
+                seal = None if sealed_key is None else self._seal(thread, sealed_key)
+                tree = assemble(root, rows.get, seal)
+            except Exception as error:  # a cipher may raise anything over what it did not write
+                raise corrupt_channel(found.session.id, found.row.cid, channel) from error
             thread.trees.keep((tree,), ((name, rows[name]) for name in tree.held))
         return tree
 
@@ -183,7 +191,9 @@ class Rebuilder:
     def _messages(self, found: FoundCheckpoint, thread: ThreadCache, runs: list[SeqRange]) -> list[BaseMessage]:
         try:
             return self._reader.serve(thread, runs)
-        except LookupError as error:  # positions that the log does not have
+        except LookupError as error:
+            if not thread.lacks(SeqSet.of(expand_ranges(runs))):
+                raise  # every position is there: a mistake of ours
             raise _corrupt(found) from error
 
     def _deserialized(self, found: FoundCheckpoint, kind: int, data: bytes) -> Any:
@@ -223,26 +233,26 @@ def decode_record(session_id: str, row: CheckpointRow, shape: bytes) -> Record:
     """
     try:
         form, v, ts, versions, seen_versions, packed, metadata, rest, *delta = _body(row)
-        digest = row.shape
         if form == WITH_NAMES:
             shape = unpacked_names(delta.pop(0))
-            digest = short_digest(shape) or 1
+        if type(ts) is not str and (type(ts) is not int or ts not in YEARS):
+            raise ValueError(_NO_TIME)
         channels, seen, updated = ormsgpack.unpackb(shape)
         left = iter(seen_versions)
-        return Record(
+        record = Record(
             ns=row.ns,
             cid=row.cid,
             parent=row.parent,
             run_id=row.run_id,
             v=v,
-            ts=ts if type(ts) is str else from_micros(ts).isoformat(),
+            ts="",
             channels=tuple(channels),
             versions=tuple(versions),
             seen=tuple((node, tuple((channel, next(left)) for channel in names)) for node, names in seen),
             updated=updated if updated in (None, False) else tuple(updated),
             rest=None if rest is None else _unpack_slot(rest, None),
             metadata=_unpack_slot(metadata, None),
-            shape=(digest, shape),
+            shape=(row.shape, shape),
             slots={
                 name: _unpack_slot(slot, row.runs) for name, slot in zip(channels, packed, strict=True) if slot != EMPTY
             },
@@ -252,6 +262,11 @@ def decode_record(session_id: str, row: CheckpointRow, shape: bytes) -> Record:
         )
     except UNREADABLE as error:
         raise corrupt_checkpoint(session_id, row.cid) from error
+    # Nothing stored is taken apart here: what fails from here on is a mistake.
+    record.ts = ts if isinstance(ts, str) else from_micros(ts).isoformat()
+    if record.keeps_names:
+        record.shape = short_digest(shape) or 1, shape
+    return record
 
 
 def _body(row: CheckpointRow) -> list[Any]:

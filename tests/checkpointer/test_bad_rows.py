@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import ormsgpack
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.graph import START, MessagesState, StateGraph
 from sqlalchemy import update
 
+from langchain_sessions._core.checkpoints import ROOT, CheckpointRow
 from langchain_sessions._log.log import log_of
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
+from langchain_sessions._threads.rebuild import decode_record
 from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.errors import CorruptRowError, InvalidInputError
 
@@ -86,6 +89,18 @@ def test_other_threads_are_readable_beside_a_corrupt_one(service: SessionService
     assert len(list(SessionCheckpointSaver(service).list(other))) == 3
     with pytest.raises(CorruptRowError, match="'t'"):
         SessionCheckpointSaver(service).get_tuple(CONFIG)
+
+
+@pytest.mark.parametrize("time", [1 << 62, -(1 << 62), 1.5, None, True, [2026]])
+def test_a_time_that_is_none_is_corruption(time: object) -> None:
+    def row(time: object) -> CheckpointRow:
+        body = ormsgpack.packb([2, 1, time, [], [], [], b"\x80", None])
+        return CheckpointRow(ROOT, "c", None, None, 7, None, None, None, body)
+
+    shape = ormsgpack.packb([[], [], None])
+    assert decode_record("t", row(1_000_000), shape).ts == "1970-01-01T00:00:01+00:00"
+    with pytest.raises(CorruptRowError, match="'t'"):
+        decode_record("t", row(time), shape)
 
 
 def test_ids_of_any_characters_are_told_apart(service: SessionService) -> None:
