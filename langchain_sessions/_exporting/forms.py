@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from langchain_sessions.session import Session
 
 _PAGE = 200
+_SPEAKERS = frozenset({"user", "assistant", "system"})
 
 
 def all_events(sessions: SessionService, session_id: str) -> Iterator[SessionEvent]:
@@ -101,8 +102,9 @@ def _openai(message: BaseMessage) -> Any:
     try:
         return convert_to_openai_messages(message)
     except (ValueError, TypeError, KeyError):
-        roles = {"human": "user", "ai": "assistant", "system": "system"}
-        return {"role": roles.get(message.type, "user"), "content": str(message.text)}
+        # What stands without its call, or under a role of one's own, is told as what a user sends: any client takes it.
+        role = role_of(message)
+        return {"role": role if role in _SPEAKERS else "user", "content": str(message.text)}
 
 
 def _json(value: Any) -> str:
