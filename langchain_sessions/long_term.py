@@ -15,6 +15,7 @@ from langchain_sessions._core.edge import require
 from langchain_sessions._core.flow import Flow, ask, declared, faces
 from langchain_sessions._core.lazy import at_the_top
 from langchain_sessions._core.rows import Anyone
+from langchain_sessions._core.twins import told_alike
 from langchain_sessions._log.copies import Copies
 from langchain_sessions._log.log import log_of
 from langchain_sessions.errors import SessionNotFoundError, StoreError
@@ -52,6 +53,7 @@ _MOST = 64
 """But never more than so many times as much."""
 
 
+@told_alike
 class LongTermMemory(MemoryMode, Copies):
     """What was said before, recalled by meaning into the system prompt.
 

@@ -28,6 +28,7 @@ from langchain_sessions._chat.session_memory import SessionMemory
 from langchain_sessions._chat.store_run import fail_tool, keep_result
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
 from langchain_sessions._core.lazy import at_the_top
+from langchain_sessions._core.twins import told_alike
 
 _Asked = TypeVar("_Asked")
 _Answered = TypeVar("_Answered")
@@ -48,6 +49,7 @@ class _Step(Generic[_Asked, _Answered]):
         return cast("_Answered", await self._handler(request))
 
 
+@told_alike
 class SessionMemoryMiddleware(SessionMemory, AgentMiddleware[AgentState[Any], Any, Any]):
     """Keeps the conversation of an agent in a session and shows the model the compacted view of it.
 

@@ -32,6 +32,7 @@ from langchain_sessions._compaction.summarizer import (
 )
 from langchain_sessions._compaction.triggers import DEFAULT_CONTEXT_WINDOW, model_window
 from langchain_sessions._core.flow import Flow, ask, declared, faces
+from langchain_sessions._core.twins import told_alike
 from langchain_sessions._core.view import is_cut
 from langchain_sessions._core.whole import clip
 from langchain_sessions.errors import SummaryError
@@ -59,6 +60,7 @@ _CONFIG: RunnableConfig = {
 }
 
 
+@told_alike
 class ModelSummarizer:
     """Summarises with any LangChain chat model.
 

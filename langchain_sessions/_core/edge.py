@@ -12,6 +12,7 @@ from inspect import iscoroutinefunction, isfunction
 from os import urandom
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from langchain_sessions._core.twins import told_alike
 from langchain_sessions.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -96,19 +97,25 @@ def told(function: F) -> F:
 
 
 def told_methods(cls: type[T]) -> type[T]:
-    """Stands over a class whose methods people call: each is `told`, under the name of the caller's class."""
-    for name, method in [*vars(cls).items()]:
+    """Stands over a class whose methods people call: each is `told`, under the name of the caller's class.
+
+    Async methods have the text of their twins.
+    """
+    for name, method in [*vars(told_alike(cls)).items()]:
         if isfunction(method) and not name.startswith("_"):
             setattr(cls, name, told(method))
     return cls
 
 
 def helpful(cls: type[T]) -> type[T]:
-    """Stands over a class that people type: its constructor is `told`, and an attribute that is not there as well."""
+    """Stands over a class that people type: its constructor is `told`, and an attribute that is not there as well.
+
+    Async methods have the text of their twins.
+    """
     if "__init__" in vars(cls):
         made: Any = cls
         made.__init__ = told(made.__init__)
-    return pointing(cls)
+    return pointing(told_alike(cls))
 
 
 def pointing(cls: type[T]) -> type[T]:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+C = TypeVar("C")
+_ASYNC = "Async `"
 
 
 class MayWait(Protocol):
@@ -49,10 +51,23 @@ def threaded(
     twin.__isabstractmethod__ = False  # type: ignore[attr-defined]
 
     def declare(declared: Callable[[S], None]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-        twin.__name__, twin.__qualname__, twin.__doc__ = declared.__name__, declared.__qualname__, declared.__doc__
+        # What it promises is what `x` promises: `wraps` has copied that.
+        twin.__name__, twin.__qualname__ = declared.__name__, declared.__qualname__
         return twin
 
     return declare
+
+
+def told_alike(cls: type[C]) -> type[C]:
+    """Stands over a class with async methods whose text is "Async `x`." and no more: `help()` shows that of `x`."""
+    methods = vars(cls)
+    for method in [*methods.values()]:
+        text: str | None = getattr(method, "__doc__", None)  # with `python -OO` there is none
+        if text is not None and text.startswith(_ASYNC) and text.endswith("`."):
+            twin = methods.get(text[len(_ASYNC) : -2])
+            if twin is not None:
+                method.__doc__ = twin.__doc__
+    return cls
 
 
 async def alone(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

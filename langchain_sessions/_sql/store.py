@@ -6,6 +6,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from langchain_sessions._core.flow import Flow, ask, both_faces, faces, stands_for
+from langchain_sessions._core.twins import told_alike
 from langchain_sessions._sql.driver.connecting import TYPE_ASYNC_ENGINE, Engines, engines_for
 from langchain_sessions._sql.driver.drivers import BY_NAME
 from langchain_sessions._sql.driver.failures import UniqueViolationError
@@ -98,6 +99,7 @@ def _truncate_log(tx: Transaction) -> None:
     tx.ask("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
+@told_alike
 class SqlStore(SessionStore):
     """Logs and threads in SQLite, PostgreSQL, MySQL or MariaDB.
 

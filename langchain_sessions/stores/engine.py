@@ -195,5 +195,5 @@ class PartitionEngine(ABC):
         time.sleep(seconds)
 
     async def apause(self, /, seconds: float) -> None:
-        """Async `pause`."""
+        """Wait after a lost race."""
         await asyncio.sleep(seconds)

@@ -6,6 +6,7 @@ import ast
 import copy
 import inspect
 import pickle
+import re
 import traceback
 from dataclasses import replace
 from pathlib import Path
@@ -121,7 +122,17 @@ def test_the_twin_is_shown_as_the_method_is() -> None:
     for name in ("append", "search", "create"):
         one, two = getattr(SessionService, name), getattr(SessionService, f"a{name}")
         assert inspect.signature(one) == inspect.signature(two)
-        assert two.__doc__ == f"Async `{name}`."
+        assert two.__doc__ == one.__doc__
+
+
+def test_no_name_has_a_method_that_only_says_that_it_is_async() -> None:
+    classes = filter(inspect.isclass, (getattr(langchain_sessions, name) for name in langchain_sessions.__all__))
+    every = [(base.__name__, name, each) for cls in classes for base in _ours(cls) for name, each in vars(base).items()]
+    assert not [(cls, name) for cls, name, each in every if re.fullmatch(r"Async `\w+`\.", str(each.__doc__))]
+
+
+def _ours(cls: type) -> list[type]:
+    return [base for base in cls.__mro__ if base.__module__.startswith("langchain_sessions")]
 
 
 def test_a_wrong_keyword_names_the_method_that_was_called() -> None:

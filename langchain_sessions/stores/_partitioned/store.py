@@ -7,7 +7,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, ClassVar, Concatenate, ParamSpec, TypeVar
 
 from langchain_sessions._core.flow import Flow, adrive, drive, stands_for
-from langchain_sessions._core.twins import finish
+from langchain_sessions._core.twins import finish, told_alike
 from langchain_sessions.stores._base import SessionStore
 from langchain_sessions.stores._partitioned import (
     archiving,
@@ -58,6 +58,7 @@ def _runs(
     return stands_for(method, twin)
 
 
+@told_alike
 class PartitionMethods:
     """Every method of the contract over partitions; a store is this and the contract."""
 
