@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from langchain_sessions._core.edge import UNREADABLE, check_id, require
+from langchain_sessions._core.edge import UNREADABLE, check_id, check_kind, require
 from langchain_sessions._core.rows import Anyone, SessionKey
 from langchain_sessions._log.indexing import embed_later, embedder_of, indexer_of
 from langchain_sessions.errors import CorruptRowError, SessionsError
@@ -40,6 +40,7 @@ def search_logs(
     from langchain_sessions._recall.search import Searcher
     from langchain_sessions.filters import EventFilter
 
+    check_kind(where, EventFilter, "where", "EventFilter(…), such as EventFilter(roles={'human'})")
     everyone = isinstance(log.owner, Anyone)
     require(session_id is not None or whole_app or not everyone, "session_id", "give one, or whole_app=True")
     require(not whole_app or (everyone and session_id is None), "whole_app", "only the operator's service may")

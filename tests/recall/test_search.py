@@ -509,3 +509,24 @@ def test_similar_words_are_those_in_sight(ada: SessionService, before: int) -> N
     assert "passport" not in ada.search("passpart", where=EventFilter(branch="other")).nearest
     ada.rewind("s1", before_invocation="i1")
     assert "passag" not in ada.search("passpart").nearest
+
+
+@pytest.mark.parametrize("where", [{"after_seq": 3}, {"before_seq": 3}, {"after_seq": 1, "before_seq": 4}])
+def test_positions_of_a_filter_mean_the_same_to_a_search(service: SessionService, where: dict[str, int]) -> None:
+    service.create("s1")
+    talk(service, 5)
+    wanted = EventFilter(**where)  # type: ignore[arg-type]
+    expected = [event.seq for event in service.events("s1", wanted).items]
+    literal = service.search("weather", session_id="s1", where=wanted, mode="literal")
+    assert [hit.event.seq for hit in literal.items] == expected
+    by_pattern = service.search(re.compile("weather"), session_id="s1", where=wanted)
+    assert [hit.event.seq for hit in by_pattern.items] == expected
+    ranked = service.search("weather", session_id="s1", where=wanted)
+    assert sorted(hit.event.seq for hit in ranked.items) == expected
+
+
+def test_a_filter_that_is_none_is_refused_by_name(service: SessionService) -> None:
+    service.create("s1")
+    wrong: Any = {"roles": {"human"}}
+    with pytest.raises(InvalidInputError, match="EventFilter"):
+        service.search("weather", session_id="s1", where=wrong)

@@ -313,7 +313,9 @@ def scan_logs(
     stretch = next_stretch(heads, after)
     if stretch is None:
         return LogScan([], None)
-    wanted = replace(query, after_seq=stretch.low, before_seq=stretch.high + 1)
+    # The stretch within what the query asks for.
+    low, high = max(stretch.low, query.after_seq or 0), stretch.high + 1
+    wanted = replace(query, after_seq=low, before_seq=high if query.before_seq is None else min(high, query.before_seq))
     slices: list[LogSlice] = []
     for session in stretch.sessions:
         try:
