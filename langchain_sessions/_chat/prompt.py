@@ -68,7 +68,7 @@ def load_context(call: Call, invocation_id: str | None, last_n: int | None) -> F
     context = PromptContext(
         tuple(log.encoder.event(session_id, row, found.view) for row in found.rows),
         is_whole=last_n is None or len(found.rows) < last_n,
-        has_unfinished=bool(found.view.invocations),
+        has_unfinished=found.view.has_unfinished,
         version=found.session.last_seq,
     )
     wants_system = not call.request.system or options.store_system

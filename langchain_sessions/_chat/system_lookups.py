@@ -47,22 +47,23 @@ class SystemLookups:
         """The newest system message of a context whose newest part holds none."""
         log, version = log_of(address.sessions), found.session.last_seq
         known = self._known.get(found.session.skey) or _Lookup(0, (), is_cut=False)
-        grown: list[EventRow] = []
+        grown: list[EventSlice] = []
         if known.upto < version:
             wanted = EventFilter(roles=_SYSTEM, after_seq=known.upto, before_seq=version + 1)
-            grown = yield from _rows_of(address, wanted)
-            seqs = (*known.seqs, *(row.seq for row in grown))
+            grown = [(yield from _rows_of(address, wanted))]
+            seqs = (*known.seqs, *(row.seq for part in grown for row in part.rows))
             self._note(found.session.skey, _Lookup(version, seqs[-_MOST_READ:], known.is_cut or len(seqs) > _MOST_READ))
-        rows = [*(yield from _rows_at(address, known.seqs)), *grown]
+        parts = [*(yield from _rows_at(address, known.seqs)), *grown]
         scopes = visible_scopes(options.branch)
         standing = [
             row
-            for row in rows
-            if found.view.standing(row) in _IN_CONTEXT and (row.flags & ROOTED or row.branch in scopes)
+            for part in parts
+            for row in part.rows
+            if part.view.standing(row) in _IN_CONTEXT and (row.flags & ROOTED or row.branch in scopes)
         ]
         if not standing and known.is_cut:
             wanted = EventFilter(roles=_SYSTEM, standings=_IN_CONTEXT, branch=options.branch, before_seq=version + 1)
-            standing = yield from _rows_of(address, wanted)
+            standing = (yield from _rows_of(address, wanted)).rows
         if not standing:
             return None
         # By place: an edit of an old one was logged late and stands early.
@@ -89,16 +90,16 @@ def _place(row: EventRow) -> int:
     return row.place
 
 
-def _rows_of(address: Address, wanted: EventFilter) -> Flow[list[EventRow]]:
+def _rows_of(address: Address, wanted: EventFilter) -> Flow[EventSlice]:
     """What of a log meets a filter, as rows."""
     log = log_of(address.sessions)
     now = log.now()
     query = query_of(wanted, log.codec, idle_before=log.idle_before(now))
     found: EventSlice = yield from ask(log.store.find_events, log.key(address.session_id), query, now)
-    return found.rows
+    return found
 
 
-def _rows_at(address: Address, seqs: tuple[int, ...]) -> Flow[list[EventRow]]:
+def _rows_at(address: Address, seqs: tuple[int, ...]) -> Flow[list[EventSlice]]:
     """The rows at some positions of a log."""
     if not seqs:
         return []
@@ -108,4 +109,4 @@ def _rows_at(address: Address, seqs: tuple[int, ...]) -> Flow[list[EventRow]]:
         app=log.app, owner=log.owner, session_id=address.session_id, now=now, idle_before=log.idle_before(now)
     )
     found: list[LogSlice] = yield from ask(log.store.load_events, scope, {address.session_id: SeqSet.of(seqs)})
-    return [row for log_slice in found for row in log_slice.rows.rows]
+    return [each.rows for each in found]

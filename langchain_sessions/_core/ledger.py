@@ -106,9 +106,7 @@ class Ledger:
             Edit(mark.seq, *json.loads(mark.data)) for mark in ordered if mark.kind == "edit" and mark.seq not in hidden
         )
         covers: dict[str | None, Cover] = {}
-        for mark in ordered:
-            if mark.kind != "compaction":
-                continue
+        for mark in (each for each in ordered if each.kind == "compaction"):
             cover = decode_cover(json.loads(mark.data))
             best = covers.get(cover.scope)
             # Its newest covered event stands, so all of it does: a rewind hides everything behind its target.
@@ -224,14 +222,16 @@ class LogView:
     Attributes:
         ledger: Rewinds, edits and compactions.
         head: The message list of the newest root checkpoint as ordered runs; None where no graph runs here.
-        invocations: Status of every invocation that is not done, by id.
+        invocations: Status of the invocations that are not done, by id: at least of those of the rows it came with.
         last_seq: The newest position.
+        has_unfinished: Whether some invocation is not done, whichever were read.
     """
 
     ledger: Ledger = EMPTY_LEDGER
     head: tuple[SeqRange, ...] | None = None
     invocations: Mapping[str, Standing] = field(default_factory=dict[str, Standing])
     last_seq: int = 0
+    has_unfinished: bool = False
     _lookup: tuple[SeqSet, dict[int, Edit], SeqSet] = field(init=False, repr=False, compare=False)
     outdated: Mapping[int, int] = field(init=False, repr=False, compare=False)
     """What a graph held of a message of which its head holds another revision, and that one: whichever came first."""
@@ -251,7 +251,7 @@ class LogView:
     @property
     def is_plain(self) -> bool:
         """Whether everything stands where it was logged: nothing was hidden, edited or archived, and no run is open."""
-        return self.ledger is EMPTY_LEDGER and not self.head and not self.invocations
+        return self.ledger is EMPTY_LEDGER and not self.head and not self.invocations and not self.has_unfinished
 
     def superseded_by(self, row: EventRow) -> int | None:
         """The edit that took the row's place, if any; asked of each row that is read, and nearly none has one."""
@@ -395,7 +395,7 @@ def view_of(session: SessionRow | SessionLog, unfinished: Collection[InvocationR
     standings = open_invocations(unfinished, idle_before) if unfinished else {}
     head = None if session.head_runs is None else tuple(decode_ranges(session.head_runs))
     ledger = Ledger.decode(session.ledger) if session.ledger else EMPTY_LEDGER
-    return LogView(ledger, head, standings, session.last_seq)
+    return LogView(ledger, head, standings, session.last_seq, bool(unfinished))
 
 
 def count_scope(rows: Iterable[EventRow], view: LogView, scope: str | None) -> Counters:

@@ -17,9 +17,9 @@ from langchain_sessions._sql.log.counting import add_counters
 from langchain_sessions._sql.log.lookup import (
     insert_events,
     load_unfinished,
-    lock_view,
     require_session,
 )
+from langchain_sessions._sql.log.views import lock_view
 
 if TYPE_CHECKING:
     from langchain_sessions._sql.driver.transaction import Transaction

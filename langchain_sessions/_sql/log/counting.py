@@ -5,22 +5,23 @@ The root scope's counters lie on the session row, which an append writes anyway;
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from langchain_sessions._core.ledger import count_scope, moved_between, tally_change
+from langchain_sessions._core.ledger import count_scope, moved_between, open_invocations, tally_change
 from langchain_sessions._core.rows import ALL_AWAKE, Counters, InvocationRow, SessionKey, SessionRow
 from langchain_sessions._sql.driver.transaction import param
 from langchain_sessions._sql.log.by_position import load_light, load_light_at
 from langchain_sessions._sql.log.lookup import (
     find_rows,
     insert_row,
-    load_view,
     locate,
     require_session,
     set_session,
     update_rows,
 )
 from langchain_sessions._sql.log.side_rows import note_scope, side_source
+from langchain_sessions._sql.log.views import load_unfinished_of, load_view
 from langchain_sessions.stores._values import ScopeMeasure
 
 if TYPE_CHECKING:
@@ -74,11 +75,13 @@ def count_moved(tx: Transaction, session: SessionRow, stood: LogView, stand: Log
     Args:
         tx: The transaction.
         session: The session with the counters as they are stored.
-        stood: Where its events stood.
-        stand: Where they stand.
+        stood: Where its events stood, invocations aside.
+        stand: Where they stand, likewise.
     """
     rows = load_light_at(tx, session.skey, moved_between(stood, stand))
-    add_counters(tx, session, tally_change(rows, stood, rows, stand))
+    runs = open_invocations(load_unfinished_of(tx, session, rows), ALL_AWAKE)
+    before, after = (replace(view, invocations=runs) for view in (stood, stand))
+    add_counters(tx, session, tally_change(rows, before, rows, after))
 
 
 def recount(tx: Transaction, session: SessionRow) -> None:

@@ -8,7 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import ColumnElement, String, and_, false, func, literal_column, not_, or_, true
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    String,
+    and_,
+    case,
+    exists,
+    false,
+    func,
+    literal_column,
+    not_,
+    or_,
+    true,
+)
 from sqlalchemy import cast as sql_cast
 
 from langchain_sessions._core import message_types as k
@@ -73,14 +86,12 @@ def criteria_of(query: EventQuery, view: LogView, tables: Tables, flavour: str) 
         found.append(_keywords("words", query.keywords, tables, flavour, match_all=query.match_all))
     if query.standings:
         # Positions of the ledger are written into the clause, so a log with marks shares its statement with no other.
-        shape = ("standings", *sorted(s.value for s in query.standings)) if _is_plain(view) else object()
-        found.append(Criterion(shape, lambda: standing_clause(query.standings, view, tables), {}))
+        is_shared = view.ledger.encode() is None and view.head is None
+        chosen = sorted(standing.value for standing in query.standings)
+        shape = ("standings", view.has_unfinished, *chosen) if is_shared else object()
+        idle = {"q_idle": query.idle_before} if view.has_unfinished else {}
+        found.append(Criterion(shape, lambda: standing_clause(query.standings, view, tables), idle))
     return found
-
-
-def _is_plain(view: LogView) -> bool:
-    """Whether nothing ever changed where an event of the log stands."""
-    return view.ledger.encode() is None and view.head is None and not view.invocations
 
 
 def visible(viewer: str | None, tables: Tables) -> Criterion:
@@ -176,7 +187,6 @@ def _standing_cases(view: LogView, tables: Tables) -> list[tuple[Standing, Colum
     summaries = SeqSet.of(seq for cover in ledger.covers.values() for seq in cover.summaries)
     replaced = SeqSet.of(edit.replaces for edit in ledger.edits if not (edit.rooted and edit.replaces in head))
     archived = or_(false(), *(_archived(cover, tables) for cover in ledger.covers.values()))
-    by_status = {status: [n for n, s in view.invocations.items() if s is status] for status in Standing}
     return [
         (Standing.REWOUND, and_(is_record, hidden)),
         (Standing.LIVE, is_record),
@@ -186,7 +196,7 @@ def _standing_cases(view: LogView, tables: Tables) -> list[tuple[Standing, Colum
         (Standing.SUPERSEDED, or_(in_set(e.seq, replaced), and_(rooted, in_set(e.seq, SeqSet.of(view.outdated))))),
         (Standing.DETACHED, and_(rooted, not_(in_set(e.seq, head)))),
         (Standing.ARCHIVED, archived),
-        *((status, _of_invocations(names, tables)) for status, names in by_status.items() if names),
+        *(_standings_of_runs(tables) if view.has_unfinished else ()),
         (Standing.LIVE, true()),
     ]
 
@@ -201,9 +211,21 @@ def _archived(cover: Cover, tables: Tables) -> ColumnElement[bool]:
     return and_(scope, place <= cover.upto, not_(in_set(e.seq, spared)), not_(in_set(place, cover.holes)))
 
 
-def _of_invocations(names: Sequence[str], tables: Tables) -> ColumnElement[bool]:
-    """The events of some runs: those that carry the name of one, and the questions that gave one its name."""
-    e = tables.events.c
-    questions = [name.removeprefix(r.TURN_OF) for name in names if name.startswith(r.TURN_OF)]
-    asked = and_(e.invocation_id.is_(None), e.kind == k.HUMAN, e.ident.in_(questions)) if questions else false()
-    return or_(func.coalesce(e.invocation_id, "").in_(names), asked)
+def _standings_of_runs(tables: Tables) -> list[tuple[Standing, ColumnElement[bool]]]:
+    """What runs give their events; one that was left open for too long, which `q_idle` says, has failed."""
+    run = tables.invocations.c
+    is_open, is_idle = run.status == literal_column("1"), run.updated_at < param("q_idle", BigInteger())
+    failed = run.status == literal_column("3")
+    return [
+        (Standing.OPEN, of_a_run(tables, is_open, not_(is_idle))),
+        (Standing.FAILED, of_a_run(tables, or_(failed, and_(is_open, is_idle)))),
+        (Standing.INTERRUPTED, of_a_run(tables, run.status == literal_column("4"))),
+    ]
+
+
+def of_a_run(tables: Tables, *which: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Whether an event belongs to an invocation of a kind: `EventRow.run` in SQL, looked up by its name."""
+    e, run = tables.events.c, tables.invocations.c
+    asked = and_(e.invocation_id.is_(None), e.kind == literal_column(str(k.HUMAN)))
+    name = case((asked, literal_column(f"'{r.TURN_OF}'", String()) + e.ident), else_=e.invocation_id)
+    return exists().where(run.skey == e.skey, run.id == name, *which)

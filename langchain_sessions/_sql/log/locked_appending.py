@@ -30,16 +30,16 @@ from langchain_sessions._sql.log.lookup import (
     insert_events,
     insert_row,
     key_values,
-    load_unfinished,
     locating,
+    named_unfinished,
     require_session,
     session_row,
     set_session,
     skey_named,
-    unfinished_of,
     update_rows,
 )
 from langchain_sessions._sql.log.shared_state import change_shared_state
+from langchain_sessions._sql.log.views import few_unfinished, unfinished_among
 from langchain_sessions.errors import SessionEndedError, SessionNotFoundError
 from langchain_sessions.stores._values import AppendBatch, Appended
 
@@ -55,7 +55,8 @@ _MOST_NAMES = 64
 
 def append_locked(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Appended:
     """The full way: identities, state and standings are decided under the lock of the session row."""
-    session, relatives, unfinished = _ask_at_once(tx, key, batch) if tx.pipelines else _ask_in_turn(tx, key, batch)
+    session, relatives, few = _ask_at_once(tx, key, batch) if tx.pipelines else _ask_in_turn(tx, key, batch)
+    unfinished = unfinished_among(tx, session, few, [*relatives, *batch.rows])
     view = view_of(session, unfinished, batch.idle_before)
     require_version(key.id, batch, relatives, view, session.last_seq)
     placed = identify_batch(key.id, batch, relatives, view, session.last_seq)
@@ -75,7 +76,7 @@ def append_locked(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Appen
     stood = view_of(session, unfinished, r.ALL_AWAKE)
     turned = _note_marks(tx, session, batch, placed.fresh)
     if any(row.invocation_id is not None for row in batch.rows):
-        unfinished = load_unfinished(tx, after)
+        unfinished = named_unfinished(tx, after, [*relatives, *batch.rows])
     stand = view_of(after, unfinished, r.ALL_AWAKE)
     known = {row.seq: row for row in (*(row for run in turned for row in _rows_of_run(tx, session, run)), *relatives)}
     add_counters(tx, session, tally_change(known.values(), stood, [*known.values(), *placed.fresh], stand))
@@ -83,7 +84,7 @@ def append_locked(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Appen
 
 
 _Asked = tuple[SessionRow, list[EventRow], list[InvocationRow]]
-"""The session, locked; the stored rows that share an identity with a batch; the invocations that are not done."""
+"""The session, locked; the stored rows that share an identity with a batch; a few invocations that are not done."""
 
 
 def _ask_in_turn(tx: Transaction, key: SessionKey, batch: AppendBatch) -> _Asked:
@@ -97,8 +98,8 @@ def _ask_in_turn(tx: Transaction, key: SessionKey, batch: AppendBatch) -> _Asked
         asked = _ask_named(tx, here, "ident", idents)
     else:
         asked = _ask_named(tx, here, "ident", idents | ids) + _ask_named(tx, here, "event_id", ids)
-    unfinished = load_unfinished(tx, session)
-    return session, _rows_of(asked), unfinished
+    few = tx.rows(tx.prepare("few unfinished", lambda: few_unfinished(tx, param("skey"))), here)
+    return session, _rows_of(asked), [InvocationRow(*row) for row in few]
 
 
 def _ask_at_once(tx: Transaction, key: SessionKey, batch: AppendBatch) -> _Asked:
@@ -108,7 +109,7 @@ def _ask_at_once(tx: Transaction, key: SessionKey, batch: AppendBatch) -> _Asked
     located = tx.later(statement, key_values(key, batch.now))
     idents, ids = {row.ident for row in batch.rows}, {row.id for row in batch.rows}
     asked = _ask_named(tx, here, "ident", idents | ids) + _ask_named(tx, here, "event_id", ids)
-    open_runs = tx.later(tx.prepare("unfinished, named", lambda: unfinished_of(tx, skey_named(tx))), here)
+    open_runs = tx.later(tx.prepare("few unfinished, named", lambda: few_unfinished(tx, skey_named(tx))), here)
     tx.flush()
     if located.row is None:
         raise SessionNotFoundError(key.id)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from itertools import compress, repeat
@@ -30,7 +31,7 @@ from sqlalchemy import (
 
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.checkpoints import StagedWrites, WriteRow, mentioned_in, pack_writes, unpack_staged
-from langchain_sessions._core.ledger import LogView, marks_of, view_of
+from langchain_sessions._core.ledger import LogView, marks_of, open_invocations, view_of
 from langchain_sessions._core.rows import (
     EventRow,
     InvocationRow,
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
 ZERO: ColumnElement[int] = literal_column("0")
 # The constructor of a named tuple takes twice as long.
 _tuple = tuple.__new__
+_MOST_RUNS = 64
+"""One statement per power of two is compiled and kept; whoever reads rows of more invocations reads all of them."""
 
 
 Changes = Mapping[str, Callable[[Any], Any]]
@@ -140,18 +143,13 @@ def check_position(session_id: str, last_seq: int) -> None:
         raise CorruptRowError(problem)
 
 
-def load_view(tx: Transaction, session: SessionRow, idle_before: int) -> LogView:
-    """Where the events of a session stand."""
-    return view_of(session, load_unfinished(tx, session), idle_before)
-
-
 def require_view(tx: Transaction, key: SessionKey, now: int, idle_before: int) -> tuple[SessionLog, LogView]:
-    """The log of a session and where its events stand; of most there is nothing that is not in the session's row.
+    """The log of a session and where its events stand, but for their invocations: see `with_runs`.
 
     Raises:
         SessionNotFoundError: There is none for this key.
     """
-    return view_told(tx, key, tx.row(_locating_log(tx, key), key_values(key, now)), idle_before)
+    return view_told(key, tx.row(_locating_log(tx, key), key_values(key, now)), idle_before)
 
 
 def ask_view(tx: Transaction, key: SessionKey, now: int) -> Later:
@@ -175,64 +173,50 @@ def has_unfinished(tx: Transaction) -> ColumnElement[bool]:
     return unfinished_of(tx, tx.tables.sessions.c.skey).correlate(tx.tables.sessions).exists()
 
 
-def view_told(
-    tx: Transaction, key: SessionKey, found: tuple[Any, ...] | None, idle_before: int
-) -> tuple[SessionLog, LogView]:
+def view_told(key: SessionKey, found: tuple[Any, ...] | None, idle_before: int) -> tuple[SessionLog, LogView]:
     """`require_view` of what was found."""
     if found is None:
         raise SessionNotFoundError(key.id)
     skey, last_seq, ledger, head_runs, runs = found
     head = None if head_runs is None else bytes(memoryview(head_runs))
     session = _tuple(SessionLog, (skey, last_seq, ledger, head))
-    return session, view_of(session, load_unfinished(tx, session) if runs else (), idle_before)
+    view = view_of(session, (), idle_before)
+    return session, replace(view, has_unfinished=True) if runs else view
 
 
-def lock_view(tx: Transaction, key: SessionKey, now: int, idle_before: int) -> tuple[SessionRow, LogView]:
-    """`require_view` of the whole row, locked for this transaction, in one round trip.
-
-    Raises:
-        SessionNotFoundError: There is none for this key.
-    """
-    located, unfinished = (_lock_in_one if tx.flavour == "sqlite" else _lock_and_look)(tx, key, now)
-    if located is None:
-        raise SessionNotFoundError(key.id)
-    session = session_row(located)
-    check_position(key.id, session.last_seq)
-    runs = load_unfinished(tx, session) if unfinished is None else unfinished
-    return session, view_of(session, runs, idle_before)
-
-
-def _lock_in_one(
-    tx: Transaction, key: SessionKey, now: int
-) -> tuple[tuple[Any, ...] | None, Sequence[InvocationRow] | None]:
-    """One statement, on SQLite; of most sessions all runs are done, and None says that some are not."""
-    shape = owner_shape(key.owner)
-
-    def build() -> Select[Any]:
-        return select(*session_columns(tx.tables), has_unfinished(tx)).where(*key_criteria(tx.tables, shape))
-
-    found = tx.row(tx.prepare(("lock with runs", shape), build), key_values(key, now))
-    return (None, ()) if found is None else (found[:-1], None if found[-1] else ())
-
-
-def _lock_and_look(
-    tx: Transaction, key: SessionKey, now: int
-) -> tuple[tuple[Any, ...] | None, Sequence[InvocationRow] | None]:
-    """Two statements that are sent together: what one of them saw before it got the lock may have changed since."""
-    shape = owner_shape(key.owner)
-    located = tx.later(
-        tx.prepare(("locate", shape, True), lambda: locating(tx, shape, lock=True)), key_values(key, now)
-    )
-    statement = tx.prepare("unfinished by id", lambda: unfinished_of(tx, skey_named(tx)))
-    unfinished = tx.later(statement, {"k_app": key.app, "k_id": key.id})
-    tx.flush()
-    return located.row, [InvocationRow(*row) for row in unfinished.rows]
+def with_runs(
+    tx: Transaction, session: SessionLog, view: LogView, rows: Iterable[EventRow], idle_before: int
+) -> LogView:
+    """A view that `require_view` gave, with the invocations of some rows: where those stand, it tells."""
+    if not view.has_unfinished:
+        return view
+    return replace(view, invocations=open_invocations(named_unfinished(tx, session, rows), idle_before))
 
 
 def load_unfinished(tx: Transaction, session: SessionRow | SessionLog) -> list[InvocationRow]:
     """The invocations that are not done."""
     statement = tx.prepare("unfinished", lambda: unfinished_of(tx, param("skey")))
     return [InvocationRow(*row) for row in tx.rows(statement, {"skey": session.skey})]
+
+
+def named_unfinished(
+    tx: Transaction, session: SessionRow | SessionLog, rows: Iterable[EventRow]
+) -> list[InvocationRow]:
+    """Those of the invocations that are not done to which some rows belong."""
+    names = sorted({name for row in rows if (name := row.run) is not None})
+    if not names:
+        return []
+    if len(names) > _MOST_RUNS:
+        return load_unfinished(tx, session)
+    # The last name is repeated, so that a statement serves every number up to a power of two.
+    size = 1 << (len(names) - 1).bit_length()
+    named = {f"n{at}": names[min(at, len(names) - 1)] for at in range(size)}
+
+    def build() -> Select[Any]:
+        return unfinished_of(tx, param("skey")).where(tx.tables.invocations.c.id.in_([param(name) for name in named]))
+
+    found = tx.rows(tx.prepare(("unfinished of", size), build), {"skey": session.skey, **named})
+    return [InvocationRow(*row) for row in found]
 
 
 def unfinished_of(tx: Transaction, skey: Any) -> Select[Any]:

@@ -38,8 +38,9 @@ from langchain_sessions._core.ledger import last_mark, view_of
 from langchain_sessions._core.rows import EventRow, InvocationRow, SessionKey, SessionRow, owner_shape
 from langchain_sessions._core.state import APP, MOST_REPLACED, REPLACED, USER
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction, param
-from langchain_sessions._sql.log.lookup import key_criteria, unfinished_of
+from langchain_sessions._sql.log.lookup import key_criteria
 from langchain_sessions._sql.log.side_rows import note_invocation, note_scope, side_source
+from langchain_sessions._sql.log.views import FEW, few_unfinished
 from langchain_sessions._sql.tables.types import quoted
 from langchain_sessions.errors import SessionsError
 from langchain_sessions.stores._values import AppendBatch, Appended
@@ -219,7 +220,7 @@ class _OneStatement:
         mine = e.c.skey == s.c.skey
         mine &= e.c.ident == (self._one("ident") if self._given is None else self._given.c.ident)
         events = select(func.json_agg(func.row_to_json(e.table_valued()))).where(mine).correlate(s)
-        runs = unfinished_of(self._tx, s.c.skey).correlate(s).subquery(quoted("runs"))
+        runs = few_unfinished(self._tx, s.c.skey).correlate(s).subquery(quoted("runs"))
         open_runs = select(func.json_agg(func.row_to_json(runs.table_valued()))).select_from(runs)
         parts = (func.row_to_json(s.table_valued()), events.scalar_subquery(), open_runs.scalar_subquery())
         found = cast(func.json_build_array(*parts), Text()).label(quoted("found"))
@@ -259,7 +260,7 @@ def known_again(key: SessionKey, batch: AppendBatch, found: str) -> Appended | N
     try:
         session, events, runs = json.loads(found)
         whole = SessionRow(*(session[name] for name in SessionRow._fields))
-        if whole.head_id is not None or whole.head_runs is not None:
+        if whole.head_id is not None or whole.head_runs is not None or len(runs or ()) > FEW:
             return None
         view = view_of(whole, [InvocationRow(**run) for run in runs or ()], batch.idle_before)
         if any(event["base"] is not None for event in events):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, and_, delete, literal_column, select, update
@@ -16,7 +17,7 @@ from langchain_sessions._core.blanking import (
     summaries_of,
 )
 from langchain_sessions._core.checkpoints import PackedWrites, ValueRow
-from langchain_sessions._core.ledger import tally_change, view_of
+from langchain_sessions._core.ledger import open_invocations, tally_change, view_of
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import ALL_AWAKE, EventRow, SessionKey, SessionRow, moved
 from langchain_sessions._sql.driver.transaction import call_passed_in
@@ -25,13 +26,13 @@ from langchain_sessions._sql.log.counting import add_counters
 from langchain_sessions._sql.log.lookup import (
     event_columns,
     insert_events,
-    load_unfinished,
     require_session,
     set_session,
     update_rows,
 )
 from langchain_sessions._sql.log.removing import remove_shelves
 from langchain_sessions._sql.log.revisions import release_bases, set_whole
+from langchain_sessions._sql.log.views import load_unfinished_of
 from langchain_sessions._sql.tables.blanking import blank, blank_rows
 from langchain_sessions._sql.tables.types import as_bytes
 from langchain_sessions._sql.threads.history import all_rows, chunks
@@ -50,8 +51,9 @@ def blank_events(tx: Transaction, key: SessionKey, plan: BlankPlan) -> Blanked:
     """The contract's `blank_events`."""
     # Everything below is of this one session, so its lock keeps appends and checkpoints out until all copies are gone.
     session = require_session(tx, key, plan.now, lock=True)
-    view = view_of(session, load_unfinished(tx, session), ALL_AWAKE)
-    rows = _asked(tx, session, view, plan)
+    ledger_alone = view_of(session, (), ALL_AWAKE)
+    rows = _asked(tx, session, ledger_alone, plan)
+    view = replace(ledger_alone, invocations=open_invocations(load_unfinished_of(tx, session, rows), ALL_AWAKE))
     chosen = choose(session.id, rows, view, plan.asked, plan.seqs, superseded=plan.superseded)
     marks = load_marks(tx, session)
     made = summaries_of(chosen.all, marks)

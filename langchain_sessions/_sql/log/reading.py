@@ -19,7 +19,15 @@ from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import PLAIN, SELDOM, EventRow, SessionKey, SessionLog, owner_shape, plain_rows
 from langchain_sessions._core.view import context_rows, elsewhere, runs_together
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction, param
-from langchain_sessions._sql.log.criteria import Criterion, criteria_of, flagged, in_ranges, scope_values, visible
+from langchain_sessions._sql.log.criteria import (
+    Criterion,
+    criteria_of,
+    flagged,
+    in_ranges,
+    of_a_run,
+    scope_values,
+    visible,
+)
 from langchain_sessions._sql.log.lookup import (
     ask_view,
     event_columns,
@@ -28,8 +36,8 @@ from langchain_sessions._sql.log.lookup import (
     key_values,
     require_view,
     view_told,
+    with_runs,
 )
-from langchain_sessions.events import Standing
 from langchain_sessions.stores._values import ContextSlice, EventSlice
 
 # Rows that a predicate looks at between two round trips: few enough to stop soon, enough for a whole log in reason.
@@ -41,10 +49,11 @@ def find_events(tx: Transaction, key: SessionKey, query: EventQuery, now: int) -
     session, view = require_view(tx, key, now, query.idle_before)
     criteria = criteria_of(query, view, tx.tables, tx.flavour)
     if query.predicate is not None:
-        return _looked_through(tx, session, criteria, query, view)
+        found = _looked_through(tx, session, criteria, query, view)
+        return found._replace(view=with_runs(tx, session, view, found.rows, query.idle_before))
     rows = _select(tx, session, criteria, newest=query.newest, limit=query.limit, offset=query.offset)
     total = _count(tx, session, criteria) if query.with_total else None
-    return EventSlice(rows, view, total)
+    return EventSlice(rows, with_runs(tx, session, view, rows, query.idle_before), total)
 
 
 def _prepared(tx: Transaction, shape: tuple[Any, ...], criteria: list[Criterion], build: Any) -> Prepared:
@@ -152,11 +161,13 @@ def load_context(
     if last_n is not None and len(rows) == last_n and rows and not view.head:
         near = elsewhere(view, rows[0].seq)
         rows += _at(tx, session, viewer, near - known)
+        view = with_runs(tx, session, view, rows, idle_before)
         shown = context_rows(rows, view, viewer, invocation_id, last_n)
         if len(shown) == last_n:
             return ContextSlice(session, shown, view)
         known = known | near
     rows += _at(tx, session, viewer, elsewhere(view) - known)
+    view = with_runs(tx, session, view, rows, idle_before)
     return ContextSlice(session, context_rows(rows, view, viewer, invocation_id, last_n), view)
 
 
@@ -201,8 +212,8 @@ def _in_one_packet(
     statement = tx.prepare(("plain events of a key", shape, len(scopes), limit is None), build)
     found = tx.later(statement, {**key_values(key, now), **scopes, "q_limit": limit})
     tx.flush()
-    session, view = view_told(tx, key, located.row, idle_before)
-    if session.ledger is not None or session.head_runs is not None or view.invocations:
+    session, view = view_told(key, located.row, idle_before)
+    if session.ledger is not None or session.head_runs is not None or view.has_unfinished:
         return session, view, None
     rows = _if_plain(found.rows)
     # What was appended between the two is of a later version than the one that is read, and takes others' places.
@@ -261,20 +272,17 @@ def _left_out(tx: Transaction, view: LogView, invocation_id: str | None) -> list
     e = tx.tables.events.c
     ledger = view.ledger
     gone = ledger.hidden | SeqSet.of([edit.seq for edit in ledger.edits])
-    away = sorted(
-        name
-        for name, standing in view.invocations.items()
-        if standing in (Standing.OPEN, Standing.FAILED) and name != invocation_id
-    )
     found: list[Criterion] = []
     if gone:
         found.append(in_ranges("gone", e.seq, gone, inside=False))
-    if away:
-        # Filled up with the last one, as ranges are: one more run that failed is seldom another statement.
-        away += away[-1:] * ((1 << (len(away) - 1).bit_length()) - len(away))
-        named = {f"q_away{at}": name for at, name in enumerate(away)}
-        kept = func.coalesce(e.invocation_id, literal_column("''"))
-        found.append(Criterion(("away", len(away)), lambda: kept.not_in([param(name) for name in named]), named))
+    if view.has_unfinished:
+        run = tx.tables.invocations.c
+        # Open or failed: an open one that was left alone for too long has failed, and is left out all the same.
+        others: list[ColumnElement[bool]] = [run.status.in_([literal_column("1"), literal_column("3")])]
+        if invocation_id is not None:
+            others.append(run.id != param("q_run"))
+        away = Criterion(("away", len(others)), lambda: ~of_a_run(tx.tables, *others), {"q_run": invocation_id})
+        found.append(away)
     if view.head is not None:
         listed = in_ranges("head", e.seq, SeqSet(tuple(sorted(view.head))))
         found.append(listed._replace(build=lambda: ~flagged(tx.tables, r.ROOTED) | listed.build()))

@@ -18,7 +18,6 @@ from langchain_sessions._sql.log.by_position import load_marks
 from langchain_sessions._sql.log.counting import count_moved, read_invocation
 from langchain_sessions._sql.log.lookup import (
     insert_events,
-    load_unfinished,
     require_session,
     set_session,
 )
@@ -37,8 +36,7 @@ _DELTAS, _MOST_DELTAS = 1, 256
 def rewind_events(tx: Transaction, key: SessionKey, plan: RewindPlan) -> Rewound:
     """The contract's `rewind_events`."""
     session = require_session(tx, key, plan.now, lock=True)
-    unfinished = load_unfinished(tx, session)
-    stood = view_of(session, unfinished, ALL_AWAKE)
+    stood = view_of(session, (), ALL_AWAKE)
     before = stood.ledger
     marks = load_marks(tx, session)
     run = plan.before_invocation
@@ -54,7 +52,7 @@ def rewind_events(tx: Transaction, key: SessionKey, plan: RewindPlan) -> Rewound
     changes = {**moved(session, 1, plan.now), "ledger": after.encode(), "state": state}
     changes |= rewind_thread(tx, session, after, seq, is_undo=plan.undo, reset=plan.reset_thread)
     set_session(tx, session.skey, **changes)
-    count_moved(tx, session, stood, view_of(session._replace(**changes), unfinished, ALL_AWAKE))
+    count_moved(tx, session, stood, view_of(session._replace(**changes), (), ALL_AWAKE))
     return Rewound(record, target, kept)
 
 

@@ -11,8 +11,9 @@ from langchain_sessions._core.rows import EventRow, Mark, SessionKey, SessionRow
 from langchain_sessions._core.state import is_same_state
 from langchain_sessions._sql.log.by_position import load_light, load_marks
 from langchain_sessions._sql.log.counting import read_counters
-from langchain_sessions._sql.log.lookup import event_columns, load_view, require_session
+from langchain_sessions._sql.log.lookup import event_columns, require_session
 from langchain_sessions._sql.log.rewinding import replay
+from langchain_sessions._sql.log.views import load_view
 
 if TYPE_CHECKING:
     from langchain_sessions._sql.driver.transaction import Transaction

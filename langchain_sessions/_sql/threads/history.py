@@ -28,7 +28,6 @@ from langchain_sessions._sql.log.counting import count_moved
 from langchain_sessions._sql.log.lookup import (
     ask_staged,
     insert_writes,
-    load_unfinished,
     locate,
     owner_criterion,
     set_session,
@@ -236,8 +235,7 @@ def _rehead(tx: Transaction, session: SessionRow, hidden: SeqSet) -> None:
     if head is not None:
         changes = {"head_id": head.cid, "head_runs": head.runs or b""}
     set_session(tx, session.skey, **changes)
-    unfinished = load_unfinished(tx, session)
-    stood, stand = (view_of(each, unfinished, ALL_AWAKE) for each in (session, session._replace(**changes)))
+    stood, stand = (view_of(each, (), ALL_AWAKE) for each in (session, session._replace(**changes)))
     count_moved(tx, session, stood, stand)
 
 

@@ -23,7 +23,7 @@ from langchain_sessions._core.checkpoints import (
     touched_by_put,
 )
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.ledger import Ledger, LogView
+from langchain_sessions._core.ledger import Ledger, LogView, view_of
 from langchain_sessions._core.ranges import decode_ranges, fold_ranges
 from langchain_sessions._core.rows import Counters, EventRow, SessionRow, moved, owner_shape, tally
 from langchain_sessions._sql.driver.failures import UniqueViolationError
@@ -37,7 +37,6 @@ from langchain_sessions._sql.log.lookup import (
     insert_events,
     insert_writes,
     key_values,
-    load_view,
     locating,
     put_rows,
     root_events,
@@ -48,6 +47,7 @@ from langchain_sessions._sql.log.lookup import (
 )
 from langchain_sessions._sql.log.revisions import insert_revisions
 from langchain_sessions._sql.log.sessions import open_session
+from langchain_sessions._sql.log.views import load_unfinished_of
 from langchain_sessions._sql.threads.staging import stage_unseen, stage_writes, taken_together
 from langchain_sessions._sql.threads.values import insert_values, require_values
 from langchain_sessions.errors import HeadConflictError, SessionEndedError, StoreUnavailableError
@@ -263,10 +263,11 @@ def _recounted(
         new = seq_set(after.head_runs)
         return tally(row for row in decision.fresh if not row.flags & r.ROOTED or row.seq in new)
     # As in `ALL_AWAKE`: no run counts as idle while counters are moved.
-    view = load_view(tx, before, 0)
+    rows = load_light_at(tx, before.skey, touched)
+    view = view_of(before, load_unfinished_of(tx, before, [*rows, *decision.fresh]), r.ALL_AWAKE)
     head = tuple(decode_ranges(after.head_runs)) if after.head_runs is not None else None
     view_after = LogView(Ledger.decode(after.ledger), head, view.invocations, after.last_seq)
-    return counted_after_put(view, view_after, load_light_at(tx, before.skey, touched), decision)
+    return counted_after_put(view, view_after, rows, decision)
 
 
 def put_writes(tx: Transaction, plan: WritesPlan, session: SessionRow | None = None) -> SessionRow:
