@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from langchain.agents.middleware.types import (
@@ -20,6 +20,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from langchain_sessions._chat.address import config_of_run
+from langchain_sessions._chat.asides import tell_apart
 from langchain_sessions._chat.call import Call
 from langchain_sessions._chat.graph_state import state_of
 from langchain_sessions._chat.news import sort_request
@@ -80,11 +81,17 @@ class SessionMemoryMiddleware(SessionMemory, AgentMiddleware[AgentState[Any], An
         if address is None:
             return (yield from ask(step.run, request))
         runs = self.graph_runs.of(_writer(request.runtime))
-        system = [] if request.system_message is None else [request.system_message]
+        held: Sequence[BaseMessage] = request.state.get("messages", ())
+        said, asides = tell_apart(request.messages, held)
+        # A system message is no part of what is said: where it stands in a list, it is the request's.
+        spoken = [message for message in said if not isinstance(message, SystemMessage)]
+        system = [message for message in request.messages if isinstance(message, SystemMessage)]
+        if request.system_message is not None:
+            system.insert(0, request.system_message)
         call = yield from Call.begin(
             self,
             address,
-            sort_request([*system, *request.messages]),
+            sort_request([*system, *spoken]),
             run_id=uuid.uuid4().hex,
             model=self.model_call(
                 model=request.model,
@@ -92,7 +99,8 @@ class SessionMemoryMiddleware(SessionMemory, AgentMiddleware[AgentState[Any], An
                 tools=tuple(request.tools),
             ),
             configurable=cast("Mapping[str, Any]", config.get("configurable") or {}),
-            state=state_of(config, request.state.get("messages", ()), runs),
+            state=state_of(config, held, runs),
+            asides=asides,
         )
         runs.add(call.invocation_id)
         recorder = ReplyRecorder()

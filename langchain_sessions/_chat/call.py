@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 
 from langchain_sessions._chat import prompt as prompts
+from langchain_sessions._chat.asides import NO_ASIDES, Asides
 from langchain_sessions._chat.fit import compact_before, prompt_costs, shorten
 from langchain_sessions._chat.graph_state import NO_STATE, GraphState
 from langchain_sessions._chat.news import (
@@ -57,12 +58,13 @@ class Call:
     Attributes:
         memory: How the conversation is kept.
         address: The session.
-        request: What the model is asked.
+        request: What was said, as far as the model is asked it.
         news: What of it the log did not hold.
         invocation_id: The run that it belongs to.
         model: What is known of the model.
         configurable: The `configurable` of the call.
         state: What the graph holds around it.
+        asides: What others show in it beside what was said.
         appended: What was stored of it so far.
         context: What stands in the session for it; None where that has to be loaded anew.
         was_shortened: Whether the prompt was too long before, and was made shorter.
@@ -81,6 +83,7 @@ class Call:
     model: ModelCall
     configurable: Mapping[str, Any]
     state: GraphState = NO_STATE
+    asides: Asides = NO_ASIDES
     appended: tuple[SessionEvent, ...] = ()
     context: PromptContext | None = None
     was_shortened: bool = False
@@ -112,6 +115,7 @@ class Call:
         model: ModelCall,
         configurable: Mapping[str, Any],
         state: GraphState = NO_STATE,
+        asides: Asides = NO_ASIDES,
         added: Sequence[BaseMessage] = (),
     ) -> Flow[Call]:
         """Open the session, store what is new in the request, compact if it is time.
@@ -119,11 +123,12 @@ class Call:
         Args:
             memory: How the conversation is kept.
             address: The session.
-            request: What the model is asked.
+            request: What was said, as far as the model is asked it.
             run_id: Names the run, where it is a new one.
             model: What is known of the model.
             configurable: The `configurable` of the call.
             state: What the graph holds around the call; edits in it are taken up.
+            asides: What others show in it beside what was said; it is not stored.
             added: What a chain's template adds to the prompt.
 
         Raises:
@@ -140,6 +145,7 @@ class Call:
             configurable=configurable,
             added=added,
             state=state,
+            asides=asides,
         )
         context = yield from call._look_at_log()
         try:
@@ -222,9 +228,10 @@ class Call:
         """What the model is shown: one system block, few-shots, what is remembered, what is being said."""
         draft = yield from self.draft()
         history = [message_of(event) for event in draft.history]
-        first = (*self.request.summary, *self.news.examples)
+        first = self.asides.of_messages([*self.request.summary, *self.news.examples])
+        first, past, tail = self.asides.put_between(first, history, draft.tail)
         longest, reader = self.options.max_characters, self.model.model
-        prompt = prompts.assemble(draft.system, first, history, draft.tail, max_characters=longest, reader=reader)
+        prompt = prompts.assemble(draft.system, first, past, tail, max_characters=longest, reader=reader)
         if self.options.compaction is not None:
             known = {id(message): event.tokens for event, message in zip(draft.history, history, strict=True)}
             self._count([*self.added, *prompt], known, draft.history)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
+from langchain_sessions._chat.asides import NO_ASIDES
 from langchain_sessions._chat.call_ids import rename_calls
 from langchain_sessions._chat.graph_state import tell_apart
 from langchain_sessions._chat.news import find_news, message_of, says_one_thing, turn_length
@@ -90,6 +91,8 @@ def draft_of(call: Call) -> Flow[PromptDraft]:
     options, log = call.options, log_of(call.address.sessions)
     context, shown = yield from _remembered(call)
     history = _history(call, context, shown)
+    if call.asides is not NO_ASIDES:
+        history = _with_whole_calls(call.asides.of_events(history, log.tokens))
     if options.show is not None:
         history = _chosen(history, options.show([message_of(event) for event in history]))
     if options.modes and options.max_characters is not None:
@@ -99,7 +102,7 @@ def draft_of(call: Call) -> Flow[PromptDraft]:
         address=call.address,
         system=system,
         history=tuple(history),
-        tail=call.news.tail,
+        tail=tuple(call.asides.of_messages(call.news.tail)),
         configurable=call.configurable,
     )
     for mode in options.modes:
