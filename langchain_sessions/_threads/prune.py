@@ -11,7 +11,7 @@ from langchain_sessions._threads.given import COUNTERS
 from langchain_sessions._threads.rebuild import decode_metadata, decode_record
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from datetime import timedelta
 
     from langchain_sessions._log.log import Log
@@ -36,7 +36,10 @@ class CheckpointPruner:
         wanted = {str(run) for run in _many(run_ids, "run_ids")}
 
         def keep(view: ThreadRows) -> Collection[CheckpointKey]:
-            return self._with_ancestors(view, {(row.ns, row.cid) for row in view.rows if row.run_id not in wanted})
+            kept = {(row.ns, row.cid) for row in view.rows if row.run_id not in wanted}
+            # What nothing tells the run of came from the newest checkpoint, and goes with it.
+            coming = {place for place, last in _coming(view) if last is None or last.run_id not in wanted}
+            return {*self._with_ancestors(view, kept), *coming}
 
         if wanted:
             app, owner = self._log.app, self._log.owner
@@ -80,7 +83,8 @@ class CheckpointPruner:
                 young = cutoff is not None and _record(view, row).ts >= cutoff
                 if left[row.ns] >= 0 or young:
                     kept.add((row.ns, row.cid))
-            return self._with_ancestors(view, kept - self._finished_calls(view, kept))
+            stays = self._with_ancestors(view, kept - self._finished_calls(view, kept))
+            return {*stays, *(place for place, _ in _coming(view))}
 
         return kept_of
 
@@ -112,6 +116,23 @@ class CheckpointPruner:
                 needed.add((row.ns, row.cid))
                 missing -= _record(view, row).stored
         return needed
+
+
+def _coming(view: ThreadRows) -> Iterator[tuple[CheckpointKey, CheckpointRow | None]]:
+    """The missing checkpoints that may be about to come, each with the newest one before it.
+
+    Ids grow with time: where a newer one is there, the process that was about to write this one was gone before.
+    """
+    newest: dict[int, CheckpointRow] = {}
+    for row in view.rows:
+        if row.ns not in newest or newest[row.ns].cid < row.cid:
+            newest[row.ns] = row
+    for ns, cid in view.missing:
+        # A call of a subgraph is over with the step of the root that it is part of.
+        before = [newest[each] for each in {ROOT, ns} if each in newest]
+        last = max(before, key=lambda row: row.cid, default=None)
+        if last is None or cid > last.cid:
+            yield (ns, cid), last
 
 
 def _record(view: ThreadRows, row: CheckpointRow) -> Record:

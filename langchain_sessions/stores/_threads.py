@@ -243,7 +243,7 @@ CheckpointKey = tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class ThreadRows:
-    """All checkpoints of a thread, for a decision about which of them to keep.
+    """All checkpoints of a thread, for a decision about which of them, and which of the writes beside them, to keep.
 
     Attributes:
         session_id: The thread.
@@ -251,6 +251,8 @@ class ThreadRows:
         in_sight: Those that no rewind put out of sight.
         shapes: The names behind their shapes.
         namespaces: The names of their namespaces.
+        missing: Checkpoints that are not there, though writes of their tasks are: they are about to come, or their
+            process is gone.
     """
 
     session_id: str
@@ -258,10 +260,11 @@ class ThreadRows:
     in_sight: Sequence[CheckpointRow]
     shapes: Mapping[int, bytes]
     namespaces: Mapping[int, str]
+    missing: Collection[CheckpointKey]
 
 
 Keep = Callable[[ThreadRows], Collection[CheckpointKey]]
-"""Which checkpoints to keep."""
+"""Which checkpoints to keep, and of which missing ones the writes."""
 
 
 class ThreadStore(ABC):
@@ -376,6 +379,7 @@ class ThreadStore(ABC):
     def prune_checkpoints(self, /, key: SessionKey, now: int, keep: Keep) -> int:
         """Remove the checkpoints that are not kept, with their writes and the values that nothing else needs.
 
+        Writes whose checkpoint is missing go likewise, unless that is kept.
         A value that consists of names needs those; so do the checkpoints and writes that are left. What stays may be
         told by what goes: `staying` says what is stored anew then.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.base.id import uuid6
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
@@ -144,6 +145,70 @@ def test_writes_that_come_before_their_checkpoint_are_kept(service: SessionServi
     found = saver.get_tuple(place)
     assert found is not None
     assert found.pending_writes == [("task", "a", 4)]
+
+
+def write_for_nothing(saver: SessionCheckpointSaver, ns: str = "") -> Any:
+    """Have a task write whose process is killed before the checkpoint is there that it ran on; where that would be."""
+    place: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ns, "checkpoint_id": str(uuid6())}}
+    saver.put_writes(place, [("a", 4)], "task")
+    return place
+
+
+def written(saver: SessionCheckpointSaver, place: Any) -> list[Any]:
+    """What is still stored there: a checkpoint that comes shows it."""
+    above: Any = {"configurable": {**place["configurable"], "checkpoint_id": None}}
+    checkpoint: Any = {**empty_checkpoint(), "id": place["configurable"]["checkpoint_id"]}
+    saver.put(above, checkpoint, {"source": "loop", "step": 9, "parents": {}}, {})
+    found = saver.get_tuple(place)
+    assert found is not None
+    return [value for _, _, value in found.pending_writes or ()]
+
+
+REMOVALS: dict[str, Callable[[SessionCheckpointSaver], object]] = {
+    "delete": lambda saver: saver.prune(["t"], strategy="delete"),
+    "keep_latest": lambda saver: saver.prune(["t"]),
+    "trim": lambda saver: saver.trim(["t"], keep=100),
+    "the run before": lambda saver: saver.delete_for_runs(["r1"]),
+    "the run after": lambda saver: saver.delete_for_runs(["r2"]),
+}
+
+
+@pytest.mark.parametrize("ns", ["", "sub:1"])
+@pytest.mark.parametrize("removal", REMOVALS.values(), ids=REMOVALS)
+def test_writes_go_whose_checkpoint_never_came(
+    service: SessionService, removal: Callable[[SessionCheckpointSaver], object], ns: str
+) -> None:
+    saver = SessionCheckpointSaver(service)
+    graph = parent_over(saver, count=count)
+    say(graph, "one", metadata={"run_id": "r1"})
+    place = write_for_nothing(saver, ns)
+    say(graph, "two", metadata={"run_id": "r2"})
+    removal(saver)
+    assert written(saver, place) == []
+    assert service.verify("t") == []
+
+
+@pytest.mark.parametrize(
+    ("removal", "left"),
+    [("delete", []), ("keep_latest", [4]), ("trim", [4]), ("the run before", [4]), ("the run after", [])],
+)
+def test_writes_stay_whose_checkpoint_may_come(service: SessionService, removal: str, left: list[int]) -> None:
+    """They go with what they came from: with everything, and with the last run."""
+    saver = SessionCheckpointSaver(service)
+    graph = parent_over(saver, count=count)
+    for run in ("r1", "r2"):
+        say(graph, run, metadata={"run_id": run})
+    place = write_for_nothing(saver)
+    REMOVALS[removal](saver)
+    assert written(saver, place) == left
+
+
+def test_a_thread_that_never_had_a_checkpoint_is_emptied(service: SessionService) -> None:
+    saver = SessionCheckpointSaver(service)
+    place = write_for_nothing(saver)
+    saver.prune(["t"])
+    saver.prune(["t"], strategy="delete")
+    assert written(saver, place) == []
 
 
 @pytest.mark.parametrize("strategy", ["keep_latest", "delete"])

@@ -200,14 +200,24 @@ def prune_checkpoints(tx: Transaction, key: SessionKey, now: int, keep: Keep) ->
     rows = all_rows(tx, session.skey)
     hidden = Ledger.decode(session.ledger).hidden
     in_sight = [row for row in rows if not row.mentioned & hidden]
-    kept = call_passed_in(keep, ThreadRows(session.id, rows, in_sight, *_names(tx, session.skey)))
-    gone = [row for row in rows if (row.ns, row.cid) not in kept]
-    if gone:
-        remove_checkpoints(tx, session.skey, [(row.ns, row.cid) for row in gone])
+    missing = _missing(tx, session.skey)
+    kept = call_passed_in(keep, ThreadRows(session.id, rows, in_sight, *_names(tx, session.skey), missing))
+    gone = [place for row in rows if (place := (row.ns, row.cid)) not in kept]
+    places = [*gone, *(place for place in missing if place not in kept)]
+    if places:
+        remove_checkpoints(tx, session.skey, places)
         _mend_lines(tx, session.skey, rows, kept)
         sweep_values(tx, session.skey, (row for row in rows if (row.ns, row.cid) in kept))
+    if gone:
         _rehead(tx, session, hidden)
     return len(gone)
+
+
+def _missing(tx: Transaction, skey: int) -> list[CheckpointKey]:
+    """The checkpoints of which there are only writes."""
+    c, w = tx.tables.threads.checkpoints.c, tx.tables.threads.writes.c
+    there = select(c.cid).where(c.skey == w.skey, c.ns == w.ns, c.cid == w.cid).exists()
+    return [(row[0], row[1]) for row in tx.once(select(w.ns, w.cid).where(w.skey == skey, ~there).distinct())]
 
 
 def _names(tx: Transaction, skey: int) -> tuple[dict[int, bytes], dict[int, str]]:

@@ -28,6 +28,7 @@ from langchain_sessions.stores._partitioned.threads import (
     load_checkpoint,
     load_staged,
     load_writes,
+    place_of_writes,
     read_values,
     stored_writes,
     value_key,
@@ -204,6 +205,12 @@ def _prune(at: Partitions, keep: Keep, head: SessionHead) -> Flow[Change]:
     in_sight = [row for row in checkpoints if is_in_sight(head.session, row)]
     shapes = yield from at.all_rows(head, keys.under(keys.at(skey, keys.SHAPE)))
     names = yield from at.all_rows(head, keys.under(keys.at(skey, keys.NAMESPACE)))
+    rows = yield from _stored_staged(at, head)
+    every = keys.under(keys.at(skey, keys.WRITES))
+    found = [row.key for row in (yield from at.all_rows(head, every))]
+    found += [key for key, value in rows.items() if value is not None]
+    places = {key: place_of_writes(key) for key in found}
+    missing = {*places.values()} - {(row.ns, row.cid) for row in checkpoints}
     kept = keep(
         ThreadRows(
             head.session.id,
@@ -211,30 +218,28 @@ def _prune(at: Partitions, keep: Keep, head: SessionHead) -> Flow[Change]:
             in_sight,
             {keys.number_in(row.key): row.value for row in shapes},
             {keys.number_in(row.key): row.value.decode(errors="surrogatepass") for row in names},
+            missing,
         )
     )
     gone = [row for row in checkpoints if (row.ns, row.cid) not in kept]
-    if not gone:
+    if not gone and missing <= {*kept}:
         return Change(0)
     left = [row for row in checkpoints if (row.ns, row.cid) in kept]
-    rows = yield from _stored_staged(at, head)
     for row in gone:
         rows |= dict.fromkeys(checkpoint_rows(skey, row))
-        mine = keys.under(writes_key(skey, row.ns, row.cid))
-        rows |= dict.fromkeys(each.key for each in (yield from at.all_rows(head, mine)))
-        rows |= {name: None for name in rows if mine.low <= name < mine.high}
+    rows |= {key: None for key, place in places.items() if place not in kept}
     for row in left:
         rows |= checkpoint_rows(skey, row)
     for row, parent in mended_parents(checkpoints, kept).items():
         rows |= checkpoint_rows(skey, row._replace(parent=parent))
-    writes = yield from _writes_with(at, head, keys.under(keys.at(skey, keys.WRITES)), rows)
+    writes = yield from _writes_with(at, head, every, rows)
     needed = yield from read_values(at, head, (digests := _digests(left, writes)))
     stays = {value_key(skey, digest): value for digest, value in staying_values(needed, digests).items()}
     held = {value_key(skey, digest): value for digest, value in needed.items()}
     rows |= {key: value for key, value in stays.items() if held.get(key) != value}
     there = yield from at.all_rows(head, keys.under(keys.at(skey, keys.OUTSIDE)))
     rows |= {row.key: None for row in there if row.key not in stays}
-    return Change(len(gone), (yield from _reheaded(at, head, left)), rows)
+    return Change(len(gone), (yield from _reheaded(at, head, left)) if gone else head, rows)
 
 
 def _reheaded(at: Partitions, head: SessionHead, left: list[CheckpointRow]) -> Flow[SessionHead]:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions._core.checkpoints import WriteRow
     from langchain_sessions._core.rows import EventRow, SessionKey
-    from langchain_sessions.stores._threads import PlanOutcome, PutDecision, ThreadPlan
+    from langchain_sessions.stores._threads import CheckpointKey, PlanOutcome, PutDecision, ThreadPlan
     from langchain_sessions.stores._values import SessionDraft
     from langchain_sessions.stores.engine import Row
 
@@ -102,8 +102,13 @@ def load_writes(row: Row) -> PackedWrites:
         refs, body = ormsgpack.unpackb(row.value)
     except UNREADABLE as error:
         raise CorruptRowError("Writes of a checkpoint cannot be read.") from error
-    ns, cut, part = (keys.number_in(row.key, place) for place in (-3, -2, -1))
-    return PackedWrites(ns, keys.text_in(row.key, -4), cut, part, refs, body)
+    cut, part = (keys.number_in(row.key, place) for place in (-2, -1))
+    return PackedWrites(*place_of_writes(row.key), cut, part, refs, body)
+
+
+def place_of_writes(key: str) -> CheckpointKey:
+    """The checkpoint of some writes, by their key."""
+    return keys.number_in(key, -3), keys.text_in(key, -4)
 
 
 def load_staged(at: Partitions, head: SessionHead) -> Flow[list[StagedWrites]]:

@@ -325,6 +325,24 @@ class ThreadSuite(StoreSuite):
             thread.put("c3", needs=(names[0],))
         assert told(copy) == rows
 
+    def test_writes_go_whose_checkpoint_is_missing(self, thread: Thread) -> None:
+        name = bytes(NAME)
+        thread.put("c1", says=["one"])
+        large = WriteRow("t", 0, "channel", "", CUT, None, name)
+        plan = replace(thread.writes("c2", large), values=(ValueRow(name, b"large"),))
+        assert thread.store.commit_threads([plan]) == [None]
+
+        def keep(rows: ThreadRows) -> Collection[CheckpointKey]:
+            assert [*rows.missing] == [(ROOT, "c2")]
+            return {(ROOT, "c1"), (ROOT, "c2")}
+
+        assert thread.store.prune_checkpoints(thread.key, thread.now, keep) == 0
+        thread.put("c3", "c1", needs=(name,))
+        assert thread.store.prune_checkpoints(thread.key, thread.now, lambda _: {(ROOT, "c1"), (ROOT, "c3")}) == 0
+        with pytest.raises(StalePlanError):
+            thread.put("c4", needs=(name,))
+        assert thread.ids() == ["c3", "c1"]
+
     def test_a_fork_copies_what_mentions_nothing_later(self, thread: Thread, ada: SessionService) -> None:
         thread.put("c1", says=["one"])
         thread.put("c2", "c1", says=["two"], listed=[1])
