@@ -27,9 +27,9 @@ class Asides(NamedTuple):
         asked: What is asked, in order: the name of what was said, or a message that nobody said.
     """
 
-    changed: Mapping[Hashable, BaseMessage] = {}
-    left_out: frozenset[Hashable] = frozenset()
-    asked: tuple[tuple[Hashable, BaseMessage | None], ...] = ()
+    changed: Mapping[Hashable, BaseMessage]
+    left_out: frozenset[Hashable]
+    asked: tuple[tuple[Hashable, BaseMessage | None], ...]
 
     def of_messages(self, messages: Iterable[BaseMessage]) -> list[BaseMessage]:
         """What is shown of some messages."""
@@ -66,10 +66,9 @@ class Asides(NamedTuple):
         return filled
 
 
-NO_ASIDES = Asides()
-
-
-def tell_apart(asked: Sequence[BaseMessage], held: Sequence[BaseMessage]) -> tuple[Sequence[BaseMessage], Asides]:
+def tell_apart(
+    asked: Sequence[BaseMessage], held: Sequence[BaseMessage]
+) -> tuple[Sequence[BaseMessage], Asides | None]:
     """What was said of what a model is asked, and what is for this call alone.
 
     Args:
@@ -77,14 +76,14 @@ def tell_apart(asked: Sequence[BaseMessage], held: Sequence[BaseMessage]) -> tup
         held: Those of the state that it was made of; where there are none, what is asked is what was said.
     """
     if not held or (len(asked) == len(held) and all(map(is_, asked, held))):
-        return asked, NO_ASIDES
+        return asked, None
     said = _with_results_of_agent(held, asked)
     known = {_name(message): message for message in said if not isinstance(message, SystemMessage)}
     named = [(_name(message), message) for message in asked if not isinstance(message, SystemMessage)]
     changed = {name: one for name, one in named if name in known and not same_message(one, known[name])}
     left_out = frozenset(known.keys() - {name for name, _ in named})
     if not changed and not left_out and len(named) == len(known):
-        return said, NO_ASIDES
+        return said, None
     return said, Asides(changed, left_out, tuple((name, None if name in known else one) for name, one in named))
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 
 from langchain_sessions._chat import prompt as prompts
-from langchain_sessions._chat.asides import NO_ASIDES, Asides
 from langchain_sessions._chat.fit import compact_before, prompt_costs, shorten
 from langchain_sessions._chat.graph_state import NO_STATE, GraphState
 from langchain_sessions._chat.news import (
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from langchain_sessions._chat.address import Address
+    from langchain_sessions._chat.asides import Asides
     from langchain_sessions._chat.replies import ReplyRecorder
     from langchain_sessions._chat.session_memory import ChatOptions, SessionMemory
     from langchain_sessions._compaction.plan import ModelCall
@@ -64,7 +64,7 @@ class Call:
         model: What is known of the model.
         configurable: The `configurable` of the call.
         state: What the graph holds around it.
-        asides: What others show in it beside what was said.
+        asides: What others show in it beside what was said; None where nobody does.
         appended: What was stored of it so far.
         context: What stands in the session for it; None where that has to be loaded anew.
         was_shortened: Whether the prompt was too long before, and was made shorter.
@@ -83,7 +83,7 @@ class Call:
     model: ModelCall
     configurable: Mapping[str, Any]
     state: GraphState = NO_STATE
-    asides: Asides = NO_ASIDES
+    asides: Asides | None = None
     appended: tuple[SessionEvent, ...] = ()
     context: PromptContext | None = None
     was_shortened: bool = False
@@ -115,7 +115,7 @@ class Call:
         model: ModelCall,
         configurable: Mapping[str, Any],
         state: GraphState = NO_STATE,
-        asides: Asides = NO_ASIDES,
+        asides: Asides | None = None,
         added: Sequence[BaseMessage] = (),
     ) -> Flow[Call]:
         """Open the session, store what is new in the request, compact if it is time.
@@ -228,10 +228,11 @@ class Call:
         """What the model is shown: one system block, few-shots, what is remembered, what is being said."""
         draft = yield from self.draft()
         history = [message_of(event) for event in draft.history]
-        first = self.asides.of_messages([*self.request.summary, *self.news.examples])
-        first, past, tail = self.asides.put_between(first, history, draft.tail)
+        parts: list[Sequence[BaseMessage]] = [(*self.request.summary, *self.news.examples), history, draft.tail]
+        if self.asides is not None:
+            parts = [*self.asides.put_between(self.asides.of_messages(parts[0]), *parts[1:])]
         longest, reader = self.options.max_characters, self.model.model
-        prompt = prompts.assemble(draft.system, first, past, tail, max_characters=longest, reader=reader)
+        prompt = prompts.assemble(draft.system, *parts, max_characters=longest, reader=reader)
         if self.options.compaction is not None:
             known = {id(message): event.tokens for event, message in zip(draft.history, history, strict=True)}
             self._count([*self.added, *prompt], known, draft.history)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
-from langchain_sessions._chat.asides import NO_ASIDES
 from langchain_sessions._chat.call_ids import rename_calls
 from langchain_sessions._chat.graph_state import tell_apart
 from langchain_sessions._chat.news import find_news, message_of, says_one_thing, turn_length
@@ -91,8 +90,10 @@ def draft_of(call: Call) -> Flow[PromptDraft]:
     options, log = call.options, log_of(call.address.sessions)
     context, shown = yield from _remembered(call)
     history = _history(call, context, shown)
-    if call.asides is not NO_ASIDES:
+    tail = call.news.tail
+    if call.asides is not None:
         history = _with_whole_calls(call.asides.of_events(history, log.tokens))
+        tail = tuple(call.asides.of_messages(tail))
     if options.show is not None:
         history = _chosen(history, options.show([message_of(event) for event in history]))
     if options.modes and options.max_characters is not None:
@@ -102,7 +103,7 @@ def draft_of(call: Call) -> Flow[PromptDraft]:
         address=call.address,
         system=system,
         history=tuple(history),
-        tail=tuple(call.asides.of_messages(call.news.tail)),
+        tail=tail,
         configurable=call.configurable,
     )
     for mode in options.modes:
