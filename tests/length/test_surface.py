@@ -33,7 +33,7 @@ GROWS: dict[str, str] = {
         ),
         WHOLE,
     ),
-    "ModelSummarizer.summarize": "it reads no more than it is given",
+    **dict.fromkeys(("ModelSummarizer.summarize", "split_turns", "starts_turn"), "it reads no more than it is given"),
     **dict.fromkeys(
         (
             *("SessionCheckpointSaver.head_conflicts", "SessionCheckpointSaver.get_delta_channel_history"),
