@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from langchain_sessions import NewEvent, SessionService
-from langchain_sessions._core.codec.messages import MessageCodec
+from langchain_sessions._core.codec.any_message import MessageCodec
 from langchain_sessions._core.message_types import speaker_of
 from langchain_sessions._recall.index.postings import EntryMaker, Segment, search_segments
 from langchain_sessions._recall.meaning.vectors import QueryVector, VectorFormat

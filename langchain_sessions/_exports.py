@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from langchain_sessions._sql.store import SqlStore
     from langchain_sessions._sql.tables.schema import schema_sql
     from langchain_sessions._tokens.base import MediaCosts, TokenCounter, TokenTotal
-    from langchain_sessions._tokens.best_counter import best_counter
     from langchain_sessions._tokens.calibration import CalibratedTokenCounter, Calibration
     from langchain_sessions._tokens.estimate import EstimatedTokenCounter, TextCounter
+    from langchain_sessions._tokens.exact_or_estimated import best_counter
     from langchain_sessions._tokens.tiktoken import TiktokenCounter
     from langchain_sessions._tokens.wheels import LocalTokenizer
     from langchain_sessions.checkpointer import SessionCheckpointSaver, checkpointer_factory
@@ -200,7 +200,7 @@ HOMES: Final = {
     "stores._memory": ("InMemoryStore",),
     "_tokens.base": ("MediaCosts", "TokenCounter", "TokenTotal"),
     "_tokens.calibration": ("CalibratedTokenCounter", "Calibration"),
-    "_tokens.best_counter": ("best_counter",),
+    "_tokens.exact_or_estimated": ("best_counter",),
     "_tokens.estimate": ("EstimatedTokenCounter", "TextCounter"),
     "_tokens.tiktoken": ("TiktokenCounter",),
     "_tokens.wheels": ("LocalTokenizer",),

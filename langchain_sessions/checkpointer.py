@@ -21,7 +21,7 @@ from langchain_sessions._chat.address import (
     next_version,
     read_config,
 )
-from langchain_sessions._core.codec.messages import MessageCodec
+from langchain_sessions._core.codec.any_message import MessageCodec
 from langchain_sessions._core.edge import check_id, made_by
 from langchain_sessions._core.event_encoding import EventEncoder
 from langchain_sessions._core.flow import Flow, adrive, ask, drive

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
 from langchain_sessions._chat.news import likeness, message_of
-from langchain_sessions._core.codec.messages import same_message
+from langchain_sessions._core.codec.any_message import same_message
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence

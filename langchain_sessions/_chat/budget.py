@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
-from langchain_sessions._core.codec.messages import equal
+from langchain_sessions._core.codec.any_message import equal
 from langchain_sessions._tokens.content import holds_media
 from langchain_sessions._tokens.estimate import EstimatedTokenCounter, RememberingCounter
 from langchain_sessions._tokens.exact_for_model import ExactForModel

@@ -25,7 +25,7 @@ from langchain_sessions._chat.replies import awaits_results, cut_short, is_cut_b
 from langchain_sessions._chat.store_run import CallMessages, mark_run, store_ending, store_messages, take_up_edits
 from langchain_sessions._compaction.background import compact_later
 from langchain_sessions._compaction.triggers import known_window
-from langchain_sessions._core.codec.messages import equal
+from langchain_sessions._core.codec.any_message import equal
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.rows import TURN_OF
 from langchain_sessions._log.log import log_of

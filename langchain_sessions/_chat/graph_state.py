@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from langchain_sessions._chat.address import LogsThreads, configurable
 from langchain_sessions._chat.news import find_news, message_of
 from langchain_sessions._chat.store_run import STORED, append_all
-from langchain_sessions._core.codec.messages import ident_of
+from langchain_sessions._core.codec.any_message import ident_of
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.matching import query_of, sees
 from langchain_sessions._log.log import log_of

@@ -20,7 +20,7 @@ from langchain_core.messages import (
 )
 from langchain_core.prompt_values import PromptValue
 
-from langchain_sessions._core.codec.messages import equal
+from langchain_sessions._core.codec.any_message import equal
 from langchain_sessions._core.edge import MAX_ID
 from langchain_sessions._core.rows import TURN_OF
 from langchain_sessions._core.view import call_ids

@@ -12,7 +12,7 @@ from langchain_core.messages import BaseMessage
 
 from langchain_sessions._core import message_types as k
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.codec.messages import MessageCodec, digest, unreadable
+from langchain_sessions._core.codec.any_message import MessageCodec, digest, unreadable
 from langchain_sessions._core.codec.text import searchable_text
 from langchain_sessions._core.codec.values import as_dict, dump_exact
 from langchain_sessions._core.edge import (

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-    from langchain_sessions._core.codec.messages import MessageCodec
+    from langchain_sessions._core.codec.any_message import MessageCodec
     from langchain_sessions._core.rows import EventRow
 
     MessageTest = Callable[[EventRow, BaseMessage], bool]

@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, ToolMes
 from langchain_sessions._core import message_types as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.blanking import BLANK_TEXT, Words, strings_of
-from langchain_sessions._core.codec.messages import ident_of
+from langchain_sessions._core.codec.any_message import ident_of
 from langchain_sessions._core.edge import require
 from langchain_sessions._core.event_encoding import new_record
 from langchain_sessions._core.flow import Flow, ask

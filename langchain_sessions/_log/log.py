@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from langchain_sessions._compaction.background import BackgroundRuns
-    from langchain_sessions._core.codec.messages import MessageCodec
+    from langchain_sessions._core.codec.any_message import MessageCodec
     from langchain_sessions._core.event_encoding import EventEncoder
     from langchain_sessions._core.rows import EventRow, Owner, SessionHeading, SessionRow
     from langchain_sessions._log.copies import Copies

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._compaction.background import BackgroundRuns
-from langchain_sessions._core.codec.messages import MessageCodec
+from langchain_sessions._core.codec.any_message import MessageCodec
 from langchain_sessions._core.edge import check_duration, check_id, require
 from langchain_sessions._core.event_encoding import EventEncoder
 from langchain_sessions._core.rows import ANYONE

@@ -20,7 +20,7 @@ from langchain_sessions.stores._values import IndexedLog, IndexQuery, shelf_key
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from langchain_sessions._core.codec.messages import MessageCodec
+    from langchain_sessions._core.codec.any_message import MessageCodec
     from langchain_sessions._core.rows import EventRow
     from langchain_sessions._recall.index.traits_cache import ChunkKey, TraitsCache
     from langchain_sessions._recall.rank.admission import Admission

@@ -14,7 +14,7 @@ from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_sessions._core.checkpoints import NAMES_WITHIN, blanked_at
-from langchain_sessions._core.codec.messages import assembled, equal
+from langchain_sessions._core.codec.any_message import assembled, equal
 from langchain_sessions._core.collecting import resting_collector
 from langchain_sessions._core.locks import new_lock
 from langchain_sessions._core.ranges import NO_SEQS, SeqRange, SeqSet, expand_ranges, fold_ranges
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
     from langchain_sessions._core.checkpoints import MessageRow
-    from langchain_sessions._core.codec.messages import MessageCodec
+    from langchain_sessions._core.codec.any_message import MessageCodec
     from langchain_sessions._core.piece_rows import Seal
     from langchain_sessions._threads.record import Record
 

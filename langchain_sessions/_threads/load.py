@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from langchain_sessions._core.codec.messages import equal
+from langchain_sessions._core.codec.any_message import equal
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._threads.cache import CacheReader
 from langchain_sessions._threads.rebuild import Rebuilder, decode_metadata, decode_record

@@ -23,7 +23,7 @@ from langchain_sessions._core.checkpoints import (
     merge_writes,
     rewound,
 )
-from langchain_sessions._core.codec.messages import same_message
+from langchain_sessions._core.codec.any_message import same_message
 from langchain_sessions._core.ledger import Edit
 from langchain_sessions._core.pieces import Tree
 from langchain_sessions._core.ranges import (

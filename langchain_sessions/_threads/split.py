@@ -25,7 +25,7 @@ from langchain_core.messages import (
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Overwrite, Send
 
-from langchain_sessions._core.codec.messages import (
+from langchain_sessions._core.codec.any_message import (
     PRIVATE_ARGUMENT,
     assembled,
     without_private,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_sessions import SearchSettings, SessionService
-from langchain_sessions._core.codec.messages import MessageCodec
+from langchain_sessions._core.codec.any_message import MessageCodec
 from langchain_sessions._core.flow import drive
 from langchain_sessions._core.rows import SUMMARY, SYNTHETIC, EventRow
 from langchain_sessions._log.indexing import indexer_of

@@ -27,7 +27,7 @@ from langchain_sessions import (
     SessionNotFoundError,
     SessionService,
 )
-from langchain_sessions._core.codec.messages import MessageCodec
+from langchain_sessions._core.codec.any_message import MessageCodec
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._log.log import log_of
 from langchain_sessions._recall.meaning.embedder import LONGEST_TEXT, Embedder

@@ -36,7 +36,7 @@ from langchain_sessions import (
     create_conversation_search_tool,
     errors,
 )
-from langchain_sessions._core.codec.messages import MessageCodec
+from langchain_sessions._core.codec.any_message import MessageCodec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -357,7 +357,7 @@ def test_a_vocabulary_read_by_us_cuts_like_tiktoken(vocabulary: Vocabulary) -> N
 
 
 def test_importing_the_package_loads_no_tokenizer() -> None:
-    code = "import sys, langchain_sessions._tokens.best_counter; print('tiktoken' in sys.modules)"
+    code = "import sys, langchain_sessions._tokens.exact_or_estimated; print('tiktoken' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
     assert done.stdout.strip() == "False"
 

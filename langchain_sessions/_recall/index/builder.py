@@ -21,7 +21,7 @@ from langchain_sessions._recall.text.terms import TermMaker
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
-    from langchain_sessions._core.codec.messages import MessageCodec
+    from langchain_sessions._core.codec.any_message import MessageCodec
     from langchain_sessions._core.rows import EventRow
     from langchain_sessions._recall.settings import SearchSettings
     from langchain_sessions.stores._base import SessionStore

@@ -6,7 +6,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from langchain_sessions._core.codec.messages import unreadable
+from langchain_sessions._core.codec.any_message import unreadable
 from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.matching import EventQuery
@@ -34,7 +34,7 @@ from langchain_sessions.stores._values import IndexChange, IndexProgress, Sessio
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from langchain_sessions._core.codec.messages import MessageCodec
+    from langchain_sessions._core.codec.any_message import MessageCodec
     from langchain_sessions._recall.index.builder import IndexBuilder
     from langchain_sessions._recall.index.postings import Entry
     from langchain_sessions.stores._base import SessionStore

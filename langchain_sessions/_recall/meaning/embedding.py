@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-    from langchain_sessions._core.codec.messages import MessageCodec
+    from langchain_sessions._core.codec.any_message import MessageCodec
     from langchain_sessions._core.rows import EventRow, Owner
     from langchain_sessions._recall.meaning.embedder import Embedder
     from langchain_sessions.stores._base import SessionStore

@@ -15,7 +15,7 @@ from langchain_sessions.errors import EmbeddingError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from langchain_sessions._core.codec.messages import MessageCodec
+    from langchain_sessions._core.codec.any_message import MessageCodec
     from langchain_sessions._recall.meaning.embedder import Embedder
     from langchain_sessions._recall.meaning.vectors import QueryVector
     from langchain_sessions._recall.text.grammar import Query

@@ -14,7 +14,7 @@ from langchain_sessions.errors import EmbeddingError
 from langchain_sessions.stores._values import SearchedLogs
 
 if TYPE_CHECKING:
-    from langchain_sessions._core.codec.messages import MessageCodec
+    from langchain_sessions._core.codec.any_message import MessageCodec
     from langchain_sessions._core.rows import SessionKey
     from langchain_sessions._recall.meaning.embedder import Embedder
     from langchain_sessions.stores._base import SessionStore

@@ -28,7 +28,7 @@ else:
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from langchain_sessions._core.codec.messages import MessageCodec
+    from langchain_sessions._core.codec.any_message import MessageCodec
 
 VECTOR_LAYOUT: Final = 2
 """Raised whenever vectors are stored otherwise, or made of another text: those of another layout are made anew."""

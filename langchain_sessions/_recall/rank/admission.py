@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-    from langchain_sessions._core.codec.messages import MessageCodec
+    from langchain_sessions._core.codec.any_message import MessageCodec
     from langchain_sessions._core.ledger import LogView
     from langchain_sessions._core.rows import EventRow
     from langchain_sessions._recall.index.chunks import PackedEvents

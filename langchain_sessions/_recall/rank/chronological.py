@@ -17,7 +17,7 @@ from langchain_sessions._recall.text.grammar import Query, QueryKind
 from langchain_sessions.errors import InvalidInputError, SealedEventError
 
 if TYPE_CHECKING:
-    from langchain_sessions._core.codec.messages import MessageCodec
+    from langchain_sessions._core.codec.any_message import MessageCodec
     from langchain_sessions._core.ledger import LogView
     from langchain_sessions._core.rows import SessionRow
     from langchain_sessions._recall.rank.ranked import RankedSearch

@@ -27,7 +27,7 @@ from langchain_sessions.stores._values import IndexedLog, IndexRead
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from langchain_sessions._core.codec.messages import MessageCodec
+    from langchain_sessions._core.codec.any_message import MessageCodec
     from langchain_sessions._recall.index.builder import IndexBuilder
     from langchain_sessions._recall.index.indexing import Indexer
     from langchain_sessions._recall.index.shelving import Shelver

@@ -1,4 +1,4 @@
-"""Messages as rows and back, without loss.
+"""Messages of any class as rows and back, without loss: which classes there are says `_core.message_types`.
 
 A plain message needs no JSON at all: its text is one column and its id another. Whatever else a message carries
 goes into `body`, as JSON of the fields that differ from their defaults. With an encrypting serializer the whole
