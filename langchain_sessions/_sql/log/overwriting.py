@@ -88,7 +88,7 @@ def _zero(tx: Transaction, table: Table, which: ColumnElement[bool]) -> None:
 
 def _overwrite_events(tx: Transaction, skey: int, rows: list[EventRow]) -> None:
     table = tx.tables.events
-    release_bases(tx, skey, [row.seq for row in rows])
+    release_bases(tx, skey, rows)
     for some in chunks(rows):
         _zero(tx, table, and_(table.c.skey == skey, table.c.seq.in_([row.seq for row in some])))
     for row in rows:

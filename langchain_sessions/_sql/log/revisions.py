@@ -18,6 +18,7 @@ from langchain_sessions._core.rows import EventRow
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.log.lookup import event_columns, insert_events, insert_marks, update_rows
 from langchain_sessions._sql.tables.whole_texts import BITS
+from langchain_sessions._sql.threads.history import chunks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -94,20 +95,27 @@ def insert_revisions(tx: Transaction, skey: int, rows: Sequence[EventRow], edits
     if not replaced:
         insert_events(tx, skey, rows)
         return
-    insert_copies(tx, skey, rows, Telling((ident, base) for ident, seq in replaced for base in _base_of(tx, skey, seq)))
+    insert_copies(
+        tx, skey, rows, Telling((ident, base) for ident, seq in replaced for base in _base_of(tx, skey, ident, seq))
+    )
 
 
-def _base_of(tx: Transaction, skey: int, seq: int) -> list[Base]:
-    """By what a revision is told, or itself where it is whole; nothing where it is not stored yet."""
+def _base_of(tx: Transaction, skey: int, ident: str, seq: int) -> list[Base]:
+    """By what a revision of a message is told, or itself where it is whole; nothing where it is not stored yet."""
     e = tx.tables.events
 
     def build() -> Any:
         base = e.alias("base")
         joined = e.join(base, and_(base.c.skey == e.c.skey, base.c.seq == func.coalesce(e.c.base, e.c.seq)))
         columns = [base.c[name] for name in Base._fields]
-        return select(*columns).select_from(joined).where(e.c.skey == param("skey"), e.c.seq == param("seq"))
+        return (
+            select(*columns)
+            .select_from(joined)
+            .where(e.c.skey == param("skey"), e.c.seq == param("seq"), base.c.ident == param("ident"))
+        )
 
-    return [Base(*row) for row in tx.rows(tx.prepare("base of a revision", build), {"skey": skey, "seq": seq})]
+    given = {"skey": skey, "seq": seq, "ident": ident}
+    return [Base(*row) for row in tx.rows(tx.prepare("base of a revision", build), given)]
 
 
 def insert_copies(tx: Transaction, skey: int, rows: Sequence[EventRow], telling: Telling) -> None:
@@ -133,21 +141,26 @@ def _insert_told(tx: Transaction, skey: int, told: Told) -> None:
     insert_marks(tx, skey, [told.row])
 
 
-def release_bases(tx: Transaction, skey: int, gone: Sequence[int]) -> None:
+def release_bases(tx: Transaction, skey: int, going: Sequence[EventRow]) -> None:
     """Let no event be told by some that are about to be overwritten; what was told by them is told by each other."""
     e = tx.tables.events
-    told_by = (e.c.skey == skey, e.c.base.in_(gone), e.c.seq.not_in(gone))
+    gone = {row.seq for row in going}
+    told: list[int] = []
+    for some in chunks(going):
+        # A message's revisions are told by each other alone, and its identity is what an index knows.
+        mine = (e.c.skey == skey, e.c.ident.in_({row.ident for row in some}), e.c.base.is_not(None))
+        told += (seq for seq, base in tx.once(select(e.c.seq, e.c.base).where(*mine)) if base in gone)
     telling = Telling()
     # One by one: together they may be a thousand times as long as they lie there.
-    for (seq,) in tx.once(select(e.c.seq).where(*told_by).order_by(e.c.seq)):
+    for seq in sorted({*told} - gone):
         (found,) = tx.once(select(*event_columns(tx.tables)).where(e.c.skey == skey, e.c.seq == seq))
         row = EventRow(*found)
-        told = telling.told(row)
-        if told is None:
+        by = telling.told(row)
+        if by is None:
             set_whole(tx, skey, seq, text=row.text, folded=row.folded)
         else:
-            how = {"base": told.base, "kept": told.kept, "folded_kept": told.folded_kept}
-            words = {"text": told.row.text, "folded": told.row.folded}
+            how = {"base": by.base, "kept": by.kept, "folded_kept": by.folded_kept}
+            words = {"text": by.row.text, "folded": by.row.folded}
             update_rows(tx, e, {"skey": skey, "seq": seq}, **words, **how)
 
 
