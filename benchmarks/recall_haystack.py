@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from benchmarks.recall_engines import Ours
     from benchmarks.recall_scores import Outcome
     from benchmarks.recall_sets import QuestionSet, Said
+    from langchain_sessions._recall.index.inverted import InvertedEvents
     from langchain_sessions._recall.rank.shortlisting import Lookup
 
 TIMES: Final = (1, 10, 100)
@@ -84,7 +85,7 @@ class Haystack:
     def ask(self, text: str, shelves: Sequence[_Shelf], own: Sequence[Segment]) -> list[tuple[int, int] | None]:
         """The best, by segment of the conversation's own and index; None for what others said."""
         query = parse_query(text, self.ours.maker)
-        logs = [*([shelf] for shelf in shelves), *([segment] for segment in own)]
+        logs: list[Sequence[InvertedEvents]] = [*([shelf] for shelf in shelves), *([segment] for segment in own)]
         found = search_logs(logs, query, self.ours.maker, weights=self.ours.weights)[:TOP]
         first = len(shelves)
         return [(each.segment - first, each.index) if each.segment >= first else None for each in found]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import langchain_sessions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import CodeType, FrameType
 
 PACKAGE = Path(langchain_sessions.__file__).parent
@@ -40,18 +40,26 @@ def entered(call: Callable[[], object]) -> list[CodeType]:
     return list(found)
 
 
+def made_of(codes: Iterable[CodeType]) -> dict[CodeType, list[FunctionType]]:
+    """All functions that are made of some code; looked for once, since it goes through all that the process holds."""
+    found: dict[CodeType, list[FunctionType]] = {code: [] for code in codes}
+    for each in gc.get_objects():
+        if isinstance(each, FunctionType) and each.__code__ in found:
+            found[each.__code__].append(each)
+    return found
+
+
 @contextmanager
-def mistaken(code: CodeType) -> Iterator[bool]:
+def mistaken(code: CodeType, owners: Sequence[FunctionType]) -> Iterator[bool]:
     """Every function made of some code raises `ZeroDivisionError`; False where none can be told to.
 
     The code is exchanged, not the name: whoever has imported the function, or bound it as a method, gets it too.
     """
-    owners = [each for each in gc.get_referrers(code) if isinstance(each, FunctionType) and each.__code__ is code]
     fails = _failing(code.co_freevars)
     for each in owners:
         each.__code__ = fails
     try:
-        yield bool(owners)
+        yield len(owners) > 0
     finally:
         for each in owners:
             each.__code__ = code

@@ -18,7 +18,7 @@ from langchain_sessions import (
     TurnWindow,
 )
 from tests.faults.drills import make_service, opened
-from tests.faults.mistaken import entered, mistaken, name_of
+from tests.faults.mistaken import entered, made_of, mistaken, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -133,9 +133,9 @@ def test_a_mistake_in_any_function_of_a_call_is_no_corruption(name: str, service
     codes = entered(ready(service, "followed"))
     told: Counter[str] = Counter()
     corrupt: set[str] = set()
-    for at, code in enumerate(codes):
+    for at, (code, owners) in enumerate(made_of(codes).items()):
         call = ready(service, f"s{at}")
-        with mistaken(code) as is_made:
+        with mistaken(code, owners) as is_made:
             said = _told(call) if is_made else "not made"
         told[said] += 1
         if said == "corrupt":
