@@ -68,10 +68,7 @@ class Cover:
 
 
 class Edit(NamedTuple):
-    """An event that took the place of another.
-
-    `rooted`: a graph made it. Between revisions that a graph made its head decides, not the order of edits.
-    """
+    """An event that took the place of another. Between those that a graph made (`rooted`) its head decides."""
 
     seq: int
     replaces: int
@@ -141,7 +138,7 @@ class Ledger:
             return None
         document: dict[str, object] = {
             "h": self.hidden.ranges,
-            "e": [(edit.seq, edit.replaces, edit.position, edit.rooted) for edit in self.edits],
+            "e": self.edits,
             "c": [encode_cover(cover) for cover in self.covers.values()],
         }
         if self.blanked:
@@ -154,12 +151,14 @@ class Ledger:
         if not text:
             return EMPTY_LEDGER
         document = json.loads(text)
-        covers = [decode_cover(item) for item in document["c"]]
+        edits = document["e"]
+        if not {*map(len, edits)} <= {len(Edit._fields)}:
+            raise ValueError(len(edits))  # made in C below, since every call reads those of its log, and unasked
         blanked, blanked_at = document.get("b", ((), 0))
         return cls(
             SeqSet(_ranges(document["h"])),
-            tuple(map(partial(tuple.__new__, Edit), document["e"])),  # in C: every call reads those of its log
-            {cover.scope: cover for cover in covers},
+            tuple(map(partial(tuple.__new__, Edit), edits)),
+            {cover.scope: cover for cover in map(decode_cover, document["c"])},
             SeqSet(_ranges(blanked)),
             blanked_at,
         )

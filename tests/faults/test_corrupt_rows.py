@@ -146,6 +146,20 @@ def test_a_mistake_is_not_told_as_a_corrupt_database(
 
 
 @on_databases
+@pytest.mark.parametrize("edit", ["[2,1]", "[2,1,1,0,0]", "7"])
+def test_an_edit_of_another_length_is_told_by_the_call_that_reads_it(
+    service: SessionService, harm: Harm, edit: str
+) -> None:
+    view = service.as_user("ada")
+    view.open("edited")
+    view.append("edited", [message("one"), message("two")])
+    ledger = '{{"h":[],"e":[EDIT],"c":[]}}'.replace("EDIT", edit)
+    harm(f"UPDATE {{p}}sessions SET ledger = '{ledger}' WHERE id = 'edited'")
+    with pytest.raises(CorruptRowError, match="cannot be read"):
+        view.messages("edited")
+
+
+@on_databases
 def test_a_missing_column_is_a_matter_of_the_schema(service: SessionService, harm: Harm) -> None:
     harm("ALTER TABLE {p}events DROP COLUMN tokens")
     with pytest.raises(SchemaError, match="column"):

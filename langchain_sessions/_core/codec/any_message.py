@@ -48,8 +48,9 @@ _EXTRA = "$extra"
 EncodedMessage = tuple[int, int, str | None, str | None, str | None, str | None]
 """The columns of one message: kind, flags, ident, text, folded and body. Bare, since every message pays for a name."""
 
-# Pydantic keeps a model in these slots; setting them directly takes a third of the time of `model_construct`.
 _said = itemgetter(*map(r.EventRow._fields.index, ("ident", "kind", "flags", "text", "body")))
+
+# Pydantic keeps a model in these slots; setting them directly takes a third of the time of `model_construct`.
 _new = object.__new__
 _set_fields, _set_names, _set_extra, _set_private = (
     cast("Any", BaseModel.__dict__[name]).__set__
