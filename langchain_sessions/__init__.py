@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_sessions import _exports
+from langchain_sessions import _public_names
 from langchain_sessions._core.lazy import Loader, lazy_names, put_up_signpost
 
 if TYPE_CHECKING:
-    from langchain_sessions._exports import *
+    from langchain_sessions._public_names import *
 
 __version__ = "0.1.0"
 __all__: list[str] = []
-__all__ += _exports.__all__
+__all__ += _public_names.__all__
 
-__getattr__: Loader = lazy_names(__name__, _exports.HOMES, extras={"SessionMemoryMiddleware": ("langchain", "agents")})
+__getattr__: Loader = lazy_names(
+    __name__, _public_names.HOMES, extras={"SessionMemoryMiddleware": ("langchain", "agents")}
+)
 put_up_signpost(__name__)
 
 

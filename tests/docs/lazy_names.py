@@ -15,5 +15,5 @@ class LazyNames(Extension):
 
     def on_alias_instance(self, *, alias: Alias, **_: Any) -> None:
         """A name was read."""
-        if alias.parent is not None and alias.parent.path == "langchain_sessions._exports":
+        if alias.parent is not None and alias.parent.path == "langchain_sessions._public_names":
             alias.runtime = True

@@ -32,7 +32,7 @@ from langchain_sessions import (
     TokenCount,
     TurnWindow,
     UnsupportedDatabaseError,
-    _exports,
+    _public_names,
     create_conversation_search_tool,
     errors,
 )
@@ -49,7 +49,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def _list() -> ast.Module:
-    return ast.parse((ROOT / "langchain_sessions" / "_exports.py").read_text())
+    return ast.parse((ROOT / "langchain_sessions" / "_public_names.py").read_text())
 
 
 def _names_for_type_checkers() -> dict[str, str]:
@@ -64,7 +64,7 @@ def _names_for_type_checkers() -> dict[str, str]:
 
 
 def test_the_three_lists_of_names_agree() -> None:
-    lazy = {name: home for home, names in _exports.HOMES.items() for name in names}
+    lazy = {name: home for home, names in _public_names.HOMES.items() for name in names}
     assert lazy == _names_for_type_checkers()
     assert sorted(lazy) == sorted(langchain_sessions.__all__)
 

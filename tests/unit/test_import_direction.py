@@ -120,7 +120,7 @@ def _is_allowed(importer: str, imported: str) -> bool:
 
 
 # Package files and the list of public names only hand on names, so the names they hand on are not theirs.
-MODULES = {name: path for name, path in _modules().items() if path.name not in {"__init__.py", "_exports.py"}}
+MODULES = {name: path for name, path in _modules().items() if path.name not in {"__init__.py", "_public_names.py"}}
 
 
 @pytest.mark.parametrize("module", MODULES)
