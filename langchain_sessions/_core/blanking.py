@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -26,6 +25,7 @@ from langchain_sessions._core.checkpoints import (
     unpack_staged,
     unpack_writes,
 )
+from langchain_sessions._core.codec.silencing import filler, silenced
 from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.ledger import decode_cover
 from langchain_sessions._core.piece_removal import staying_values
@@ -35,19 +35,13 @@ from langchain_sessions._core.rows import with_extra
 from langchain_sessions.errors import EventNotFoundError, InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from langchain_sessions._core.ledger import LogView
     from langchain_sessions._core.rows import EventRow, Mark
 
-BLANK_TEXT: Final = "[blanked]"
-"""What a message says whose text was overwritten."""
 SHORTEST: Final = 16
 """Shorter words are no copy by themselves: what a value says in as few characters it may say on its own account."""
-_NO_WORDS: Final = frozenset({"type", "id", "tool_call_id", "index", "name", "mime_type", "source_type"})
-# What nests deeper is left as it is in other values; the event itself is overwritten whole.
-_DEEPEST: Final = 50
-
 
 # -- which events -------------------------------------------------------------------------------------------
 
@@ -138,28 +132,6 @@ class Words(NamedTuple):
     parts: tuple[str, ...]
 
 
-def filler(size: int) -> bytes:
-    """So many bytes that say that something was overwritten."""
-    mark = BLANK_TEXT.encode()
-    return mark + b"*" * (size - len(mark)) if size >= len(mark) else b"*" * size
-
-
-def strings_of(value: object, depth: int = 0) -> Iterator[str]:
-    """The strings of a value of any shape; not names, ids and types."""
-    if isinstance(value, str):
-        if value:
-            yield value
-    elif depth > _DEEPEST:
-        return
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            if key not in _NO_WORDS:
-                yield from strings_of(item, depth + 1)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from strings_of(item, depth + 1)
-
-
 class Overwriting:
     """Replaces words in bytes by as many others."""
 
@@ -216,22 +188,10 @@ def _without_message(data: bytes, at: int) -> bytes:
     for is_body in (False, True):
         low, at = _string_at(data, at)
         said = data[low:at]
-        kept = _without_strings(said) if is_body else filler(len(said))
+        kept = silenced(said) if is_body else filler(len(said))
         if len(kept) == len(said):
             data = data[:low] + kept + data[at:]
     return data
-
-
-def _without_strings(body: bytes) -> bytes:
-    """The JSON of a message without its strings; themselves where it is none."""
-    try:
-        text = body.decode()
-        parts = {*strings_of(json.loads(text))}
-    except ValueError:  # none, or sealed
-        return body
-    for part in sorted(parts, key=len, reverse=True):
-        text = _without(text, part)
-    return text.encode()
 
 
 def _string_at(data: bytes, at: int) -> tuple[int, int]:
@@ -250,24 +210,13 @@ def _whole_forms(words: Words) -> dict[bytes, bytes]:
     if row.flags & r.SEALED:
         return {}
     text = None if row.text is None else filler(len(row.text.encode(errors="surrogatepass"))).decode()
-    body = row.body
-    for part in sorted(words.parts, key=len, reverse=True) if body else ():
-        body = _without(body or "", part)
+    body = None if row.body is None else silenced(row.body.encode()).decode()
     try:
         old, new = (b"".join(map(ormsgpack.packb, each)) for each in ([row.text, row.body], [text, body]))
         ids = [row.ident] if not row.flags & r.NO_MESSAGE_ID else [row.ident, ""]
         return {ormsgpack.packb(each) + old: ormsgpack.packb(each) + new for each in ids}
     except (TypeError, ValueError):  # half an emoji: such a message is stored in another form
         return {}
-
-
-def _without(body: str, part: str) -> str:
-    """The JSON of a message without one string, whatever its length; keys stay."""
-    for form in {json.dumps(part), json.dumps(part, ensure_ascii=False)}:
-        value = re.compile(rf"{re.escape(form)}(?!\s*:)")
-        size = len(form.encode(errors="surrogatepass")) - 2
-        body = value.sub(f'"{filler(size).decode()}"', body)
-    return body
 
 
 # -- threads ------------------------------------------------------------------------------------------------

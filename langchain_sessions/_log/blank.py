@@ -10,8 +10,9 @@ from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, ToolMes
 
 from langchain_sessions._core import message_types as k
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.blanking import BLANK_TEXT, Words, strings_of
+from langchain_sessions._core.blanking import Words
 from langchain_sessions._core.codec.any_message import ident_of
+from langchain_sessions._core.codec.silencing import BLANK_TEXT, strings_of
 from langchain_sessions._core.edge import require
 from langchain_sessions._core.event_encoding import new_record
 from langchain_sessions._core.flow import Flow, ask
@@ -120,5 +121,6 @@ def _words(encoder: EventEncoder, session_id: str, row: EventRow) -> Words:
     if message is None:
         return Words(row, (row.text,) if row.text else ())
     calls = (*getattr(message, "tool_calls", ()), *getattr(message, "invalid_tool_calls", ()))
-    said = (message.content, [call["args"] for call in calls], getattr(message, "artifact", None))
-    return Words(row, tuple(dict.fromkeys(strings_of([*said, message.additional_kwargs]))))
+    given = ([call["args"] for call in calls], getattr(message, "artifact", None))
+    said = (*strings_of([message.content, message.additional_kwargs]), *strings_of(given, names=True))
+    return Words(row, tuple(dict.fromkeys(said)))

@@ -11,7 +11,7 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import PIIMiddleware
 from langchain_core.documents import Document
 from langchain_core.language_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.vectorstores import InMemoryVectorStore
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
@@ -156,6 +156,53 @@ def test_item_04_what_a_hook_cut_for_the_model_is_blanked_too(tmp_path: Path, sa
         assert "SECRET" not in str(state)
         assert sessions.verify("t") == []
     assert b"SECRET" not in b"".join(each.read_bytes() for each in tmp_path.iterdir())
+
+
+NAME = "Augusta Ada King, Countess of L."
+CALL = {"name": "find", "args": {"name": NAME, "q": "json"}, "id": "c", "type": "tool_call"}
+
+
+class Copied(TypedDict):
+    messages: Annotated[list[AnyMessage], add_messages]
+    shown: list[AnyMessage]
+    quote: str
+
+
+@pytest.mark.backends("memory", "sqlite")
+@pytest.mark.parametrize(
+    "message",
+    [
+        HumanMessage(f"{MAIL} and an emoji in halves \ud83d\ude00", id="h"),
+        HumanMessage([{"type": "text", "text": "text"}, {"type": "text", "text": f"{MAIL} \ud83d\ude00"}], id="h"),
+        HumanMessage([{"type": "text", "text": "tuple"}, {"type": "x", "data": ("tuple", MAIL, b"\x00" * 9)}], id="h"),
+        ToolMessage("content", tool_call_id="c", artifact=("set", {"bytes"}, {1: MAIL}, {"name": NAME}), id="h"),
+        AIMessage("", tool_calls=[CALL], id="h"),
+    ],
+)
+def test_item_04_what_is_blanked_in_a_copy_is_read_as_before(
+    open_service: Callable[..., SessionService], message: BaseMessage
+) -> None:
+    """Values that JSON has no form for are stored with a tag, which may be a word of the message, too."""
+
+    def copy(state: Copied) -> dict[str, Any]:
+        cut = state["messages"][0].model_copy(update={"additional_kwargs": {"cut": True}})
+        return {"shown": [cut, state["messages"][0]], "quote": NAME}
+
+    service = open_service()
+    builder: Any = StateGraph(Copied)
+    builder.add_node("copy", copy).add_edge(START, "copy")
+    builder.compile(checkpointer=SessionCheckpointSaver(service)).invoke({"messages": [message]}, CONFIG)
+    service.blank("t", "h")
+    state = builder.compile(checkpointer=SessionCheckpointSaver(service)).get_state(CONFIG).values
+    assert [shown.id for shown in state["shown"]] == ["h", "h"]
+    said = repr([state["messages"], state["shown"]])
+    assert [word for word in ("lovelace", "Byron", "Countess", "d83d", "\U0001f600") if word in said] == []
+    for shown in state["shown"]:
+        blocks = shown.content if isinstance(shown.content, list) else []
+        assert [block["type"] for block in blocks] == [block["type"] for block in message.content if blocks]
+    if isinstance(message, AIMessage):
+        assert state["quote"].startswith("[blanked]")
+    assert service.verify("t") == []
 
 
 def test_item_04_no_byte_is_left_in_a_file(tmp_path: Path) -> None:

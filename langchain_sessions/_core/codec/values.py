@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
-_TAG = "$"
-_MARK = f'"{_TAG}":['
+TAG = "$"
+_MARK = f'"{TAG}":['
 _MAX_DEPTH = 200
 _MAX_TEXT = 10_000
 _TOP = 2
@@ -111,9 +111,9 @@ def pack(value: Any, serde: SerializerProtocol | None = None, depth: int = 0) ->
     if kind is str:
         return value if _is_exact(value) else _as_halves(value)
     if kind is int:
-        return value if value.bit_length() < _MAX_DIGITS_BITS else {_TAG: ["int", hex(value)]}
+        return value if value.bit_length() < _MAX_DIGITS_BITS else {TAG: ["int", hex(value)]}
     if kind is float:
-        return value if math.isfinite(value) else {_TAG: ["float", repr(value)]}
+        return value if math.isfinite(value) else {TAG: ["float", repr(value)]}
     if depth > _TOP:
         return _pack_container(value, serde, depth)
     try:
@@ -129,8 +129,8 @@ def _is_call(value: Any) -> bool:
 def _pack_call(call: dict[str, Any], serde: SerializerProtocol | None) -> Any:
     """A tool call one of whose arguments nests too deeply: it stays one, whoever reads the message looks at its id."""
     pairs = [(key, _alone(item, serde)) for key, item in call["args"].items()]
-    are_names = all(type(key) is str and _is_exact(key) and key != _TAG for key, _ in pairs)
-    args = dict(pairs) if are_names else {_TAG: ["dict", [[_alone(key, serde), item] for key, item in pairs]]}
+    are_names = all(type(key) is str and _is_exact(key) and key != TAG for key, _ in pairs)
+    args = dict(pairs) if are_names else {TAG: ["dict", [[_alone(key, serde), item] for key, item in pairs]]}
     return {key: args if key == "args" else _alone(item, serde) for key, item in call.items()}
 
 
@@ -157,34 +157,34 @@ def _as_nested(value: Any) -> Any:
     try:
         text = dump_json(value)
         if json.loads(text) == value:
-            return {_TAG: ["json", text]}
+            return {TAG: ["json", text]}
     except Exception:  # whatever an object raises that is asked what it is, or compared
         return _as_text(value)
     return _as_text(value)
 
 
 def _pack_dict(value: dict[Any, Any], serde: SerializerProtocol | None, depth: int) -> Any:
-    if _TAG not in value and all(type(key) is str and _is_exact(key) for key in value):
+    if TAG not in value and all(type(key) is str and _is_exact(key) for key in value):
         return {key: pack(item, serde, depth + 1) for key, item in value.items()}
     pairs = [[pack(key, serde, depth + 1), pack(item, serde, depth + 1)] for key, item in value.items()]
-    return {_TAG: ["dict", pairs]}
+    return {TAG: ["dict", pairs]}
 
 
 def _pack_tagged(value: Any, serde: SerializerProtocol | None, depth: int) -> Any:
     kind = type(value)
     if kind in _SIMPLE:
         tag, encode = _SIMPLE[kind]
-        return {_TAG: [tag, encode(value)]}
+        return {TAG: [tag, encode(value)]}
     if kind is tuple or kind is set or kind is frozenset:
-        return {_TAG: [kind.__name__, [pack(item, serde, depth + 1) for item in value]]}
+        return {TAG: [kind.__name__, [pack(item, serde, depth + 1) for item in value]]}
     from langchain_core.documents import Document  # noqa: PLC0415 - what no plain message holds
 
     if kind is Document:
         fields = {"id": value.id, "metadata": value.metadata, "page_content": value.page_content}
-        return {_TAG: ["document", pack(fields, serde, depth + 1)]}
+        return {TAG: ["document", pack(fields, serde, depth + 1)]}
     foreign = pack_foreign(value, lambda inner: pack(inner, serde, depth + 1), lambda inner: unpack(inner, serde))
     if foreign is not None:
-        return {_TAG: foreign}
+        return {TAG: foreign}
     # A serializer makes plain arrays of numpy's others, without their masks.
     is_known = kind.__module__.partition(".")[0] != "numpy"
     if is_known and serde is not None and (tagged := _by_serde(value, serde)) is not None:
@@ -199,7 +199,7 @@ def _by_serde(value: Any, serde: SerializerProtocol) -> Any:
         tag, data = serde.dumps_typed(value)
     except Exception:  # whatever an object raises that is asked what it holds
         return None
-    return {_TAG: ["serde", [tag, base64.b64encode(data).decode()]]}
+    return {TAG: ["serde", [tag, base64.b64encode(data).decode()]]}
 
 
 def _plain(value: Any, base: type) -> Any:
@@ -208,7 +208,7 @@ def _plain(value: Any, base: type) -> Any:
 
 
 def _as_halves(text: str) -> Any:
-    return {_TAG: ["halves", base64.b64encode(text.encode("utf-8", "surrogatepass")).decode()]}
+    return {TAG: ["halves", base64.b64encode(text.encode("utf-8", "surrogatepass")).decode()]}
 
 
 def _as_text(value: Any) -> Any:
@@ -216,12 +216,12 @@ def _as_text(value: Any) -> Any:
     try:
         text = str(value)
     except RecursionError:
-        return {_TAG: ["text", spelled(value)]}
+        return {TAG: ["text", spelled(value)]}
     except Exception:
         text = f"<{type(value).__qualname__}>"
     # How deep `str` goes differs from one Python to the next.
     is_deep = len(text) > _MAX_TEXT and type(value) in (dict, list, tuple)
-    return {_TAG: ["text", spelled(value) if is_deep else text[:_MAX_TEXT]]}
+    return {TAG: ["text", spelled(value) if is_deep else text[:_MAX_TEXT]]}
 
 
 def unpack(value: Any, serde: SerializerProtocol | None = None) -> Any:
@@ -230,9 +230,9 @@ def unpack(value: Any, serde: SerializerProtocol | None = None) -> Any:
         return [unpack(item, serde) for item in value]
     if type(value) is not dict:
         return value
-    if _TAG not in value:
+    if TAG not in value:
         return {key: unpack(item, serde) for key, item in value.items()}
-    tag, payload = value[_TAG]
+    tag, payload = value[TAG]
     if tag in _RESTORE:
         return _RESTORE[tag](payload)
     if tag == "dict":
@@ -250,7 +250,7 @@ def unpack(value: Any, serde: SerializerProtocol | None = None) -> Any:
 
 
 def _unpack_by_serde(value: dict[str, Any], serde: SerializerProtocol | None) -> Any:
-    tag, data = value[_TAG][1]
+    tag, data = value[TAG][1]
     if serde is None:
         if "+" in tag:  # encrypted
             return value
@@ -268,14 +268,14 @@ def holds_text(packed: Any) -> bool:
         return any(map(holds_text, packed))
     if type(packed) is not dict:
         return False
-    if _TAG in packed:
-        tag, payload = packed[_TAG]
+    if TAG in packed:
+        tag, payload = packed[TAG]
         return tag == "text" or holds_text(payload)
     return any(map(holds_text, packed.values()))
 
 
 def _unpack_foreign(value: dict[str, Any], serde: SerializerProtocol | None) -> Any:
-    tag, payload = value[_TAG]
+    tag, payload = value[TAG]
     try:
         return unpack_foreign(tag, payload, lambda inner: unpack(inner, serde))
     except ImportError:
