@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _FORK_BITS = 32
 _CONFIG = 'pass {"configurable": {"session_id": ..., "user_id": ...}}'
 
+_PLACES = frozenset({"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map"})
+
 _log = logging.getLogger(__name__)
 
 OwnerPolicy = Literal["config", "ignore"] | Callable[[RunnableConfig], Owner]
@@ -117,9 +119,13 @@ class Addressing:
 
     def _named(self, config: RunnableConfig | None) -> object:
         policy = self._owner
-        if callable(policy):
-            return policy(config or {})
-        return ANYONE if policy == "ignore" else configurable(config).get("user_id")
+        if policy == "ignore":
+            return ANYONE
+        named = configurable(config)
+        thread = named.get("thread_id")
+        if type(thread) is ThreadInReach and named.get("checkpoint_ns") and all(map(_is_langgraphs, named)):
+            return thread.user_id
+        return policy(config or {}) if callable(policy) else named.get("user_id")
 
     def _session_id(self, configurable: Mapping[str, Any]) -> str | None:
         thread, session = configurable.get("thread_id"), configurable.get("session_id")
@@ -226,12 +232,43 @@ def read_config(address: Address, config: RunnableConfig) -> ThreadConfig:
     return ThreadConfig(log_of(address.sessions), address.session_id, namespace, named.get("checkpoint_id") or None)
 
 
+class ThreadInReach(str):
+    """The id of a thread, in the config of a checkpoint that was handed out: an object that knows the owner.
+
+    LangGraph asks for a subgraph's state by this object and a namespace, and leaves out who asks. Whoever has it was
+    let in before; the same text from elsewhere, a request or a file, is an id like any other.
+    """
+
+    __slots__ = ("user_id",)
+    user_id: str
+
+
+def _is_langgraphs(key: str) -> bool:
+    """Whether LangGraph itself writes a key, when it says no more than where a state is."""
+    return key in _PLACES or key.startswith("__pregel_")
+
+
 def config_of(session: SessionRow, namespace: str, cid: str) -> RunnableConfig:
     """The config of a checkpoint. It names the owner, so that going on from an old state needs nothing else."""
-    named = {"thread_id": session.id, "checkpoint_ns": namespace, "checkpoint_id": cid}
-    if session.user_id is not None:
-        named["user_id"] = session.user_id
+    if session.user_id is None:
+        return {"configurable": {"thread_id": session.id, "checkpoint_ns": namespace, "checkpoint_id": cid}}
+    thread = _in_reach(session.id, session.user_id)
+    named = {"thread_id": thread, "checkpoint_ns": namespace, "checkpoint_id": cid, "user_id": session.user_id}
     return {"configurable": named}
+
+
+def config_again(session: SessionRow, config: RunnableConfig) -> RunnableConfig:
+    """The config that asked for a checkpoint, as one of this checkpoint."""
+    if session.user_id is None:
+        return config
+    thread = _in_reach(session.id, session.user_id)
+    return {**config, "configurable": {**configurable(config), "thread_id": thread}}
+
+
+def _in_reach(thread_id: str, user_id: str) -> ThreadInReach:
+    thread = ThreadInReach(thread_id)
+    thread.user_id = user_id
+    return thread
 
 
 # -- versions and digests --------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import ormsgpack
 from langgraph.checkpoint.base import CheckpointTuple, PendingWrite, writes_sort_key
 
-from langchain_sessions._chat.address import config_of, short_digest
+from langchain_sessions._chat.address import config_again, config_of, short_digest
 from langchain_sessions._core.checkpoints import (
     CUT,
     CheckpointRow,
@@ -112,7 +112,7 @@ class Rebuilder:
             checkpoint.update(self._deserialized(found, record.rest.kind, record.rest.data or b""))
         ns = found.ns_name
         return CheckpointTuple(
-            config if config is not None else config_of(session, ns, row.cid),
+            config_again(session, config) if config is not None else config_of(session, ns, row.cid),
             checkpoint,
             self._deserialized(found, record.metadata.kind, record.metadata.data or b""),
             config_of(session, ns, row.parent) if row.parent is not None else None,

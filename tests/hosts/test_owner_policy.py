@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import logging
 import uuid
 from typing import TYPE_CHECKING, Any
@@ -13,6 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables.history import RunnableWithMessageHistory
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import interrupt
 from pydantic import PrivateAttr
 
 from langchain_sessions import (
@@ -252,3 +255,46 @@ def test_item_1_a_thread_that_nothing_ran_in_is_copied_to_nothing(sessions: Sess
     told(sessions, "ada", "hers", "mine")
     with pytest.raises(SessionNotFoundError):
         SessionCheckpointSaver(sessions.as_user("grace")).copy_thread("hers", "copy")
+
+
+def _asking(sessions: SessionService, owner: Any) -> Any:
+    """A graph that waits two graphs below."""
+    inner: Any = StateGraph(MessagesState)
+    inner.add_node("ask", lambda state: {"messages": [AIMessage(interrupt(len(state["messages"])), id="said")]})
+    inner.add_edge(START, "ask")
+    middle: Any = StateGraph(MessagesState).add_node("inner", inner.compile())
+    middle.add_edge(START, "inner")
+    outer: Any = StateGraph(MessagesState).add_node("middle", middle.compile(checkpointer=True))
+    outer.add_edge(START, "middle")
+    return outer.compile(checkpointer=SessionCheckpointSaver(sessions, owner=owner))
+
+
+def _told(state: Any) -> list[str]:
+    """What each graph is about to do, from the outermost on."""
+    return [*state.next, *(_told(state.tasks[0].state) if state.tasks and state.tasks[0].state else [])]
+
+
+@pytest.mark.parametrize("owner", ["config", lambda config: config["configurable"]["user_id"]])
+async def test_the_states_of_subgraphs_are_those_of_who_asks_for_them(sessions: SessionService, owner: Any) -> None:
+    """LangGraph asks for them by a config of its own, which names no user."""
+    graph = _asking(sessions, owner)
+    ada: Any = {"configurable": {"thread_id": "t1", "user_id": "ada"}}
+    graph.invoke({"messages": "hi"}, ada)
+    newest = graph.get_state(ada)
+    for config in (ada, newest.config):
+        assert _told(graph.get_state(config, subgraphs=True)) == ["middle", "inner", "ask"]
+        assert _told(await graph.aget_state(config, subgraphs=True)) == ["middle", "inner", "ask"]
+    named = newest.tasks[0].state
+    assert graph.get_state(copy.deepcopy(named)).next == ("inner",)
+    graph.update_state(graph.get_state(named).config, {"messages": [HumanMessage("said below")]}, as_node="inner")
+
+    # What it knows is the object's; the same text from elsewhere names nobody, and so does a config that says so.
+    as_text = json.loads(json.dumps(named))
+    nobody = {"configurable": {**named["configurable"], "user_id": ""}}
+    root = {"configurable": {"thread_id": named["configurable"]["thread_id"]}}
+    for other in (as_text, nobody, root) if owner == "config" else ():
+        with pytest.raises(SessionNotFoundError):
+            graph.get_state(other)
+    bob = {"configurable": {**named["configurable"], "user_id": "bob"}}
+    with pytest.raises(SessionNotFoundError):
+        graph.get_state(bob)
