@@ -12,6 +12,7 @@ from langchain_sessions._chat.news import asking_event, likeness
 from langchain_sessions._core.codec.any_message import equal, without_private
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import visible_scopes
+from langchain_sessions._core.rows import MARKS
 from langchain_sessions._core.view import call_ids
 from langchain_sessions._log.append import move_message
 from langchain_sessions._log.log import log_of
@@ -246,9 +247,11 @@ def keep_result(
     """Store the results of a tool call as part of the run that made it; that run, where it is kept."""
     calling = None
     try:
-        calling = yield from _calling_run(options, address, call_id)
-        if calling is not None:
-            status = InvocationStatus.DONE if ends_turn else InvocationStatus.OPEN
+        asking = yield from _asking(options, address, call_id)
+        calling = None if asking is None else asking.invocation_id
+        if asking is not None and calling is not None:
+            is_over = ends_turn or (yield from _is_done(address, asking))
+            status = InvocationStatus.DONE if is_over else InvocationStatus.OPEN
             kept = () if isinstance(options.store, WholeRuns) else options.store(results)
             yield from store_messages(options, address, kept, status, invocation_id=calling)
     except Exception as error:  # noqa: BLE001 - the tool has acted; the next model call stores what it is shown
@@ -256,20 +259,29 @@ def keep_result(
     return calling
 
 
+def _is_done(address: Address, asking: SessionEvent) -> Flow[bool]:
+    """Whether the run of a reply is over: with a structured output beside its calls, whose results nobody waits for."""
+    if asking.standing is Standing.OPEN or asking.invocation_id is None:
+        return False
+    # A thread may say of it that it is detached, which says nothing of the run.
+    log = log_of(address.sessions)
+    run = yield from ask(log.store.find_invocation, log.key(address.session_id), asking.invocation_id, log.now())
+    return run is not None and run.status == MARKS["done"]
+
+
 def fail_tool(options: ChatOptions, address: Address, call_id: str) -> Flow[None]:
     """A tool raised: the run that called it has failed, unless it goes on all the same."""
     try:
-        calling = yield from _calling_run(options, address, call_id)
-        if calling is not None:
-            yield from mark_run(options, address, calling, InvocationStatus.FAILED)
+        asking = yield from _asking(options, address, call_id)
+        if asking is not None and asking.invocation_id is not None:
+            yield from mark_run(options, address, asking.invocation_id, InvocationStatus.FAILED)
     except Exception as error:  # noqa: BLE001 - the caller is told what went wrong with the tool
         _log.warning("A failed tool was not marked: session %r: %s", address.session_id, type(error).__name__)
 
 
-def _calling_run(options: ChatOptions, address: Address, call_id: str) -> Flow[str | None]:
-    """The id of the run that made a call; None where something called that is not kept."""
+def _asking(options: ChatOptions, address: Address, call_id: str) -> Flow[SessionEvent | None]:
+    """The reply that made a call; None where something called that is not kept."""
     sessions, session_id = address
     wanted = EventFilter(roles=frozenset({"ai"}), standings=STORED, branch=options.branch, last_n=_LAST_CALLS)
     recent: Page[SessionEvent] = yield from ask(sessions.events, session_id, wanted)
-    asked = asking_event(call_id, recent.items)
-    return None if asked is None else asked.invocation_id
+    return asking_event(call_id, recent.items)

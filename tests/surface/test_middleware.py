@@ -19,7 +19,7 @@ from langchain_sessions._chat.address import config_of_run
 from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.memory import SessionMemoryAdvisor
 from langchain_sessions.middleware import SessionMemoryMiddleware
-from tests.openai_stub.replies import Fail, Fill, Overflow, call
+from tests.openai_stub.replies import Call, CallTools, Fail, Fill, Overflow, call
 from tests.surface.conftest import TWO_CALLS, Face, Person, logged, question, texts, weather
 
 if TYPE_CHECKING:
@@ -146,6 +146,37 @@ async def test_structured_output(
     await face.invoke(agent, question("sure?"), thread)
     assert stub.last.roles == ["user", "assistant", "user"]
     assert "grace" in stub.last.texts[1]
+
+
+@pytest.mark.parametrize("with_saver", [True, False])
+async def test_a_structured_output_ends_the_turn_whatever_else_was_called(
+    face: Face,
+    stub: OpenAIStub,
+    sessions: SessionService,
+    ada: SessionService,
+    model: ChatOpenAI,
+    thread: RunnableConfig,
+    *,
+    with_saver: bool,
+) -> None:
+    """The agent runs the tool and asks nobody about its result."""
+    agent = create_agent(
+        model,
+        [weather],
+        middleware=[SessionMemoryMiddleware(sessions)],
+        checkpointer=SessionCheckpointSaver(sessions, allow=[Person]) if with_saver else None,
+        response_format=ToolStrategy(Person),
+    )
+    stub.script(CallTools((Call("weather", {"city": "Rome"}), Call("Person", {"name": "grace"}))))
+    state = await face.invoke(agent, question("who, and the weather?"), thread)
+    assert state["structured_response"] == Person(name="grace")
+    assert [(kind, standing) for kind, _, standing in logged(ada)] == [
+        (kind, "live") for kind in ("human", "ai", "tool", "tool")
+    ]
+    stub.script(call("Person", name="grace"))
+    await face.invoke(agent, question("sure?"), thread)
+    assert stub.last.texts[0] == "who, and the weather?"
+    assert stub.last.roles == ["user", "assistant", "user"]
 
 
 async def test_a_tool_that_answers_directly_ends_the_turn(
