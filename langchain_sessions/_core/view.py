@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from operator import attrgetter, ne
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from langchain_sessions.events import SessionEvent
 
 _log = logging.getLogger(__name__)
+MOST_READS: Final = 5
+"""How often the context of a thread is read that gets one checkpoint after the other meanwhile."""
 _ELSEWHERE = ROOTED | SUMMARY
 """Where such a row stands a thread or a compaction says."""
 _run_of = attrgetter("invocation_id")

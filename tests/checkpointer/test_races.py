@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.messages import HumanMessage
 
+from langchain_sessions._sql.log import reading as sql
 from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.errors import HeadConflictError
+from langchain_sessions.stores._partitioned import log as partitioned
 from tests.checkpointer.talking import CONFIG, ask, talking, update_some
 from tests.faults.drills import in_threads
 from tests.faults.processes import run_at_once
@@ -96,3 +98,31 @@ async def test_a_strict_saver_refuses_a_late_write_async(service: SessionService
         await graph.aupdate_state(old, update("two"), as_node="say")
     assert [message.id for message in await service.amessages("t")] == ["q", "q-think", "q-say", "one"]
     await service.aclose()
+
+
+@pytest.mark.parametrize("last_n", [None, 2])
+def test_a_message_is_not_missed_while_a_checkpoint_takes_it_in(
+    service: SessionService, monkeypatch: pytest.MonkeyPatch, last_n: int | None
+) -> None:
+    """It was logged before the thread had it, by a middleware or an advisor, and is the thread's from then on."""
+    graph = talking(SessionCheckpointSaver(service))
+    ask(graph, "first")
+    service.append("t", HumanMessage("x", id="mine"))
+    before = [message.id for message in service.messages("t", last_n=last_n)]
+    assert before[-1] == "mine"
+
+    came = 0
+
+    def reading(read: Any, *given: Any) -> Any:
+        nonlocal came
+        came += 1
+        if came == 1:  # the session was read, its events are about to be
+            graph.update_state(CONFIG, update("mine"), as_node="say")
+        return read(*given)
+
+    for module in (partitioned, sql):
+        monkeypatch.setattr(module, "_standing", partial(reading, module._standing))
+    assert [message.id for message in service.messages("t", last_n=last_n)] == before
+    assert came == 2
+    assert [message.id for message in service.messages("t", last_n=last_n)] == before
+    assert came == 3

@@ -17,7 +17,7 @@ from langchain_sessions._core.ledger import LogView, visible_scopes
 from langchain_sessions._core.matching import EventQuery, cut_window
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import PLAIN, SELDOM, EventRow, SessionKey, SessionLog, owner_shape, plain_rows
-from langchain_sessions._core.view import context_rows, elsewhere, runs_together
+from langchain_sessions._core.view import MOST_READS, context_rows, elsewhere, runs_together
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction, param
 from langchain_sessions._sql.log.criteria import (
     Criterion,
@@ -153,6 +153,29 @@ def load_context(
         plain = _plain(tx, session, viewer, last_n) if view.is_plain and tx.flavour == "sqlite" else None
     if plain is not None:
         return ContextSlice(session, runs_together(plain), view)
+    reads = 0
+    while True:
+        found, rows = _standing(tx, session, view, viewer, invocation_id, last_n, idle_before)
+        reads += 1
+        if reads == MOST_READS or (view.head is None and not any(row.flags & r.ROOTED for row in rows)):
+            return found
+        # A checkpoint that came meanwhile has taken messages into its thread, of which the head that was read has none.
+        newer, newer_view = require_view(tx, key, now, idle_before)
+        if newer.head_runs == session.head_runs:
+            return found
+        session, view = newer, newer_view
+
+
+def _standing(
+    tx: Transaction,
+    session: SessionLog,
+    view: LogView,
+    viewer: str | None,
+    invocation_id: str | None,
+    last_n: int | None,
+    idle_before: int,
+) -> tuple[ContextSlice, list[EventRow]]:
+    """What stands in a context, and the rows that were read for it."""
     criteria = [_messages(tx), *_floors(tx, session, viewer, view)]
     left_out = _left_out(tx, view, invocation_id)
     rows = _select(tx, session, [*criteria, *left_out], newest=True, limit=last_n)
@@ -164,11 +187,11 @@ def load_context(
         view = with_runs(tx, session, view, rows, idle_before)
         shown = context_rows(rows, view, viewer, invocation_id, last_n)
         if len(shown) == last_n:
-            return ContextSlice(session, shown, view)
+            return ContextSlice(session, shown, view), rows
         known = known | near
     rows += _at(tx, session, viewer, elsewhere(view) - known)
     view = with_runs(tx, session, view, rows, idle_before)
-    return ContextSlice(session, context_rows(rows, view, viewer, invocation_id, last_n), view)
+    return ContextSlice(session, context_rows(rows, view, viewer, invocation_id, last_n), view), rows
 
 
 _seq_of = itemgetter(0)

@@ -15,8 +15,9 @@ from langchain_sessions._core.matching import cut_window, matches, sees
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import Counters, EventRow, InvocationRow, SessionKey, moved
 from langchain_sessions._core.state import require_owner, with_replaced
-from langchain_sessions._core.view import context_rows, elsewhere
+from langchain_sessions._core.view import MOST_READS, context_rows, elsewhere
 from langchain_sessions.errors import SessionEndedError
+from langchain_sessions.events import Standing
 from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._partitioned.access import (
     ROWS_AT_ONCE,
@@ -214,15 +215,40 @@ def load_context(
 ) -> Flow[ContextSlice]:
     """The contract's `load_context`: the live tail from its end, and beside it what stands in archived places."""
     head = yield from at.require(key, now)
+    reads = 0
+    while True:
+        found, is_detached = yield from _standing(at, head, viewer, invocation_id, last_n, idle_before)
+        reads += 1
+        if reads == MOST_READS or not is_detached:
+            return found
+        # Or taken into its thread by a checkpoint that came meanwhile, whose list the head that was read has not.
+        newer = yield from at.require(key, now)
+        if newer.session.head_runs == head.session.head_runs:
+            return found
+        head = newer
+
+
+def _standing(
+    at: Partitions,
+    head: SessionHead,
+    viewer: str | None,
+    invocation_id: str | None,
+    last_n: int | None,
+    idle_before: int,
+) -> Flow[tuple[ContextSlice, bool]]:
+    """What stands in a context, and whether something was met that its thread does not hold."""
     view = head.view(idle_before)
     covers = view.ledger.covers
     floors = {scope: covers[scope].upto if scope in covers else 0 for scope in visible_scopes(viewer)}
     apart = elsewhere(view)
+    is_detached = False
 
     def is_shown(row: EventRow) -> bool:
+        nonlocal is_detached
         # What stands elsewhere is read by its positions below, however far back they are.
         if row.seq in apart or row.seq <= floors.get(row.scope, 0) or row.kind >= k.FIRST_RECORD:
             return False
+        is_detached = is_detached or (row.flags & r.ROOTED > 0 and view.standing(row) is Standing.DETACHED)
         return sees(viewer, row) and view.in_context(row, invocation_id)
 
     rows: list[EventRow] = []
@@ -237,7 +263,8 @@ def load_context(
         # What stands before the window is cut from it.
         apart = elsewhere(view, min(row.place for row in rows))
     rows += yield from at.events(head, apart.ranges)
-    return ContextSlice(head.session.log, context_rows(rows, view, viewer, invocation_id, last_n), view)
+    found = ContextSlice(head.session.log, context_rows(rows, view, viewer, invocation_id, last_n), view)
+    return found, is_detached
 
 
 def count_live(at: Partitions, key: SessionKey, scope: str | None, now: int) -> Flow[Counters]:
