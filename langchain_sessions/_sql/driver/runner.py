@@ -112,7 +112,8 @@ class Runner:
         if self._is_elsewhere and not is_there:
             return self._run_elsewhere(kind, work)
         attempt = 0
-        while True:
+        raised: Exception | None = None
+        while raised is None:
             attempt += 1
             if os.getpid() != self._pid:
                 self._guard_fork()
@@ -126,7 +127,6 @@ class Runner:
                     return self._as_writer(kind, work)
             except PassedInError as passed_in:
                 raised = passed_in.error
-                break
             except (LostRaceError, DeadConnectionError) as error:
                 time.sleep(self._pause(error, attempt))
                 work = fitting(work, error)
