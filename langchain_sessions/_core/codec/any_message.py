@@ -133,6 +133,7 @@ class MessageCodec:
         self.encrypts = encrypts
         self._templates = {cls: _template(cls) for cls in CODES}
         self._empty = {cls: (each.fields.copy, each.dicts, each.lists) for cls, each in self._templates.items()}
+        self._of_kind = {kind: (cls, *self._empty[cls]) for kind, cls in CLASSES.items()}
 
     def encode(self, message: BaseMessage) -> EncodedMessage:
         """The columns of a message. Never refuses one for its content; chunks become whole messages."""
@@ -308,12 +309,13 @@ class MessageCodec:
         """The messages of many rows."""
         messages: list[BaseMessage] = []
         # Most rows are a text and an id, and most prompts hold twenty: what `decode` would call is done here.
+        of_kind = self._of_kind.get
         for _, ident, kind, flags, _, _, _, text, body in plain_values(rows):
-            cls = CLASSES.get(kind)
-            if body is not None or cls is None or type(text) is not str:
+            made = of_kind(kind)
+            if body is not None or made is None or type(text) is not str:
                 messages.append(self.decode(session_id, rows[len(messages)]))
                 continue
-            copied, dicts, lists = self._empty[cls]
+            cls, copied, dicts, lists = made
             fields = copied()
             for name in dicts:
                 fields[name] = {}
