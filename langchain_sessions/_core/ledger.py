@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from langchain_sessions._core import message_types as k
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.edge import UNREADABLE
+from langchain_sessions._core.edge import UNREADABLE, built
 from langchain_sessions._core.ranges import NO_SEQS, SeqRange, SeqSet, decode_ranges
 from langchain_sessions._core.rows import Counters, EventRow, Mark, tally
 from langchain_sessions.errors import CorruptRowError
@@ -214,7 +214,7 @@ _NO_LOOKUP: tuple[SeqSet, dict[int, Edit], SeqSet] = (NO_SEQS, {}, NO_SEQS)
 _NONE_OUTDATED: Mapping[int, int] = {}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LogView:
     """Everything that decides where the events of one session stand.
 
@@ -231,14 +231,13 @@ class LogView:
     invocations: Mapping[str, Standing] = field(default_factory=dict[str, Standing])
     last_seq: int = 0
     has_unfinished: bool = False
-    _lookup: tuple[SeqSet, dict[int, Edit], SeqSet] = field(init=False, repr=False, compare=False)
+    _lookup: tuple[SeqSet, dict[int, Edit], SeqSet] = field(init=False, repr=False, compare=False, default=_NO_LOOKUP)
     outdated: Mapping[int, int] = field(init=False, repr=False, compare=False)
     """What a graph held of a message of which its head holds another revision, and that one: whichever came first."""
 
     def __post_init__(self) -> None:
         """Prepare the look-ups once; of most logs there is nothing to look up."""
         if self.ledger is EMPTY_LEDGER and self.head is None:
-            object.__setattr__(self, "_lookup", _NO_LOOKUP)
             object.__setattr__(self, "outdated", _NONE_OUTDATED)
             return
         head = SeqSet(tuple(sorted(self.head))) if self.head is not None else SeqSet()
@@ -391,6 +390,8 @@ def open_invocations(rows: Iterable[InvocationRow], idle_before: int) -> dict[st
 
 def view_of(session: SessionRow | SessionLog, unfinished: Collection[InvocationRow], idle_before: int) -> LogView:
     """Where the events of a session stand, given its invocations that are not done."""
+    if not (session.ledger or unfinished) and session.head_runs is None:
+        return built(LogView, {"invocations": {}, "last_seq": session.last_seq, "outdated": _NONE_OUTDATED})
     standings = open_invocations(unfinished, idle_before) if unfinished else {}
     head = None if session.head_runs is None else tuple(decode_ranges(session.head_runs))
     ledger = Ledger.decode(session.ledger) if session.ledger else EMPTY_LEDGER

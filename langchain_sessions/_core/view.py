@@ -137,6 +137,13 @@ def elsewhere(view: LogView, since: int = 1) -> SeqSet:
     return SeqSet.of(found) | (holes & SeqSet.between(since, view.last_seq))
 
 
+def are_together(named: list[str | None]) -> bool:
+    """Whether rows whose runs have these names stand as `runs_together` has them."""
+    distinct = set(named)
+    # Nearly always: without a name each row is a run of its own, and named runs seldom cross.
+    return len(distinct) <= 1 or (None not in distinct and len(distinct) == 1 + sum(map(ne, named, named[1:])))
+
+
 def runs_together(rows: list[EventRow]) -> list[EventRow]:
     """The rows of a context with those of each run side by side, where the run began.
 
@@ -144,10 +151,7 @@ def runs_together(rows: list[EventRow]) -> list[EventRow]:
     answers is refused by strict providers and misread by others, so the log keeps the order in which things
     happened, and every view of it keeps the turns whole.
     """
-    named = [*map(_run_of, rows)]
-    distinct = set(named)
-    # Nearly always: without a name each row is a run of its own, and named runs seldom cross.
-    if len(distinct) <= 1 or (None not in distinct and len(distinct) == 1 + sum(map(ne, named, named[1:]))):
+    if are_together([*map(_run_of, rows)]):
         return rows
     groups: dict[str, list[EventRow]] = {}
     for row in rows:

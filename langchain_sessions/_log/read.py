@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core.cursors import decode_positions, encode_cursor
 from langchain_sessions._core.edge import UNREADABLE, check_branch, check_kind, require
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.matching import query_of
+from langchain_sessions._core.plain_rows import plain_values
+from langchain_sessions._core.rows import PLAIN
 from langchain_sessions._core.state import merged_view
 from langchain_sessions._core.view import Context, has_calls, pair_tool_calls
 from langchain_sessions._log.log import read_rows
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 _EVERYTHING = EventFilter()
-_body_of = attrgetter("body")
+_BODY = PLAIN.index("body")
 
 
 def find_events(
@@ -87,9 +88,10 @@ def load_context(
     require(last_n is None or (type(last_n) is int and last_n > 0), "last_n", "give a whole number above 0")
     viewer = check_branch(branch)
     found = yield from read_rows(log, session_id, viewer, invocation_id=invocation_id, last_n=last_n)
-    paired = pair_tool_calls(log.codec.decode_all(session_id, found.rows))
+    rows = [*found.rows]
+    paired = pair_tool_calls(log.codec.decode_all(session_id, rows))
     cover = found.view.ledger.covers.get(viewer)
-    events = tuple(log.encoder.event(session_id, found.rows[index], found.view) for index, _ in paired)
+    events = tuple(log.encoder.event(session_id, rows[index], found.view) for index, _ in paired)
     return Context(
         session_id=session_id,
         branch=viewer,
@@ -115,7 +117,7 @@ def load_messages(
     found = yield from read_rows(log, session_id, check_branch(branch), invocation_id=invocation_id, last_n=last_n)
     messages = log.codec.decode_all(session_id, found.rows)
     # What a message says beside its text is in its body: without one it is neither a call nor a result.
-    if not any(map(_body_of, found.rows)) or not has_calls(messages):
+    if {values[_BODY] for values in plain_values(found.rows)} <= {None} or not has_calls(messages):
         return messages
     return [message for _, message in pair_tool_calls(messages)]
 

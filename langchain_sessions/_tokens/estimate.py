@@ -368,8 +368,7 @@ def languages_of(text: str, classes: bytes) -> list[tuple[str, float]]:
         return found
     words = _sampled(text).lower().split()
     known = speakers()
-    # To find that there is none takes a third of finding which.
-    if not alphabets and (known.words.isdisjoint(words) or len(known.words.intersection(words)) <= 1):
+    if not alphabets and len(known.words.intersection(words)) <= 1:
         return found  # names, numbers and nouns say nothing
     told = bytes(map(known.numbers.get, words, repeat(NOBODY)))
     if alphabets or not _is_english(told):

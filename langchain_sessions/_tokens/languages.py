@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from functools import cache
+from math import lcm
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langchain_sessions._tokens.weights import (
@@ -124,35 +125,48 @@ class Speakers(NamedTuple):
     Attributes:
         words: All of them.
         numbers: By word, the number of its group, below 256; what is nobody's has `NOBODY`.
-        groups: By number, the languages that have the words of the group.
+        votes: By number, what a word of the group says for whom: the place of each language in `_LANGUAGES`, and how
+            much. A word that many languages have says little of any.
+        said: By place, the numbers of the groups that the language is in.
     """
 
     words: frozenset[str]
     numbers: Mapping[str, int]
-    groups: Sequence[tuple[str, ...]]
+    votes: Sequence[Sequence[tuple[int, int]]]
+    said: Sequence[bytes]
 
 
 NOBODY: Final = 0
 ENGLISH_ALONE: Final = 1
+_LANGUAGES: Final = (*IN_LATIN, *IN_CYRILLIC, *IN_ARABIC)
 
 
 @cache
 def speakers() -> Speakers:
     """Made when a text first asks for it: most processes count little."""
-    found: dict[str, tuple[str, ...]] = {}
+    found: dict[str, tuple[int, ...]] = {}
     for languages in (IN_LATIN, IN_CYRILLIC, IN_ARABIC):
         for language, words in languages.items():
             for word in set(words.split()):
-                found[word] = (*found.get(word, ()), language)
-    groups = [(), (ENGLISH,), *sorted({group for group in found.values() if group != (ENGLISH,)})]
+                found[word] = (*found.get(word, ()), _LANGUAGES.index(language))
+    english = (_LANGUAGES.index(ENGLISH),)
+    groups = [(), english, *sorted({group for group in found.values() if group != english})]
     numbers = {group: number for number, group in enumerate(groups)}
-    return Speakers(frozenset(found), {word: numbers[group] for word, group in found.items()}, groups)
+    # In whole numbers, so that languages which tie are equal.
+    one = lcm(*map(len, groups[1:]))
+    return Speakers(
+        frozenset(found),
+        {word: numbers[group] for word, group in found.items()},
+        [tuple((at, one // len(group)) for at in group) for group in groups],
+        [bytes(number for number, group in enumerate(groups) if at in group) for at in range(len(_LANGUAGES))],
+    )
 
 
 SAMPLE = 700
 LEAST_SHARE = 0.06
 _FULL_SHARE = 0.12
 """Of the words of a text so many are among those of its language, at least."""
+_NOBODYS = bytes([NOBODY])
 _KANA = re.compile("[\u3041-\u30ff]")
 _HAN = re.compile("[\u4e00-\u9fff]")
 _HAN_A_KANA = 4
@@ -176,21 +190,24 @@ def by_words(told: bytes, alphabets: Iterable[Iterable[str]]) -> list[tuple[str,
         told: Whose each word is.
         alphabets: The languages of each.
     """
-    known: dict[str, int] = {}
-    votes: dict[str, float] = {}
-    for number in set(told):
-        group, times = speakers().groups[number], told.count(number)
-        for language in group:
-            known[language] = known.get(language, 0) + times
-            # A word that many languages have says little of any.
-            votes[language] = votes.get(language, 0.0) + times / len(group)
-    # Of those that tie the first.
-    found = [(max(languages, key=lambda language: votes.get(language, 0.0)), 1.0) for languages in alphabets]
-    most = max(IN_LATIN, key=lambda language: votes.get(language, 0.0))
-    if most != ENGLISH and (share := _share(known[most], len(told))):
+    known = speakers()
+    votes = [0] * len(_LANGUAGES)
+    for number in told.translate(None, _NOBODYS):
+        for at, times in known.votes[number]:
+            votes[at] += times
+    found = [(_LANGUAGES[_most(votes, _LANGUAGES.index(first), len(others) + 1)], 1.0) for first, *others in alphabets]
+    most = _most(votes, 0, len(IN_LATIN))
+    words = len(told) - len(told.translate(None, known.said[most]))
+    if _LANGUAGES[most] != ENGLISH and (share := _share(words, len(told))):
         # Languages share words: what is said in both is half of each.
-        found.append((most, share * votes[most] / (votes[most] + votes.get(ENGLISH, 0.0))))
+        found.append((_LANGUAGES[most], share * votes[most] / (votes[most] + votes[_LANGUAGES.index(ENGLISH)])))
     return found
+
+
+def _most(votes: Sequence[int], first: int, count: int) -> int:
+    """Which of some languages has most votes; of those that tie the first."""
+    some = votes[first : first + count]
+    return first + some.index(max(some))
 
 
 def _share(words: int, of: int) -> float:

@@ -83,7 +83,7 @@ class ContextSlice(NamedTuple):
     """The rows of one viewer's context, in context order."""
 
     session: SessionLog
-    rows: list[EventRow]
+    rows: Sequence[EventRow]
     view: LogView
 
 

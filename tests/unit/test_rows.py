@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from langchain_sessions._core.plain_rows import PlainRows, plain_values
 from langchain_sessions._core.rows import PLAIN, SELDOM, EventRow, held_by, light_row, plain_rows
 from langchain_sessions._sql.tables.schema import build_tables
 
@@ -15,6 +16,17 @@ def test_a_plain_row_has_its_values_in_their_columns_and_nothing_else() -> None:
     (row,) = plain_rows([tuple(given.values())])
     assert isinstance(row, EventRow)
     assert row._asdict() == {**dict.fromkeys((*SELDOM, "folded")), "rev": 0, **given}
+
+
+def test_rows_that_are_made_when_asked_for_are_the_same() -> None:
+    values = [tuple(f"{name} {at}" for name in PLAIN) for at in range(5)]
+    made, later = plain_rows(values), PlainRows(values)
+    assert [*later] == made
+    assert [later[at] for at in range(-5, 5)] == [made[at] for at in range(-5, 5)]
+    assert [*later[1:4]] == made[1:4]
+    assert [*later[::-2]] == made[::-2]
+    assert (len(later), later.runs) == (5, [row.invocation_id for row in made])
+    assert [*plain_values(later)] == [*plain_values(made)] == values
 
 
 def test_a_light_row_is_the_row_without_bodies() -> None:

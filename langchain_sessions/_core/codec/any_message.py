@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, BaseMessageChunk, ChatMessage
@@ -23,6 +22,7 @@ from langchain_sessions._core.codec.text import REASONING_FIELDS, searchable_tex
 from langchain_sessions._core.codec.values import dump_json, dump_readably, load_json, pack, unpack
 from langchain_sessions._core.edge import UNREADABLE, folded_column, is_storable
 from langchain_sessions._core.message_types import CLASSES, CODES, imported_class
+from langchain_sessions._core.plain_rows import plain_values
 from langchain_sessions.errors import CorruptRowError, SealedEventError
 
 if TYPE_CHECKING:
@@ -47,8 +47,6 @@ _EXTRA = "$extra"
 
 EncodedMessage = tuple[int, int, str | None, str | None, str | None, str | None]
 """The columns of one message: kind, flags, ident, text, folded and body. Bare, since every message pays for a name."""
-
-_said = itemgetter(*map(r.EventRow._fields.index, ("ident", "kind", "flags", "text", "body")))
 
 # Pydantic keeps a model in these slots; setting them directly takes a third of the time of `model_construct`.
 _new = object.__new__
@@ -135,6 +133,7 @@ class MessageCodec:
         self.encrypts = encrypts
         self._templates = {cls: _template(cls) for cls in CODES}
         self._empty = {cls: (each.fields.copy, each.dicts, each.lists) for cls, each in self._templates.items()}
+        self._of_kind = {kind: (cls, *self._empty[cls]) for kind, cls in CLASSES.items()}
 
     def encode(self, message: BaseMessage) -> EncodedMessage:
         """The columns of a message. Never refuses one for its content; chunks become whole messages."""
@@ -310,13 +309,13 @@ class MessageCodec:
         """The messages of many rows."""
         messages: list[BaseMessage] = []
         # Most rows are a text and an id, and most prompts hold twenty: what `decode` would call is done here.
-        for row in rows:
-            ident, kind, flags, text, body = _said(row)
-            cls = CLASSES.get(kind)
-            if body is not None or cls is None or type(text) is not str:
-                messages.append(self.decode(session_id, row))
+        of_kind = self._of_kind.get
+        for _, ident, kind, flags, _, _, _, text, body in plain_values(rows):
+            made = of_kind(kind)
+            if body is not None or made is None or type(text) is not str:
+                messages.append(self.decode(session_id, rows[len(messages)]))
                 continue
-            copied, dicts, lists = self._empty[cls]
+            cls, copied, dicts, lists = made
             fields = copied()
             for name in dicts:
                 fields[name] = {}

@@ -254,12 +254,14 @@ def _as_given(values: Sequence[Any]) -> _Given | None:
     """Values as libpq takes them, and their formats; None where psycopg has to see to one of them."""
     given: list[bytes | None] = []
     formats: list[int] | None = None
+    last: Any = None
     for value in values:
         kind = type(value)
         if kind is str and "\0" not in value:
             given.append(value.encode())
         elif kind is int:
-            given.append(b"%d" % value)
+            # The time of a call stands several times in a row in most statements.
+            given.append(given[-1] if value is last else b"%d" % value)
         elif value is None:
             given.append(None)
         elif kind is bytes:
@@ -269,6 +271,7 @@ def _as_given(values: Sequence[Any]) -> _Given | None:
             given.append(value)
         else:
             return None
+        last = value
     return given, formats
 
 

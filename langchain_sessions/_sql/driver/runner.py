@@ -85,7 +85,8 @@ class Runner:
         on_server = engines.owned and self.flavour != "sqlite"
         self._kept = self._keep(engines.sync) if engines.sync is not None and on_server else None
         # A pool that gives each thread an in-memory database of its own is used from one thread only.
-        self._only_thread = Workers(1) if engines.thread_bound else None
+        self._only_thread = Workers(1) if engines.sync is not None and engines.thread_bound else None
+        self._is_elsewhere = engines.sync is None or self._only_thread is not None
 
     # -- synchronous ---------------------------------------------------------------------------------------
 
@@ -106,20 +107,13 @@ class Runner:
         """`run`, whatever the schema."""
         return self._run(kind, lambda transaction: operation(transaction, *args, **kwargs))
 
-    def _run(self, kind: TransactionKind, work: Work[T]) -> T:
-        if self.engines.sync is None:
-            raise SyncNotAvailableError
-        try:
-            if self._only_thread is not None:
-                return self._only_thread.run(lambda: self._run_here(kind, work))
-            return self._run_here(kind, work)
-        except PassedInError as passed_in:
-            error = passed_in.error
-        raise error
-
-    def _run_here(self, kind: TransactionKind, work: Work[T]) -> T:
+    def _run(self, kind: TransactionKind, work: Work[T], *, is_there: bool = False) -> T:
+        """Run some work, again where that may help; `is_there` says that this is the thread where it has to run."""
+        if self._is_elsewhere and not is_there:
+            return self._run_elsewhere(kind, work)
         attempt = 0
-        while True:
+        raised: Exception | None = None
+        while raised is None:
             attempt += 1
             if os.getpid() != self._pid:
                 self._guard_fork()
@@ -131,9 +125,17 @@ class Runner:
                         return self._as_reader(kind, work)
                 with self._turn:
                     return self._as_writer(kind, work)
+            except PassedInError as passed_in:
+                raised = passed_in.error
             except (LostRaceError, DeadConnectionError) as error:
                 time.sleep(self._pause(error, attempt))
                 work = fitting(work, error)
+        raise raised
+
+    def _run_elsewhere(self, kind: TransactionKind, work: Work[T]) -> T:
+        if self._only_thread is None:
+            raise SyncNotAvailableError
+        return self._only_thread.run(lambda: self._run(kind, work, is_there=True))
 
     def _on_pooled(self, engine: Any, send: Send | None, kind: TransactionKind, work: Work[T]) -> T:
         """Run an operation on a connection of an engine's pool."""
@@ -185,7 +187,8 @@ class Runner:
             return self._on_kept(self._kept, self._kept.take(), self._sends[0], kind, work)
         if not self._keeps:
             return self._on_pooled(self.engines.sync, self._sends[0], kind, work)
-        readers, bad = self._readers, list[bool]()
+        readers = self._readers
+        bad: list[bool] = []
         try:
             driver = readers.pop()
         except IndexError:

@@ -12,6 +12,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar, cast
 
 from sqlalchemy import BindParameter, Dialect, bindparam
+from sqlalchemy.sql import visitors
 
 from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._sql.driver.failures import PassedInError, bytes_in
@@ -66,6 +67,13 @@ def param(name: str, type_: TypeEngine[Any] | None = None) -> BindParameter[Any]
     return bindparam(name, type_=type_, required=False)
 
 
+def _spell_out(bound: BindParameter[Any]) -> None:
+    """Write whole numbers that a statement is built with into its text, so that nothing is sent for them each time."""
+    each = bound.value if bound.expanding else [bound.value]
+    if isinstance(each, list) and all(type(value) is int for value in each):
+        bound.literal_execute = True
+
+
 class Prepared:
     """One statement, compiled: its text and the order of its values."""
 
@@ -73,6 +81,7 @@ class Prepared:
 
     def __init__(self, statement: ClauseElement, dialect: Dialect) -> None:
         """Compile the statement for positional values."""
+        visitors.traverse(statement, {}, {"bindparam": _spell_out})
         # Lists of values are written out into the text here: what is compiled once cannot grow when it runs.
         compiled: Any = cast("Any", statement).compile(dialect=dialect, compile_kwargs={"render_postcompile": True})
         self.text = str(compiled)

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from sqlalchemy.sql.selectable import CTE
 
 _NAMED = tuple(f"e_{name}" for name in EventRow._fields)
+_EVENT = (*EventRow._fields, "base")
 _SHARED = (f'"{USER}', f'"{APP}')
 _UNSAFE = r"\\u(0000|[dD][89abAB])"
 """What PostgreSQL cannot read of JSON: characters that its text does not hold."""
@@ -219,10 +220,13 @@ class _OneStatement:
         e, s = self._tables.events, self._tables.sessions
         mine = e.c.skey == s.c.skey
         mine &= e.c.ident == (self._one("ident") if self._given is None else self._given.c.ident)
-        events = select(func.json_agg(func.row_to_json(e.table_valued()))).where(mine).correlate(s)
+        # By their places: names would be most of what is sent, and of what is read here.
+        event = func.json_build_array(*(e.c[name] for name in _EVENT))
+        events = select(func.json_agg(event)).where(mine).correlate(s)
         runs = few_unfinished(self._tx, s.c.skey).correlate(s).subquery(quoted("runs"))
-        open_runs = select(func.json_agg(func.row_to_json(runs.table_valued()))).select_from(runs)
-        parts = (func.row_to_json(s.table_valued()), events.scalar_subquery(), open_runs.scalar_subquery())
+        open_runs = select(func.json_agg(func.json_build_array(*runs.c))).select_from(runs)
+        session = func.json_build_array(*(s.c[name] for name in SessionRow._fields))
+        parts = (session, events.scalar_subquery(), open_runs.scalar_subquery())
         found = cast(func.json_build_array(*parts), Text()).label(quoted("found"))
         there = select(literal_column("1")).where(mine).correlate(s).exists()
         whole = (s.c.ended_at.is_(None), s.c.aliased == literal_column("0"), there)
@@ -259,13 +263,16 @@ def known_again(key: SessionKey, batch: AppendBatch, found: str) -> Appended | N
     """The answer where all of a batch was there already; None where only the full way can tell."""
     try:
         session, events, runs = json.loads(found)
-        whole = SessionRow(*(session[name] for name in SessionRow._fields))
+        whole = SessionRow._make(session)
         if whole.head_id is not None or whole.head_runs is not None or len(runs or ()) > FEW:
             return None
-        view = view_of(whole, [InvocationRow(**run) for run in runs or ()], batch.idle_before)
-        if any(event["base"] is not None for event in events):
-            return None  # its text is not in its row alone
-        relatives = sorted(EventRow(*(event[name] for name in EventRow._fields)) for event in events)
+        view = view_of(whole, [InvocationRow._make(run) for run in runs or ()], batch.idle_before)
+        relatives: list[EventRow] = []
+        for *event, base in events:
+            if base is not None:
+                return None  # its text is not in its row alone
+            relatives.append(EventRow._make(event))
+        relatives.sort()
         require_version(key.id, batch, relatives, view, whole.last_seq)
         placed = identify_batch(key.id, batch, relatives, view, whole.last_seq)
     except SessionsError:

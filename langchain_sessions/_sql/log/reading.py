@@ -6,7 +6,6 @@ and what is appended meanwhile is left out by position.
 
 from __future__ import annotations
 
-from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, case, func, literal_column, null, or_, select
@@ -15,9 +14,10 @@ from langchain_sessions._core import message_types as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.ledger import LogView, visible_scopes
 from langchain_sessions._core.matching import EventQuery, cut_window
+from langchain_sessions._core.plain_rows import PlainRows
 from langchain_sessions._core.ranges import SeqSet
-from langchain_sessions._core.rows import PLAIN, SELDOM, EventRow, SessionKey, SessionLog, owner_shape, plain_rows
-from langchain_sessions._core.view import MOST_READS, context_rows, elsewhere, runs_together
+from langchain_sessions._core.rows import PLAIN, SELDOM, EventRow, SessionKey, SessionLog, owner_shape
+from langchain_sessions._core.view import MOST_READS, are_together, context_rows, elsewhere, runs_together
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction, param
 from langchain_sessions._sql.log.criteria import (
     Criterion,
@@ -152,7 +152,7 @@ def load_context(
         session, view = require_view(tx, key, now, idle_before)
         plain = _plain(tx, session, viewer, last_n) if view.is_plain and tx.flavour == "sqlite" else None
     if plain is not None:
-        return ContextSlice(session, runs_together(plain), view)
+        return ContextSlice(session, plain if are_together(plain.runs) else runs_together([*plain]), view)
     reads = 0
     while True:
         found, rows = _standing(tx, session, view, viewer, invocation_id, last_n, idle_before)
@@ -194,10 +194,7 @@ def _standing(
     return ContextSlice(session, context_rows(rows, view, viewer, invocation_id, last_n), view), rows
 
 
-_seq_of = itemgetter(0)
-
-
-def _plain(tx: Transaction, session: SessionLog, viewer: str | None, limit: int | None) -> list[EventRow] | None:
+def _plain(tx: Transaction, session: SessionLog, viewer: str | None, limit: int | None) -> PlainRows | None:
     """SQLite: the newest messages of a log whose events all stand where they were logged, if they are plain messages.
 
     Every column of every row takes its driver as long as a small function, so half of them are only looked at: where
@@ -206,7 +203,9 @@ def _plain(tx: Transaction, session: SessionLog, viewer: str | None, limit: int 
 
     def build() -> Select[Any]:
         e = tx.tables.events.c
-        return _plain_rows(tx, viewer, e.skey == param("skey"), e.seq <= param("q_last")).limit(param("q_limit"))
+        found = _plain_rows(tx, viewer, e.skey == param("skey"), e.seq <= param("q_last"))
+        # Where no offset is named, SQLAlchemy has one sent with every call.
+        return found.limit(param("q_limit")).offset(literal_column("0"))
 
     scopes = {} if viewer is None else scope_values(viewer)
     values: dict[str, Any] = {"skey": session.skey, "q_last": session.last_seq, **scopes}
@@ -216,7 +215,7 @@ def _plain(tx: Transaction, session: SessionLog, viewer: str | None, limit: int 
 
 def _in_one_packet(
     tx: Transaction, key: SessionKey, viewer: str | None, limit: int | None, now: int, idle_before: int
-) -> tuple[SessionLog, LogView, list[EventRow] | None]:
+) -> tuple[SessionLog, LogView, PlainRows | None]:
     """A server: the log, and with the same round trip what `_plain` reads, which is nothing of a log that is not.
 
     Raises:
@@ -258,11 +257,11 @@ def _plain_rows(tx: Transaction, viewer: str | None, *of_log: ColumnElement[bool
     return found.order_by(e.skey.desc(), e.seq.desc())
 
 
-def _if_plain(found: list[tuple[Any, ...]]) -> list[EventRow] | None:
+def _if_plain(found: list[tuple[Any, ...]]) -> PlainRows | None:
     """The rows of `_plain_rows`, the oldest first; None where one of them says more."""
-    if None in map(_seq_of, found):
+    if None in [values[0] for values in found]:
         return None
-    return plain_rows(reversed(found))
+    return PlainRows(found[::-1])
 
 
 def _messages(tx: Transaction) -> Criterion:
