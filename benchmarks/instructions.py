@@ -53,7 +53,7 @@ def instructions(tree: Path, name: str) -> float:
     with tempfile.TemporaryDirectory() as folder:
         in_tree(tree, "prepare", Path(folder), "--operation", name)
         (counted,) = parts_of(tree, "count", Path(folder), "--operation", name)
-    return counted / OPERATIONS[name].times
+    return counted / (OPERATIONS[name].times * OPERATIONS[name].of)
 
 
 def start_instructions(tree: Path) -> dict[str, float]:

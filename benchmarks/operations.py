@@ -65,7 +65,7 @@ class Operation(NamedTuple):
     """What is done, how its database comes to be, and how often it is done before and while it is counted.
 
     `prepare` fills a database, in a process that nobody counts; `ready` opens it and returns the operation, which is
-    told how many times it was done before.
+    told how many times it was done before. What is counted is shared out among the `of` things that it is done to.
     """
 
     title: str
@@ -73,6 +73,7 @@ class Operation(NamedTuple):
     ready: Callable[[str], Callable[[int], object]]
     warm: int
     times: int
+    of: int = 1
 
 
 def _service(url: str, **options: Any) -> Any:
@@ -181,6 +182,43 @@ def _search(url: str) -> Callable[[int], object]:
     return lambda _: ada.search("the captain's lantern", session_id="s")
 
 
+def _unknown_words(sessions: int, size: int) -> Callable[[str], None]:
+    """Logs without an index, of messages of 400 characters whose nth word is as frequent as a language's."""
+
+    def prepare(url: str) -> None:
+        from langchain_core.messages import HumanMessage
+
+        drawn = random.Random(9)  # noqa: S311 - reproducible text
+        syllables = [first + then for first in "bcdfghjklmnprstvwz" for then in ("a", "e", "i", "o", "u", "ai", "er")]
+        words = ["".join(drawn.choices(syllables, k=drawn.choice((2, 2, 3, 3, 4)))) for _ in range(20_000)]
+        function = ("the", "a", "of", "and", "to", "in", "is", "it", "you", "that", "was", "for", "on", "with", "this")
+        weights = [1 / (rank + 8) for rank in range(len(words))]
+        with _service(url, search=False) as service:
+            ada = service.as_user("ada")
+            for session in range(sessions):
+                ada.open(f"s{session}")
+                picked = [drawn.choices(words, weights, k=36) for _ in range(size)]
+                said = [" ".join(f"{drawn.choice(function)} {word}" for word in each)[:400] for each in picked]
+                ada.append(f"s{session}", [HumanMessage(text) for text in said])
+            for user, times in (("one", 1), ("many", 30)):
+                view = service.as_user(user)
+                for session in range(times):
+                    view.open(f"{user}{session}")
+                    view.append(f"{user}{session}", conversation(0, 600 // times))
+
+    return prepare
+
+
+def _index(session_id: str | None) -> Callable[[str], Callable[[int], object]]:
+    def ready(url: str) -> Callable[[int], object]:
+        service = _service(url)
+        for user in ("one", "many"):  # what the first index of a process takes besides words is not counted
+            service.as_user(user).search("qqx")
+        return lambda _: service.as_user("ada").search("qqx", session_id=session_id)
+
+    return ready
+
+
 OPERATIONS = {
     "append": Operation("append of one", _filled(100), _append, 20, 256),
     "change": Operation("append with a change of state", _filled(100), _change, 20, 256),
@@ -192,6 +230,8 @@ OPERATIONS = {
     "advisor": Operation("a turn of wrap(model), last_n=20 of 200", _filled(200), _advisor, 5, 20),
     "graph": Operation(f"a turn of a graph after {TURNS}", _played, _graph, 5, 20),
     "search": Operation("a page of a search in 500", _filled(500), _search, 5, 20),
+    "upkeep": Operation("the index, of an event of 2048", _unknown_words(1, 2048), _index("s0"), 0, 1, 2048),
+    "shelves": Operation("the index, of an event of 100 x 20", _unknown_words(100, 20), _index(None), 0, 1, 2000),
 }
 
 

@@ -18,9 +18,10 @@ from langchain_sessions._core.flow import drive
 from langchain_sessions._core.rows import SUMMARY, SYNTHETIC, EventRow
 from langchain_sessions._log.indexing import indexer_of
 from langchain_sessions._log.log import log_of
-from langchain_sessions._recall.index.buckets import Bucket, bucket_of, pack_buckets, pack_occurrences, unpack_postings
+from langchain_sessions._recall.index.buckets import Bucket, bucket_of, is_dense, split_occurrences
 from langchain_sessions._recall.index.builder import IndexBuilder
 from langchain_sessions._recall.index.chunks import LARGEST_CHUNK, ChunkSize, OpenChunk, PackedEvents, chunks_to_merge
+from langchain_sessions._recall.index.open_postings import OpenPostings
 from langchain_sessions._recall.index.ranking_traits import ChunkTraits, EventTraits
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 
@@ -64,7 +65,7 @@ Read = tuple[list[EventTraits], dict[str, list[tuple[int, int]]], dict[str, dict
 
 def read(chunk: OpenChunk) -> Read:
     """A chunk as it comes back from a database."""
-    packed = pack_buckets(chunk.postings, chunk.passages)
+    packed = chunk.postings.pack()
     part = PackedEvents(ChunkTraits.unpack(ChunkTraits.of(chunk.traits).pack()), chunk.terms, packed)
     found = {term: found for term in part.vocabulary() if (found := part.find(term)) is not None}
     terms = {term: list(each.pairs()) for term, each in found.items()}
@@ -74,8 +75,8 @@ def read(chunk: OpenChunk) -> Read:
 EVENTS = st.tuples(FACTS, PASSAGES)
 
 
-@given(st.lists(EVENTS, min_size=1, max_size=12), st.lists(EVENTS, max_size=12))
-def test_chunks_come_back_as_they_went_and_merge_into_one(first: Events, second: Events) -> None:
+@given(st.lists(EVENTS, min_size=1, max_size=12), st.lists(EVENTS, max_size=12), st.integers(0, 12))
+def test_chunks_come_back_as_they_went_and_merge_into_one(first: Events, second: Events, stored_too: int) -> None:
     whole = chunk_of(first + second, 5)
     traits, terms, by_passage = read(whole)
     expected: dict[str, dict[int, int]] = {}
@@ -96,10 +97,14 @@ def test_chunks_come_back_as_they_went_and_merge_into_one(first: Events, second:
     ]
     assert [f.lengths for f in traits] == [tuple(min(n, 65_535) for n in f.lengths) for f in whole.traits]
     assert [f.at for f in traits] == [f.at // 1_000_000 * 1_000_000 for f in whole.traits]
-    stored = chunk_of(first, 5)
     merged = OpenChunk()
-    merged.extend(ChunkTraits.of(stored.traits), pack_buckets(stored.postings, stored.passages).values())
-    add_to(merged, second, 5 + 2 * len(first))
+    start = 5
+    for part in (first, second[:stored_too]):
+        stored = chunk_of(part, start)
+        if part:
+            merged.extend(ChunkTraits.of(stored.traits), stored.postings.pack().values())
+        start += 2 * len(part)
+    add_to(merged, second[stored_too:], start)
     assert read(merged) == (traits, terms, by_passage)
 
 
@@ -107,13 +112,20 @@ def test_chunks_come_back_as_they_went_and_merge_into_one(first: Events, second:
 def test_occurrences_come_back(events: int, data: st.DataObject) -> None:
     indexes = sorted(data.draw(st.sets(st.integers(0, events - 1), min_size=1)))
     counts = data.draw(st.lists(st.integers(1, 255), min_size=len(indexes), max_size=len(indexes)))
-    (packed,) = pack_occurrences([[index << 8 | count for index, count in zip(indexes, counts, strict=True)]], events)
-    found = unpack_postings(packed, events)
+    postings = OpenPostings()
+    said = dict(zip(indexes, counts, strict=True))
+    postings.add([{"a": said[at]} if at in said else {} for at in range(events)])
+    (bucket,) = postings.pack().values()
+    ((_, packed),) = Bucket(bucket).items()
+    assert is_dense(packed, events) == (len(said) > (events - 1) // 8)
+    found = split_occurrences(packed, events)
     assert (list(found[0]), list(found[1])) == (indexes, counts)
 
 
 def test_a_term_is_found_whole() -> None:
-    (data,) = pack_buckets({"past": [1], "pastry": [1 << 8 | 2]}, 10).values()
+    postings = OpenPostings()
+    postings.add([{"past": 1}, {"pastry": 2}, *({},) * 8])
+    (data,) = postings.pack().values()
     bucket = Bucket(data)
     assert bucket.terms() == ["past", "pastry"]
     assert bucket.find("pas") is bucket.find("astry") is None

@@ -7,19 +7,20 @@ by `bytes.find`, its occurrences are arrays.
 from __future__ import annotations
 
 from array import array
-from collections import Counter
-from itertools import chain
+from itertools import compress
 from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._recall.index.columns import from_bytes, to_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 MOST_COUNTED: Final = 255
+WIDE: Final = 3
+"""Bytes of an occurrence: two for the number of the passage, the lower one first, and one for the count."""
 _SPARSE: Final = 8
 # Scripts that are written without blanks lie above: there a character or a pair is a term, and buckets are many anyway.
-_TWO_LETTERS_BELOW: Final = "\u0e00"
+TWO_LETTERS_BELOW: Final = "\u0e00"
 
 Postings = tuple["Sequence[int]", "Sequence[int]"]
 """Numbers of passages in a chunk, ascending, and how often the term occurs in each."""
@@ -27,14 +28,14 @@ Postings = tuple["Sequence[int]", "Sequence[int]"]
 
 def bucket_of(term: str) -> str:
     """The bucket that a term lies in: its first two letters, or one where a letter says as much as a word."""
-    return term[:2] if term < _TWO_LETTERS_BELOW else term[:1]
+    return term[:2] if term < TWO_LETTERS_BELOW else term[:1]
 
 
 class Bucket:
     """One bucket of one chunk as it was read; nothing is unpacked before it is asked for.
 
     Args:
-        data: As `pack_bucket` made it.
+        data: As `pack_bucket` made it: the terms, the dense ones last, how long each is packed, and what is packed.
     """
 
     __slots__ = ("_data", "_start", "_words")
@@ -57,8 +58,27 @@ class Bucket:
         return None if found < 0 else self._packed(self._words.count(b"\n", 0, found))
 
     def terms(self) -> list[str]:
-        """All terms, in order."""
+        """All terms."""
         return self._words[1:-1].decode("utf-8", "surrogatepass").split("\n")
+
+    def read_columns(self, passages: int) -> tuple[list[str], array[int], bytes, list[tuple[str, bytes]]]:
+        """The sparse terms, how long the occurrences of each are and all of them; and each dense one with its counts.
+
+        Raises:
+            ValueError: It is not as long as it says.
+        """
+        terms = self.terms()
+        start = self._start + 2 * len(terms)
+        sizes = from_bytes("H", self._data[self._start : start])
+        if len(sizes) != len(terms) or sum(sizes) != len(self._data) - start:
+            raise ValueError(len(self._data))
+        if passages not in sizes:
+            return terms, sizes, self._data[start:], []
+        first = sizes.index(passages)
+        end = start + sum(sizes[:first])
+        ends = range(end, len(self._data), passages)
+        dense = [(term, self._data[at : at + passages]) for at, term in zip(ends, terms[first:], strict=True)]
+        return terms[:first], sizes[:first], self._data[start:end], dense
 
     def items(self) -> Iterator[tuple[str, bytes]]:
         """All terms with their packed occurrences."""
@@ -75,69 +95,46 @@ def is_dense(packed: bytes, passages: int) -> bool:
     return len(packed) == passages
 
 
-def unpack_postings(packed: bytes, passages: int) -> Postings:
-    """The occurrences of a term."""
-    if is_dense(packed, passages):
-        indexes = [index for index, count in enumerate(packed) if count]
-        return indexes, packed.replace(b"\0", b"")
-    size = len(packed) // 3
-    return from_bytes("H", packed[: 2 * size]), packed[2 * size :]
+def longest_sparse(passages: int) -> int:
+    """How many bytes of occurrences there are at most; a term that is in every eighth passage has a byte for each."""
+    return (passages - 1) // _SPARSE * WIDE
+
+
+def split_occurrences(packed: bytes, passages: int) -> Postings:
+    """The occurrences of a term; of a sparse one where there are no passages."""
+    if passages and is_dense(packed, passages):
+        return list(compress(range(passages), packed)), packed.replace(b"\0", b"")
+    numbers = bytearray(2 * (len(packed) // WIDE))
+    numbers[::2] = packed[::WIDE]
+    numbers[1::2] = packed[1::WIDE]
+    return from_bytes("H", bytes(numbers)), packed[2::WIDE]
+
+
+def join_occurrences(numbers: array[int], counts: bytes) -> bytes:
+    """Sparse occurrences, packed."""
+    data = to_bytes(numbers)
+    packed = bytearray(WIDE * len(counts))
+    packed[::WIDE] = data[::2]
+    packed[1::WIDE] = data[1::2]
+    packed[2::WIDE] = counts
+    return bytes(packed)
 
 
 def count_postings(packed: bytes, passages: int) -> int:
     """In how many passages a term occurs."""
-    return passages - packed.count(0) if is_dense(packed, passages) else len(packed) // 3
+    return passages - packed.count(0) if is_dense(packed, passages) else len(packed) // WIDE
 
 
-def pack_buckets(postings: Mapping[str, Sequence[int]], passages: int) -> dict[str, bytes]:
-    """Pack the occurrences of all terms of a chunk, by bucket.
-
-    Args:
-        postings: By term: for each of its passages, ascending, the number of the passage times 256, and the count.
-        passages: How many there are in all.
-    """
-    terms = sorted(postings)
-    packed = pack_occurrences([postings[term] for term in terms], passages)
-    sizes = list(map(len, packed))
-    buckets: dict[str, bytes] = {}
-    start = 0
-    # In order the terms of a bucket lie side by side.
-    for bucket, count in Counter(map(bucket_of, terms)).items():
-        end = start + count
-        buckets[bucket] = _pack_bucket(terms[start:end], sizes[start:end], packed[start:end])
-        start = end
-    return buckets
-
-
-def pack_occurrences(postings: Sequence[Sequence[int]], passages: int) -> list[bytes]:
-    """Pack the occurrences of terms: a byte per passage for one that is in every eighth, else an entry per occurrence.
-
-    All are cut from the same columns: most terms occur once or twice, and an array for each would cost more than they.
-    """
-    columns = to_bytes(array("I", chain.from_iterable(postings)))
-    counts = columns[::4]
-    numbers = bytearray(2 * len(counts))
-    numbers[::2] = columns[1::4]
-    numbers[1::2] = columns[2::4]
-    packed: list[bytes] = []
-    start = 0
-    sparse = (passages - 1) // _SPARSE
-    for values in postings:
-        end = start + len(values)
-        if end - start <= sparse:
-            packed.append(bytes(numbers[2 * start : 2 * end]) + counts[start:end])
-        else:
-            dense = bytearray(passages)
-            for value in values:
-                dense[value >> 8] = value & MOST_COUNTED
-            packed.append(bytes(dense))
-        start = end
-    return packed
-
-
-def _pack_bucket(terms: Sequence[str], sizes: Sequence[int], packed: Sequence[bytes]) -> bytes:
+def pack_bucket(
+    terms: Sequence[str], packed: Sequence[bytes], sizes: array[int], dense: Sequence[tuple[str, bytes]] = ()
+) -> bytes:
+    """Pack one bucket: sparse terms in order, their occurrences, how long these are, and each dense term's counts."""
+    if dense:
+        terms = [*terms, *(term for term, _ in dense)]
+        sizes = sizes + array("H", (len(counts) for _, counts in dense))
+        packed = [*packed, *(counts for _, counts in dense)]
     words = "\n{}\n".format("\n".join(terms)).encode("utf-8", "surrogatepass")
-    return b"".join((len(words).to_bytes(4, "little"), words, to_bytes(array("H", sizes)), *packed))
+    return b"".join((len(words).to_bytes(4, "little"), words, to_bytes(sizes), *packed))
 
 
 class PackedOccurrences:
@@ -163,7 +160,7 @@ class PackedOccurrences:
         """The count at each index: of what occurs, or a byte for every event of the chunk."""
         if self._owners is None and is_dense(self._data, self._passages):
             return self._data
-        indexes, counts = unpack_postings(self._data, self._passages)
+        indexes, counts = split_occurrences(self._data, self._passages)
         if self._owners is None:
             return dict(zip(indexes, counts, strict=True))
         found: dict[int, int] = {}
@@ -174,7 +171,7 @@ class PackedOccurrences:
     def pairs(self) -> Iterable[tuple[int, int]]:
         """Index in the chunk and count, ascending."""
         if self._owners is None:
-            return zip(*unpack_postings(self._data, self._passages), strict=True)
+            return zip(*split_occurrences(self._data, self._passages), strict=True)
         found = self.lookup()
         assert isinstance(found, dict)  # noqa: S101 - by passage it is never as it was packed
         return found.items()
@@ -183,4 +180,4 @@ class PackedOccurrences:
         """The count in each passage; none where each event is one."""
         if self._owners is None:
             return {}
-        return dict(zip(*unpack_postings(self._data, self._passages), strict=True))
+        return dict(zip(*split_occurrences(self._data, self._passages), strict=True))

@@ -6,12 +6,12 @@ About 100 bytes per message of 120 characters.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from langchain_sessions._recall.index.buckets import MOST_COUNTED, Bucket, PackedOccurrences, bucket_of, unpack_postings
+from langchain_sessions._recall.index.buckets import Bucket, PackedOccurrences, bucket_of
+from langchain_sessions._recall.index.open_postings import OpenPostings
 from langchain_sessions._recall.index.ranking_traits import LONGEST, ChunkTraits, Columns, EventTraits
 
 if TYPE_CHECKING:
@@ -26,10 +26,7 @@ MOST_PASSAGES_HELD: Final = 16_384
 """Passages per step, about: long events make a step of few."""
 
 # Part of the fingerprint: an index of another layout is built anew, log by log, as each is searched.
-LAYOUT_VERSION: Final = 5
-
-_ONE: Final = 3
-"""Bytes of a term that occurs once."""
+LAYOUT_VERSION: Final = 6
 
 LARGEST_TERMS: Final = 400_000
 """Terms per chunk: long messages make chunks of fewer events."""
@@ -49,39 +46,26 @@ class OpenChunk:
 
     Attributes:
         traits: What is known of each event.
-        postings: By term: a number for each passage that holds it, ascending: which passage it is, times 256, and how
-            often it does, at most 255.
-        passages: How many passages there are.
+        postings: Where each term occurs.
     """
 
     traits: list[EventTraits] = field(default_factory=list[EventTraits])
-    postings: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict[str, list[int]](list))
-    passages: int = 0
+    postings: OpenPostings = field(default_factory=OpenPostings)
 
-    def add(self, traits: EventTraits, passages: Iterable[Mapping[str, int]]) -> None:
+    def add(self, traits: EventTraits, passages: Sequence[Mapping[str, int]]) -> None:
         """Add the next event and the terms of its passages."""
         self.traits.append(traits)
-        postings = self.postings
-        for number, counts in enumerate(passages, self.passages):
-            # Passage and count in one integer, which sorts by passage: half the memory of two lists.
-            place = number << 8
-            for term, count in counts.items():
-                postings[term].append(place | (count if count < MOST_COUNTED else MOST_COUNTED))  # noqa: FURB136 - no call
-        self.passages += len(traits.lengths)
+        self.postings.add(passages)
 
     def extend(self, traits: ChunkTraits, buckets: Iterable[bytes]) -> None:
         """Add the events of a stored chunk."""
-        base, passages = self.passages << 8, len(traits.passage_lengths)
         self.traits.extend(traits.events())
-        self.passages += passages
-        postings = self.postings
-        for term, packed in chain.from_iterable(Bucket(data).items() for data in buckets):
-            if len(packed) == _ONE != passages:  # as most terms do; arrays would take longer
-                low, high, count = packed
-                postings[term].append(base + (high << 16) + (low << 8) + count)
-            else:
-                indexes, counts = unpack_postings(packed, passages)
-                postings[term] += [base + (index << 8) + count for index, count in zip(indexes, counts, strict=True)]
+        self.postings.extend(buckets, len(traits.passage_lengths))
+
+    @property
+    def passages(self) -> int:
+        """How many passages there are."""
+        return self.postings.passages
 
     @property
     def terms(self) -> int:

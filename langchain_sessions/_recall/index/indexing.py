@@ -12,7 +12,6 @@ from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.matching import EventQuery
 from langchain_sessions._core.message_types import MESSAGE_CODES
 from langchain_sessions._core.rows import EventRow, SessionKey
-from langchain_sessions._recall.index.buckets import pack_buckets
 from langchain_sessions._recall.index.chunks import (
     LARGEST_CHUNK,
     MOST_PASSAGES_HELD,
@@ -252,7 +251,7 @@ class Indexer:
         if not chunk.traits:
             return b"", {}
         packed = ChunkTraits.of(chunk.traits).pack()
-        return _contents(stored._replace(traits=packed), pack_buckets(chunk.postings, chunk.passages))
+        return _contents(stored._replace(traits=packed), chunk.postings.pack())
 
 
 def _made(session_id: str, rows: Iterable[EventRow], make: Callable[[], T]) -> T:
@@ -296,5 +295,5 @@ def _change(
         indexed_to=upto,
         replaced=replaced,
         chunk=StoredChunk(number, chunk.traits[-1].seq, events, chunk.terms, progress.generation + 1, traits.pack()),
-        buckets=pack_buckets(chunk.postings, chunk.passages),
+        buckets=chunk.postings.pack(),
     )

@@ -13,7 +13,7 @@ from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.matching import EventQuery
 from langchain_sessions._core.message_types import MESSAGE_CODES
-from langchain_sessions._recall.index.buckets import Bucket, pack_buckets, unpack_postings
+from langchain_sessions._recall.index.buckets import Bucket, split_occurrences
 from langchain_sessions._recall.index.shelves import OpenShelf, ShelfTraits
 from langchain_sessions.errors import (
     CorruptRowError,
@@ -163,7 +163,7 @@ class Mender:
 
 
 def _packed(shelf: OpenShelf) -> Mapping[str, bytes]:
-    return pack_buckets(shelf.chunk.postings, shelf.chunk.passages)
+    return shelf.chunk.postings.pack()
 
 
 def _taken_apart(shelf: ShelfTraits, buckets: Mapping[str, bytes]) -> _Copies:
@@ -174,7 +174,7 @@ def _taken_apart(shelf: ShelfTraits, buckets: Mapping[str, bytes]) -> _Copies:
     events = list(shelf.traits.events())
     told: defaultdict[int, list[str]] = defaultdict(list)
     for term, packed in chain.from_iterable(Bucket(buckets[name]).items() for name in sorted(buckets)):
-        for index, count in zip(*unpack_postings(packed, size), strict=True):
+        for index, count in zip(*split_occurrences(packed, size), strict=True):
             at = bisect_right(starts, index) - 1
             told[at].append(f"{term} {index - starts[at]} {count}")
     found: _Copies = {}

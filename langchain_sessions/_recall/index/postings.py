@@ -56,11 +56,13 @@ class EntryMaker:
 
     def entry(self, document: Document) -> Entry:
         """Invert one document passage by passage; its date lies beside its words, where only dates look for it."""
-        text = document.text
-        found = [self._maker.terms(text[start:end]) for start, end in split_passages(text)]
+        text, make = document.text, self._maker.terms
+        found = [make(text[start:end]) for start, end in split_passages(text)]
         passages = tuple(map(Counter, found))
         # Once per event: a date in every passage would count as often as the event is long.
-        passages[0].update(date_terms(document.timestamp.date()))
+        first = passages[0]
+        for term in date_terms(document.timestamp.date()):
+            first[term] = 1
         label = None if document.author else label_of(text)
         return Entry(
             passages=passages,

@@ -13,7 +13,6 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from langchain_sessions._recall.index.buckets import Bucket, unpack_postings
 from langchain_sessions._recall.index.chunks import OpenChunk, PackedEvents
 from langchain_sessions._recall.index.columns import from_bytes, to_bytes
 from langchain_sessions._recall.index.ranking_traits import LONGEST, ChunkTraits, EventTraits, human_talk
@@ -257,12 +256,7 @@ class OpenShelf:
             for number in range(firsts[at], firsts[at + 1]):
                 target[number] = chunk.passages + number - firsts[at]
             chunk.add(events[at], ({},) * len(events[at].lengths))
-        for term, packed in chain.from_iterable(Bucket(data).items() for data in buckets):
-            indexes, counts = unpack_postings(packed, len(traits.passage_lengths))
-            found = zip(map(target.__getitem__, indexes), counts, strict=True)
-            kept = [place << 8 | count for place, count in found if place >= 0]
-            if kept:
-                chunk.postings[term] += kept
+        chunk.postings.take(buckets, len(traits.passage_lengths), target)
 
     def traits(self) -> ShelfTraits:
         """What is known of it, once it is full."""

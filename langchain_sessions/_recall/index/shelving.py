@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.rows import SessionKey
 from langchain_sessions._recall.findings import MOST_APART, Traits
-from langchain_sessions._recall.index.buckets import pack_buckets
 from langchain_sessions._recall.index.chunks import PackedEvents
 from langchain_sessions._recall.index.inverted import LABELLED
 from langchain_sessions._recall.index.mending import Mender
@@ -207,7 +206,7 @@ class Shelver:
             owner=owner,
             # Drawn, since two processes may make shelves of one owner at once; odd, so that none is 0.
             shelf=StoredShelf(secrets.randbits(62) | 1, self._builder.fingerprint, shelf.slots, packed),
-            buckets=pack_buckets(shelf.chunk.postings, shelf.chunk.passages),
+            buckets=shelf.chunk.postings.pack(),
             logs={log.skey: log.last_seq for log in shelf.logs},
             replaced=tuple(replaced),
         )

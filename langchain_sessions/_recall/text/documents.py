@@ -90,11 +90,16 @@ def _may_hold_bytes(text: str) -> bool:
     """Whether to look for bytes written as text: in most texts a blank stands in every few dozen characters."""
     if "base64," in text:
         return True
-    # What is so long without a blank fills one of these stretches.
-    half = _SHORTEST_BLOB // 2
-    for at in range(0, len(text) - half + 1, half):
-        if " " not in text[at : at + half] and len(text[at : at + half].split(None, 1)) < _SEVERAL:
+    at = 0
+    while at + _SHORTEST_BLOB <= len(text):
+        blank = text.rfind(" ", at, at + _SHORTEST_BLOB)
+        if blank >= 0:
+            at = blank + 1
+            continue
+        words = text[at : at + _SHORTEST_BLOB].split(None, 1)
+        if len(words) < _SEVERAL:
             return True
+        at += _SHORTEST_BLOB - len(words[1])
     return False
 
 

@@ -25,7 +25,7 @@ _EXCEPTIONS: Final = {
 _VOWELS: Final = frozenset("aeiouy")
 _HAS_VOWEL: Final = re.compile("[aeiouy]")
 _CONSONANT_Y: Final = re.compile("([aeiouy])y")
-_REGION: Final = re.compile("[^aeiouy]*[aeiouy]+[^aeiouy]")
+_REGIONS: Final = re.compile("([^aeiouy]*[aeiouy]+[^aeiouy])([^aeiouy]*[aeiouy]+[^aeiouy])?")
 _BEGINNINGS: Final = ("arsen", "commun", "emerg", "gener", "inter", "later", "organ", "past", "univers")
 _SHORT: Final = re.compile("(?:.*[^aeiouy][aeiouy][^aeiouywxY]|[aeiouy][^aeiouy]|.*past)", re.DOTALL)
 _DOUBLES: Final = frozenset(letter * 2 for letter in "bdfgmnprt")
@@ -54,36 +54,50 @@ _STEP_2: Final = _by_end(
 )
 _STEP_3: Final = _by_end("icate ic|ative|alize al|iciti ic|ical ic|tional tion|ational ate|ful|ness")
 _STEP_4: Final = _by_end("ic|ance|ence|able|ible|ate|ive|ize|iti|al|ism|ion|er|ous|ant|ent|ment|ement")
+_CHANGING: Final = frozenset((*_STEP_2, *_STEP_3, *_STEP_4, "ed", "ng", "ll"))
+_CHANGING_LETTERS: Final = frozenset("seyY")
+"""How words end of which anything is taken: half of them do not."""
 
 
 def stem(word: str) -> str:
     """The stem of a word in lower case."""
-    if len(word) < _SHORTEST:
+    if len(word) < _SHORTEST or _is_stem(word):
         return word
     known = _EXCEPTIONS.get(word)
     if known is not None:
         return known
     if "y" in word:
         word = _CONSONANT_Y.sub(r"\1Y", f"Y{word[1:]}" if word[0] == "y" else word)
-    first, second = _regions(word)
-    word = _without_ending(_without_plural(word), first)
+    whole = word
+    if word[-1] in "sd":
+        word = _without_plural(word)
+        if _is_stem(word):
+            return word.replace("Y", "y")
+    first, second = _regions(whole)
+    if word[-1] in "dgy":
+        word = _without_ending(word, first)
     if word[-1] in "yY" and word[-2] not in _VOWELS and len(word) >= _SHORTEST:
         word = f"{word[:-1]}i"
     word = _without_suffixes(word, first, second)
     return word.replace("Y", "y")
 
 
+def _is_stem(word: str) -> bool:
+    return word[-1] not in _CHANGING_LETTERS and word[-2:] not in _CHANGING
+
+
 def _regions(word: str) -> tuple[int, int]:
     """Where the two parts begin that suffixes are taken from; the end of the word where there is none."""
+    size = len(word)
     if word.startswith(_BEGINNINGS):
         first = next(len(beginning) for beginning in _BEGINNINGS if word.startswith(beginning))
-    else:
-        match = _REGION.match(word)
-        if match is None:
-            return len(word), len(word)
-        first = match.end()
-    match = _REGION.match(word, first)
-    return first, match.end() if match else len(word)
+        match = _REGIONS.match(word, first)
+        return first, match.end(1) if match else size
+    match = _REGIONS.match(word)
+    if match is None:
+        return size, size
+    second = match.end(2)
+    return match.end(1), size if second < 0 else second
 
 
 def _without_plural(word: str) -> str:

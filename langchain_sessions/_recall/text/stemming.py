@@ -19,7 +19,7 @@ def stemmer_languages() -> frozenset[str]:
 
 
 def make_stemmer(language: str) -> Callable[[str], str]:
-    """Make a stemmer; it keeps state while it works, so each must be used by one thread at a time.
+    """Make a stemmer; but for the default language it keeps state while it works: for one thread at a time.
 
     Raises:
         KeyError: When there is none for the language.

@@ -126,34 +126,74 @@ def _plain(token: str) -> str:
     return word[:LONGEST_TERM]
 
 
-class _TermCache(dict[str, "tuple[str, ...]"]):
-    """Terms of single tokens in one language, computed on first sight.
+class _StemCache(dict[str, str]):
+    """The one term of a word in ASCII, in one language; blank for function words.
 
-    Most stemmers take 20 to 40 µs per word and are not safe to share between threads; a dictionary lookup takes 0.05 µs
-    and is. Bounded: when full it starts anew.
+    Most stemmers take 20 to 40 µs per word, a dictionary lookup takes 0.05 µs. Bounded: when full it starts anew.
+    """
+
+    def __init__(self, language: str, size: int) -> None:
+        super().__init__()
+        self._size = size
+        self._lock = new_lock()
+        self._made = make_stemmer(language)
+        self._stemmer = self._made if language == DEFAULT_LANGUAGE else self._alone
+        self._base_form = BASE_FORMS.get(language, _NO_FORMS).get
+        self._stop_words = STOP_WORDS.get(language, frozenset())
+
+    def __missing__(self, token: str) -> str:
+        if token.isalpha() and len(token) <= _LONGEST_STEMMED:
+            # Nearly all: there is nothing to take off.
+            word = self._base_form(token, token)
+            term = "" if token in self._stop_words else self._stemmer(word) or word
+        else:
+            word = _plain(token)
+            is_topic = word and word not in self._stop_words and token not in self._stop_words
+            term = self.stem(word) if is_topic else ""
+        if len(token) <= LONGEST_TERM:
+            if len(self) >= self._size:
+                self.clear()
+            self[token] = term
+        return term
+
+    def stem(self, word: str) -> str:
+        """The stem of a word in any letters; codes and what is very long are their own."""
+        if len(word) > _LONGEST_STEMMED or not (word.isalpha() or not any(map(str.isdigit, word))):
+            return word
+        word = self._base_form(word, word)
+        return self._stemmer(word) or word
+
+    def _alone(self, word: str) -> str:
+        with self._lock:  # Snowball's stemmers keep state while they work
+            return self._made(word)
+
+
+class _TermCache(dict[str, "tuple[str, ...]"]):
+    """Terms of single tokens of any kind in one language, bounded in the same way.
+
+    Attributes:
+        plain: Those of words in ASCII.
     """
 
     def __init__(self, language: str, size: int) -> None:
         super().__init__()
         self._language = language
         self._size = size
-        self._lock = new_lock()
-        self._stemmers = {language: make_stemmer(language)}
-        self._stop_words = STOP_WORDS.get(language, frozenset())
+        self.plain = _StemCache(language, size)
+        self._stems = {language: self.plain}
 
     def __missing__(self, token: str) -> tuple[str, ...]:
-        with self._lock:
-            terms = _dense_terms(token) if is_dense(token) else self._word_terms(token)
-            if len(token) <= LONGEST_TERM:
-                if len(self) >= self._size:
-                    self.clear()
-                self[token] = terms
+        terms = _dense_terms(token) if is_dense(token) else self._word_terms(token)
+        if len(token) <= LONGEST_TERM:
+            if len(self) >= self._size:
+                self.clear()
+            self[token] = terms
         return terms
 
     def _word_terms(self, token: str) -> tuple[str, ...]:
-        if token.isascii() and token.isalpha() and len(token) <= LONGEST_TERM:
-            # Nearly all: there is nothing to take off.
-            return () if token in self._stop_words else (self._stem(token, self._language),)
+        if token.isascii():
+            term = self.plain[token]
+            return (term,) if term else ()
         language = language_of_script(token[0]) or self._language
         stop_words = STOP_WORDS.get(language, frozenset())
         word = _plain(token)
@@ -166,12 +206,8 @@ class _TermCache(dict[str, "tuple[str, ...]"]):
         return tuple(dict.fromkeys((self._stem(folded, language), exact)))
 
     def _stem(self, word: str, language: str) -> str:
-        if len(word) > _LONGEST_STEMMED or not (word.isalpha() or not any(map(str.isdigit, word))):
-            return word
-        if language not in self._stemmers:
-            self._stemmers[language] = make_stemmer(language)
-        word = BASE_FORMS.get(language, _NO_FORMS).get(word, word)
-        return self._stemmers[language](word) or word
+        stems = self._stems.get(language) or self._stems.setdefault(language, _StemCache(language, self._size))
+        return stems.stem(word)
 
 
 class _VoterCache(dict[str, "tuple[str, ...]"]):
@@ -201,24 +237,31 @@ def _dense_terms(token: str) -> tuple[str, ...]:
     return tuple(terms)
 
 
-def _tokens(text: str) -> list[str]:
+def _tokens(text: str) -> tuple[list[str], bool]:
+    """The words of a text as they are looked up, and whether all of them are in ASCII."""
     if not text.isascii():
         text = text.replace("\u2019", "'")
         for mark, plain in _TYPOGRAPHY:
             text = text.replace(mark, plain)
         if not text.isascii():
-            return TOKEN.findall(normalize(text))
+            return TOKEN.findall(normalize(text)), False
     data = text.encode()
     # Commas within numbers and apostrophes that stand oddly are matters for the expression.
-    if b"0,0" in data.translate(_DIGITS_AND_COMMAS):
-        return _ASCII_TOKEN.findall(text.lower())
+    if b"," in data and b"0,0" in data.translate(_DIGITS_AND_COMMAS):
+        return _ASCII_TOKEN.findall(text.lower()), True
     data = data.translate(_BETWEEN_WORDS)
     if b"'" in data:
         data = b" %b " % data
         data = data.replace(b" '", b" ").replace(b"' ", b" ")
         if _ODD_APOSTROPHE.search(data):
-            return _ASCII_TOKEN.findall(text.lower())
-    return data.decode().split()
+            return _ASCII_TOKEN.findall(text.lower()), True
+    return data.decode("ascii").split(), True
+
+
+def _looked_up(cache: _TermCache, tokens: list[str], is_plain: bool) -> list[str]:  # noqa: FBT001 - as `_tokens` says
+    if is_plain:
+        return list(filter(None, map(cache.plain.__getitem__, tokens)))
+    return list(chain.from_iterable(map(cache.__getitem__, tokens)))
 
 
 class TermMaker:
@@ -251,16 +294,14 @@ class TermMaker:
 
     def terms(self, text: str) -> list[str]:
         """Make the index terms of a text, in order and with repetitions; function words leave none."""
-        tokens = _tokens(text)
-        terms = list(chain.from_iterable(map(self._caches[self._default].__getitem__, tokens)))
+        tokens, is_plain = _tokens(text)
+        terms = _looked_up(self._caches[self._default], tokens, is_plain)
         language = self._guess(tokens, len(terms))
-        if language == self._default:
-            return terms
-        return list(chain.from_iterable(map(self._cache(language).__getitem__, tokens)))
+        return terms if language == self._default else _looked_up(self._cache(language), tokens, is_plain)
 
     def terms_of_tokens(self, text: str) -> Mapping[str, tuple[str, ...]]:
         """What makes the terms of single tokens, normalised, in the language that the text is taken for."""
-        tokens = _tokens(text)
+        tokens, _ = _tokens(text)
         function_words = STOP_WORDS.get(self._default, frozenset())
         return self._cache(self._guess(tokens, sum(token not in function_words for token in tokens)))
 
@@ -278,7 +319,7 @@ class TermMaker:
         """
         if self.language != AUTO_LANGUAGE:
             return frozenset()
-        language = guess_language(map(self._voters.__getitem__, _tokens(query)), self._default)
+        language = guess_language(map(self._voters.__getitem__, _tokens(query)[0]), self._default)
         return frozenset() if language == self._default else STOP_WORDS[language]
 
     def query_terms(self, word: str) -> tuple[tuple[str, ...], ...]:
