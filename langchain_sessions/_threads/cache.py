@@ -157,7 +157,8 @@ class ThreadCache:
                     fields[name] = {}
                 for name in lists:
                     fields[name] = []
-                extras[seq] = extra = {}
+                extra: dict[str, Any] = {}
+                extras[seq] = extra
                 objects[seq] = assembled(cls, fields, {"content"}, extra)
             if ident is not None:
                 if ident in newest:
