@@ -110,7 +110,8 @@ def measure_loads(folder: Path, *, full: bool) -> list[dict[str, Any]]:
             found += loads.bulk(url, "PostgreSQL", "≤ 20")
             for tasks in (8, 64, 512):
                 found += loads.tasks_on_postgres(url, tasks, appends)
-            found += loads.writers_on_postgres(url, appends)
+            for indexed in (True, False):
+                found += loads.writers_on_postgres(url, appends, indexed=indexed)
     return [each._asdict() for each in found]
 
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _POOL = 16
+_WITHOUT = {True: "", False: ", without its index of searches"}
+"""The driver alone has no such index: what it takes is told apart."""
 _ROUNDS = 3
 _numbers = count(1)
 
@@ -67,8 +69,10 @@ _RAW_APPEND = (
 )
 
 
-def tasks_on_postgres(url: str, tasks: int, appends: int, *, sessions: int | None = None) -> list[Load]:
-    """Appends of some tasks, ours and by psycopg alone, rounds in turn."""
+def tasks_on_postgres(
+    url: str, tasks: int, appends: int, *, sessions: int | None = None, indexed: bool = True
+) -> list[Load]:
+    """Appends of some tasks, ours with the index of searches or without, and by psycopg alone, rounds in turn."""
 
     async def both() -> list[tuple[Rate, Rate]]:
         from psycopg_pool import AsyncConnectionPool
@@ -76,7 +80,7 @@ def tasks_on_postgres(url: str, tasks: int, appends: int, *, sessions: int | Non
         names = [f"task {at % (sessions or tasks)}" for at in range(tasks)]
         plain = url.replace("+psycopg", "")
         async with (
-            SessionService(url, create_schema=True) as service,
+            SessionService(url, create_schema=True, search=indexed) as service,
             AsyncConnectionPool(plain, min_size=_POOL, max_size=_POOL, kwargs={"autocommit": True}) as pool,
         ):
             ada = service.as_user("ada")
@@ -102,7 +106,7 @@ def tasks_on_postgres(url: str, tasks: int, appends: int, *, sessions: int | Non
 
     rounds = asyncio.run(both())
     if sessions == 1:
-        return _pair(f"PostgreSQL, {tasks} tasks in one session", rounds, "≥ 0.8 × floor")
+        return _pair(f"PostgreSQL, {tasks} tasks in one session{_WITHOUT[indexed]}", rounds, "≥ 0.8 × floor")
     return _pair(f"PostgreSQL, {tasks} tasks", rounds, "≥ 5 000, ≥ 0.5 × floor")
 
 
@@ -186,7 +190,7 @@ def threads_on_sqlite(folder: Path, appends: int) -> list[Load]:
     return [load for name, each in rates.items() for load in _pair(f"SQLite, {name}", each, goals.get(name, ""))]
 
 
-def writers_on_postgres(url: str, appends: int) -> list[Load]:
+def writers_on_postgres(url: str, appends: int, *, indexed: bool) -> list[Load]:
     """Eight writers of one session: threads, and tasks."""
     import psycopg
 
@@ -195,7 +199,7 @@ def writers_on_postgres(url: str, appends: int) -> list[Load]:
     try:
         for statement in (*RAW_TABLES, "INSERT INTO raw_s VALUES ('one', 0, 0) ON CONFLICT DO NOTHING"):
             connections[0].execute(statement)
-        with SessionService(url, create_schema=True) as service:
+        with SessionService(url, create_schema=True, search=indexed) as service:
             ada = service.as_user("ada")
             ada.open("one")
             pairs = []
@@ -212,8 +216,8 @@ def writers_on_postgres(url: str, appends: int) -> list[Load]:
     finally:
         for connection in connections:
             connection.close()
-    found = _pair("PostgreSQL, 8 threads in one session", pairs, "≥ 0.8 × floor")
-    return found + tasks_on_postgres(url, 8, appends, sessions=1)
+    found = _pair(f"PostgreSQL, 8 threads in one session{_WITHOUT[indexed]}", pairs, "≥ 0.8 × floor")
+    return found + tasks_on_postgres(url, 8, appends, sessions=1, indexed=indexed)
 
 
 # -- bulk, lists, cold reads, cold starts ----------------------------------------------------------------------
@@ -233,10 +237,8 @@ def bulk(url: str, where: str, goal: str) -> list[Load]:
                 begin = time.process_time()
                 ada.append(name, messages)
                 rounds.append((time.process_time() - begin) * 1e3)
-        what = "" if indexed else ", without its index of searches"
-        found.append(
-            Load(f"{where}, 1 000 messages at once{what}", _middle(rounds[1:]), None, "µs CPU per message", goal)
-        )
+        what = f"{where}, 1 000 messages at once{_WITHOUT[indexed]}"
+        found.append(Load(what, _middle(rounds[1:]), None, "µs CPU per message", goal))
     return found
 
 
@@ -339,11 +341,12 @@ def cold_starts(folder: Path, rounds: int) -> list[Load]:
 _COLD = """
 import gc, json, sys, time
 from benchmarks.checkpointer_graphs import CONFIG, OURS
+ANOTHER = {"configurable": {"thread_id": "another"}}
 url, heap = sys.argv[1], [[number] for number in range(int(sys.argv[2]))]
 spent = []
 for _ in range(9):
     with OURS.open(url) as saver:
-        saver.get_tuple({"configurable": {"thread_id": "another"}})
+        saver.get_tuple(ANOTHER)
         begin = time.process_time()
         found = saver.get_tuple(CONFIG)
         spent.append((time.process_time() - begin) * 1e3)
@@ -358,6 +361,8 @@ def cold_reads(folder: Path) -> list[Load]:
     with OURS.open(url) as saver:
         given = [("human" if at % 2 else "ai", letters(at)) for at in range(1_999)]
         graph_over(saver).invoke({"messages": given}, CONFIG)
+        # Read before each time: a process makes its statements once, not for each thread.
+        graph_over(saver).invoke({"messages": given[:2]}, {"configurable": {"thread_id": "another"}})
     found = []
     for heap, what in ((0, ""), (1_000_000, ", in a heap of a million objects")):
         command = [sys.executable, "-c", _COLD, url, str(heap)]

@@ -140,15 +140,27 @@ class ThreadCache:
         self._bytes += sum(len(row.text or "") + len(row.body or "") for row in new.values())
 
     def _make(self, rows: dict[int, EventRow | MessageRow]) -> None:
-        molds, newest = self._molds, self._newest
+        molds, newest, objects, extras = self._molds, self._newest, self._objects, self._extras
         for seq, row in rows.items():
-            mold = molds.get(row.kind) if row.body is None and row.text is not None else None
+            ident = None if row.flags & NO_MESSAGE_ID else row.ident
+            text = row.text
+            mold = molds.get(row.kind) if text is not None and row.body is None else None
             if mold is None:
                 self._build(row)
             else:
-                self._cast(row, mold)
-            if not row.flags & NO_MESSAGE_ID:
-                ident = row.ident
+                # Nearly all of a thread that is read for the first time have a text and an id and nothing else. They
+                # are made here, without a call for each part.
+                cls, stored, dicts, lists = mold
+                fields = stored.copy()
+                fields["content"], fields["id"] = text, ident
+                for name in dicts:
+                    fields[name] = {}
+                for name in lists:
+                    fields[name] = []
+                extra: dict[str, Any] = {}
+                extras[seq] = extra
+                objects[seq] = assembled(cls, fields, {"content"}, extra)
+            if ident is not None:
                 if ident in newest:
                     self._older.setdefault(ident, []).append(newest[ident])
                 newest[ident] = seq
@@ -182,18 +194,6 @@ class ThreadCache:
         if row.body is None:
             self._molds[row.kind] = _mold_of(message)
         return message
-
-    def _cast(self, row: EventRow | MessageRow, mold: _Mold) -> None:
-        """Build one that has a text and an id and nothing else: most of a thread that is read for the first time."""
-        seq = row.seq
-        fields = _cast_fields(row, mold)
-        for name in mold.dicts:
-            fields[name] = {}
-        for name in mold.lists:
-            fields[name] = []
-        extra: dict[str, Any] = {}
-        self._extras[seq] = extra
-        self._objects[seq] = assembled(mold.cls, fields, {"content"}, extra)
 
     def _view(self, runs: list[SeqRange]) -> _View:
         """The messages of a list; mostly it is the last one that was looked at, or goes on from there."""

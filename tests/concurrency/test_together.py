@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_sessions import EventConflictError, SessionNotFoundError, SessionService
-from langchain_sessions._core.flow import Flow, drive
+from langchain_sessions._core.flow import Flow, adrive, ask, drive
 from langchain_sessions._core.rows import ANYONE, SessionKey
 from langchain_sessions._log.log import log_of
 from langchain_sessions._sql.log import together
@@ -218,3 +219,35 @@ def test_what_was_under_way_before_a_fork_is_not_so_after_it() -> None:
     assert drive(travelling.append(KEY, BATCH, _at_once, _at_once)) is DONE
     goes_on.set()
     gone.join(30)
+
+
+class _Server:
+    """Takes a moment for each batch, and notes how many rows it had."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def pause(self) -> None:
+        raise AssertionError
+
+    async def apause(self) -> None:
+        await asyncio.sleep(0.001)
+
+    def send(self, _key: SessionKey, batch: AppendBatch) -> Flow[Any]:
+        self.sizes.append(len(batch.rows))
+        yield from ask(self.pause)
+        return Appended(batch.rows, len(batch.rows))
+
+
+async def test_writers_that_arrived_together_go_together_again() -> None:
+    travelling, server = together.Travelling(), _Server()
+    batch = BATCH._replace(rows=(SimpleNamespace(seq=1),))  # type: ignore[arg-type]
+
+    async def write() -> None:
+        for _ in range(EACH):
+            await adrive(travelling.append(KEY, batch, server.send, server.send))
+
+    await asyncio.gather(*(write() for _ in range(WRITERS)))
+    # The very first goes alone, and comes back in time for those that waited for it.
+    assert server.sizes == [1, *[WRITERS] * (EACH - 1), WRITERS - 1]
+    assert travelling._journeys == {}

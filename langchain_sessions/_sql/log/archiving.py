@@ -16,10 +16,9 @@ from langchain_sessions._sql.log.by_position import load_light, read_rows
 from langchain_sessions._sql.log.counting import add_counters
 from langchain_sessions._sql.log.lookup import (
     insert_events,
-    load_unfinished,
     require_session,
 )
-from langchain_sessions._sql.log.views import lock_view
+from langchain_sessions._sql.log.views import load_unfinished_of, lock_view
 
 if TYPE_CHECKING:
     from langchain_sessions._sql.driver.transaction import Transaction
@@ -29,16 +28,16 @@ if TYPE_CHECKING:
 def prepare_archiving(tx: Transaction, key: SessionKey, plan: ArchivePlan, *, lock: bool = False) -> Prepared | None:
     """What a compaction comes to, as long as nothing of its range is touched; None where something was already."""
     session = require_session(tx, key, plan.now, lock=lock)
-    unfinished = load_unfinished(tx, session)
+    near = load_light(tx, session, plan.scope, view_of(session, (), plan.idle_before))
+    unfinished = load_unfinished_of(tx, session, near)
     view, counting = (view_of(session, unfinished, idle_before) for idle_before in (plan.idle_before, ALL_AWAKE))
-    near = load_light(tx, session, plan.scope, view)
     return prepare_archive(plan, near, session, (view, counting), _old_covers(tx, session, view.ledger, plan.scope))
 
 
 def commit_archiving(tx: Transaction, key: SessionKey, prepared: Prepared) -> tuple[EventRow, ...] | None:
     """Write a compaction that was prepared; None where it has to be prepared anew."""
     plan = prepared.plan
-    session, view = lock_view(tx, key, plan.now, plan.idle_before)
+    session, view = lock_view(tx, key, plan.now, plan.idle_before, prepared.range[1])
     # Appends meanwhile do not matter; a rewind or another compaction of the range does.
     if not prepared.stands(session, view):
         return None

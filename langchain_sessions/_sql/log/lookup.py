@@ -7,7 +7,7 @@ running one on SQLite.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
@@ -203,7 +203,12 @@ def named_unfinished(
     tx: Transaction, session: SessionRow | SessionLog, rows: Iterable[EventRow]
 ) -> list[InvocationRow]:
     """Those of the invocations that are not done to which some rows belong."""
-    names = sorted({name for row in rows if (name := row.run) is not None})
+    return unfinished_called(tx, session, {name for row in rows if (name := row.run) is not None})
+
+
+def unfinished_called(tx: Transaction, session: SessionRow | SessionLog, runs: Collection[str]) -> list[InvocationRow]:
+    """Those of some invocations that are not done."""
+    names = sorted(runs)
     if not names:
         return []
     if len(names) > _MOST_RUNS:

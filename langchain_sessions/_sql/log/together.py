@@ -9,6 +9,7 @@ of them finds what only it must be told, each goes alone.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -82,7 +83,9 @@ class Passenger:
         Raises:
             WaitedTooLong: It was not told for long.
         """
-        if not self.is_told:
+        if self.is_told:
+            time.sleep(0)  # it leads those that arrived with it, who come now
+        else:
             with suppress(Empty):
                 self._answers.get(timeout=_PATIENCE)
         if not self.is_told:
@@ -96,7 +99,9 @@ class Passenger:
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         self._waits = (threading.get_ident(), loop, future)
-        if not self.is_told:
+        if self.is_told:
+            await asyncio.sleep(0)  # as above
+        else:
             late = loop.call_later(_PATIENCE, _end_waiting, future)
             try:
                 await future
@@ -119,6 +124,8 @@ class Travelling:
         """Nobody is."""
         self._lock = new_lock()
         self._journeys: dict[SessionKey, Journey] = {}
+        self._arrived: SessionKey | None = None
+        """Of which session several arrived last, when nobody waited for it any more."""
         empty_in_child(self)
 
     def leave_all(self) -> None:
@@ -138,6 +145,9 @@ class Travelling:
         told = yield from self._wait(key, journey, passenger)
         if told is None and passenger.leads:
             try:
+                self._gather(journey, passenger)
+                if not passenger.others:
+                    return (yield from alone(key, batch))
                 told = yield from _lead(key, passenger, together)
             finally:
                 self._end_leading(key, journey, passenger)
@@ -147,11 +157,17 @@ class Travelling:
         """What is under way for a session, begun where nothing was, and who waits for it."""
         with self._lock:
             journey = self._journeys.get(key)
-            if journey is None:
-                journey = self._journeys[key] = Journey()
+            if journey is not None:
+                passenger = Passenger(batch)
+                journey.waiting.append(passenger)
+                return journey, passenger
+            journey = self._journeys[key] = Journey()
+            if self._arrived != key:
                 return journey, None
-            passenger = Passenger(batch)
-            journey.waiting.append(passenger)
+            # Those that travelled with it are about to come again: it leads them, if they are here in a moment.
+            self._arrived, passenger = None, Passenger(batch)
+            passenger.leads = True
+            passenger.tell(None)
             return journey, passenger
 
     def _wait(self, key: SessionKey, journey: Journey, passenger: Passenger) -> Flow[Appended | None]:
@@ -198,26 +214,30 @@ class Travelling:
     def _end_leading(self, key: SessionKey, journey: Journey, leader: Passenger) -> None:
         for other in leader.others:
             other.tell(None)  # who was not told better finds out alone what became of it
-        self._end(key, journey)
+        self._end(key, journey, came_together=bool(leader.others))
 
-    def _end(self, key: SessionKey, journey: Journey) -> None:
+    def _end(self, key: SessionKey, journey: Journey, *, came_together: bool = False) -> None:
         """Have those that waited go, led by the first of them."""
         with self._lock:
             waiting = journey.waiting
             if not waiting:
                 if self._journeys.get(key) is journey:
                     del self._journeys[key]
+                    self._arrived = key if came_together else None
                 return
-            leader, *leader_others = waiting[:_MOST]
-            del waiting[:_MOST]
-            leader.leads, leader.others = True, leader_others
+            leader = waiting.pop(0)
+            leader.leads = True
         leader.tell(None)
+
+    def _gather(self, journey: Journey, leader: Passenger) -> None:
+        """Have a leader take along who waits by now: also those that came since it was told, before it went."""
+        with self._lock:
+            leader.others = journey.waiting[: _MOST - 1]
+            del journey.waiting[: _MOST - 1]
 
 
 def _lead(key: SessionKey, leader: Passenger, together: Send[Appended | None]) -> Flow[Appended | None]:
     """Send the batches of several as one, and tell each its part; None where each is to go alone."""
-    if not leader.others:
-        return None
     all_of_them = [leader, *leader.others]
     rows = tuple([row for each in all_of_them for row in each.batch.rows])
     batch = leader.batch._replace(rows=rows, now=max(each.batch.now for each in all_of_them))

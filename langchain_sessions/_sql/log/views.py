@@ -24,6 +24,7 @@ from langchain_sessions._sql.log.lookup import (
     session_columns,
     session_row,
     skey_named,
+    unfinished_called,
     unfinished_of,
 )
 from langchain_sessions.errors import SessionNotFoundError
@@ -41,8 +42,12 @@ def load_view(tx: Transaction, session: SessionRow, idle_before: int) -> LogView
     return view_of(session, load_unfinished(tx, session), idle_before)
 
 
-def lock_view(tx: Transaction, key: SessionKey, now: int, idle_before: int) -> tuple[SessionRow, LogView]:
-    """`require_view` of the whole row, locked for this transaction, in one round trip.
+def lock_view(
+    tx: Transaction, key: SessionKey, now: int, idle_before: int, runs: Collection[str]
+) -> tuple[SessionRow, LogView]:
+    """`require_view` of the whole row, locked for this transaction, mostly in one round trip.
+
+    Where events of some `runs` stand it tells, and of others perhaps.
 
     Raises:
         SessionNotFoundError: There is none for this key.
@@ -52,8 +57,9 @@ def lock_view(tx: Transaction, key: SessionKey, now: int, idle_before: int) -> t
         raise SessionNotFoundError(key.id)
     session = session_row(located)
     check_position(key.id, session.last_seq)
-    runs = load_unfinished(tx, session) if unfinished is None else unfinished
-    return session, view_of(session, runs, idle_before)
+    if unfinished is None or len(unfinished) > FEW:
+        unfinished = unfinished_called(tx, session, runs)
+    return session, view_of(session, unfinished, idle_before)
 
 
 def _lock_in_one(
@@ -77,7 +83,7 @@ def _lock_and_look(
     located = tx.later(
         tx.prepare(("locate", shape, True), lambda: locating(tx, shape, lock=True)), key_values(key, now)
     )
-    statement = tx.prepare("unfinished by id", lambda: unfinished_of(tx, skey_named(tx)))
+    statement = tx.prepare("few unfinished, named", lambda: few_unfinished(tx, skey_named(tx)))
     unfinished = tx.later(statement, {"k_app": key.app, "k_id": key.id})
     tx.flush()
     return located.row, [InvocationRow(*row) for row in unfinished.rows]

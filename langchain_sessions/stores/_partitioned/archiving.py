@@ -9,6 +9,7 @@ from langchain_sessions._core.ledger import covers_of
 from langchain_sessions._core.rows import EventRow, SessionKey, moved
 from langchain_sessions.stores._partitioned.access import Change, Partitions, event_rows
 from langchain_sessions.stores._partitioned.live import scope_rows
+from langchain_sessions.stores._partitioned.runs import read_left, runs_of
 
 if TYPE_CHECKING:
     from langchain_sessions._core.archive import Prepared
@@ -35,7 +36,8 @@ class _Archiving:
     def decide(self, head: SessionHead) -> Flow[Change]:
         """What becomes of a head."""
         plan = self._plan
-        view = head.view(plan.idle_before)
+        left = [] if self._prepared is None else (yield from read_left(self._at, head, self._prepared.range[1]))
+        view = head.view(plan.idle_before, left)
         if self._prepared is None or not self._prepared.stands(head.session, view):
             self._prepared = yield from self._prepare(head, view)
         if self._prepared is None:
@@ -48,7 +50,9 @@ class _Archiving:
     def _prepare(self, head: SessionHead, view: LogView) -> Flow[Prepared | None]:
         scope = self._plan.scope
         near = yield from scope_rows(self._at, head, view, scope)
+        left = yield from read_left(self._at, head, runs_of(near))
+        views = head.view(self._plan.idle_before, left), head.view(0, left)
         cover = view.ledger.covers.get(scope)
         old = [] if cover is None else (yield from self._at.events(head, [(cover.record, cover.record)]))
         covers = covers_of(old[0]) if old else []
-        return prepare_archive(self._plan, near, head.session, (view, head.view(0)), covers)
+        return prepare_archive(self._plan, near, head.session, views, covers)

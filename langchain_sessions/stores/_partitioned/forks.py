@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import Ledger, marks_of
-from langchain_sessions._core.rows import InvocationRow, Mark, SessionKey, SessionRow
+from langchain_sessions._core.rows import MARKS, Mark, SessionKey, SessionRow
 from langchain_sessions._core.state import apply_deltas
 from langchain_sessions.errors import EventNotFoundError, SessionExistsError, SessionsError
 from langchain_sessions.stores._partitioned import keys
@@ -20,6 +19,7 @@ from langchain_sessions.stores._partitioned.access import (
     session_partition,
 )
 from langchain_sessions.stores._partitioned.live import live_rows
+from langchain_sessions.stores._partitioned.runs import FEW, load_run, with_runs
 from langchain_sessions.stores._partitioned.sessions import is_free, new_head
 from langchain_sessions.stores._partitioned.shared_state import write_owed
 from langchain_sessions.stores._partitioned.thread_upkeep import copy_thread
@@ -89,7 +89,6 @@ def _copy(
             aliased=source.session.aliased,
             state=apply_deltas(initial, (delta for seq, delta in deltas if seq not in ledger.hidden)),
         ),
-        unfinished={name: run for name, run in source.unfinished.items() if run.first_seq <= upto},
         scopes=dict(source.scopes),
     )
     target = yield from _copy_runs(at, source, target, draft, upto)
@@ -105,9 +104,13 @@ def _copy_runs(
 ) -> Flow[SessionHead]:
     """Copy how far the invocations got that began in what is copied."""
     stored = yield from at.all_rows(source, keys.under(keys.at(source.skey, keys.RUN)))
-    rows: Rows = {
-        keys.prefix(target.skey) + row.key[len(keys.prefix(source.skey)) :]: row.value
-        for row in stored
-        if InvocationRow(*json.loads(row.value)).first_seq <= upto
-    }
-    return (yield from _write(at, target, draft, rows))
+    copied = [(row, run) for row in stored if (run := load_run(row)).first_seq <= upto]
+    rows: Rows = {keys.prefix(target.skey) + row.key[len(keys.prefix(source.skey)) :]: row.value for row, _ in copied}
+    unfinished = sorted((run for _, run in copied if run.status != MARKS["done"]), key=lambda run: run.updated_at)
+    target = replace(target, unfinished={run.id: run for run in unfinished})
+    while True:
+        target, moved = with_runs(target, ())
+        target = yield from _write(at, target, draft, rows | moved)
+        if len(target.unfinished) <= FEW:
+            return target
+        rows = {}

@@ -15,7 +15,7 @@ from langchain_sessions.errors import CorruptRowError
 from langchain_sessions.stores.engine import Head
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from langchain_sessions._core.ledger import LogView
 
@@ -54,7 +54,8 @@ class SessionHead:
         stage: `live`; `making` while a fork is copied, which nobody sees; `going` while what it had is removed;
             `gone` for a tombstone, of which nothing is left.
         until: How long a tombstone lasts.
-        unfinished: The invocations that are not done.
+        unfinished: The invocations that are not done; of many the newest.
+        left: How many more there are, which lie in rows of their own.
         scopes: Counters of each branch.
         leases: Who compacts which scope, and until when.
         index: How far the index goes.
@@ -69,6 +70,7 @@ class SessionHead:
     stage: str = "live"
     until: int = 0
     unfinished: Mapping[str, InvocationRow] = field(default_factory=dict[str, InvocationRow])
+    left: int = 0
     scopes: Mapping[str, Counters] = field(default_factory=dict[str, Counters])
     leases: Mapping[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
     index: IndexHead = field(default=NO_INDEX)
@@ -94,9 +96,10 @@ class SessionHead:
             return over_at(self.session)
         return self.session.activity if self.stage == "going" else self.until
 
-    def view(self, idle_before: int) -> LogView:
-        """Where its events stand."""
-        return view_of(self.session, self.unfinished.values(), idle_before)
+    def view(self, idle_before: int, left: Collection[InvocationRow] = ()) -> LogView:
+        """Where its events stand; those of invocations that the head does not know if they are `left`."""
+        view = view_of(self.session, [*self.unfinished.values(), *left], idle_before)
+        return replace(view, has_unfinished=True) if self.left and not view.has_unfinished else view
 
     def with_session(self, **changes: Any) -> SessionHead:
         """The head with other columns of the session's row."""
@@ -164,7 +167,8 @@ def dump_head(head: SessionHead, token: str) -> Head:
         "stage": head.stage,
         "session": row,
         "until": head.until,
-        "unfinished": [*head.unfinished.values()],
+        # In front how many are left: a release that knows nothing of those does not take these for all.
+        "unfinished": [*([head.left] if head.left else ()), *head.unfinished.values()],
         "scopes": head.scopes,
         "leases": head.leases,
         "index": head.index,
@@ -199,12 +203,15 @@ def load_head(head: Head) -> SessionHead:
         if row["head_runs"] is not None:
             row["head_runs"] = b64decode(row["head_runs"])
         indexed_to, generation, fingerprint, chunks = document["index"]
+        runs = document.get("unfinished", [])
+        left = runs.pop(0) if runs and type(runs[0]) is int else 0
         return SessionHead(
             version=head.version,
             session=SessionRow(**row),
             stage=document["stage"],
             until=document.get("until", 0),
-            unfinished={item[0]: InvocationRow(*item) for item in document.get("unfinished", ())},
+            unfinished={item[0]: InvocationRow(*item) for item in runs},
+            left=left,
             scopes={scope: Counters(*item) for scope, item in document.get("scopes", {}).items()},
             leases={scope: (item[0], item[1]) for scope, item in document.get("leases", {}).items()},
             index=IndexHead(indexed_to, generation, fingerprint, tuple(tuple(chunk) for chunk in chunks)),

@@ -17,6 +17,7 @@ from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._partitioned.access import Change, Partitions, Rows, is_there, partition_of
 from langchain_sessions.stores._partitioned.heads import IndexHead, SessionHead, VectorHead, load_head
 from langchain_sessions.stores._partitioned.log import read_matching
+from langchain_sessions.stores._partitioned.runs import all_left, knowing
 from langchain_sessions.stores._partitioned.sessions import all_heads
 from langchain_sessions.stores._partitioned.shelves import (
     asked_of,
@@ -231,8 +232,10 @@ def _read_log(at: Partitions, head: SessionHead, query: IndexQuery) -> Flow[Inde
         buckets.setdefault(keys.number_in(key, 2), {})[keys.text_in(key)] = value
     messages = EventQuery(kinds=MESSAGE_CODES, after_seq=indexed_to, idle_before=query.searched.idle_before)
     tail = yield from read_matching(at, head, messages)
+    # Of what the chunks hold only the names of its runs are known here.
+    view = head.view(query.searched.idle_before, (yield from all_left(at, head))) if chunks else tail.view
     with_traits = tuple(chunk._replace(traits=known.get(chunk.number, b"")) for chunk in chunks)
-    return IndexedLog(head.session, tail.view, with_traits, buckets, tail.rows)
+    return IndexedLog(head.session, view, with_traits, buckets, tail.rows)
 
 
 def _rows_of(at: Partitions, head: SessionHead, ranges: Iterable[Range]) -> Flow[dict[str, bytes]]:
@@ -334,7 +337,9 @@ def load_events(at: Partitions, searched: SearchedLogs, places: Mapping[str, Seq
         head = yield from at.find_session(SessionKey(searched.app, session_id, searched.owner), searched.now)
         if head is not None:
             rows: list[EventRow] = yield from at.events(head, seqs.ranges)
-            found.append(LogSlice(head.session, EventSlice(rows, head.view(searched.idle_before))))
+            idle_before = searched.idle_before
+            view = yield from knowing(at, head, head.view(idle_before), rows, idle_before)
+            found.append(LogSlice(head.session, EventSlice(rows, view)))
     return found
 
 

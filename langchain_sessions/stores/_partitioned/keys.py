@@ -20,13 +20,13 @@ _SIGN = 1 << 63
 _PART = 19
 """Where in a key what is behind its part begins."""
 EVENT, NAME, MARK, DELTA, RUN, VALUE = "e", "n", "m", "d", "i", "s"
-TRAITS, BUCKET, VECTOR, CLAIMS = "f", "x", "v", "l"
+LEFT, TRAITS, BUCKET, VECTOR, CLAIMS = "u", "f", "x", "v", "l"
 CHECKPOINT, CHECKPOINT_ID, WRITES, STAGED, OUTSIDE, SHAPE, NAMESPACE, OF_RUN = "k", "z", "w", "t", "q", "h", "g", "j"
 
 _DIGEST, _NUMBER, _ID = 1, 13, 14
 _SHELVED = {
     **dict.fromkeys((EVENT, MARK, DELTA), _NUMBER),
-    **dict.fromkeys((NAME, RUN, OUTSIDE, OF_RUN), _DIGEST),
+    **dict.fromkeys((NAME, RUN, LEFT, OUTSIDE, OF_RUN), _DIGEST),
     BUCKET: 16,
     VECTOR: 17 + _NUMBER,
     CHECKPOINT: 17 + _ID,

@@ -8,8 +8,11 @@ from langchain_sessions._core import message_types as k
 from langchain_sessions._core.ledger import COUNTED, moved_between, tally_change
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions.stores._partitioned.access import ROWS_AT_ONCE, Partitions
+from langchain_sessions.stores._partitioned.runs import knowing, read_left, runs_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from langchain_sessions._core.flow import Flow
     from langchain_sessions._core.ledger import LogView
     from langchain_sessions._core.rows import Counters, EventRow
@@ -38,9 +41,17 @@ def _between(at: Partitions, head: SessionHead, after: int, upto: int) -> Flow[l
 
 def counted_between(at: Partitions, before: SessionHead, after: SessionHead) -> Flow[dict[str | None, Counters]]:
     """How the counters change from one head to another: only events are read that stand otherwise."""
-    stood, stand = before.view(0), after.view(0)
-    rows = yield from at.events(before, moved_between(stood, stand).ranges)
+    rows = yield from at.events(before, moved_between(before.view(0), after.view(0)).ranges)
+    stood, stand = yield from views_between(at, before, after, rows)
     return tally_change(rows, stood, rows, stand)
+
+
+def views_between(
+    at: Partitions, before: SessionHead, after: SessionHead, rows: Iterable[EventRow]
+) -> Flow[tuple[LogView, LogView]]:
+    """Where some events stood and stand for counters, if no invocation got further between two heads."""
+    left = yield from read_left(at, before, runs_of(rows))
+    return before.view(0, left), after.view(0, left)
 
 
 def live_rows(at: Partitions, head: SessionHead, upto: int) -> Flow[list[EventRow]]:
@@ -54,4 +65,5 @@ def live_rows(at: Partitions, head: SessionHead, upto: int) -> Flow[list[EventRo
         beside = beside | cover.holes | SeqSet.of(cover.summaries)
     rows = yield from at.events(head, (beside & SeqSet.between(1, floor)).ranges)
     rows += yield from _between(at, head, floor, upto)
+    view = yield from knowing(at, head, view, rows, 0)
     return [row for row in rows if row.kind < k.FIRST_RECORD and view.standing(row) in COUNTED]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,7 +17,6 @@ from langchain_sessions._core.state import require_owner, with_replaced
 from langchain_sessions._core.view import MOST_READS, context_rows, elsewhere
 from langchain_sessions.errors import SessionEndedError
 from langchain_sessions.events import Standing
-from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._partitioned.access import (
     ROWS_AT_ONCE,
     Change,
@@ -28,15 +26,25 @@ from langchain_sessions.stores._partitioned.access import (
     named,
     positions,
 )
-from langchain_sessions.stores._partitioned.heads import SessionHead, dump_json
+from langchain_sessions.stores._partitioned.runs import (
+    RunChange,
+    knowing,
+    left_ranges,
+    load_run,
+    read_left,
+    read_run,
+    runs_of,
+    with_runs,
+)
 from langchain_sessions.stores._partitioned.shared_state import is_shared, write_owed
 from langchain_sessions.stores._values import Appended, ContextSlice, EventSlice, ScopeMeasure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from langchain_sessions._core.flow import Flow
     from langchain_sessions._core.matching import EventQuery
+    from langchain_sessions.stores._partitioned.heads import SessionHead
     from langchain_sessions.stores._values import AppendBatch
 
 _FAILED = r.MARKS["failed"]
@@ -60,17 +68,16 @@ def _append(at: Partitions, batch: AppendBatch, head: SessionHead) -> Flow[Chang
     session = head.session
     if session.ended_at is not None:
         raise SessionEndedError(session.id)
-    relatives = yield from _relatives(at, head, batch)
-    view = head.view(batch.idle_before)
+    relatives, left = yield from _relatives(at, head, batch)
+    view = head.view(batch.idle_before, left)
     require_version(session.id, batch, relatives, view, session.last_seq)
     placed = identify_batch(session.id, batch, relatives, view, session.last_seq)
     deltas = [row.delta for row in placed.fresh if row.delta is not None]
     require_owner(session.user_id, deltas)
     runs, touched = yield from _run_changes(at, head, batch, placed.fresh)
-    rows: Rows = {_run_key(head.skey, run.id): dump_json(run) for run in runs}
     if not placed.fresh and not runs:
         return Change((Appended(placed.rows, session.last_seq, view), bool(head.owed)))
-    after = _with_runs(head, runs) if runs else head
+    after, rows = with_runs(head, runs) if runs else (head, Rows())
     if placed.fresh:
         state, noted = with_replaced(session.state, placed.fresh) if deltas else (None, placed.fresh)
         rows |= event_rows(head.skey, noted)
@@ -84,33 +91,37 @@ def _append(at: Partitions, batch: AppendBatch, head: SessionHead) -> Flow[Chang
         if owed := [(delta, batch.now) for delta in deltas if is_shared(delta)]:
             after = replace(after, owed=(*head.owed, *owed))
     before = {*relatives, *touched}
-    counted = tally_change(before, head.view(r.ALL_AWAKE), {*before, *placed.fresh}, after.view(r.ALL_AWAKE))
+    got = [run.now for run in runs]
+    then = [*(run for run in left if all(run.id != other.id for other in got)), *got]
+    stood, stand = head.view(r.ALL_AWAKE, left), after.view(r.ALL_AWAKE, then)
+    counted = tally_change(before, stood, {*before, *placed.fresh}, stand)
     after = after.adding(counted)
     # Of what is all new nobody has to ask where it stands: nothing is decoded that was encoded a moment ago.
     is_new = not (relatives or runs or placed.edits)
-    appended = Appended(placed.rows, after.session.last_seq, None if is_new else after.view(batch.idle_before))
+    appended = Appended(placed.rows, after.session.last_seq, None if is_new else after.view(batch.idle_before, then))
     return Change((appended, bool(after.owed)), after, rows)
 
 
-def _relatives(at: Partitions, head: SessionHead, batch: AppendBatch) -> Flow[list[EventRow]]:
-    """Every stored row that shares an identity with one of a batch."""
-    idents, ids = {row.ident for row in batch.rows}, {row.id for row in batch.rows}
-    seqs = positions((yield from at.rows(head, named(head.skey, idents | ids))))
-    rows = yield from at.events(head, seqs.ranges)
+def _relatives(
+    at: Partitions, head: SessionHead, batch: AppendBatch
+) -> Flow[tuple[list[EventRow], list[InvocationRow]]]:
+    """Every stored row that shares an identity with one of a batch; and of their runs what the head does not know."""
+    idents, ids, runs = {row.ident for row in batch.rows}, {row.id for row in batch.rows}, runs_of(batch.rows)
+    wanted = named(head.skey, idents | ids)
+    found = yield from at.rows(head, [*wanted, *left_ranges(head, runs)])
+    left = [load_run(row) for rows in found[len(wanted) :] for row in rows]
+    rows = yield from at.events(head, positions(found[: len(wanted)]).ranges)
     # Names are found by their digests: what has another's by chance goes here.
-    return [row for row in rows if row.ident in idents or row.id in ids]
-
-
-def _run_key(skey: int, name: str) -> str:
-    return f"{keys.at(skey, keys.RUN)}/{keys.digest(name)}"
+    relatives = [row for row in rows if row.ident in idents or row.id in ids]
+    return relatives, left + (yield from read_left(at, head, runs_of(relatives) - runs))
 
 
 def _run_changes(
     at: Partitions, head: SessionHead, batch: AppendBatch, fresh: Sequence[EventRow]
-) -> Flow[tuple[list[InvocationRow], list[EventRow]]]:
+) -> Flow[tuple[list[RunChange], list[EventRow]]]:
     """How far the invocations of a batch got, and the events of those that failed or came back from failing."""
     names = sorted({row.invocation_id for row in batch.rows if row.invocation_id is not None})
-    changed: list[InvocationRow] = []
+    changed: list[RunChange] = []
     touched: list[EventRow] = []
     firsts = {row.invocation_id: row.seq for row in reversed(fresh)}
     for name in names:
@@ -119,17 +130,12 @@ def _run_changes(
         first = was.first_seq if was else firsts.get(name)
         if first is None:
             continue
-        changed.append(InvocationRow(name, first, status, batch.now))
+        now = InvocationRow(name, first, status, batch.now)
+        changed.append(RunChange(was, now))
         before = was.status if was else 0
         if status != before and _FAILED in (status, before):
-            touched += yield from _events_of_run(at, head, changed[-1])
+            touched += yield from _events_of_run(at, head, now)
     return changed, touched
-
-
-def read_run(at: Partitions, head: SessionHead, name: str) -> Flow[InvocationRow | None]:
-    """How far an invocation got."""
-    found = (yield from at.rows(head, [keys.exactly(_run_key(head.skey, name))]))[0]
-    return InvocationRow(*json.loads(found[0].value)) if found else None
 
 
 def _events_of_run(at: Partitions, head: SessionHead, run: InvocationRow) -> Flow[list[EventRow]]:
@@ -144,16 +150,6 @@ def _events_of_run(at: Partitions, head: SessionHead, run: InvocationRow) -> Flo
         found += some
         low = some[-1].seq + 1
     return [row for row in found if row.run == run.id]
-
-
-def _with_runs(head: SessionHead, runs: Iterable[InvocationRow]) -> SessionHead:
-    """The head with how far some invocations got; those that are done need not be known."""
-    unfinished = dict(head.unfinished)
-    for run in runs:
-        unfinished[run.id] = run
-        if run.status == _DONE:
-            del unfinished[run.id]
-    return replace(head, unfinished=unfinished)
 
 
 def append_record(at: Partitions, key: SessionKey, record: EventRow, now: int) -> Flow[EventRow]:
@@ -189,6 +185,7 @@ def read_matching(at: Partitions, head: SessionHead, query: EventQuery) -> Flow[
     if query.idents:
         seqs = positions((yield from at.rows(head, named(head.skey, query.idents))))
         named_rows = yield from at.events(head, (seqs & SeqSet.between(low, high)).ranges)
+        view = yield from knowing(at, head, view, named_rows, query.idle_before)
         return cut_window([row for row in named_rows if matches(row, query, view)], query, view)
     while low <= high and (wanted is None or len(found) < wanted):
         if query.newest:
@@ -197,6 +194,7 @@ def read_matching(at: Partitions, head: SessionHead, query: EventQuery) -> Flow[
         else:
             some = yield from at.some_events(head, low, high, size)
             low = some[-1].seq + 1
+        view = yield from knowing(at, head, view, some, query.idle_before)
         found += [row for row in some if matches(row, query, view)]
         size = min(4 * size, ROWS_AT_ONCE)
     if query.newest:
@@ -258,11 +256,14 @@ def _standing(
     while low <= high and (last_n is None or len(rows) < last_n):
         some = yield from at.some_events(head, low, high, size, newest=True)
         high = some[-1].seq - 1
+        view = yield from knowing(at, head, view, some, idle_before)
         rows += [row for row in some if is_shown(row)]
     if last_n is not None and len(rows) >= last_n and not view.head:
         # What stands before the window is cut from it.
         apart = elsewhere(view, min(row.place for row in rows))
-    rows += yield from at.events(head, apart.ranges)
+    beside = yield from at.events(head, apart.ranges)
+    rows += beside
+    view = yield from knowing(at, head, view, beside, idle_before)
     found = ContextSlice(head.session.log, context_rows(rows, view, viewer, invocation_id, last_n), view)
     return found, is_detached
 

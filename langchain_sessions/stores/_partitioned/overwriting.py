@@ -33,6 +33,7 @@ from langchain_sessions.stores._partitioned.access import (
 from langchain_sessions.stores._partitioned.heads import IndexHead, dump_event
 from langchain_sessions.stores._partitioned.index import traits_key, vector_key
 from langchain_sessions.stores._partitioned.rewinding import read_marks
+from langchain_sessions.stores._partitioned.runs import knowing
 from langchain_sessions.stores._partitioned.shelves import drop_shelves_of
 from langchain_sessions.stores._partitioned.threads import (
     checkpoint_rows,
@@ -64,6 +65,7 @@ def blank_events(at: Partitions, key: SessionKey, plan: BlankPlan) -> Flow[Blank
 def _blank(at: Partitions, plan: BlankPlan, head: SessionHead) -> Flow[Change]:
     session, view = head.session, head.view(ALL_AWAKE)
     rows = yield from _asked(at, head, view, plan)
+    view = yield from knowing(at, head, view, rows, ALL_AWAKE)
     chosen = choose(session.id, rows, view, plan.asked, plan.seqs, superseded=plan.superseded)
     made = summaries_of(chosen.all, (yield from read_marks(at, head)))
     if not chosen.left:

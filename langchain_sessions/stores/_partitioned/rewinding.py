@@ -20,7 +20,7 @@ from langchain_sessions._core.state import (
 from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._partitioned.access import ROWS_AT_ONCE, Change, Partitions, event_rows
 from langchain_sessions.stores._partitioned.live import counted_between
-from langchain_sessions.stores._partitioned.log import read_run
+from langchain_sessions.stores._partitioned.runs import read_run
 from langchain_sessions.stores._partitioned.thread_upkeep import rewind_thread
 from langchain_sessions.stores._values import Rewound
 

@@ -38,6 +38,7 @@ from langchain_sessions.errors import (
 from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._partitioned.access import Partitions, Rows, event_rows, name_of, named, positions
 from langchain_sessions.stores._partitioned.heads import SessionHead, dump_event
+from langchain_sessions.stores._partitioned.live import views_between
 from langchain_sessions.stores._partitioned.sessions import is_free, new_head
 from langchain_sessions.stores._threads import PutPlan, PutResult, WritesPlan
 
@@ -375,5 +376,6 @@ def _moved(at: Partitions, head: SessionHead, plan: PutPlan, decision: PutDecisi
     rows: Rows = {
         keys.at(head.skey, keys.EVENT, row.seq): dump_event(row) for row in rooted if row.seq in decision.rooted
     }
-    counted = counted_after_put(head.view(0), after.view(0), rooted, decision)
+    stood, stand = yield from views_between(at, head, after, [*rooted, *decision.fresh])
+    counted = counted_after_put(stood, stand, rooted, decision)
     return after.adding(counted), rows

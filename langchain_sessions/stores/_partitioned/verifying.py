@@ -13,6 +13,7 @@ from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._partitioned.access import Partitions, event_rows
 from langchain_sessions.stores._partitioned.heads import load_event
 from langchain_sessions.stores._partitioned.rewinding import read_marks
+from langchain_sessions.stores._partitioned.runs import all_left, knowing
 
 if TYPE_CHECKING:
     from langchain_sessions._core.flow import Flow
@@ -54,7 +55,9 @@ def _problems(at: Partitions, head: SessionHead) -> Flow[list[str]]:
     deltas = (row.delta for row in events if row.seq not in ledger.hidden)
     if not is_same_state(apply_deltas(session.initial_state, deltas), session.state):
         found.append("state differs from the log")
-    view = head.view(0)
+    view = yield from knowing(at, head, head.view(0), events, 0)
+    if len((yield from all_left(at, head))) != head.left:
+        found.append("runs that are not done differ from the head")
     wrong = (scope for scope in (None, *head.scopes) if count_scope(events, view, scope) != head.counters(scope))
     names = ("the root" if scope is None else repr(scope) for scope in wrong)
     return [*found, *(f"counters of {name} differ from the log" for name in names)]
