@@ -211,7 +211,6 @@ def _ranges(pairs: object) -> tuple[SeqRange, ...]:
 
 
 _NO_LOOKUP: tuple[SeqSet, dict[int, Edit], SeqSet] = (NO_SEQS, {}, NO_SEQS)
-_NONE_OUTDATED: Mapping[int, int] = {}
 
 
 @dataclass(frozen=True)
@@ -232,30 +231,33 @@ class LogView:
     last_seq: int = 0
     has_unfinished: bool = False
     _lookup: tuple[SeqSet, dict[int, Edit], SeqSet] = field(init=False, repr=False, compare=False, default=_NO_LOOKUP)
-    outdated: Mapping[int, int] = field(init=False, repr=False, compare=False)
-    """What a graph held of a message of which its head holds another revision, and that one: whichever came first."""
+    _outdated: dict[int, int] | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Prepare the look-ups once; of most logs there is nothing to look up."""
         if self.ledger is EMPTY_LEDGER and self.head is None:
-            object.__setattr__(self, "outdated", _NONE_OUTDATED)
             return
         head = SeqSet(tuple(sorted(self.head))) if self.head is not None else SeqSet()
-        superseded = self.ledger.superseded
         summaries = SeqSet.of(seq for cover in self.ledger.covers.values() for seq in cover.summaries)
-        object.__setattr__(self, "_lookup", (head, superseded, summaries))
-        object.__setattr__(self, "outdated", _outdated(self.ledger.edits, head) if head else {})
+        object.__setattr__(self, "_lookup", (head, self.ledger.superseded, summaries))
 
     @property
     def is_plain(self) -> bool:
         """Whether everything stands where it was logged: nothing was hidden, edited or archived, and no run is open."""
         return self.ledger is EMPTY_LEDGER and not self.head and not self.invocations and not self.has_unfinished
 
+    @property
+    def outdated(self) -> Mapping[int, int]:
+        """What a graph held of a message of which its head holds another revision, and that: whichever came first."""
+        if self._outdated is None:
+            object.__setattr__(self, "_outdated", _outdated(self.ledger.edits, self._lookup[0]))
+        return self._outdated or {}
+
     def superseded_by(self, row: EventRow) -> int | None:
         """The edit that took the row's place, if any; asked of each row that is read, and nearly none has one."""
         edit = self.edit_of(row.seq) if row.seq in self._lookup[1] else None
         if edit is None:
-            return self.outdated.get(row.seq) if row.flags & r.ROOTED else None
+            return self.outdated.get(row.seq) if row.flags & r.ROOTED and row.seq not in self._lookup[0] else None
         return edit.seq
 
     def edit_of(self, seq: int) -> Edit | None:
@@ -310,10 +312,9 @@ class LogView:
 
 def _outdated(edits: Iterable[Edit], head: SeqSet) -> dict[int, int]:
     """Revisions beside the one of the same message that the head holds, and that one."""
-    revisions: dict[int, set[int]] = {}
+    found, revisions = dict[int, int](), dict[int, set[int]]()
     for edit in edits:
         revisions.setdefault(edit.position, set()).update((edit.seq, edit.replaces))
-    found: dict[int, int] = {}
     for seqs in revisions.values():
         held = max((seq for seq in seqs if seq in head), default=None)
         if held is not None:

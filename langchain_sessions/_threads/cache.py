@@ -23,7 +23,7 @@ from langchain_sessions._threads.split import KNOWN, held, is_message_list, snap
 from langchain_sessions._threads.trees import TreeCache
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from langchain_core.messages import BaseMessage
 
@@ -83,6 +83,11 @@ class _View(NamedTuple):
     snapshots: list[dict[str, Any]]
 
 
+def _size_of(content: object) -> int:
+    """How long a text is; all else is of one size."""
+    return len(content) if isinstance(content, str) else -1
+
+
 def _alike(messages: Sequence[BaseMessage], others: Sequence[BaseMessage], snapshots: Sequence[dict[str, Any]]) -> bool:
     """Whether messages have the classes of others, and the fields that were stored."""
     return [*map(type, messages)] == [*map(type, others)] and equal([*map(_fields, messages)], snapshots)
@@ -119,6 +124,8 @@ class ThreadCache:
         self._molds: dict[int, _Mold] = {}
         self._newest: dict[str, int] = {}
         self._older: dict[str, list[int]] = {}
+        self._by_size: dict[str, tuple[int, dict[int, list[int]]]] = {}
+        """How many of the older revisions of a message were sorted by the length of their text, and those."""
         self._known = NO_SEQS
         self._bytes = 0
         self._last: _View | None = None
@@ -167,14 +174,8 @@ class ThreadCache:
 
     def newest(self, ident: str) -> int | None:
         """Where the newest revision that is known of a message is stored; None where none is, or some went back."""
-        return None if self.is_rewound else max(self._stored_as(ident), default=None)
-
-    def _stored_as(self, message_id: str) -> Iterator[int]:
-        """Where the revisions of a message are stored, those that were met last first."""
-        seq = self._newest.get(message_id)
-        if seq is not None:
-            yield seq
-            yield from reversed(self._older.get(message_id, ()))
+        seq = None if self.is_rewound else self._newest.get(ident)
+        return None if seq is None else max((seq, *self._older.get(ident, ())))
 
     def lacks(self, seqs: SeqSet) -> SeqSet:
         """Those of some positions that are not known."""
@@ -337,8 +338,18 @@ class ThreadCache:
         # Nearly always it is the revision that was met last, as it was stored: asked for each message of each list.
         if seq is None or self._holds(seq, message):
             return seq
-        older = reversed(self._older.get(str(message_id), ()))
+        older = self._older_of_size(str(message_id), _size_of(message.content))
         return next((seq for seq in older if self._holds(seq, message)), None)
+
+    def _older_of_size(self, ident: str, size: int) -> Iterable[int]:
+        """The older revisions with a text of a length, those that were met last first: there may be a thousand."""
+        older = self._older.get(ident, [])
+        count, by_size = self._by_size.get(ident, (0, {}))
+        for seq in older[count:]:
+            by_size.setdefault(_size_of(self._snapshot(seq)["content"]), []).append(seq)
+        if older:
+            self._by_size[ident] = (len(older), by_size)
+        return reversed(by_size.get(size, ()))
 
     def keep(self, record: Record) -> None:
         """Remember a checkpoint, since the next one will come from it."""

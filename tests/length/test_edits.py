@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.graph import MessagesState, StateGraph
 
-from langchain_sessions import InMemoryStore, SessionService
+from langchain_sessions import InMemoryStore, SessionCheckpointSaver, SessionService
 from tests.length.calls import CALLS, said
+from tests.length.meter import Meter
 from tests.length.test_length import ALLOWED, cost_of
 
 if TYPE_CHECKING:
@@ -66,3 +69,23 @@ def test_a_window_over_edits_is_the_end_of_the_whole(backend: str, tmp_path: Pat
                 ada.rewind("s", to_seq=75)
         whole = ada.messages("s")
         assert [ada.messages("s", last_n=n) for n in range(1, 70)] == [whole[-n:] for n in range(1, 70)]
+
+
+@pytest.mark.backends("sqlite")
+def test_an_edit_of_a_graph_costs_what_it_changes(tmp_path: Path) -> None:
+    """However often the message was edited before: in functions of Python, of the step that writes it."""
+    graph = StateGraph(MessagesState)
+    graph.add_node("work", lambda state: {})
+    graph.set_entry_point("work")
+    config: Any = {"configurable": {"thread_id": "s"}}
+    calls = dict[int, int]()
+    with SessionService(f"sqlite:///{tmp_path / 'graph.db'}", create_schema=True, synchronous="NORMAL") as service:
+        compiled = graph.compile(checkpointer=SessionCheckpointSaver(service))
+        meter = Meter()
+        for at in range(FEW + 81):
+            edit = partial(compiled.update_state, config, {"messages": [AIMessage("x" * at, id="draft")]}, "work")
+            if at in {FEW, FEW + 80}:
+                calls[at] = meter.of(edit, bool).calls
+            else:
+                edit()
+    assert calls[FEW + 80] <= ALLOWED * calls[FEW]

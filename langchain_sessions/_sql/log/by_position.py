@@ -16,6 +16,7 @@ from sqlalchemy import and_ as both
 from langchain_sessions._core import message_types as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.rows import LIGHT, EventRow, Mark, SessionRow, light_row
+from langchain_sessions._sql.driver.transaction import param
 from langchain_sessions._sql.log.lookup import event_columns
 
 if TYPE_CHECKING:
@@ -52,18 +53,35 @@ def load_light(tx: Transaction, session: SessionRow, scope: str | None, view: Lo
 def load_light_at(tx: Transaction, skey: int, seqs: SeqSet) -> list[EventRow]:
     """The events at some positions, without bodies."""
     e = tx.tables.events.c
-    statement = select(*light_columns(tx.tables)).where(e.skey == skey)
-    found: list[EventRow] = []
+
+    def within() -> Select[Any]:
+        return select(*light_columns(tx.tables)).where(
+            e.skey == param("skey"), e.seq.between(param("low"), param("high"))
+        )
+
+    rows: list[tuple[Any, ...]] = []
     single: list[int] = []
     for low, high in seqs.ranges:
         if low == high:
             single.append(low)
         else:
-            found += [light_row(row) for row in tx.once(statement.where(e.seq.between(low, high)))]
+            rows += tx.rows(tx.prepare("light within", within), {"skey": skey, "low": low, "high": high})
     # As above: SQLite took 999 values once, and PostgreSQL's protocol counts them in two bytes.
     for start in range(0, len(single), 500):
-        found += [light_row(row) for row in tx.once(statement.where(e.seq.in_(single[start : start + 500])))]
-    return found
+        rows += _light_among(tx, skey, single[start : start + 500])
+    return [light_row(row) for row in rows]
+
+
+def _light_among(tx: Transaction, skey: int, seqs: list[int]) -> list[tuple[Any, ...]]:
+    """The events at a few positions: each edit asks for some, so there is a statement for each size, by the doubles."""
+    e, size = tx.tables.events.c, 1 << (len(seqs) - 1).bit_length()
+
+    def among() -> Select[Any]:
+        wanted = e.seq.in_([param(f"seq{number}") for number in range(size)])
+        return select(*light_columns(tx.tables)).where(e.skey == param("skey"), wanted)
+
+    named = {f"seq{number}": seqs[min(number, len(seqs) - 1)] for number in range(size)}
+    return tx.rows(tx.prepare(("light among", size), among), {"skey": skey, **named})
 
 
 def load_marks(tx: Transaction, session: SessionRow, upto: int | None = None) -> list[Mark]:
