@@ -110,11 +110,13 @@ def names_in(joined: bytes) -> list[bytes]:
 def kids_of(row: bytes) -> list[bytes]:
     """The names of the rows that are needed to read one; none where it holds all that it says."""
     kind = row[:1]
+    if kind in _DELTAS:
+        count = kind[0] - 7
+        # Asked of each piece of what is read: most have no names, or one.
+        return [row[1 : 1 + NAME]] if count == 1 else names_in(row[1 : 1 + NAME * count])
     if kind == NODE:
         return names_in(row[1:])
-    if kind == SPLICE:
-        return names_in(row[1 : _end_of_names(row)])
-    return names_in(row[1 : 1 + NAME * (kind[0] - 7)]) if kind in _DELTAS else []
+    return names_in(row[1 : _end_of_names(row)]) if kind == SPLICE else []
 
 
 # -- parts -------------------------------------------------------------------------------------------------

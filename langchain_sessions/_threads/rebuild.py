@@ -168,7 +168,7 @@ class Rebuilder:
         if not rows:
             values = self._details.values
             # Once for each session of a page: its values are looked up by digest alone from here on.
-            rows.update((name, row) for (skey, name), row in values.items() if skey == thread.skey)
+            rows.update({name: row for (skey, name), row in values.items() if skey == thread.skey})
         tree = thread.trees.stored(root, rows.get)
         if tree is None:
             try:

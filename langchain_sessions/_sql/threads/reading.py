@@ -295,7 +295,7 @@ def _complete(
     )
     for skey, seqs in missing.items():
         rows = read_values(tx, skey, digests[skey], glance.values if glance is not None else {})
-        details.values.update(((skey, digest), row) for digest, row in rows.items())
+        details.values.update({(skey, digest): row for digest, row in rows.items()})
         details.events[skey] = read_events(tx, skey, seqs)
     return details
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, delete, func, literal_column, or_, select, update
+from sqlalchemy import ColumnElement, Select, bindparam, case, delete, func, literal_column, select, true, update
 
 from langchain_sessions._core.checkpoints import ValueRow, digests_in, unpack_writes
 from langchain_sessions._core.piece_removal import made_whole, staying
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from langchain_sessions._sql.driver.transaction import Transaction
 
 _PLACES = 64
-"""As many names as a piece can have, and as many of a checkpoint as are followed at once."""
+"""As many names as a piece can have."""
 # A power of two, as the numbers of parameters are.
 _CHUNK = 256
 
@@ -61,9 +61,9 @@ def read_values(
     while left:
         ask = sorted({digest for digest in left if digest not in asked})
         asked.update(ask)
-        new = {digest: known[digest] for digest in ask if digest in known}
+        new = {digest: row for digest in ask if (row := known.get(digest)) is not None}
         answers: list[Any] = []
-        for some in _chunks([digest for digest in ask if digest not in known]):
+        for some in _chunks([digest for digest in ask if digest not in new]):
             names = _names(len(some))
 
             def build(names: Sequence[str] = names) -> Select[Any]:
@@ -85,48 +85,51 @@ def read_values(
 def values_below(tx: Transaction, skey: Any, outside: Any, where: Sequence[ColumnElement[bool]]) -> Select[Any]:
     """The values that a checkpoint names, with all that they consist of, in one statement.
 
-    What is missing comes without data; what stands behind the first 64 names of a checkpoint does not come.
+    What is missing comes without data; what stands behind the first 64 names of a piece does not come.
     """
     v = tx.tables.threads.stored_values.c
-    zero: ColumnElement[int] = literal_column("0")
-    places: Any = select(zero.label(quoted("i"))).cte(quoted("places"), recursive=True)
-    places = places.union_all(select(places.c.i + literal_column("1")).where(places.c.i < literal_column("63")))
 
     def row_of(name: Any) -> Any:
         # A subquery and no join: it is an index lookup whatever the planner thinks of the recursion.
         return select(v.data).where(v.skey == skey, v.digest == name).scalar_subquery()
 
-    def nth(joined: Any, start: str) -> Any:
-        size: ColumnElement[int] = literal_column(str(NAME))
-        return func.substr(joined, places.c.i * size + literal_column(start), size)
+    def columns(names: Any) -> list[Any]:
+        """The first of some names that lie behind each other, its row, and the names behind it."""
+        first = func.substr(names, literal_column("1"), literal_column(str(NAME)))
+        others = func.substr(names, literal_column(str(NAME + 1)))
+        return [first.label(quoted("digest")), row_of(first).label(quoted("data")), others.label(quoted("others"))]
 
-    first = nth(outside, "1")
-    begin = places.c.i * literal_column(str(NAME)) < func.length(outside)
-    tree: Any = (
-        select(first.label(quoted("digest")), row_of(first).label(quoted("data")))
-        .select_from(outside.table.join(places, begin))
-        .where(*where)
-        .cte(quoted("tree"), recursive=True)
-    )
-    kid = nth(tree.c.data, "2")
-    last: ColumnElement[bytes] = bindparam("q_most", DELTAS[-1])
+    tree: Any = select(*columns(outside)).where(func.length(outside) > literal_column("0"), *where)
+    tree = tree.cte(quoted("tree"), recursive=True)
     kind = func.substr(tree.c.data, literal_column("1"), literal_column("1"))
-    inside = places.c.i * literal_column(str(NAME)) + literal_column("1") < func.length(tree.c.data)
-    is_list = kind.in_([bindparam("q_node", NODE), bindparam("q_splice", SPLICE)])
+    last: ColumnElement[bytes] = bindparam("q_last", DELTAS[-1])
     # A part that is told by others has few names, as many as its first byte says.
-    is_told = or_(
-        *(
-            and_(places.c.i == literal_column(str(place)), kind.between(bindparam(f"q_told{place}", least), last))
-            for place, least in enumerate(DELTAS)
+    told = [
+        (
+            kind.between(bindparam(f"q_told{count}", least), last),
+            func.substr(tree.c.data, literal_column("2"), literal_column(str(NAME * count))),
         )
+        for count, least in reversed([*enumerate(DELTAS, 1)])
+    ]
+    is_list = kind.in_([bindparam("q_node", NODE), bindparam("q_splice", SPLICE)])
+    below = case((is_list, func.substr(tree.c.data, literal_column("2"), literal_column(str(NAME * _PLACES)))), *told)
+    # Each row leads to the one behind it and to its first kid: nothing is asked of a row at each place that it could have.
+    ways = select(literal_column("0").label(quoted("way"))).union_all(select(literal_column("1"))).cte(quoted("ways"))
+    names = case((ways.c.way == literal_column("0"), tree.c.others), else_=below)
+    tree = tree.union_all(
+        select(*columns(names)).select_from(tree.join(ways, true())).where(func.length(names) > literal_column("0"))
     )
-    tree = tree.union_all(select(kid, row_of(kid)).select_from(tree.join(places, inside)).where(or_(is_list, is_told)))
     return select(tree.c.digest, tree.c.data)
 
 
 def rows_of_values(rows: Iterable[tuple[Any, ...]]) -> dict[bytes, bytes]:
     """Values by digest as they were read; some drivers return bytes as a view."""
-    return {as_bytes(digest): as_bytes(data) for digest, data in rows if data is not None}
+    # Of hundreds of pieces a call for each would cost more than reading them.
+    return {
+        digest if type(digest) is bytes else as_bytes(digest): data if type(data) is bytes else as_bytes(data)
+        for digest, data in rows
+        if data is not None
+    }
 
 
 def sweep_values(tx: Transaction, skey: int, rows: Iterable[CheckpointRow]) -> None:
