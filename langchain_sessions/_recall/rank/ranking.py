@@ -46,15 +46,15 @@ class RankingWeights:
             words do.
     """
 
-    saturation: float = 0.6
-    length: float = 0.9
-    shortest: int = 12
+    saturation: float = 1.0
+    length: float = 1.0
+    shortest: int = 14
     reach: int = 4
     before: float = 0.6
     after: float = 0.4
-    fading: float = 0.6
+    fading: float = 0.65
     neighbour: int = 30
-    author: float = 0.25
+    author: float = 0.35
     author_bonus: float = 0.5
     session: float = 0.4
     meaning: float = 2.0
