@@ -21,7 +21,7 @@ COMPARED: Final = 50
 """How many events, the best by their words, are compared with a query in meaning. More of them gain nothing."""
 
 _SPREAD: Final = 0.1
-_SUPPOSED: Final = 10
+_SUPPOSED: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
