@@ -99,8 +99,10 @@ class MiniLM(Embeddings):
         return self._norm(self._linear(inner, f"{name}output.dense") + state, f"{name}output.LayerNorm")
 
     def _linear(self, state: Array, name: str) -> Array:
-        found: Array = state @ self._weights[f"{name}.weight"].T + self._weights[f"{name}.bias"]
-        return found
+        # One product for the whole batch: numpy would make one for each text.
+        flat = np.ascontiguousarray(state).reshape(-1, state.shape[-1])
+        found: Array = flat @ self._weights[f"{name}.weight"].T + self._weights[f"{name}.bias"]
+        return found.reshape(*state.shape[:-1], -1)
 
     def _norm(self, state: Array, name: str) -> Array:
         centred = state - state.mean(-1, keepdims=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from benchmarks.recall_scores import Outcome
     from benchmarks.recall_sets import QuestionSet
 
-WORTHS: Final = (0.0, 1.0, 2.0, 3.0, 4.0)
+WORTHS: Final = (0.0, 0.5, 1.0, 1.5)
 
 
 def report(sets: Sequence[QuestionSet], ours: Ours) -> None:

@@ -20,15 +20,15 @@ OFF: Final[dict[str, float]] = {"length": 0.4, "neighbour": 255}
 """What a weight is without its idea, where that is not 0."""
 
 GRID: Final[dict[str, tuple[float, ...]]] = {
-    "saturation": (0.6, 0.8, 1.2),
-    "length": (0.45, 0.75, 0.9),
+    "saturation": (0.6, 0.8, 1.0),
+    "length": (0.75, 0.9, 1.0),
     "before": (0.4, 0.6),
     "after": (0.3, 0.4),
-    "fading": (0.5, 0.6, 0.7),
+    "fading": (0.5, 0.65),
     "author": (0.15, 0.25, 0.35),
     "author_bonus": (0.0, 0.5),
     "neighbour": (15, 30, 60),
-    "shortest": (0, 12),
+    "shortest": (0, 14),
     "session": (0.0, 0.4),
 }
 

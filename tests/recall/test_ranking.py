@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -201,6 +202,37 @@ def test_meaning_is_added_by_its_distance_from_the_mean() -> None:
     found = search("kettle", talk, cosine=lambda _, index: 0.9 if index == 6 else 0.1)
     assert places(found)[0] == (0, 6)
     assert sum(one.ranked.parts["meaning"] for one in found) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_an_event_is_as_near_in_meaning_at_the_end_of_a_session_as_in_its_midst() -> None:
+    alone, midst = segment("kettle one"), segment(*FILLER, "kettle two", *FILLER)
+    found = search(
+        "kettle", alone, midst, segment("kettle three"), cosine=lambda number, _: 0.1 if number == 2 else 0.6
+    )
+    gains = {each.segment: each.ranked.parts["meaning"] for each in found if each.index in (0, 5)}
+    assert gains[0] == pytest.approx(gains[1])
+    assert gains[2] < 0 < gains[0]
+
+
+def test_an_event_of_a_word_tells_less_of_its_neighbours_meaning_than_a_sentence() -> None:
+    said = "We looked for it in all the shops of the old town and by the harbour."
+    talk = segment(*FILLER, "kettle one", "Yes.", *FILLER * 2, "kettle two", said, *FILLER)
+    found = search("kettle", talk, cosine=lambda _, index: 0.9 if index in (6, 18) else 0.3)
+    gains = {each.index: each.ranked.parts["meaning"] for each in found}
+    assert gains[17] > gains[5] + 0.1
+
+
+def test_a_model_whose_cosines_lie_close_together_counts_too() -> None:
+    talk = segment(*(f"kettle {number}" for number in range(300)))
+
+    def gains(narrow: float) -> list[float]:
+        def cosine(_: int, index: int) -> float:
+            return 0.8 + narrow * math.sin(index)
+
+        found = search("kettle", talk, cosine=cosine, weights=replace(RankingWeights(), reach=0))
+        return [each.ranked.parts["meaning"] for each in found if "meaning" in each.ranked.parts]
+
+    assert max(gains(0.03)) > 0.5 * max(gains(0.15))
 
 
 def test_the_score_is_the_sum_of_its_parts_and_bounded() -> None:

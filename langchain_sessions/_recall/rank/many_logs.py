@@ -6,6 +6,7 @@ neighbours reach across; logs are laid far enough apart that none is the neighbo
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -19,6 +20,7 @@ from langchain_sessions._recall.rank.ranking import (
     Candidate,
     Passage,
     TermStatistics,
+    in_spreads,
     rank,
     rank_by_meaning,
 )
@@ -128,13 +130,16 @@ class Shortlist:
             cosine: Similarity of an event (part, index) to the query, where known.
         """
         known = {place: value for place in self.compared(found) if (value := cosine(*place)) is not None}
-        mean = sum(known.values()) / max(1, len(known))
         nearness: dict[int, float] = {}
         for each in found[:COMPARED]:
             around = self._joined.around(each.ranked.position, each.segment, each.index)
-            near = [share * (known[place] - mean) for place, share in around if place in known]
-            if near:
-                nearness[each.ranked.position] = sum(near)
+            told = [(share * self._joined.told(*place), known[place]) for place, share in around if place in known]
+            if told:
+                # A mean and no sum: at the end of a session there is less around, which says nothing of what is there.
+                nearness[each.ranked.position] = sum(share * value for share, value in told) / sum(
+                    share for share, _ in told
+                )
+        nearness = in_spreads(nearness, known.values())
         return self._found(rank_by_meaning([each.ranked for each in found], nearness, self._weights))
 
 
@@ -363,6 +368,12 @@ class _LogsEndToEnd:
             near = ((self.locate(position + offset), share) for offset, share in self._kernel)
             places = [(place, share) for place, share in near if place is not None]
         return [each for each in places if not self.is_hidden(*each[0])] if self._hides or self._has_gaps else places
+
+    def told(self, number: int, index: int) -> float:
+        """What the meaning of an event counts beside others': a sentence more than a "yes", an essay not more."""
+        part = self._parts[number]
+        low, high = (index, index + 1) if part.firsts is None else (part.firsts[index], part.firsts[index + 1])
+        return math.sqrt(max(1, min(longest_neighbour(self._weights), sum(part.passage_lengths[low:high]))))
 
     def describe(self, number: int, index: int, chosen: Chosen) -> Candidate:
         """Collect what ranking asks about an event."""

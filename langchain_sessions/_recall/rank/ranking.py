@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from langchain_sessions._core.showing import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 COMPARED: Final = 50
 """How many events, the best by their words, are compared with a query in meaning. More of them gain nothing."""
+
+_SPREAD: Final = 0.1
+_SUPPOSED: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,22 +45,22 @@ class RankingWeights:
         author_bonus: What an event of an author who is named gains besides; among several sessions also what one gains
             in whose session all speak who are named.
         session: What it is worth, among several sessions, that the rest of its own fits as well.
-        meaning: What a difference of 1 in cosine is worth, where embeddings are used; neighbours count along as their
-            words do.
+        meaning: What it is worth, where embeddings are used, to be nearer in meaning by as much as the cosines of what
+            is compared are spread; neighbours count along, the longer ones more.
     """
 
-    saturation: float = 0.6
-    length: float = 0.9
-    shortest: int = 12
+    saturation: float = 1.0
+    length: float = 1.0
+    shortest: int = 14
     reach: int = 4
     before: float = 0.6
     after: float = 0.4
-    fading: float = 0.6
+    fading: float = 0.65
     neighbour: int = 30
-    author: float = 0.25
+    author: float = 0.35
     author_bonus: float = 0.5
     session: float = 0.4
-    meaning: float = 2.0
+    meaning: float = 1.0
 
     def __repr__(self) -> str:
         """Short: what was given."""
@@ -169,6 +172,20 @@ def rank(
     return ranked
 
 
+def in_spreads(nearness: Mapping[int, float], cosines: Collection[float]) -> dict[int, float]:
+    """How near events are, in standard deviations: one model's cosines lie between 0 and 1, another's about .8.
+
+    Args:
+        nearness: Cosines by position.
+        cosines: All that were computed.
+    """
+    mean = sum(cosines) / max(1, len(cosines))
+    # A few cosines do not tell how far they spread: then what is usual counts, too.
+    squares = sum((each - mean) ** 2 for each in cosines) + _SUPPOSED * _SPREAD * _SPREAD
+    spread = math.sqrt(squares / (len(cosines) + _SUPPOSED))
+    return {position: near / spread for position, near in nearness.items()}
+
+
 def rank_by_meaning(
     ranked: Sequence[RankedEvent], nearness: Mapping[int, float], weights: RankingWeights
 ) -> list[RankedEvent]:
@@ -176,7 +193,7 @@ def rank_by_meaning(
 
     Args:
         ranked: What `rank` returned.
-        nearness: By position: how near events are to the query; what is not named gains and loses nothing.
+        nearness: By position: how near events are to the query, in spreads; what is not named gains and loses nothing.
         weights: What counts how much.
     """
     mean = sum(nearness.values()) / max(1, len(nearness))
