@@ -392,7 +392,7 @@ def open_invocations(rows: Iterable[InvocationRow], idle_before: int) -> dict[st
 def view_of(session: SessionRow | SessionLog, unfinished: Collection[InvocationRow], idle_before: int) -> LogView:
     """Where the events of a session stand, given its invocations that are not done."""
     if not (session.ledger or unfinished) and session.head_runs is None:
-        return built(LogView, {"invocations": {}, "last_seq": session.last_seq, "outdated": _NONE_OUTDATED})
+        return built(LogView, {"invocations": {}, "last_seq": session.last_seq})
     standings = open_invocations(unfinished, idle_before) if unfinished else {}
     head = None if session.head_runs is None else tuple(decode_ranges(session.head_runs))
     ledger = Ledger.decode(session.ledger) if session.ledger else EMPTY_LEDGER
