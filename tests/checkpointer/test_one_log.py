@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from itertools import combinations
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -168,4 +169,19 @@ def test_what_a_hook_cut_for_the_model_is_no_revision_of_what_was_said(
     assert [m.text for m in state["llm_input_messages"]] == ["cut one", "cut so ", "cut two"]
     assert [m.text for m in service.messages("t")] == [m.text for m in state["messages"]]
     assert [event.message.text for event in service.events("t") if event.message] == [m.text for m in state["messages"]]
+    assert service.verify("t") == []
+
+
+def test_two_messages_of_one_id_that_come_at_once_are_counted_once(service: SessionService) -> None:
+    """A channel that is no list of messages alone: the second one takes the place of the first."""
+
+    class Mixed(TypedDict):
+        messages: Annotated[list[Any], operator.add]
+
+    said = {"messages": [AIMessage("one", id="a"), AIMessage("two", id="a"), "no message"]}
+    builder: Any = StateGraph(Mixed)
+    builder.add_node("say", lambda _: said).add_edge(START, "say")
+    graph = builder.compile(checkpointer=SessionCheckpointSaver(service))
+    assert graph.invoke({"messages": []}, {"configurable": {"thread_id": "t"}}) == said
+    assert [event.standing for event in service.events("t")] == [Standing.SUPERSEDED, Standing.LIVE]
     assert service.verify("t") == []

@@ -259,7 +259,8 @@ def _recounted(
     if not (decision.fresh or decision.rooted or decision.edits or before.head_runs != after.head_runs):
         return {}
     touched = touched_by_put(before, after, decision)
-    if not touched:
+    # Of what is new one may take the place of another: a list may hold two messages of one id.
+    if not touched and not decision.edits:
         new = seq_set(after.head_runs)
         return tally(row for row in decision.fresh if not row.flags & r.ROOTED or row.seq in new)
     # As in `ALL_AWAKE`: no run counts as idle while counters are moved.
