@@ -22,7 +22,7 @@ from langchain_sessions._core.edge import (
 )
 from langchain_sessions._core.expiry import expiry_columns
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.rows import YEARS, Anyone, SessionKey, bytes_of
+from langchain_sessions._core.rows import EDIT, YEARS, Anyone, SessionKey
 from langchain_sessions._log.indexing import embed_later, indexer_of
 from langchain_sessions._log.values import UNSET, Unset
 from langchain_sessions._recall.settings import EMBED_EVERY, INDEX_EVERY, MOST_BYTES
@@ -52,6 +52,8 @@ _tuple = tuple.__new__
 Service = TypeVar("Service", bound="SessionService")
 # Logs that are counted; with more, counting begins anew: of each too little is known, and a search finds what waits.
 _MOST_LOGS: Final = 10_000
+_EDITS: Final = 4
+"""What an edit replaces is read for the index and not inverted, so that so many times as much may wait."""
 
 
 class Tally:
@@ -252,9 +254,18 @@ def after_append(log: Log, key: SessionKey, version: int, rows: Sequence[EventRo
     if search is None:
         return None
     added = len(rows)
-    index = version % INDEX_EVERY < added or log.shared.tally.passes(key, bytes_of(rows))
+    index = version % INDEX_EVERY < added or log.shared.tally.passes(key, _waiting_in(rows))
     embed = version % EMBED_EVERY < added and search.embedder is not None
     return _catch_up(log, key, index=index, embed=embed) if index or embed else None
+
+
+def _waiting_in(rows: Sequence[EventRow]) -> int:
+    """How much the index has to take in, in bytes that are inverted: of what an edit replaced nothing is."""
+    size = 0
+    for row in rows:
+        here = len(row.text or "") + len(row.body or "")
+        size += here // _EDITS if row.flags & EDIT else here
+    return size
 
 
 def _catch_up(log: Log, key: SessionKey, *, index: bool, embed: bool) -> Flow[None]:

@@ -245,11 +245,13 @@ def _segment(
     segment = Segment()
     admitted: set[int] = set()
     for row in log.tail:
+        if not admission.counts(row, log.view):
+            make = builder.stored_entry if log.view.edit_of(row.seq) is None else builder.replaced_entry
+            segment.hidden.add(segment.add(make(log.session.id, row, codec)))
+            continue
         message = codec.decode(log.session.id, row)
         index = segment.add(builder.entry(row, message))
-        if not admission.counts(row, log.view):
-            segment.hidden.add(index)
-        elif admission.admits(row, log.view) and admission.admits_message(row, message):
+        if admission.admits(row, log.view) and admission.admits_message(row, message):
             admitted.add(index)
     return segment, admitted
 

@@ -12,6 +12,7 @@ from langchain_sessions._core import rows as r
 from langchain_sessions._core.edge import from_micros
 from langchain_sessions._core.message_types import only_tool_of, tools_of
 from langchain_sessions._recall.index.chunks import LAYOUT_VERSION
+from langchain_sessions._recall.index.inverted import LEFT_OUT
 from langchain_sessions._recall.index.postings import Entry, EntryMaker
 from langchain_sessions._recall.index.ranking_traits import ChunkTraits, EventTraits
 from langchain_sessions._recall.index.traits_cache import ShelfCache, TraitsCache
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 SYNTHETIC: Final = 4
 SUMMARY: Final = 8
+_LONG: Final = 1_000
+"""Characters of a text from which on the words of a revision that was replaced are worth leaving out."""
 _PLAIN: Final = frozenset((k.HUMAN, k.AI, k.SYSTEM))
 _SPECIAL: Final = r.SEALED | r.SYNTHETIC | r.SUMMARY
 
@@ -79,6 +82,16 @@ class IndexBuilder:
             return self.entry(row, codec.decode(session_id, row))
         document = Document(plain_text(row.text or ""), row.author, from_micros(row.at), row.kind == k.HUMAN)
         return self.entries.entry(document)
+
+    def replaced_entry(self, session_id: str, row: EventRow, codec: MessageCodec) -> Entry:
+        """What the index keeps of an event that an edit replaced: of a long one no words, only that it is there."""
+        is_long = type(row.text) is str and len(row.text) >= _LONG and not row.flags & _SPECIAL
+        return self.without_words(row) if is_long else self.stored_entry(session_id, row, codec)
+
+    @staticmethod
+    def without_words(row: EventRow) -> Entry:
+        """An entry that holds no words."""
+        return Entry(({},), (0,), LEFT_OUT, row.author, from_micros(row.at).timestamp())
 
     def caches(self, store: SessionStore) -> tuple[TraitsCache[ChunkTraits], ShelfCache]:
         """What this process has read of the indexes of a store: of chunks, and of shelves."""

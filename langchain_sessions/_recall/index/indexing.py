@@ -32,15 +32,17 @@ from langchain_sessions.errors import (
 from langchain_sessions.stores._values import IndexChange, IndexProgress, SessionQuery, StoredChunk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from langchain_sessions._core.codec.any_message import MessageCodec
+    from langchain_sessions._core.ledger import LogView
     from langchain_sessions._recall.index.builder import IndexBuilder
     from langchain_sessions._recall.index.postings import Entry
     from langchain_sessions.stores._base import SessionStore
     from langchain_sessions.stores._values import SearchedLogs
 
 T = TypeVar("T")
+ChunkWithWords = tuple[StoredChunk, "Mapping[str, bytes]"]
 _log = logging.getLogger(__name__)
 BATCH: Final = 512
 """Events per step beside an append or a search: what bounds the longest pause."""
@@ -96,7 +98,7 @@ class Indexer:
             size = min(size, fewest)
             query = EventQuery(kinds=MESSAGE_CODES, after_seq=progress.indexed_to, limit=size)
             found = yield from ask(self.store.find_events, key, query, self.now())
-            entries = _made(key.id, found.rows, partial(self._entries, key.id, found.rows))
+            entries = _made(key.id, found.rows, partial(self._entries, key.id, found.rows, found.view))
             whole = len(entries) == len(found.rows) < size
             # Where events are so long that a step takes few of them, the next one reads no more than it may take.
             fewest = 2 * len(entries) if len(entries) < len(found.rows) else fewest
@@ -108,12 +110,52 @@ class Indexer:
                 lost += 1
         return added
 
-    def _entries(self, session_id: str, rows: Iterable[EventRow]) -> list[tuple[EventRow, Entry]]:
-        """The entries of the first of some rows, as many as one step takes: long messages make a step of few."""
+    def rows_of(self, key: SessionKey, chunk: StoredChunk, traits: ChunkTraits) -> Flow[list[EventRow]]:
+        """The events of a chunk as the log has them; none where the session is gone."""
+        query = EventQuery(kinds=MESSAGE_CODES, after_seq=traits.first_seq - 1, before_seq=chunk.last_seq + 1)
+        try:
+            return (yield from ask(self.store.find_events, key, query, self.now())).rows
+        except SessionNotFoundError:  # deleted in between
+            return []
+
+    def with_words(
+        self, key: SessionKey, chunk: StoredChunk, rows: list[EventRow], without: Collection[int]
+    ) -> Flow[ChunkWithWords | None]:
+        """A chunk with the words of its events but for some, in the place of what was there.
+
+        None where it would hold more than a chunk can, or cannot be written.
+
+        Raises:
+            CorruptRowError: A message cannot be read.
+            SealedEventError: The log holds what this codec cannot read.
+        """
+        whole = _made(key.id, rows, partial(self._whole, key.id, rows, without))
+        if whole.passages > _MOST_PASSAGES_MERGED:
+            return None
+        try:
+            progress = yield from ask(self.store.find_index, key, self.builder.fingerprint, self.now())
+            stored = yield from ask(self.store.load_chunks, key, progress, [chunk.number], self.now())
+            if not stored or stored[0][0].written != chunk.written:
+                return None
+            change = _change(self.builder.fingerprint, progress, whole, progress.indexed_to, (chunk.number,))
+            assert change.chunk is not None  # noqa: S101 - it has rows
+            is_written = yield from ask(self.store.write_index, key, change, self.now())
+        except (StoreError, SessionNotFoundError):  # a full or read-only disk; deleted in between
+            return None
+        return (change.chunk, change.buckets) if is_written else None
+
+    def _entries(self, session_id: str, rows: Iterable[EventRow], view: LogView | None) -> list[tuple[EventRow, Entry]]:
+        """The entries of the first of some rows, as many as one step takes: long messages make a step of few.
+
+        A long text that an edit replaced has no words in the index, or one that is edited a hundred times would have a
+        hundred times its own: the search that needs them has the chunk made whole.
+        """
         found: list[tuple[EventRow, Entry]] = []
         passages = 0
         for row in rows:
-            entry = self.builder.stored_entry(session_id, row, self.codec)
+            is_replaced = view is not None and view.edit_of(row.seq) is not None
+            make = self.builder.replaced_entry if is_replaced else self.builder.stored_entry
+            entry = make(session_id, row, self.codec)
             found.append((row, entry))
             passages += len(entry.lengths)
             if passages >= MOST_PASSAGES_HELD:
@@ -189,7 +231,7 @@ class Indexer:
             rows = (yield from ask(self.store.find_events, key, query, self.now())).rows
             if not rows:
                 return
-            entries = _made(key.id, rows, partial(self._entries, key.id, rows))
+            entries = _made(key.id, rows, partial(self._entries, key.id, rows, None))
             after = entries[-1][0].seq
 
     def rebuild(self, key: SessionKey) -> Flow[int]:
@@ -225,13 +267,13 @@ class Indexer:
                 query = EventQuery(kinds=MESSAGE_CODES, after_seq=after, before_seq=stored.last_seq + 1)
                 rows = (yield from ask(self.store.find_events, key, query, self.now())).rows
                 after = stored.last_seq
-                expected = _made(key.id, rows, partial(self._expected, key.id, rows, stored))
                 try:
                     contents = _contents(stored, buckets)
+                    without = _left_out(stored)
                 except UNREADABLE as error:
                     problem = f"Chunk {number} of the index of session {key.id!r} cannot be read."
                     raise CorruptRowError(problem) from error
-                if contents != expected:
+                if contents != _made(key.id, rows, partial(self._expected, key.id, rows, stored, without)):
                     found.append(f"chunk {number} of the index differs from the log")
         upto = min(progress.indexed_to, progress.last_seq)
         if progress.indexed_to:
@@ -244,11 +286,21 @@ class Indexer:
                 found.append("the index claims to hold events that the log does not have")
         return found
 
-    def _expected(self, session_id: str, rows: list[EventRow], stored: StoredChunk) -> _Contents:
+    def _whole(self, session_id: str, rows: list[EventRow], without: Collection[int] = ()) -> OpenChunk:
+        """A chunk of rows, without the words of some."""
         chunk = OpenChunk()
         for row in rows:
-            entry = self.builder.stored_entry(session_id, row, self.codec)
+            if row.seq in without:
+                entry = self.builder.without_words(row)
+            else:
+                entry = self.builder.stored_entry(session_id, row, self.codec)
             chunk.add(self.builder.traits(row, entry), entry.passages)
+        return chunk
+
+    def _expected(
+        self, session_id: str, rows: list[EventRow], stored: StoredChunk, without: Collection[int]
+    ) -> _Contents:
+        chunk = self._whole(session_id, rows, without)
         if not chunk.traits:
             return b"", {}
         packed = ChunkTraits.of(chunk.traits).pack()
@@ -269,6 +321,12 @@ def _made(session_id: str, rows: Iterable[EventRow], make: Callable[[], T]) -> T
             raise
         problem = unreadable(session_id, wrong, error)
     raise CorruptRowError(problem)
+
+
+def _left_out(stored: StoredChunk) -> set[int]:
+    """Of which events a chunk has no words. They may be left out of any: who needs them has it made whole."""
+    traits = ChunkTraits.unpack(stored.traits)
+    return {traits.first_seq + traits.seqs[index] for index in traits.left_out}
 
 
 _Contents = tuple[bytes, "Mapping[str, list[tuple[int, int]]]"]

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 HUMAN: Final = 32
 """A human said it: the one whom a query means by "I"."""
+LEFT_OUT: Final = 64
+"""Its words are not in the index: when that was written, another revision had taken its place."""
 LABELLED: Final = 16
 """Nobody is known to have said it but the one whom its text begins with: perhaps a speaker, see `speakers`."""
 

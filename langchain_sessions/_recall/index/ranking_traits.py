@@ -11,7 +11,7 @@ from itertools import accumulate, chain, compress, pairwise, repeat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langchain_sessions._recall.index.columns import from_bytes, to_bytes
-from langchain_sessions._recall.index.inverted import HUMAN, LABELLED
+from langchain_sessions._recall.index.inverted import HUMAN, LABELLED, LEFT_OUT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,6 +21,7 @@ LONGEST: Final = 65_535
 _SECOND: Final = 1_000_000
 _OFFSET_LIMIT: Final = 2**32
 _IS_LABELLED: Final = bytes(bool(flags & LABELLED) for flags in range(256))
+_IS_LEFT_OUT: Final = bytes(bool(flags & LEFT_OUT) for flags in range(256))
 _IS_HUMAN: Final = bytes(bool(flags & HUMAN) for flags in range(256))
 
 
@@ -149,6 +150,12 @@ class ChunkTraits:
         known = frozenset(said for number, mark in counts if not mark and (said := self.authors[number]))
         labels = {label: n for (number, mark), n in counts.items() if mark and (label := self.authors[number])}
         return Speakers(known, labels)
+
+    @cached_property
+    def left_out(self) -> Sequence[int]:
+        """The indexes of events of which the index has no words."""
+        marks = bytes(self.flags).translate(_IS_LEFT_OUT)
+        return [*compress(range(len(marks)), marks)] if any(marks) else ()
 
     @cached_property
     def firsts(self) -> Sequence[int] | None:

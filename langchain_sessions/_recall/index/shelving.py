@@ -251,6 +251,8 @@ class Shelver:
             buckets = {name: data for name, data in log.buckets.get(chunk.number, {}).items() if name}
             parts.append(part := PackedEvents(ChunkTraits.unpack(chunk.traits), chunk.terms, buckets))
             self._admission.hide(part, log.view)
+            if part.traits.left_out:
+                return True  # what lacks words is read by itself, and made whole by who needs them
         codec = self._indexer.codec
         tail = [(row, self._builder.stored_entry(log.session.id, row, codec)) for row in log.tail]
         size = sum(part.passages for part in parts) + sum(len(entry.lengths) for _, entry in tail)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from langchain_sessions._core.ledger import LogView
     from langchain_sessions._core.rows import EventRow
     from langchain_sessions._recall.index.chunks import PackedEvents
+    from langchain_sessions._recall.index.ranking_traits import ChunkTraits
     from langchain_sessions.filters import EventFilter
 
 _SECOND = 1_000_000
@@ -106,10 +107,22 @@ class Admission:
                     part.hidden.add(at)
         # Whether a summary stands, its compaction says: that is asked of the row.
         part.hidden = {index for index in part.hidden if not traits.flags[index] & SUMMARY}
+        part.hidden.update(traits.left_out)
         if self._scopes is not None and view.head is None:
             # What a viewer may not see must not show through what stands beside it.
             seen = {number for number, name in enumerate(traits.branches) if name in self._scopes}
             part.hidden.update(index for index, number in enumerate(traits.branch_numbers) if number not in seen)
+
+    def split_left_out(self, traits: ChunkTraits, view: LogView) -> tuple[set[int], set[int]]:
+        """Of which events a chunk lacks the words: those that may be found, since they stand again or are asked for."""
+        seqs = {traits.first_seq + traits.seqs[index] for index in traits.left_out}
+        gone = {seq for seq in seqs if self._is_gone(seq, view)}
+        return seqs - gone, gone
+
+    def _is_gone(self, seq: int, view: LogView) -> bool:
+        if seq in view.ledger.hidden:
+            return Standing.REWOUND in self._gone
+        return Standing.SUPERSEDED in self._gone and view.edit_of(seq) is not None
 
     def quick(self, part: PackedEvents, view: LogView) -> Callable[[int], bool] | None:
         """A test by index that never refuses what `admits` would admit; None where it would refuse nothing."""

@@ -10,7 +10,7 @@ from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.matching import EventQuery
 from langchain_sessions._core.message_types import MESSAGE_CODES, speaker_of
 from langchain_sessions._core.ranges import SeqSet
-from langchain_sessions._core.rows import SessionKey, bytes_of
+from langchain_sessions._core.rows import EventRow, SessionKey, bytes_of
 from langchain_sessions._recall.findings import Finding, ReadLogs, Traits, index_query
 from langchain_sessions._recall.meaning.nearness import SCANNED, asked_text, nearest
 from langchain_sessions._recall.rank.many_logs import shortlist_logs
@@ -22,7 +22,7 @@ from langchain_sessions._recall.text.documents import searchable_text
 from langchain_sessions._recall.text.grammar import ClauseKind, Query, QueryMatcher
 from langchain_sessions._recall.text.passages import split_passages
 from langchain_sessions.errors import StoreError
-from langchain_sessions.stores._values import IndexedLog, IndexRead
+from langchain_sessions.stores._values import IndexedLog, IndexRead, StoredChunk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -100,6 +100,7 @@ class RankedSearch:
         """What fits a query, checked as far as the page that is asked for."""
         traits = Traits(self._builder, self._store)
         read = yield from self.read(request, query, traits)
+        read = read._replace(logs=(yield from self._with_words(read.logs, admission, traits)))
         logs = ReadLogs(read, admission, self._builder, self._codec, traits)
         candidates = self._builder.settings.candidates
         matcher = QueryMatcher(query, self._builder.maker)
@@ -215,6 +216,26 @@ class RankedSearch:
             if not moved and not read.behind and is_shelved:
                 break  # the store keeps no index
         return read
+
+    def _with_words(self, logs: list[IndexedLog], admission: Admission, traits: Traits) -> Flow[list[IndexedLog]]:
+        """The logs with the words that their indexes leave out and this search may find."""
+        found: list[IndexedLog] = []
+        for log in logs:
+            key = SessionKey(log.session.app, log.session.id, log.session.user_id)
+            chunks, buckets, read = list[StoredChunk](), dict(log.buckets), list[EventRow]()
+            for stored in log.chunks:
+                known = traits.chunks.of((log.session.skey, stored.number, stored.written), stored.traits)
+                lacking, gone = admission.split_left_out(known, log.view)
+                rows = (yield from self._indexer.rows_of(key, stored, known)) if lacking else []
+                made = (yield from self._indexer.with_words(key, stored, rows, gone)) if rows else None
+                if made is not None:
+                    buckets[stored.number] = made[1]
+                elif rows:  # more than a chunk can hold, or a full disk: inverted for this search alone
+                    read += rows
+                    continue
+                chunks.append(stored if made is None else made[0])
+            found.append(log._replace(chunks=tuple(chunks), buckets=buckets, tail=[*read, *log.tail]))
+        return found
 
     def _read_sealed(self, searched: SearchedLogs) -> Flow[IndexRead]:
         """What no index holds: all messages of the logs."""
