@@ -22,7 +22,7 @@ from langchain_sessions._core.edge import (
 )
 from langchain_sessions._core.expiry import expiry_columns
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.rows import EDIT, YEARS, Anyone, SessionKey, bytes_of
+from langchain_sessions._core.rows import EDIT, YEARS, Anyone, SessionKey
 from langchain_sessions._log.indexing import embed_later, indexer_of
 from langchain_sessions._log.values import UNSET, Unset
 from langchain_sessions._recall.settings import EMBED_EVERY, INDEX_EVERY, MOST_BYTES
@@ -261,8 +261,11 @@ def after_append(log: Log, key: SessionKey, version: int, rows: Sequence[EventRo
 
 def _waiting_in(rows: Sequence[EventRow]) -> int:
     """How much the index has to take in, in bytes that are inverted: of what an edit replaced nothing is."""
-    edits = [row for row in rows if row.flags & EDIT]
-    return bytes_of(rows) - (bytes_of(edits) * (_EDITS - 1) // _EDITS if edits else 0)
+    size = 0
+    for row in rows:
+        here = len(row.text or "") + len(row.body or "")
+        size += here // _EDITS if row.flags & EDIT else here
+    return size
 
 
 def _catch_up(log: Log, key: SessionKey, *, index: bool, embed: bool) -> Flow[None]:
