@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import ormsgpack
 
-from langchain_sessions._core.ledger import Ledger, tally_change
+from langchain_sessions._core.ledger import Ledger
 from langchain_sessions._core.ranges import SeqSet, decode_ranges, pack_ranges
-from langchain_sessions._core.rows import ROOTED
 from langchain_sessions.errors import CorruptRowError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
-    from langchain_sessions._core.ledger import Edit, LogView
-    from langchain_sessions._core.rows import Counters, EventRow, SessionRow
+    from langchain_sessions._core.ledger import Edit
+    from langchain_sessions._core.rows import EventRow, SessionRow
 
 NO_EVENTS = SeqSet()
 ROOT = 0
@@ -29,12 +28,16 @@ CUT = 16
 """Added to the kind of a value: it lies beside the row, in pieces. The data of a write then begins with a digest."""
 _DIGEST = 16
 _UUID_LENGTH = 36
+_PULLED = "~__pregel_pull, "
+"""What the path of a task begins with that a channel triggered; a path that is stored as bytes is what follows it."""
 _SQUEEZED = b"\xc1"
 """What a deflated body begins with, and MessagePack never does."""
 _FEWEST = 400
 _SHORT = 1 << 12
 _MOST = 1 << 20
 _ALTERED = "a body is altered"
+WITHIN = -1
+"""The part of writes that lie in the row of their checkpoint: before all that came later."""
 NAMES_WITHIN = 0
 """In the place of a shape's digest: the row's body holds the names itself."""
 
@@ -86,7 +89,8 @@ class WriteRow(NamedTuple):
 class PackedWrites(NamedTuple):
     """Writes of one checkpoint as they are stored together.
 
-    `cut` is 0, or the record of the rewind that put them out of sight; `refs` the positions that they mention.
+    `cut` is 0, or the record of the rewind that put them out of sight; `refs` the positions that they mention. Where
+    `part` is `WITHIN` they lie in the row of the checkpoint itself.
     """
 
     ns: int
@@ -127,14 +131,6 @@ def corrupt_checkpoint(session_id: str, cid: str) -> CorruptRowError:
     return CorruptRowError(
         f"Checkpoint {cid!r} of thread {session_id!r} cannot be read, or was written by a newer release; "
         "the other checkpoints can."
-    )
-
-
-def corrupt_channel(session_id: str, cid: str, channel: str) -> CorruptRowError:
-    """The error for a checkpoint of which a channel's value cannot be read."""
-    return CorruptRowError(
-        f"The value of channel {channel!r} in checkpoint {cid!r} of thread {session_id!r} is missing or altered in "
-        "part; the checkpoints that do not share that part can be read."
     )
 
 
@@ -271,7 +267,10 @@ def _in_groups(writes: Sequence[WriteRow]) -> bytes:
     last: WriteRow | None = None
     for write in writes:
         if last is None or write.task != last.task or write.path != last.path:
-            groups.append([_pack_id(write.task), write.path, []])
+            path: str | bytes = write.path
+            if write.path.startswith(_PULLED) and write.path.isascii():
+                path = write.path[len(_PULLED) :].encode()
+            groups.append([_pack_id(write.task), path, []])
         groups[-1][2].append([write.idx, write.channel, write.kind, write.refs, write.data])
         last = write
     return ormsgpack.packb(groups)
@@ -280,8 +279,10 @@ def _in_groups(writes: Sequence[WriteRow]) -> bytes:
 def unpack_writes(body: bytes) -> list[WriteRow]:
     """What `pack_writes` packed."""
     return [
-        WriteRow(_unpack_id(task), idx, channel, path, kind, refs, data)
-        for task, path, some in ormsgpack.unpackb(opened(body))
+        WriteRow(
+            _unpack_id(task), idx, channel, at if type(at) is str else _PULLED + str(at, "ascii"), kind, refs, data
+        )
+        for task, at, some in ormsgpack.unpackb(opened(body))
         for idx, channel, kind, refs, data in some
     ]
 
@@ -314,6 +315,28 @@ def _unpack_id(packed: str | bytes) -> str:
         return packed
     text = packed.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def stored_parent(cid: str, parent: str | None) -> tuple[str | None, bytes | None]:
+    """A parent as a row of SQL names it: a UUID as bytes, without those with which the id of its checkpoint begins."""
+    whole = None if parent is None else _pack_id(parent)
+    if not isinstance(whole, bytes):
+        return parent, None
+    own = _pack_id(cid)
+    if not isinstance(own, bytes):
+        return None, whole
+    differ = (int.from_bytes(own, "big") ^ int.from_bytes(whole, "big")).bit_length()
+    return None, whole[-max(differ + 7 >> 3, 1) :]
+
+
+def unpack_origin(cid: str, origin: bytes) -> str:
+    """The parent of which `stored_parent` made bytes; a `CorruptRowError` where they are altered."""
+    left = _DIGEST - len(origin)
+    own = _pack_id(cid) if left else b""
+    if left < 0 or not isinstance(own, bytes):
+        problem = f"Checkpoint {cid!r} cannot be read: the id of its parent is altered; the other checkpoints can."
+        raise CorruptRowError(problem)
+    return _unpack_id(own[:left] + origin)
 
 
 def merge_writes(writes: Iterable[WriteRow]) -> list[WriteRow]:
@@ -413,38 +436,3 @@ def touched_by_put(before: SessionRow, after: SessionRow, put: Put) -> SeqSet:
     old, new = seq_set(before.head_runs), seq_set(after.head_runs)
     touched = (old - new) | (new - old) | put.rooted | SeqSet.of(edit.replaces for edit in put.edits)
     return touched - SeqSet.of(row.seq for row in put.fresh)
-
-
-def counted_after_put(
-    view_before: LogView, view_after: LogView, touched: Iterable[EventRow], put: Put
-) -> dict[str | None, Counters]:
-    """How the counters of each scope change.
-
-    Args:
-        view_before: Where events stood.
-        view_after: Where they stand.
-        touched: The events of `touched_by_put` as they are now stored.
-        put: What is put.
-    """
-    rows = [*touched]
-    were = [row._replace(flags=row.flags & ~ROOTED) if row.seq in put.rooted else row for row in rows]
-    return tally_change(were, view_before, [*rows, *put.fresh], view_after)
-
-
-def mended_parents(
-    rows: Iterable[CheckpointRow], kept: Collection[tuple[int, str]]
-) -> Mapping[CheckpointRow, str | None]:
-    """The new parent of each checkpoint that came from one which goes: the nearest before that which is left."""
-    by_place = {(row.ns, row.cid): row for row in rows}
-    mended: dict[CheckpointRow, str | None] = {}
-    for row in by_place.values():
-        parent, walked = row.parent, {row.cid}
-        if (row.ns, row.cid) not in kept or (row.ns, parent) not in by_place:
-            continue
-        while parent is not None and (row.ns, parent) not in kept:
-            walked.add(parent)
-            above = by_place.get((row.ns, parent))
-            parent = None if above is None or above.parent in walked else above.parent
-        if parent != row.parent:
-            mended[row] = parent
-    return mended

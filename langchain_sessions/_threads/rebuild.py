@@ -15,7 +15,6 @@ from langchain_sessions._chat.address import config_again, config_of, short_dige
 from langchain_sessions._core.checkpoints import (
     CUT,
     CheckpointRow,
-    corrupt_channel,
     corrupt_checkpoint,
     lengthened,
     opened,
@@ -157,7 +156,7 @@ class Rebuilder:
             return self._tree(found, thread, channel, root, slot.data).data
         data = values.get((thread.skey, root))
         if data is None:
-            raise corrupt_channel(found.session.id, found.row.cid, channel)
+            raise _corrupt_channel(found.session.id, found.row.cid, channel)
         return data
 
     def _tree(
@@ -175,7 +174,7 @@ class Rebuilder:
                 seal = None if sealed_key is None else self._seal(thread, sealed_key)
                 tree = assemble(root, rows.get, seal)
             except Exception as error:  # a cipher may raise anything over what it did not write
-                raise corrupt_channel(found.session.id, found.row.cid, channel) from error
+                raise _corrupt_channel(found.session.id, found.row.cid, channel) from error
             thread.trees.keep((tree,), ((name, rows[name]) for name in tree.held))
         return tree
 
@@ -289,3 +288,11 @@ def load_slot(kind: int, data: bytes, forms: ValueForms) -> Any:
         return forms.serde.loads_typed((PLAIN_TAG, data))
     tag, _, rest = data.partition(b"\0")
     return forms.loads_typed((tag.decode(), rest))
+
+
+def _corrupt_channel(session_id: str, cid: str, channel: str) -> CorruptRowError:
+    """The error for a checkpoint of which a channel's value cannot be read."""
+    return CorruptRowError(
+        f"The value of channel {channel!r} in checkpoint {cid!r} of thread {session_id!r} is missing or altered in "
+        "part; the checkpoints that do not share that part can be read."
+    )

@@ -44,7 +44,7 @@ def spoil(service: SessionService, name: str, **values: Any) -> None:
     store.run(TransactionKind.WRITE, lambda tx: tx.change(update(table).values(**values)))
 
 
-@pytest.mark.parametrize(("table", "column"), [("shapes", "body"), ("writes", "body"), ("checkpoints", "runs")])
+@pytest.mark.parametrize(("table", "column"), [("shapes", "body"), ("checkpoints", "writes"), ("checkpoints", "runs")])
 def test_whatever_is_corrupt_the_thread_is_named(service: SessionService, table: str, column: str) -> None:
     graph = graph_over(service)
     for text in ("one", "two", "three"):  # names are stored beside the checkpoints when they come again

@@ -106,7 +106,7 @@ def test_what_was_sealed_is_read_back_equal(fresh_database: Callable[[], str]) -
 
 
 @on_databases
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_migration_that_is_killed_is_taken_up_again(
     backend: str, thawed: Callable[[], str], found: dict[str, Any]
 ) -> None:

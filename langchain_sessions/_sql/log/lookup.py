@@ -22,7 +22,6 @@ from sqlalchemy import (
     Table,
     bindparam,
     delete,
-    func,
     insert,
     literal_column,
     select,
@@ -43,7 +42,7 @@ from langchain_sessions._core.rows import (
 )
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction, Values, param
 from langchain_sessions._sql.log.expiry_in_sql import is_there
-from langchain_sessions._sql.tables.types import quoted
+from langchain_sessions._sql.tables.threads import inserting_writes, room_within, writes_within
 from langchain_sessions.errors import CorruptRowError, SessionNotFoundError
 
 if TYPE_CHECKING:
@@ -372,9 +371,15 @@ def root_events(tx: Transaction, session: SessionRow, seqs: SeqSet) -> None:
 
 
 def put_rows(
-    tx: Transaction, table: Table, keys: tuple[str, ...], rows: Iterable[dict[str, Any]], *, over: bool
+    tx: Transaction,
+    table: Table,
+    keys: tuple[str, ...],
+    rows: Iterable[dict[str, Any]],
+    *,
+    over: bool,
+    beside: tuple[str, ...] = (),
 ) -> None:
-    """Insert rows; where the key exists, write over it or leave it alone."""
+    """Insert rows; where the key exists, write over it, but for the columns `beside`, or leave it alone."""
     values = list(rows)
     if not values:
         return
@@ -387,7 +392,7 @@ def put_rows(
     def build() -> Any:
         names = [column.name for column in table.c]
         named: dict[str, Any] = {name: bindparam(name) for name in held}
-        rest = [name for name in names if name not in keys]
+        rest = [name for name in names if name not in keys and name not in beside]
         if tx.flavour == "mysql":
             own = _inserts(tx)(table).values(named)
             # IGNORE would hide other errors too.
@@ -419,18 +424,24 @@ def staged_in(answer: Later) -> list[StagedWrites]:
 
 
 def insert_writes(tx: Transaction, skey: int, ns: int, cid: str, writes: Sequence[WriteRow]) -> None:
-    """Store writes of a checkpoint for good, behind those that it has."""
-    t, s = tx.tables.threads.writes, tx.tables.sessions.c
+    """Store writes of a checkpoint for good: in its row where both are small, else behind those that it has."""
+    refs, body = mentioned_in(writes), pack_writes(writes)
+    values = {"k_skey": skey, "w_ns": ns, "w_cid": cid, "w_refs": refs, "w_body": body, "w_room": _ROOM - len(body)}
+    t, s = tx.tables.threads, tx.tables.sessions
+    if len(body) < _ROOM and tx.flavour == "postgresql":
+        # Both in one statement.
+        tx.later(tx.prepare("writes", lambda: inserting_writes(t, s, before=writes_within(t))), values)
+    elif len(body) < _ROOM and tx.pipelines:
+        # Nothing is waited for: the first finds out by itself whether the second will do it.
+        tx.later(tx.prepare("writes behind", lambda: inserting_writes(t, s, unless=room_within(t))), values)
+        tx.later(tx.prepare("writes within", lambda: writes_within(t)), values)
+    elif len(body) >= _ROOM or not tx.run(tx.prepare("writes within", lambda: writes_within(t)), values):
+        tx.later(tx.prepare("insert writes", lambda: inserting_writes(t, s)), values)
 
-    def build() -> Any:
-        same = (t.c.skey == param("k_skey"), t.c.ns == param("w_ns"), t.c.cid == param("w_cid"), t.c.cut == ZERO)
-        part = select(func.coalesce(func.max(t.c.part) + 1, ZERO)).where(*same).scalar_subquery()
-        columns = [param(f"w_{name}", t.c[name].type).label(quoted(name)) for name in ("ns", "cid", "refs", "body")]
-        source = select(s.skey, *columns[:2], ZERO.label(quoted("cut")), part.label(quoted("part")), *columns[2:])
-        return insert(t).from_select([column.name for column in t.c], source.where(s.skey == param("k_skey")))
 
-    values = {"w_ns": ns, "w_cid": cid, "w_refs": mentioned_in(writes), "w_body": pack_writes(writes)}
-    tx.later(tx.prepare("insert writes", build), {"k_skey": skey, **values})
+_ROOM = 300
+"""Bytes of a checkpoint and its writes that lie in one row. SQLite gives what exceeds a quarter of a page a page of its
+own."""
 
 
 def digest_of(app: str, session_id: str) -> str:

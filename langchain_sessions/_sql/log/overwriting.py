@@ -16,7 +16,7 @@ from langchain_sessions._core.blanking import (
     replaced_seqs,
     summaries_of,
 )
-from langchain_sessions._core.checkpoints import PackedWrites, ValueRow
+from langchain_sessions._core.checkpoints import WITHIN, ValueRow, stored_parent
 from langchain_sessions._core.ledger import open_invocations, tally_change, view_of
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import ALL_AWAKE, EventRow, SessionKey, SessionRow, moved
@@ -36,7 +36,7 @@ from langchain_sessions._sql.log.views import load_unfinished_of
 from langchain_sessions._sql.tables.blanking import blank, blank_rows
 from langchain_sessions._sql.tables.types import as_bytes
 from langchain_sessions._sql.threads.history import all_rows, chunks
-from langchain_sessions._sql.threads.reading import packed_writes
+from langchain_sessions._sql.threads.staging import writes_stored
 from langchain_sessions._sql.threads.values import insert_values, rows_of_values
 from langchain_sessions.stores._erasing import Blanked, BlankPlan
 
@@ -120,15 +120,15 @@ def _overwrite_thread(tx: Transaction, skey: int, overwriting: Overwriting) -> N
     t = tx.tables.threads
     found = ThreadBytes(
         all_rows(tx, skey),
-        [packed_writes(row) for row in _all(tx, t.writes, PackedWrites._fields, skey)],
+        writes_stored(tx, skey),
         {n: as_bytes(body) for n, body in _all(tx, t.staged, ("n", "body"), skey) if body is not None},
         {**rows_of_values(_all(tx, t.stored_values, ValueRow._fields, skey))},
     )
     change = overwrite_thread(found, overwriting)
-    for checkpoint in change.checkpoints:
-        _replace(tx, t.checkpoints, skey, ("ns", "cid"), checkpoint._asdict())
+    _overwrite_checkpoints(tx, skey, found, change)
     for write in change.writes:
-        _replace(tx, t.writes, skey, ("ns", "cid", "cut", "part"), write._asdict())
+        if write.part != WITHIN:
+            _replace(tx, t.writes, skey, ("ns", "cid", "cut", "part"), write._asdict())
     for n, body in change.staged.items():
         _replace(tx, t.staged, skey, ("n",), {"n": n, "body": body})
     values = t.stored_values
@@ -138,6 +138,20 @@ def _overwrite_thread(tx: Transaction, skey: int, overwriting: Overwriting) -> N
         _zero(tx, values, gone)
         tx.change(delete(values).where(gone))
     insert_values(tx, skey, [ValueRow(name, data) for name, data in change.values.items() if data is not None])
+
+
+def _overwrite_checkpoints(tx: Transaction, skey: int, found: ThreadBytes, change: ThreadBytes) -> None:
+    """Rows of checkpoints, with the writes that lie within: zeroes are in every column that has no bound."""
+    rows = {(row.ns, row.cid): row for row in (*found.checkpoints, *change.checkpoints)}
+    within = {(part.ns, part.cid): part for part in (*found.writes, *change.writes) if part.part == WITHIN}
+    changed = [(row.ns, row.cid) for row in change.checkpoints]
+    changed += [(part.ns, part.cid) for part in change.writes if part.part == WITHIN]
+    for place in dict.fromkeys(changed):
+        writes = within[place].body if place in within else None
+        row = rows[place]
+        parent, origin = stored_parent(row.cid, row.parent)
+        columns = {**row._asdict(), "parent": parent, "origin": origin, "writes": writes}
+        _replace(tx, tx.tables.threads.checkpoints, skey, ("ns", "cid"), columns)
 
 
 def _all(tx: Transaction, table: Table, names: tuple[str, ...], skey: int) -> list[Any]:

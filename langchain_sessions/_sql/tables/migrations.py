@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext, suppress
 from typing import Any
 
-from sqlalchemy import Table, insert, select, text
+from sqlalchemy import Column, Table, insert, select, text
 
 from langchain_sessions._sql.driver.transaction import Transaction
-from langchain_sessions._sql.tables.schema import SCHEMA_VERSION, ddl_by_table
+from langchain_sessions._sql.tables.schema import FILL_OF_STAGED, SCHEMA_VERSION, ddl_by_table
 from langchain_sessions.errors import SchemaError, SchemaMissingError, SchemaVersionError, StoreUnavailableError
 
 Step = Callable[[Transaction], None]
@@ -194,12 +194,29 @@ def _add_shelves(tx: Transaction) -> None:
 
 def _add_bases(tx: Transaction) -> None:
     """Columns that say by which event the text of another one is told; of what is there it is none."""
-    events = tx.tables.events
-    quote = tx.cache.dialect.identifier_preparer.quote_identifier
-    for column in (events.c.base, events.c.kept, events.c.folded_kept):
-        if not has_column(tx, events.name, column.name):
-            tx.script(f"ALTER TABLE {quote(events.name)} ADD COLUMN {quote(column.name)} BIGINT")
+    events = tx.tables.events.c
+    _add_columns(tx, events.base, events.kept, events.folded_kept)
 
 
-STEPS: Mapping[int, Step] = {2: _add_shelves, 3: _add_bases}
+def _add_writes_within(tx: Transaction) -> None:
+    """Columns for the writes and the parent of a checkpoint; those that are there stay where they are."""
+    t = tx.tables.threads
+    _add_columns(tx, t.checkpoints.c.origin, t.checkpoints.c.writes)
+    if tx.flavour == "postgresql":
+        table = tx.cache.dialect.identifier_preparer.quote_identifier(t.staged.name)
+        tx.script(f"ALTER TABLE {table} SET (fillfactor = {FILL_OF_STAGED})")
+
+
+def _add_columns(tx: Transaction, *columns: Column[Any]) -> None:
+    """Columns of a table that are NULL in the rows that are there: no database writes those anew for it."""
+    dialect = tx.cache.dialect
+    quote = dialect.identifier_preparer.quote_identifier
+    for column in columns:
+        table = column.table.name
+        if not has_column(tx, table, column.name):
+            kind = column.type.compile(dialect)
+            tx.script(f"ALTER TABLE {quote(table)} ADD COLUMN {quote(column.name)} {kind}")
+
+
+STEPS: Mapping[int, Step] = {2: _add_shelves, 3: _add_bases, 4: _add_writes_within}
 """The step that leads to each version above 1."""

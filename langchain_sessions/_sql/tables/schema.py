@@ -51,7 +51,9 @@ from langchain_sessions.errors import UnsupportedDatabaseError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
+# Room for the emptied versions of all rows of a page: half a page for each would double what small threads leave.
+FILL_OF_STAGED = 85
 # PostgreSQL cuts names at 63 bytes, which leaves 33 to those of tables and indexes.
 _PREFIX = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,29}\Z|\Z")
 
@@ -292,7 +294,7 @@ def ddl_by_table(flavour: str, tables: Tables) -> Iterator[tuple[Table, dict[str
     for table in tables.metadata.sorted_tables:
         apply_options(table, flavour)
         created = str(CreateTable(table).compile(dialect=dialect)).strip()
-        fill = {tables.sessions: 70, tables.threads.staged: 50}.get(table)
+        fill = {tables.sessions: 70, tables.threads.staged: FILL_OF_STAGED}.get(table)
         if flavour == "postgresql" and fill:
             # Updates of a row stay on its page where there is room. SQLAlchemy 2.0 has no option for it.
             created += f" WITH (fillfactor = {fill})"

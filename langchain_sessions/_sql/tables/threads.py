@@ -8,9 +8,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, Column, Index, MetaData, Table
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Update,
+    bindparam,
+    func,
+    insert,
+    literal_column,
+    select,
+    update,
+)
 
 from langchain_sessions._sql.tables.types import (
     big_key,
@@ -18,9 +33,15 @@ from langchain_sessions._sql.tables.types import (
     fixed_bytes,
     ident_type,
     only_where,
+    quoted,
     session_table,
     text_type,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy.sql.dml import Insert
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +51,11 @@ class ThreadTables:
     Attributes:
         checkpoints: One row for each checkpoint. `runs` is its main message list as runs of log positions,
             `others` the positions that it mentions elsewhere, `outside` digests of values in `stored_values`.
+            `origin` names its parent where that is a UUID, `parent` any other. `writes` are the first of its
+            writes that were stored for good, where they fit.
         stored_values: Values too large for a checkpoint's row, by digest.
-        writes: Writes of tasks, those of one checkpoint together. `cut` is 0, or the record of the rewind that put
-            them out of sight.
+        writes: Writes of tasks that do not lie in the row of their checkpoint, those of one together. `cut` is 0, or
+            the record of the rewind that put them out of sight.
         staged: Writes that wait for the checkpoint which takes their messages over. A row is used again and again:
             PostgreSQL then finds the room for a new version in the page of the old one, and nothing piles up.
         namespaces: Names of namespaces by their digest; the root is 0 and has no row.
@@ -111,7 +134,59 @@ def _checkpoints(metadata: MetaData, prefix: str) -> Table:
         Column("others", bytes_type()),
         Column("outside", bytes_type()),
         Column("body", bytes_type(), nullable=False),
+        Column("origin", fixed_bytes(16)),
+        Column("writes", bytes_type()),
     )
     named = run_id.is_not(None)
     Index(f"{prefix}checkpoints_run", run_id, info=only_where(named))
     return table
+
+
+# -- writes that are stored for good -----------------------------------------------------------------------
+
+_ZERO: ColumnElement[int] = literal_column("0")
+_given = partial(bindparam, required=False)
+
+
+def room_within(t: ThreadTables) -> list[ColumnElement[bool]]:
+    """The criteria of the row of a checkpoint that takes its writes in: it is small, and none came before them."""
+    w, c = t.writes, t.checkpoints.c
+    lengths = [func.coalesce(func.length(c[name]), _ZERO) for name in ("runs", "others", "outside", "body")]
+    taken = select(w.c.part).where(*_writes_of(w), w.c.cut == _ZERO).exists()
+    small = sum(lengths[1:], lengths[0]) <= _given("w_room", type_=Integer())
+    return [*_writes_of(t.checkpoints), c.writes.is_(None), small, ~taken]
+
+
+def writes_within(t: ThreadTables) -> Update:
+    """Puts writes into the row of their checkpoint."""
+    return (
+        update(t.checkpoints).where(*room_within(t)).values(writes=_given("w_body", type_=t.checkpoints.c.writes.type))
+    )
+
+
+def inserting_writes(
+    t: ThreadTables,
+    sessions: Table,
+    *,
+    before: Update | None = None,
+    unless: Sequence[ColumnElement[bool]] | None = None,
+) -> Insert:
+    """Puts writes behind others, where a statement before changed nothing, or no checkpoint meets some criteria."""
+    w, c, s = t.writes, t.checkpoints.c, sessions.c
+    part: Any = select(func.coalesce(func.max(w.c.part) + 1, _ZERO)).where(*_writes_of(w), w.c.cut == _ZERO)
+    ns, cid, refs, body = (
+        _given(f"w_{name}", type_=w.c[name].type).label(quoted(name)) for name in ("ns", "cid", "refs", "body")
+    )
+    place = (ns, cid, _ZERO.label(quoted("cut")), part.scalar_subquery().label(quoted("part")))
+    source = select(s.skey, *place, refs, body).where(s.skey == _given("k_skey"))
+    names = [column.name for column in w.c]
+    if unless is not None:
+        source = source.where(~select(c.skey).where(*unless).exists())
+    if before is None:
+        return insert(w).from_select(names, source)
+    done = before.returning(c.skey).cte("done")
+    return insert(w).from_select(names, source.where(~select(done.c.skey).exists())).add_cte(done)
+
+
+def _writes_of(table: Table) -> list[ColumnElement[bool]]:
+    return [table.c.skey == _given("k_skey"), table.c.ns == _given("w_ns"), table.c.cid == _given("w_cid")]

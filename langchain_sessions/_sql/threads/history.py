@@ -8,21 +8,21 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, and_, delete, insert, literal, null, select, update
+from sqlalchemy import ColumnElement, and_, delete, insert, literal, select, update
 from sqlalchemy import delete as sql_delete
 
 from langchain_sessions._core.checkpoints import (
     ROOT,
     CheckpointRow,
-    PackedWrites,
-    mended_parents,
     mentioned_in,
     pack_writes,
     seq_set,
+    stored_parent,
     unpack_writes,
 )
 from langchain_sessions._core.ledger import Ledger, view_of
 from langchain_sessions._core.rows import ALL_AWAKE, ANYONE, Owner, SessionKey, SessionRow, owner_shape
+from langchain_sessions._core.thread_effects import mended_parents
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction, call_passed_in
 from langchain_sessions._sql.log.counting import count_moved
 from langchain_sessions._sql.log.lookup import (
@@ -34,7 +34,8 @@ from langchain_sessions._sql.log.lookup import (
     staged_in,
 )
 from langchain_sessions._sql.tables.types import as_bytes, quoted
-from langchain_sessions._sql.threads.reading import checkpoint_columns, checkpoint_row, newest_in_sight, packed_writes
+from langchain_sessions._sql.threads.reading import checkpoint_columns, checkpoint_row, newest_in_sight
+from langchain_sessions._sql.threads.staging import replace_writes, writes_stored, written
 from langchain_sessions._sql.threads.values import sweep_values
 from langchain_sessions.errors import InvalidInputError, SessionNotFoundError
 from langchain_sessions.stores._threads import ThreadRows
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from langchain_sessions.stores._threads import CheckpointKey, Keep
 
 _CHUNK = 200
-_KEY = ("ns", "cid", "cut", "part")
 
 
 def rewind_thread(
@@ -79,22 +79,17 @@ def rewind_thread(
 
 def _cut_writes(tx: Transaction, session: SessionRow, head: CheckpointRow, hidden: SeqSet, record: int) -> None:
     """Put writes out of sight with a rewind; also those that came back because an earlier one was undone."""
-    w = tx.tables.threads.writes
     store_staged(tx, session.skey, SessionKey(session.app, session.id, ANYONE))
+
     # Ids of checkpoints grow with time, so what subgraphs wrote since has a greater one.
-    here = and_(w.c.ns == ROOT, w.c.cid == head.cid) | and_(w.c.ns != ROOT, w.c.cid > head.cid)
-    columns = [w.c[name] for name in PackedWrites._fields]
-    rows = [packed_writes(row) for row in tx.once(select(*columns).where(w.c.skey == session.skey, here))]
+    def here(table: Any) -> list[ColumnElement[bool]]:
+        c = table.c
+        return [and_(c.ns == ROOT, c.cid == head.cid) | and_(c.ns != ROOT, c.cid > head.cid)]
+
     # `part` is numbered anew under the new cut, those first that were cut before: rows of several cuts may meet there.
-    seen = [row for row in rows if not row.cut or row.cut in hidden]
+    seen = [row for row in writes_stored(tx, session.skey, here) if not row.cut or row.cut in hidden]
     for number, row in enumerate(sorted(seen, key=lambda row: (row.cut == 0, row.cut, row.part))):
-        tx.change(update(w).where(_same(tx, session.skey, row)).values(cut=record, part=number))
-
-
-def _same(tx: Transaction, skey: int, row: PackedWrites) -> ColumnElement[bool]:
-    """The criterion of a row."""
-    w = tx.tables.threads.writes.c
-    return and_(w.skey == skey, *(w[name] == getattr(row, name) for name in _KEY))
+        replace_writes(tx, session.skey, row, row._replace(cut=record, part=number))
 
 
 def _has_checkpoints(tx: Transaction, session: SessionRow) -> bool:
@@ -134,20 +129,13 @@ def _beyond(row: CheckpointRow, upto: int) -> bool:
 
 def _drop_late_writes(tx: Transaction, target: SessionRow, head: CheckpointRow | None, upto: int) -> None:
     """Remove writes that mention what was not copied, and those at the head, whose outcome was not copied."""
-    w = tx.tables.threads.writes
-    if head is not None:
-        tx.change(delete(w).where(w.c.skey == target.skey, w.c.ns == ROOT, w.c.cid == head.cid))
-    columns = [w.c[name] for name in PackedWrites._fields]
-    rows = tx.once(select(*columns).where(w.c.skey == target.skey, w.c.refs.is_not(None)))
-    for row in map(packed_writes, rows):
-        if not _is_beyond(row.refs, upto):
-            continue
-        kept = [write for write in unpack_writes(row.body) if not _is_beyond(write.refs, upto)]
-        same = _same(tx, target.skey, row)
-        if kept:
-            tx.change(update(w).where(same).values(refs=mentioned_in(kept), body=pack_writes(kept)))
-        else:
-            tx.change(delete(w).where(same))
+    for row in writes_stored(tx, target.skey):
+        if head is not None and (row.ns, row.cid) == (ROOT, head.cid):
+            replace_writes(tx, target.skey, row, None)
+        elif _is_beyond(row.refs, upto):
+            kept = [write for write in unpack_writes(row.body) if not _is_beyond(write.refs, upto)]
+            after = row._replace(refs=mentioned_in(kept), body=pack_writes(kept)) if kept else None
+            replace_writes(tx, target.skey, row, after)
 
 
 def _is_beyond(refs: bytes | None, upto: int) -> bool:
@@ -232,7 +220,8 @@ def _mend_lines(tx: Transaction, skey: int, rows: Sequence[CheckpointRow], kept:
     c = tx.tables.threads.checkpoints
     for row, parent in mended_parents(rows, kept).items():
         mine = (c.c.skey == skey, c.c.ns == row.ns, c.c.cid == row.cid)
-        tx.change(update(c).where(*mine).values(parent=null() if parent is None else parent))
+        told, origin = stored_parent(row.cid, parent)
+        tx.change(update(c).where(*mine).values(parent=written(told), origin=written(origin)))
 
 
 def _rehead(tx: Transaction, session: SessionRow, hidden: SeqSet) -> None:

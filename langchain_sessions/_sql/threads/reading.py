@@ -14,6 +14,7 @@ from sqlalchemy import ColumnElement, Select, and_, bindparam, func, or_, select
 
 from langchain_sessions._core.checkpoints import (
     ROOT,
+    WITHIN,
     CheckpointRow,
     MessageRow,
     PackedWrites,
@@ -21,6 +22,7 @@ from langchain_sessions._core.checkpoints import (
     digests_in,
     is_in_sight,
     seq_set,
+    unpack_origin,
     writes_in_sight,
 )
 from langchain_sessions._core.ranges import SeqSet
@@ -39,6 +41,7 @@ from langchain_sessions._sql.log.lookup import (
     staged_in,
 )
 from langchain_sessions._sql.tables.types import as_bytes
+from langchain_sessions._sql.threads.staging import packed_writes, selecting_writes, writes_columns
 from langchain_sessions._sql.threads.values import read_values, rows_of_values, values_below
 from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.stores._threads import (
@@ -136,8 +139,9 @@ def _glance(tx: Transaction, query: CheckpointQuery) -> _Glance:
     located = tx.later(
         tx.prepare(("locate", shape, False), lambda: locating(tx, shape, lock=False)), key_values(key, query.now)
     )
-    row = tx.later(tx.prepare(("glance", named), lambda: select(*checkpoint_columns(tx)).where(*place(c))), values)
-    parts = tx.later(tx.prepare(("glance parts", named), lambda: select(*_part_columns(tx)).where(*place(w))), values)
+    columns = [*checkpoint_columns(tx), c.writes]
+    row = tx.later(tx.prepare(("glance", named), lambda: select(*columns).where(*place(c))), values)
+    parts = tx.later(tx.prepare(("glance parts", named), lambda: select(*writes_columns(tx)).where(*place(w))), values)
     staged = ask_staged(tx, key)
     told = None
     # MySQL and MariaDB give a recursive column the width that it has in its first row.
@@ -149,7 +153,8 @@ def _glance(tx: Transaction, query: CheckpointQuery) -> _Glance:
     return _Glance(
         None if located.row is None else session_row(located.row),
         [checkpoint_row(found) for found in row.rows],
-        [packed_writes(found) for found in parts.rows],
+        [packed_writes((*found[:2], 0, WITHIN, None, found[-1])) for found in row.rows if found[-1] is not None]
+        + [packed_writes(found) for found in parts.rows],
         staged_in(staged),
         rows_of_values(told.rows) if told is not None else {},
     )
@@ -178,13 +183,15 @@ def _find(
 
 
 def checkpoint_columns(tx: Transaction) -> list[ColumnElement[Any]]:
-    """The columns of a `CheckpointRow`, in its order."""
-    return [tx.tables.threads.checkpoints.c[name] for name in CheckpointRow._fields]
+    """The columns that `checkpoint_row` reads."""
+    return [tx.tables.threads.checkpoints.c[name] for name in (*CheckpointRow._fields, "origin")]
 
 
 def checkpoint_row(values: Sequence[Any]) -> CheckpointRow:
-    """A `CheckpointRow` from its columns; some drivers return bytes as a view."""
-    return CheckpointRow(*values[:5], *(None if value is None else as_bytes(value) for value in values[5:]))
+    """A `CheckpointRow` from its columns, whatever follows them; some drivers return bytes as a view."""
+    row = CheckpointRow(*values[:5], *[None if value is None else as_bytes(value) for value in values[5:9]])
+    origin = values[9]
+    return row if origin is None else row._replace(parent=unpack_origin(row.cid, as_bytes(origin)))
 
 
 def _candidates(
@@ -237,7 +244,7 @@ def _candidates(
     }
     if after is not None:
         values.update(zip(("a_cid", "a_skey", "a_ns"), after, strict=True))
-    width = len(CheckpointRow._fields)
+    width = len(checkpoint_columns(tx))
     found: list[FoundCheckpoint] = []
     for values_ in tx.rows(tx.prepare(asked, build), values):
         row = checkpoint_row(values_[:width])
@@ -340,25 +347,13 @@ def _ask_shape(tx: Transaction, skey: int, shape: int) -> Later:
     return tx.later(tx.prepare("shape", build), {"skey": skey, "shape": shape})
 
 
-def _part_columns(tx: Transaction) -> list[ColumnElement[Any]]:
-    return [tx.tables.threads.writes.c[name] for name in PackedWrites._fields]
-
-
 def _ask_parts(tx: Transaction, skey: int, row: CheckpointRow) -> Later:
     """Ask for the writes of a checkpoint that are stored for good."""
-    w = tx.tables.threads.writes.c
 
-    def build() -> Select[Any]:
-        return select(*_part_columns(tx)).where(
-            w.skey == bindparam("skey"), w.ns == bindparam("ns"), w.cid == bindparam("cid")
-        )
+    def build() -> Any:
+        return selecting_writes(tx, lambda t: [t.c[name] == bindparam(name) for name in ("skey", "ns", "cid")])
 
     return tx.later(tx.prepare("parts", build), {"skey": skey, "ns": row.ns, "cid": row.cid})
-
-
-def packed_writes(values: Sequence[Any]) -> PackedWrites:
-    """A `PackedWrites` from its columns."""
-    return PackedWrites(*values[:4], *(None if value is None else as_bytes(value) for value in values[4:]))
 
 
 def read_events(tx: Transaction, skey: int, seqs: SeqSet) -> list[MessageRow]:

@@ -1,7 +1,8 @@
 """Writes of tasks: staged until a checkpoint takes their messages over, then stored for good, once.
 
 Bodies of messages pass through few rows that are used again and again, so that a database which keeps old versions of
-rows has nothing to clean up behind them.
+rows has nothing to clean up behind them. What is stored for good lies in the row of its checkpoint, or in rows of its
+own.
 """
 
 from __future__ import annotations
@@ -10,18 +11,30 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, and_, delete, func, insert, literal_column, null, select, update
 
-from langchain_sessions._core.checkpoints import WriteRow, pack_staged
+from langchain_sessions._core.checkpoints import (
+    WITHIN,
+    PackedWrites,
+    WriteRow,
+    mentioned_in,
+    pack_staged,
+    unpack_writes,
+)
 from langchain_sessions._core.rows import owner_shape
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.log.lookup import ZERO, key_criteria, key_values, upsert
+from langchain_sessions._sql.tables.types import as_bytes
 from langchain_sessions.stores._threads import WritesPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from sqlalchemy import CompoundSelect, Table
 
     from langchain_sessions.stores._threads import ThreadPlan
+
+_KEY = ("ns", "cid", "cut", "part")
 
 
 def taken_together(plans: Sequence[ThreadPlan]) -> tuple[list[int], list[ThreadPlan]]:
@@ -81,3 +94,55 @@ def _staging(tx: Transaction, *where: ColumnElement[bool]) -> Any:
     columns: list[Any] = [tx.tables.sessions.c.skey, place, param("s_body", t.c.body.type)]
     source: Any = select(*columns)
     return upsert(tx, t, source.where(*where), ("skey", "n"), {"body": lambda new: new.body})
+
+
+# -- stored for good ---------------------------------------------------------------------------------------
+
+
+def writes_columns(tx: Transaction) -> list[ColumnElement[Any]]:
+    """The columns of a `PackedWrites` of those that lie in rows of their own."""
+    return [tx.tables.threads.writes.c[name] for name in PackedWrites._fields]
+
+
+def packed_writes(values: Sequence[Any]) -> PackedWrites:
+    """A `PackedWrites` from its columns; some drivers return bytes as a view."""
+    return PackedWrites(*values[:4], *(None if value is None else as_bytes(value) for value in values[4:]))
+
+
+def selecting_writes(tx: Transaction, where: Callable[[Table], Sequence[ColumnElement[bool]]]) -> CompoundSelect[Any]:
+    """Those that lie in either place, of which `where` gives criteria for a table. What lies within has no `refs`."""
+    t, w = tx.tables.threads.checkpoints, tx.tables.threads.writes
+    place: list[ColumnElement[Any]] = [literal_column("0"), literal_column(str(WITHIN)), null()]
+    within = select(t.c.ns, t.c.cid, *place, t.c.writes).where(*where(t), t.c.writes.is_not(None))
+    return select(*writes_columns(tx)).where(*where(w)).union_all(within)
+
+
+def writes_stored(
+    tx: Transaction, skey: int, where: Callable[[Table], Sequence[ColumnElement[bool]]] = lambda _: ()
+) -> list[PackedWrites]:
+    """Those of a session, each with what it mentions."""
+    found = map(packed_writes, tx.once(selecting_writes(tx, lambda table: [table.c.skey == skey, *where(table)])))
+    return [row._replace(refs=mentioned_in(unpack_writes(row.body))) if row.part == WITHIN else row for row in found]
+
+
+def replace_writes(tx: Transaction, skey: int, row: PackedWrites, after: PackedWrites | None) -> None:
+    """Store other writes in the place of some, or under another key; None removes them."""
+    t, w = tx.tables.threads.checkpoints, tx.tables.threads.writes
+    if row.part != WITHIN:
+        same = and_(w.c.skey == skey, *(w.c[name] == getattr(row, name) for name in _KEY))
+        tx.change(delete(w).where(same) if after is None else update(w).where(same).values(_columns(after)))
+        return
+    here = and_(t.c.skey == skey, t.c.ns == row.ns, t.c.cid == row.cid)
+    stays = after is not None and after.part == WITHIN
+    tx.change(update(t).where(here).values(writes=written(after.body if after is not None and stays else None)))
+    if after is not None and not stays:
+        tx.change(insert(w).values(skey=skey, **_columns(after)))
+
+
+def written(value: Any) -> Any:
+    """A value in a statement that runs once: None as NULL."""
+    return null() if value is None else value
+
+
+def _columns(row: PackedWrites) -> dict[str, Any]:
+    return {name: written(value) for name, value in row._asdict().items()}

@@ -11,6 +11,7 @@ from langchain_sessions._core.piece_removal import made_whole, staying
 from langchain_sessions._core.piece_rows import DELTAS, NAME, NODE, SPLICE, kids_of
 from langchain_sessions._sql.log.lookup import put_rows
 from langchain_sessions._sql.tables.types import as_bytes, quoted
+from langchain_sessions._sql.threads.staging import writes_stored
 from langchain_sessions.errors import StalePlanError
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def rows_of_values(rows: Iterable[tuple[Any, ...]]) -> dict[bytes, bytes]:
 
 def sweep_values(tx: Transaction, skey: int, rows: Iterable[CheckpointRow]) -> None:
     """Remove the values that neither some checkpoints need nor the writes that are stored for good."""
-    v, w = tx.tables.threads.stored_values, tx.tables.threads.writes.c
+    v = tx.tables.threads.stored_values
     there = {as_bytes(row[0]) for row in tx.once(select(v.c.digest).where(v.c.skey == skey))}
     if not there:
         return
@@ -144,8 +145,8 @@ def sweep_values(tx: Transaction, skey: int, rows: Iterable[CheckpointRow]) -> N
     told = tx.once(select(v.c.digest, start).where(v.c.skey == skey, kind.in_(DELTAS)))
     needed = {digest for row in rows for digest in row.digests}
     # Writes that another rewind cut count too: undoing it brings them back.
-    for row in tx.once(select(w.body).where(w.skey == skey)):
-        needed.update(digests_in(unpack_writes(as_bytes(row[0]))))
+    for part in writes_stored(tx, skey):
+        needed.update(digests_in(unpack_writes(part.body)))
     stays = staying(needed, {**rows_of_values(lists), **rows_of_values(told)})
     again = stays.rows | made_whole(stays.whole, read_values(tx, skey, stays.whole, {}).get)
     for name in there & again.keys():

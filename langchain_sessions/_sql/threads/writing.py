@@ -17,15 +17,16 @@ from langchain_sessions._core.checkpoints import (
     ROOT,
     CheckpointRow,
     StagedWrites,
-    counted_after_put,
     head_after,
     seq_set,
+    stored_parent,
     touched_by_put,
 )
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import Ledger, LogView, view_of
 from langchain_sessions._core.ranges import decode_ranges, fold_ranges
 from langchain_sessions._core.rows import Counters, EventRow, SessionRow, moved, owner_shape, tally
+from langchain_sessions._core.thread_effects import counted_after_put
 from langchain_sessions._sql.driver.failures import UniqueViolationError
 from langchain_sessions._sql.driver.transaction import call_passed_in
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
@@ -105,6 +106,8 @@ def put_checkpoint(
     needed = {*decision.row.digests, *decision.needs}.union(*(item.needs for item in arrived))
     # What another step stored may have been pruned since this saver saw it; a reference to nothing must not be written.
     _need_values(tx, session, needed - brought)
+    if decision.parent is not None:
+        _replace_start(tx, session.skey, decision.parent)
     # Before anything is inserted, so that what they took is used again at once.
     _store_writes(tx, session.skey, plan, decision, mine, staged)
     if decision.edits:
@@ -117,8 +120,6 @@ def put_checkpoint(
     if plan.named_in != session.skey:
         name_things(tx, session.skey, (plan.ns, plan.ns_name), (plan.shape, plan.shape_body))
     _store_values(tx, session, decision.values)
-    if decision.parent is not None:
-        _replace_start(tx, session.skey, decision.parent)
     return PutResult(_move(tx, session, plan, decision), decision)
 
 
@@ -201,9 +202,10 @@ def _ask_revisions(tx: Transaction, plan: PutPlan, idents: Sequence[str], since:
 
 
 def insert_checkpoint(tx: Transaction, skey: int, row: CheckpointRow) -> None:
-    """Write a checkpoint's row."""
-    keys = ("skey", "ns", "cid")
-    put_rows(tx, tx.tables.threads.checkpoints, keys, [{"skey": skey, **row._asdict()}], over=True)
+    """Write a checkpoint's row. The writes of one that is put again stay."""
+    keys, values = ("skey", "ns", "cid"), {"skey": skey, **row._asdict()}
+    values["parent"], values["origin"] = stored_parent(row.cid, row.parent)
+    put_rows(tx, tx.tables.threads.checkpoints, keys, [values], over=True, beside=("writes",))
 
 
 def name_things(tx: Transaction, skey: int, namespace: tuple[int, str], shape: tuple[int, bytes] | None = None) -> None:

@@ -11,13 +11,13 @@ from langchain_sessions._core.checkpoints import (
     CheckpointRow,
     digests_in,
     is_in_sight,
-    mended_parents,
     mentioned_in,
     pack_writes,
     seq_set,
     unpack_writes,
 )
 from langchain_sessions._core.piece_removal import staying_values
+from langchain_sessions._core.thread_effects import mended_parents
 from langchain_sessions.errors import InvalidInputError, SessionNotFoundError
 from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._partitioned.access import Change, Partitions, Rows

@@ -14,7 +14,6 @@ from langchain_sessions._core.checkpoints import (
     CheckpointRow,
     PackedWrites,
     StagedWrites,
-    counted_after_put,
     head_after,
     mentioned_in,
     pack_staged,
@@ -28,6 +27,7 @@ from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import Ledger
 from langchain_sessions._core.piece_rows import TOLD, kids_of
 from langchain_sessions._core.rows import moved
+from langchain_sessions._core.thread_effects import counted_after_put
 from langchain_sessions.errors import (
     CorruptRowError,
     HeadConflictError,
