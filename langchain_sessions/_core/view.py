@@ -8,9 +8,10 @@ messages: `pair_tool_calls`.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import attrgetter, ne
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from operator import attrgetter, itemgetter, ne
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast, overload
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
@@ -18,14 +19,13 @@ from langchain_sessions._core.edge import pointing
 from langchain_sessions._core.ledger import visible_scopes
 from langchain_sessions._core.message_types import FIRST_RECORD
 from langchain_sessions._core.ranges import NO_SEQS, SeqSet
-from langchain_sessions._core.rows import ROOTED, SUMMARY
+from langchain_sessions._core.rows import PLAIN, ROOTED, SUMMARY, EventRow, plain_rows
 from langchain_sessions._core.showing import html_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from langchain_sessions._core.ledger import LogView
-    from langchain_sessions._core.rows import EventRow
     from langchain_sessions.events import SessionEvent
 
 _log = logging.getLogger(__name__)
@@ -34,6 +34,8 @@ MOST_READS: Final = 5
 _ELSEWHERE = ROOTED | SUMMARY
 """Where such a row stands a thread or a compaction says."""
 _run_of = attrgetter("invocation_id")
+_plain_of = itemgetter(*map(EventRow._fields.index, PLAIN))
+_RUN: Final = PLAIN.index("invocation_id")
 # Where clients note why a reply ended: OpenAI's and most, Anthropic and Bedrock Converse, Ollama.
 _END_KEYS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 
@@ -135,6 +137,51 @@ def elsewhere(view: LogView, since: int = 1) -> SeqSet:
         if cover.first >= since:
             found.update(cover.summaries)
     return SeqSet.of(found) | (holes & SeqSet.between(since, view.last_seq))
+
+
+class PlainRows(Sequence[EventRow]):
+    """`plain_rows` that are made when somebody asks for them.
+
+    Attributes:
+        values: The `PLAIN` columns of each.
+    """
+
+    __slots__ = ("values",)
+
+    def __init__(self, values: list[tuple[Any, ...]]) -> None:
+        """Hold what was read."""
+        self.values = values
+
+    @property
+    def runs(self) -> list[str | None]:
+        """The run of each."""
+        return [values[_RUN] for values in self.values]
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.values)
+
+    def __iter__(self) -> Iterator[EventRow]:
+        """Make them all."""
+        return iter(plain_rows(self.values))
+
+    @overload
+    def __getitem__(self, at: int) -> EventRow: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> PlainRows: ...
+
+    def __getitem__(self, at: int | slice) -> EventRow | PlainRows:
+        """Make one."""
+        if isinstance(at, slice):
+            return PlainRows(self.values[at])
+        (row,) = plain_rows((self.values[at],))
+        return row
+
+
+def plain_values(rows: Sequence[EventRow]) -> Iterable[tuple[Any, ...]]:
+    """The `PLAIN` columns of some rows."""
+    return rows.values if type(rows) is PlainRows else map(_plain_of, rows)
 
 
 def are_together(named: list[str | None]) -> bool:

@@ -9,10 +9,9 @@ from langchain_sessions._core.cursors import decode_positions, encode_cursor
 from langchain_sessions._core.edge import UNREADABLE, check_branch, check_kind, require
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.matching import query_of
-from langchain_sessions._core.plain_rows import plain_values
 from langchain_sessions._core.rows import PLAIN
 from langchain_sessions._core.state import merged_view
-from langchain_sessions._core.view import Context, has_calls, pair_tool_calls
+from langchain_sessions._core.view import Context, has_calls, pair_tool_calls, plain_values
 from langchain_sessions._log.log import read_rows
 from langchain_sessions.errors import CorruptRowError
 from langchain_sessions.filters import EventFilter

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from sqlalchemy import Column, Dialect, Integer, MetaData, Table, Text, insert, select, update
 from sqlalchemy.dialects import mysql, postgresql, sqlite
@@ -9,7 +11,8 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from langchain_sessions._sql.driver.transaction import Prepared, param
 
 TABLE = Table("t", MetaData(), Column("n", Integer), Column("said", Text))
-DIALECTS = [sqlite.dialect(), mysql.dialect(), postgresql.dialect(paramstyle="format")]
+_postgresql: Any = postgresql.dialect
+DIALECTS: list[Dialect] = [sqlite.dialect(), mysql.dialect(), _postgresql(paramstyle="format")]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from langchain_sessions._core.plain_rows import PlainRows, plain_values
 from langchain_sessions._core.rows import PLAIN, SELDOM, EventRow, held_by, light_row, plain_rows
+from langchain_sessions._core.view import PlainRows, plain_values
 from langchain_sessions._sql.tables.schema import build_tables
 
 EMPTY = EventRow(7, "m1", 0, None, None, 1, 16, 5, 3, None, None, None, None, None, None, None, None)

@@ -22,7 +22,7 @@ from langchain_sessions._core.codec.text import REASONING_FIELDS, searchable_tex
 from langchain_sessions._core.codec.values import dump_json, dump_readably, load_json, pack, unpack
 from langchain_sessions._core.edge import UNREADABLE, folded_column, is_storable
 from langchain_sessions._core.message_types import CLASSES, CODES, imported_class
-from langchain_sessions._core.plain_rows import plain_values
+from langchain_sessions._core.view import plain_values
 from langchain_sessions.errors import CorruptRowError, SealedEventError
 
 if TYPE_CHECKING:

@@ -69,9 +69,8 @@ def param(name: str, type_: TypeEngine[Any] | None = None) -> BindParameter[Any]
 
 def _spell_out(bound: BindParameter[Any]) -> None:
     """Write whole numbers that a statement is built with into its text, so that nothing is sent for them each time."""
-    each = bound.value if bound.expanding else [bound.value]
-    if isinstance(each, list) and all(type(value) is int for value in each):
-        bound.literal_execute = True
+    values = bound.value if bound.expanding else [bound.value]
+    bound.literal_execute |= isinstance(values, list) and all(type(value) is int for value in values)
 
 
 class Prepared:
@@ -411,8 +410,7 @@ class SqliteBoundaries(Boundaries):
         if kind is not _READ:
             if kind is _RELAXED or self._writer.was_flushing:
                 self._set_flushing(transaction, kind)
-            # A plain BEGIN would read first and then fail to become a writer, with an error that no waiting helps
-            # against.
+            # A plain BEGIN would read first and then fail to become a writer, which no waiting helps against.
             transaction.execute("BEGIN IMMEDIATE")
 
     def _set_flushing(self, transaction: Transaction, kind: TransactionKind) -> None:

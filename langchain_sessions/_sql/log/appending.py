@@ -58,15 +58,17 @@ _tuple = tuple.__new__
 
 def append_events(store: SqlStore, key: SessionKey, batch: AppendBatch) -> Flow[Appended]:
     """Append the fast way, with others where some wait for the same session, or else the full way."""
+    plain = is_plain(batch, in_one=store.flavour == "postgresql")
     # SQLite's writers take turns anyway, one of them at a time.
-    if store.flavour == "sqlite" or not _may_travel(batch):
-        return _append_alone(store, key, batch)
-    return store.travelling.append(key, batch, partial(_append_alone, store), partial(_append_plainly, store))
+    if store.flavour == "sqlite" or not plain or not _may_travel(batch):
+        return _append_alone(store, key, batch, plain=plain)
+    alone = partial(_append_alone, store, plain=True)
+    return store.travelling.append(key, batch, alone, partial(_append_plainly, store))
 
 
-def _append_alone(store: SqlStore, key: SessionKey, batch: AppendBatch) -> Flow[Appended]:
-    in_one = store.flavour == "postgresql"
-    if is_plain(batch, in_one=in_one):
+def _append_alone(store: SqlStore, key: SessionKey, batch: AppendBatch, *, plain: bool) -> Flow[Appended]:
+    if plain:
+        in_one = store.flavour == "postgresql"
         try:
             appended = yield from ask(store.run, _PLAIN[in_one], append_plain, key, batch)
         except StoreError as error:
@@ -86,10 +88,10 @@ def _append_plainly(store: SqlStore, key: SessionKey, batch: AppendBatch) -> Flo
 
 
 def _may_travel(batch: AppendBatch) -> bool:
-    """Whether what is told of a batch does not depend on those before it."""
+    """Whether what is told of a plain batch does not depend on those before it."""
     first = batch.rows[0]
     is_bare = batch.expected_version is None and first.branch is None and first.invocation_id is None
-    return is_bare and is_plain(batch)
+    return is_bare and first.delta is None
 
 
 def is_plain(batch: AppendBatch, *, in_one: bool = False) -> bool:

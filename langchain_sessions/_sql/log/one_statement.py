@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import compress
 from typing import TYPE_CHECKING, Any
 from typing import cast as cast_type
 
@@ -35,7 +34,7 @@ from langchain_sessions._core import rows as r
 from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.identity import identify_batch, require_version
 from langchain_sessions._core.ledger import last_mark, view_of
-from langchain_sessions._core.rows import EventRow, InvocationRow, SessionKey, SessionRow, owner_shape
+from langchain_sessions._core.rows import EventRow, InvocationRow, SessionKey, SessionRow, held_by, owner_shape
 from langchain_sessions._core.state import APP, MOST_REPLACED, REPLACED, USER
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction, param
 from langchain_sessions._sql.log.lookup import key_criteria
@@ -87,9 +86,9 @@ def prepare_one(
     first = batch.rows[0]
     named, branched = first.invocation_id is not None, first.branch is not None
     mark = last_mark(batch.rows) if named else 0
-    held: tuple[bool, ...] = ()
+    held: tuple[tuple[bool, ...], ...] = ()
     if len(batch.rows) == 1:
-        held = tuple([value is not None for value in first])
+        held = held_by(first)
         values.update(zip(_NAMED, first, strict=True))
     else:
         values["e_rows"] = _as_json(batch)
@@ -103,7 +102,7 @@ def prepare_one(
         values["e_extra"] = first.extra
     parts = (named, bool(mark), branched, changes, may_be_known(batch), batch.expected_version is not None)
     shape = ("append", held, owner_shape(key.owner), *parts)
-    return tx.prepare(shape, lambda: _OneStatement(tx, key, batch, held).build(bump(), marked=bool(mark)))
+    return tx.prepare(shape, lambda: _OneStatement(tx, key, batch).build(bump(), marked=bool(mark)))
 
 
 def _as_json(batch: AppendBatch) -> str:
@@ -121,17 +120,21 @@ def _as_json(batch: AppendBatch) -> str:
 class _OneStatement:
     """Builds the statement of batches of one shape.
 
-    Of one event it names the columns that are `held`, of several it is given JSON.
+    Of one event it names the columns that hold something, of several it is given JSON.
     """
 
-    def __init__(self, tx: Transaction, key: SessionKey, batch: AppendBatch, held: tuple[bool, ...]) -> None:
+    def __init__(self, tx: Transaction, key: SessionKey, batch: AppendBatch) -> None:
         self._tx = tx
         self._tables = tx.tables
         self._batch = batch
         self._mine = key_criteria(tx.tables, owner_shape(key.owner))
-        self._given = None if held else _given_rows(tx.tables.events)
-        self._held = held
-        self._names: Sequence[str] = tuple(compress(EventRow._fields[1:], held[1:])) if held else EventRow._fields[1:]
+        self._given: CTE | None = None
+        self._names: Sequence[str] = EventRow._fields[1:]
+        if len(batch.rows) == 1:
+            held = zip(EventRow._fields[1:], batch.rows[0][1:], strict=True)
+            self._names = [name for name, value in held if value is not None]
+        else:
+            self._given = _given_rows(tx.tables.events)
 
     def build(self, bump: Update, *, marked: bool) -> Any:
         """The statement over that of the session row."""

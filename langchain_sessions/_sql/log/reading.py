@@ -14,10 +14,16 @@ from langchain_sessions._core import message_types as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.ledger import LogView, visible_scopes
 from langchain_sessions._core.matching import EventQuery, cut_window
-from langchain_sessions._core.plain_rows import PlainRows
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import PLAIN, SELDOM, EventRow, SessionKey, SessionLog, owner_shape
-from langchain_sessions._core.view import MOST_READS, are_together, context_rows, elsewhere, runs_together
+from langchain_sessions._core.view import (
+    MOST_READS,
+    PlainRows,
+    are_together,
+    context_rows,
+    elsewhere,
+    runs_together,
+)
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction, param
 from langchain_sessions._sql.log.criteria import (
     Criterion,
