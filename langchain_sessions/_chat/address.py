@@ -28,6 +28,8 @@ _FORK_BITS = 32
 _CONFIG = 'pass {"configurable": {"session_id": ..., "user_id": ...}}'
 
 _log = logging.getLogger(__name__)
+# The constructor of a named tuple takes twice as long.
+_tuple = tuple.__new__
 
 OwnerPolicy = Literal["config", "ignore"] | Callable[[RunnableConfig], Owner]
 """Whose sessions a call reaches.
@@ -77,8 +79,9 @@ class Addressing:
         Raises:
             InvalidInputError: An id is unusable, or the config names another user than the service is bound to.
         """
-        session_id = self._session_id(configurable(config))
-        return None if session_id is None else Address(self._view(config), session_id)
+        named = configurable(config)
+        session_id = self._session_id(named)
+        return None if session_id is None else Address(self._view(config, named), session_id)
 
     def require(self, config: RunnableConfig | None) -> Address:
         """`find`, or an error that says how to name a session.
@@ -97,15 +100,18 @@ class Addressing:
         Raises:
             InvalidInputError: As `find`.
         """
-        view = self._view(config)
+        view = self._view(config, configurable(config))
         return view if isinstance(view.owner, str) else None
 
-    def _view(self, config: RunnableConfig | None) -> SessionService:
-        sessions, owner = self._sessions, log_of(self._sessions).owner
-        named = self._named(config)
+    def _view(self, config: RunnableConfig | None, configurable: Mapping[str, Any]) -> SessionService:
+        sessions, owner, policy = self._sessions, log_of(self._sessions).owner, self._owner
+        if policy == "config":
+            named = configurable.get("user_id")
+        else:
+            named = policy(config or {}) if callable(policy) else ANYONE
         if isinstance(named, Anyone):
             return sessions
-        user = user_named(named)
+        user = None if named is None else user_named(named)
         if isinstance(owner, Anyone):
             # A turn of a graph asks half a dozen times, each time for the same user.
             newest = self._newest
@@ -114,12 +120,6 @@ class Addressing:
             return newest[1]
         require(user is None or user == owner, "user_id", "the service is bound to another user")
         return sessions
-
-    def _named(self, config: RunnableConfig | None) -> object:
-        policy = self._owner
-        if callable(policy):
-            return policy(config or {})
-        return ANYONE if policy == "ignore" else configurable(config).get("user_id")
 
     def _session_id(self, configurable: Mapping[str, Any]) -> str | None:
         thread, session = configurable.get("thread_id"), configurable.get("session_id")
@@ -209,7 +209,8 @@ class ThreadConfig(NamedTuple):
     @property
     def key(self) -> SessionKey:
         """The session. Its id was checked where the config was read."""
-        return SessionKey(self.log.app, self.session_id, self.log.owner)
+        log, session_id, _, _ = self
+        return _tuple(SessionKey, (log.app, session_id, log.owner))
 
     def query(self, **wanted: Any) -> CheckpointQuery:
         """A query for checkpoints of the thread, of the namespace unless `ns` says otherwise."""
@@ -222,8 +223,9 @@ class ThreadConfig(NamedTuple):
 def read_config(address: Address, config: RunnableConfig) -> ThreadConfig:
     """What a config says of the thread at an address."""
     named = configurable(config)
-    namespace = str(named.get("checkpoint_ns") or "")
-    return ThreadConfig(log_of(address.sessions), address.session_id, namespace, named.get("checkpoint_id") or None)
+    sessions, session_id = address
+    cid = named.get("checkpoint_id") or None
+    return _tuple(ThreadConfig, (log_of(sessions), session_id, str(named.get("checkpoint_ns") or ""), cid))
 
 
 def config_of(session: SessionRow, namespace: str, cid: str) -> RunnableConfig:
