@@ -117,7 +117,8 @@ def test_what_cannot_be_there_is_not_asked_for(database_url: str) -> None:
 
 @pytest.mark.backends("sqlite")
 def test_a_value_is_read_by_the_names_that_its_pieces_have(database_url: str) -> None:
-    meter, saved = Meter(), empty_checkpoint()
+    meter = Meter()
+    saved: Any = empty_checkpoint()
     with SessionService(database_url) as service:
         meter.attach(engines_of(service)[0])
         saver = SessionCheckpointSaver(service)
