@@ -30,6 +30,8 @@ _CONFIG = 'pass {"configurable": {"session_id": ..., "user_id": ...}}'
 _PLACES = frozenset({"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map"})
 
 _log = logging.getLogger(__name__)
+# The constructor of a named tuple takes twice as long.
+_tuple = tuple.__new__
 
 OwnerPolicy = Literal["config", "ignore"] | Callable[[RunnableConfig], Owner]
 """Whose sessions a call reaches.
@@ -79,8 +81,9 @@ class Addressing:
         Raises:
             InvalidInputError: An id is unusable, or the config names another user than the service is bound to.
         """
-        session_id = self._session_id(configurable(config))
-        return None if session_id is None else Address(self._view(config), session_id)
+        named = configurable(config)
+        session_id = self._session_id(named)
+        return None if session_id is None else Address(self._view(config, named), session_id)
 
     def require(self, config: RunnableConfig | None) -> Address:
         """`find`, or an error that says how to name a session.
@@ -99,15 +102,22 @@ class Addressing:
         Raises:
             InvalidInputError: As `find`.
         """
-        view = self._view(config)
+        view = self._view(config, configurable(config))
         return view if isinstance(view.owner, str) else None
 
-    def _view(self, config: RunnableConfig | None) -> SessionService:
-        sessions, owner = self._sessions, log_of(self._sessions).owner
-        named = self._named(config)
+    def _view(self, config: RunnableConfig | None, configurable: Mapping[str, Any]) -> SessionService:
+        sessions, owner, policy = self._sessions, log_of(self._sessions).owner, self._owner
+        thread: object = configurable.get("thread_id")
+        named: object = ANYONE
+        if type(thread) is ThreadInReach and policy != "ignore" and _says_where(configurable):
+            named = thread.user_id
+        elif policy == "config":
+            named = configurable.get("user_id")
+        elif callable(policy):
+            named = policy(config or {})
         if isinstance(named, Anyone):
             return sessions
-        user = user_named(named)
+        user = None if named is None else user_named(named)
         if isinstance(owner, Anyone):
             # A turn of a graph asks half a dozen times, each time for the same user.
             newest = self._newest
@@ -116,16 +126,6 @@ class Addressing:
             return newest[1]
         require(user is None or user == owner, "user_id", "the service is bound to another user")
         return sessions
-
-    def _named(self, config: RunnableConfig | None) -> object:
-        policy = self._owner
-        if policy == "ignore":
-            return ANYONE
-        named = configurable(config)
-        thread = named.get("thread_id")
-        if type(thread) is ThreadInReach and named.get("checkpoint_ns") and all(map(_is_langgraphs, named)):
-            return thread.user_id
-        return policy(config or {}) if callable(policy) else named.get("user_id")
 
     def _session_id(self, configurable: Mapping[str, Any]) -> str | None:
         thread, session = configurable.get("thread_id"), configurable.get("session_id")
@@ -215,7 +215,8 @@ class ThreadConfig(NamedTuple):
     @property
     def key(self) -> SessionKey:
         """The session. Its id was checked where the config was read."""
-        return SessionKey(self.log.app, self.session_id, self.log.owner)
+        log, session_id, _, _ = self
+        return _tuple(SessionKey, (log.app, session_id, log.owner))
 
     def query(self, **wanted: Any) -> CheckpointQuery:
         """A query for checkpoints of the thread, of the namespace unless `ns` says otherwise."""
@@ -228,8 +229,9 @@ class ThreadConfig(NamedTuple):
 def read_config(address: Address, config: RunnableConfig) -> ThreadConfig:
     """What a config says of the thread at an address."""
     named = configurable(config)
-    namespace = str(named.get("checkpoint_ns") or "")
-    return ThreadConfig(log_of(address.sessions), address.session_id, namespace, named.get("checkpoint_id") or None)
+    sessions, session_id = address
+    cid = named.get("checkpoint_id") or None
+    return _tuple(ThreadConfig, (log_of(sessions), session_id, str(named.get("checkpoint_ns") or ""), cid))
 
 
 class ThreadInReach(str):
@@ -243,9 +245,11 @@ class ThreadInReach(str):
     user_id: str
 
 
-def _is_langgraphs(key: str) -> bool:
-    """Whether LangGraph itself writes a key, when it says no more than where a state is."""
-    return key in _PLACES or key.startswith("__pregel_")
+def _says_where(configurable: Mapping[str, Any]) -> bool:
+    """Whether a config is one that LangGraph made, which names a graph within a thread and nothing else."""
+    return bool(configurable.get("checkpoint_ns")) and all(
+        key in _PLACES or key.startswith("__pregel_") for key in configurable
+    )
 
 
 def config_of(session: SessionRow, namespace: str, cid: str) -> RunnableConfig:

@@ -70,8 +70,8 @@ class CheckpointRow(NamedTuple):
     @property
     def digests(self) -> list[bytes]:
         """Digests of the values that are stored beside the row."""
-        outside = self.outside or b""
-        return [outside[at : at + 16] for at in range(0, len(outside), 16)]
+        outside = self.outside
+        return [outside[at : at + 16] for at in range(0, len(outside), 16)] if outside else []
 
 
 class WriteRow(NamedTuple):
@@ -352,9 +352,9 @@ def merge_writes(writes: Iterable[WriteRow]) -> list[WriteRow]:
 
 def mentioned_in(writes: Iterable[WriteRow]) -> bytes | None:
     """The positions that some writes mention, as stored beside them."""
-    seqs = SeqSet()
-    for write in writes:
-        seqs = seqs | seq_set(write.refs)
+    seqs = NO_EVENTS
+    for refs in [write.refs for write in writes if write.refs]:
+        seqs = seqs | seq_set(refs)
     return pack_ranges(list(seqs.ranges)) if seqs else None
 
 

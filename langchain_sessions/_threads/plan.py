@@ -93,7 +93,7 @@ class PlannedCheckpoint:
 
     def known_since(self) -> dict[str, int]:
         """Behind which positions their revisions are not known."""
-        if self.thread is None:
+        if self.thread is None or not self.incoming:
             return {}
         found = ((ident, self.thread.newest(ident)) for ident in self.idents)
         return {ident: seq for ident, seq in found if seq is not None}
@@ -112,18 +112,22 @@ class PlannedCheckpoint:
         """
         inherited = self._inherit(new_versions)
         new = {name: values[name] for name in self.record.channels if name in values and name not in inherited}
-        known = {name: found for name, value in new.items() if (found := self._recognise(name, value)) is not None}
-        lists = [*known, *(name for name, slot in inherited.items() if slot.kind == RUNS and not _is_internal(name))]
+        known = {
+            name: found
+            for name, value in new.items()
+            if type(value) is list and (found := self._recognise(name, value)) is not None
+        }
+        lists = [*known, *[name for name, slot in inherited.items() if slot.kind == RUNS and not _is_internal(name)]]
         deltas = self._deltas(values, written)
         lists += [name for name in deltas if name not in lists]
         main = "messages" if "messages" in lists else lists[0] if len(lists) == 1 else None
         if main in lists and type(values.get(main)) is list:
             self.conversation = values[main]
         # The conversation first: the log's order is the order of its list.
+        scalars = [channel for channel, value in new.items() if type(value) in SCALARS and channel not in deltas]
+        for channel in scalars:
+            self.record.slots[channel] = self.cutter.scalar(channel, new.pop(channel))
         for channel in sorted({**new, **deltas}, key=lambda name: name != main):
-            if channel in new and type(new[channel]) in SCALARS:
-                self.record.slots[channel] = self.cutter.scalar(channel, new[channel])
-                continue
             branch = branch_of(self.namespace)
             if channel != main:
                 branch = channel_branch(branch, channel)
@@ -192,12 +196,14 @@ class PlannedCheckpoint:
         parent, record = self.parent, self.record
         if parent is None:
             return {}
-        known = {
-            name: parent.slots.get(name, NOTHING)
-            for name, version in zip(record.channels, record.versions, strict=True)
-            if name not in new_versions and version is not None and parent.version_of(name) == version
-        }
-        record.slots.update((name, slot) for name, slot in known.items() if slot is not NOTHING)
+        before, slots = dict(zip(parent.channels, parent.versions, strict=True)), parent.slots
+        known: dict[str, Slot] = {}
+        for name, version in zip(record.channels, record.versions, strict=True):
+            if name not in new_versions and version is not None and before.get(name) == version:
+                slot = slots.get(name)
+                if slot is not None:
+                    record.slots[name] = slot
+                known[name] = NOTHING if slot is None else slot
         return known
 
     def _take_list(
@@ -267,9 +273,9 @@ class PlannedCheckpoint:
         bases += [write.tree for write in self.pending if write.tree is not None and write.row.channel == channel]
         return before, bases
 
-    def _recognise(self, channel: str, value: Any) -> Recognised | None:
-        """Where the messages of a list are stored; None for a value that is no list of messages."""
-        if type(value) is not list or _is_internal(channel):
+    def _recognise(self, channel: str, value: list[Any]) -> Recognised | None:
+        """Where the messages of a list are stored; None for one of anything else."""
+        if _is_internal(channel):
             return None
         if self.thread is None:
             return Recognised([], [None] * len(value)) if is_message_list(value) else None
@@ -338,7 +344,8 @@ class PlannedCheckpoint:
             item.seq = found.seq
         # Two of the new ones may be equal: the second was matched with the first, which is not stored yet.
         self.matched = [row for row in self.matched if row.seq <= session.last_seq]
-        fresh = [row._replace(flags=row.flags | r.ROOTED) if row.seq in taken_over else row for row in fresh]
+        if taken_over:
+            fresh = [row._replace(flags=row.flags | r.ROOTED) if row.seq in taken_over else row for row in fresh]
         self._fill_slots()
         encoded, values = encode_record(self.record)
         rooted = SeqSet.of(taken_over) | self._newly_rooted() if self.open_slots or taken_over else NO_SEQS
@@ -351,8 +358,8 @@ class PlannedCheckpoint:
             edits=tuple(edits),
             rooted=rooted,
             values=(*values, *self.pieces.values()),
-            needs=tuple(sorted(self.needs)),
-            writes=tuple(self._without_bodies(staged)),
+            needs=tuple(sorted(self.needs)) if self.needs else (),
+            writes=tuple(self._without_bodies(staged)) if staged else (),
             parent=parent,
         )
 
@@ -379,14 +386,14 @@ class PlannedCheckpoint:
     def _adopt(self) -> CheckpointRow | None:
         """Rewrite what the parent holds inline, now that the log has it."""
         self.adopted = []
+        if not self.incoming:
+            return None
         by_ident: dict[str, list[Incoming]] = {}
         texts: dict[str, int] = {}
         for item in self.incoming:
             by_ident.setdefault(item.row.ident, []).append(item)
             if item.row.text is not None and len(item.row.text) >= MIN_TEXT:
                 texts[item.row.text] = item.seq
-        if not by_ident:
-            return None
         for write in self.pending:
             if write.row.kind & CUT:
                 continue
@@ -404,8 +411,11 @@ class PlannedCheckpoint:
 
     def _without_bodies(self, staged: Sequence[WriteRow]) -> list[WriteRow]:
         """Writes as they are stored for good. Those that another process staged keep what they hold."""
+        merged = merge_writes(staged)
+        if not self.adopted:
+            return merged
         rewritten = {write.row: row for write, row in self.adopted}
-        return [rewritten.get(row, row) for row in merge_writes(staged)]
+        return [rewritten.get(row, row) for row in merged]
 
     def _refer(self, value: Any, by_ident: Mapping[str, Sequence[Incoming]], texts: Mapping[str, int]) -> Slot | None:
         resolved: dict[int, int] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import ormsgpack
@@ -41,6 +41,8 @@ OLDEST, FORMAT, WITH_NAMES = 1, 2, 3
 INLINE_LIMIT = 96
 """Larger values are stored once beside the checkpoints that hold them."""
 EMPTY, RUNS, NULL, PLAIN, TAGGED = 0, 1, 2, 3, 4
+# The constructor of a named tuple takes twice as long.
+_tuple = tuple.__new__
 SPLIT = 8
 """Added to PLAIN or TAGGED: the value has marks, and `refs` says for which events.
 
@@ -59,7 +61,7 @@ class Slot(NamedTuple):
 
 
 NOTHING = Slot(EMPTY)
-SCALARS = frozenset({int, float, bool})
+SCALARS = frozenset({int, float, bool, type(None)})
 """What holds no message and is never large: counters, flags, the triggers of nodes."""
 
 
@@ -119,8 +121,10 @@ class Cutter:
     def scalar(self, channel: str, value: Any) -> Slot:
         """One of `SCALARS`."""
         if self.forms.is_plain:
+            if value is None:
+                return Slot(NULL)
             try:
-                return Slot(PLAIN, None, ormsgpack.packb(value))
+                return _tuple(Slot, (PLAIN, None, ormsgpack.packb(value), None))
             except TypeError:  # more than 64 bits
                 pass
         return self.dump(channel, value, lambda: (NOTHING, ()))[0]
@@ -225,7 +229,7 @@ def record_of(ns: int, checkpoint: Mapping[str, Any], parent: str | None, metada
     # A checkpoint made by hand may hold values of channels without a version; the graph's own never does.
     if not versions.keys() >= checkpoint["channel_values"].keys():
         versions = {**versions, **{name: None for name in checkpoint["channel_values"] if name not in versions}}
-    seen = tuple((node, tuple(seen.items())) for node, seen in checkpoint["versions_seen"].items())
+    seen = tuple([(node, tuple(seen.items())) for node, seen in checkpoint["versions_seen"].items()])
     run_id = metadata.get("run_id")
     return Record(
         ns=ns,
@@ -240,12 +244,12 @@ def record_of(ns: int, checkpoint: Mapping[str, Any], parent: str | None, metada
         updated=updated,
         rest=dump_slot(rest, forms, "checkpoint") if rest else None,
         metadata=dump_slot(metadata, forms, "metadata"),
-        shape=_shape(versions, seen, updated),
+        shape=_shape(versions, checkpoint["versions_seen"], updated),
     )
 
 
-def _shape(channels: Iterable[str], seen: Sequence[tuple[str, Any]], updated: Any) -> tuple[int, bytes]:
-    body = ormsgpack.packb([[*channels], [[node, [name for name, _ in names]] for node, names in seen], updated])
+def _shape(channels: Iterable[str], seen: Mapping[str, Iterable[str]], updated: Any) -> tuple[int, bytes]:
+    body = ormsgpack.packb([[*channels], [(node, [*names]) for node, names in seen.items()], updated])
     # Hundreds of checkpoints of a thread differ in no name, so these are stored once and named by their digest.
     return short_digest(body) or 1, body
 
@@ -318,14 +322,21 @@ def encode_record(record: Record) -> tuple[CheckpointRow, list[ValueRow]]:
     others = SeqSet()
     packed: list[Any] = []
     for channel in record.channels:
-        slot = record.slots.get(channel, NOTHING)
-        if slot.data is not None and _is_large(channel, slot):
-            values.append(ValueRow(value_digest(slot.data), slot.data))
+        slot = record.slots.get(channel)
+        if slot is None:
+            packed.append(EMPTY)
+            continue
+        kind, refs, data, _ = slot
+        if kind == PLAIN and data is not None and len(data) <= INLINE_LIMIT and refs is None:
+            packed.append(data)  # most values are small, and mention nothing
+            continue
+        if data is not None and _is_large(channel, slot):
+            values.append(ValueRow(value_digest(data), data))
             slot = slot._replace(data=None, digest=values[-1].digest)
         if slot.digest is not None:
             outside.append(slot.digest)
-        if slot.refs is not None and channel != main:
-            others = others | seq_set(slot.refs)
+        if refs is not None and channel != main:
+            others = others | seq_set(refs)
         packed.append(_pack_slot(slot, is_main=channel == main))
     metadata = _pack_slot(record.metadata, is_main=False)
     body = [
@@ -387,7 +398,8 @@ def write_row(task: str, idx: int, channel: str, path: str, slot: Slot) -> Write
 def lighten(record: Record) -> None:
     """Let go of values that are stored now; later checkpoints name them by digest."""
     for channel, slot in record.slots.items():
-        if slot.data is not None and _is_large(channel, slot):
+        # Asked of the length first: most are small.
+        if slot.data is not None and len(slot.data) > INLINE_LIMIT and _is_large(channel, slot):
             record.slots[channel] = slot._replace(data=None, digest=value_digest(slot.data))
 
 
@@ -405,8 +417,11 @@ def _pack_slot(slot: Slot, *, is_main: bool) -> Any:
 def _pack_time(ts: str) -> int | str:
     """An ISO time as microseconds where it reads back the same."""
     try:
-        micros = to_micros(datetime.fromisoformat(ts))
+        moment = datetime.fromisoformat(ts)
+        micros = to_micros(moment)
     except (TypeError, ValueError):
         return ts
     # Hand-made checkpoints have times in any form, and must come back with the same text.
-    return micros if from_micros(micros).isoformat() == ts else ts
+    if moment.tzinfo is not timezone.utc:
+        moment = from_micros(micros)
+    return micros if moment.isoformat() == ts else ts

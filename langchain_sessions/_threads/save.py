@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from langchain_sessions._chat.address import ThreadConfig
     from langchain_sessions._core.checkpoints import WriteRow
     from langchain_sessions._core.event_encoding import EventEncoder
-    from langchain_sessions._core.rows import SessionKey
     from langchain_sessions._threads.cache import ThreadCache
     from langchain_sessions._threads.forms import ValueForms
     from langchain_sessions._threads.load import CheckpointLoader
@@ -137,7 +136,7 @@ class CheckpointWriter:
             is_fork=is_fork,
             shape=shape,
             shape_body=names,
-            idents=planned.idents,
+            idents=planned.idents if planned.incoming else (),
             decide=planned.decide,
             since=planned.since,
             strict=strict,
@@ -148,9 +147,10 @@ class CheckpointWriter:
         """Remember what was committed."""
         record = planned.record
         thread = self._cache.thread(result.session)
-        thread.add(planned.matched)
-        thread.add(result.decision.fresh)
-        for seq in result.decision.rooted:
+        decision = result.decision
+        if planned.incoming:
+            thread.add([*planned.matched, *decision.fresh])
+        for seq in decision.rooted or ():
             if seq in thread.rows:
                 thread.rows[seq] = thread.rows[seq]._replace(flags=thread.rows[seq].flags | ROOTED)
         thread.named.update({record.ns} if record.keeps_names else {record.ns, record.shape[0]})
@@ -269,21 +269,19 @@ class CheckpointWriter:
             self._pending.pop(next(iter(self._pending)), None)
 
 
-@dataclass(slots=True, eq=False)
 class _Call:
-    """One caller's work and what became of it. `after` runs once it is committed, before anybody else's turn."""
+    """One caller's work and what became of it: patient while a checkpoint may follow, which takes it along.
 
-    plan: ThreadPlan
-    after: Callable[[Any], None]
-    is_done: bool = False
-    result: Any = None
-    error: BaseException | None = None
-    is_patient: bool = False
-    """Whether a checkpoint may be about to follow, which would take the same transaction."""
-    passed: int = 0
+    `after` runs once it is committed, before anybody else's turn; a thread waits for `told`.
+    """
 
-    def __post_init__(self) -> None:
-        self.is_patient = isinstance(self.plan, WritesPlan) and self.plan.is_regular
+    def __init__(self, plan: ThreadPlan, after: Callable[[Any], None]) -> None:
+        self.plan, self.after = plan, after
+        self.is_done, self.passed = False, 0
+        self.result: PutResult | BaseException | None = None
+        self.is_patient = isinstance(plan, WritesPlan) and plan.is_regular
+        self.told = threading.Lock()
+        self.told.acquire()
 
     def goes_later(self) -> bool:
         """Whether it may wait once more: a checkpoint that does not come is not waited for."""
@@ -292,13 +290,13 @@ class _Call:
         return self.is_patient
 
     def outcome(self) -> Any:
-        if self.error is not None:
-            raise self.error
+        if isinstance(self.result, BaseException):
+            raise self.result
         return self.result
 
 
 Turn = TypeVar("Turn")
-Company = TypeVar("Company", threading.Event, asyncio.Event)
+Company = TypeVar("Company", None, asyncio.Event)
 
 
 @dataclass(slots=True, eq=False)
@@ -310,31 +308,29 @@ class _Line(Generic[Turn, Company]):
     waiting: list[_Call] = field(default_factory=list[_Call])
     users: int = 0
 
-    def join(self, call: _Call) -> None:
-        self.users += 1
-        self.waiting.append(call)
-        if not call.is_patient:
-            self.company.set()
-
     def take(self) -> list[_Call]:
         """What is committed next: writes, then the checkpoints, which take over what their parents' writes hold."""
         batch, self.waiting = self.waiting, []
-        self.company.clear()
-        batch.sort(key=lambda call: isinstance(call.plan, PutPlan))  # stable: those of a kind stay in their order
         taking = {(call.plan.ns, call.plan.parent) for call in batch if isinstance(call.plan, PutPlan)}
-        if taking and len(taking) < len(batch):
-            # Without the checkpoint that takes them over they would be written twice, staged and then for good: it is
-            # one of the next.
-            self.waiting = [call for call in batch if call.is_patient and (call.plan.ns, call.plan.cid) not in taking]
-            batch = [call for call in batch if call not in self.waiting]
-            for call in self.waiting:
-                call.goes_later()
-        return batch
+        if not taking or len(batch) == 1:
+            return batch
+        batch.sort(key=lambda call: isinstance(call.plan, PutPlan))  # stable: those of a kind stay in their order
+        # Without the checkpoint that takes them over they would be written twice, staged and then for good: it is one
+        # of the next.
+        early = [call for call in batch if call.is_patient and (call.plan.ns, call.plan.cid) not in taking]
+        self.waiting = [call for call in early if call.goes_later()]
+        return [call for call in batch if call not in self.waiting] if self.waiting else batch
 
-    def give_back(self, batch: Sequence[_Call]) -> None:
-        """Have them wait again: whoever had the turn was torn away from it."""
-        self.waiting[:0] = [call for call in batch if not call.is_done]
-        self.company.set()
+    def give_back(self, batch: Sequence[_Call], torn: _Call) -> None:
+        """Have the others wait again: whoever had the turn was torn away from it."""
+        self.waiting[:0] = left = [call for call in batch if not call.is_done and call is not torn]
+        for call in left:
+            call.is_patient = False
+            if call.told.locked():
+                call.told.release()
+
+
+_AsyncLine = _Line[asyncio.Lock, asyncio.Event]
 
 
 class CommitQueue:
@@ -344,10 +340,8 @@ class CommitQueue:
         """Write to a store."""
         self._store = store
         self._guard = new_lock()
-        self._lines: dict[SessionKey, _Line[threading.Lock, threading.Event]] = {}
-        self._async_lines: WeakKeyDictionary[Any, dict[SessionKey, _Line[asyncio.Lock, asyncio.Event]]] = (
-            WeakKeyDictionary()
-        )
+        self._lines: dict[tuple[str, str], _Line[threading.Lock, None]] = {}
+        self._async_lines: WeakKeyDictionary[Any, dict[tuple[str, str], _AsyncLine]] = WeakKeyDictionary()
         empty_in_child(self)
 
     def leave_all(self) -> None:
@@ -357,25 +351,25 @@ class CommitQueue:
 
     def submit(self, plan: ThreadPlan, after: Callable[[Any], None]) -> Any:
         """Write what was planned; returns when it is committed."""
-        name = plan.key._replace(owner=None)
+        name = (plan.key.app, plan.key.id)
         call = _Call(plan, after)
         with self._guard:
             line = self._lines.get(name)
             if line is None:
                 # It lives as long as somebody stands in it: a saver that has seen a million threads holds none.
-                line = self._lines[name] = _Line(threading.Lock(), threading.Event())
-            line.join(call)
+                line = self._lines[name] = _Line(threading.Lock(), None)
+            line.users += 1
+            line.waiting.append(call)
         try:
             while not call.is_done:
-                has_company = False
+                # It goes with its checkpoint, whose caller takes it along and tells it. Without the turn, which the
+                # checkpoint before has to take; while somebody has that, one alone does not count the time.
                 if call.is_patient and self._store.waits:
-                    # It goes with its checkpoint. Without the turn, which the checkpoint before has to take.
-                    has_company = line.company.wait(_PATIENCE)
-                    if not has_company and len(line.waiting) == 1 and call.goes_later():
+                    is_told = call.told.acquire(timeout=_PATIENCE)
+                    if not is_told and len(line.waiting) == 1 and (line.turn.locked() or call.goes_later()):
                         continue  # asked now and then: others that come may have taken it along
                 with line.turn:
-                    # Company that went without it was the checkpoint that it belongs to; the one to wait for is next.
-                    if not call.is_done and (not has_company or line.company.is_set()):
+                    if not call.is_done:
                         self._commit(line, call)
         finally:
             with self._guard:
@@ -384,7 +378,7 @@ class CommitQueue:
                     self._lines.pop(name, None)
         return call.outcome()
 
-    def _commit(self, line: _Line[threading.Lock, threading.Event], call: _Call) -> None:
+    def _commit(self, line: _Line[threading.Lock, None], call: _Call) -> None:
         """Commit what waits. Writes for which no checkpoint came yet may stay in the line: see `_Line.take`."""
         with self._guard:
             batch = line.take()
@@ -392,7 +386,7 @@ class CommitQueue:
             _note(batch, self._store.commit_threads([each.plan for each in batch]))
         except BaseException:
             with self._guard:
-                line.give_back([each for each in batch if each is not call])
+                line.give_back(batch, call)
             raise
 
     async def asubmit(self, plan: ThreadPlan, after: Callable[[Any], None]) -> Any:
@@ -402,13 +396,16 @@ class CommitQueue:
         return await finish(self._asubmit(plan, after))
 
     async def _asubmit(self, plan: ThreadPlan, after: Callable[[Any], None]) -> Any:
-        name = plan.key._replace(owner=None)
+        name = (plan.key.app, plan.key.id)
         lines = self._async_lines.setdefault(asyncio.get_running_loop(), {})
         line = lines.get(name)
         if line is None:
             line = lines[name] = _Line(asyncio.Lock(), asyncio.Event())
         call = _Call(plan, after)
-        line.join(call)
+        line.users += 1
+        line.waiting.append(call)
+        if not call.is_patient:
+            line.company.set()
         try:
             while not call.is_done:
                 if call.is_patient and not line.company.is_set():
@@ -426,25 +423,27 @@ class CommitQueue:
                 lines.pop(name, None)
         return call.outcome()
 
-    async def _acommit(self, line: _Line[asyncio.Lock, asyncio.Event], call: _Call) -> None:
+    async def _acommit(self, line: _AsyncLine, call: _Call) -> None:
         """Async `_commit`."""
         batch = line.take()
+        line.company.clear()
         try:
             _note(batch, await self._store.acommit_threads([each.plan for each in batch]))
         except BaseException:
-            line.give_back([each for each in batch if each is not call])
+            line.give_back(batch, call)
+            line.company.set()
             raise
 
 
 def _note(calls: Sequence[_Call], outcomes: Sequence[PlanOutcome]) -> None:
-    """Note what became of some calls."""
+    """Note what became of some calls, and tell those that wait for it."""
     for call, outcome in zip(calls, outcomes, strict=True):
         call.is_done = True
-        if isinstance(outcome, Exception):
-            call.error = outcome
-            continue
         call.result = outcome
-        try:
-            call.after(outcome)
-        except Exception as error:  # told to its caller, not to the one whose turn it is
-            call.error = error
+        if not isinstance(outcome, Exception):
+            try:
+                call.after(outcome)
+            except Exception as error:  # told to its caller, not to the one whose turn it is
+                call.result = error
+        if call.told.locked():
+            call.told.release()

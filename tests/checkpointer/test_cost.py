@@ -18,6 +18,7 @@ from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.service import SessionService
 from tests.faults.drills import engines_of
+from tests.length.meter import Meter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -94,6 +95,47 @@ def test_each_call_waits_for_the_server_as_seldom_as_it_can(wire: tuple[SessionS
     # A saver that knows nothing asks for the names and the messages too.
     assert fewest(lambda: SessionCheckpointSaver(service).get_tuple(THREAD)) == 3
     assert fewest(lambda: list(saver.list(THREAD, limit=3))) <= 3
+
+
+@pytest.mark.backends("sqlite")
+def test_what_cannot_be_there_is_not_asked_for(database_url: str) -> None:
+    meter = Meter()
+    with SessionService(database_url) as service:
+        meter.attach(engines_of(service)[0])
+        saver = SessionCheckpointSaver(service)
+
+        def statements(act: Callable[[], object]) -> int:
+            return meter.of(act, lambda: None).statements
+
+        nobody: Any = {"configurable": {"thread_id": "nobody"}}
+        saver.get_tuple(nobody)
+        assert statements(partial(saver.get_tuple, nobody)) == 1
+        config = put(saver, THREAD, HumanMessage("hi", id="q"))
+        # The session, its checkpoint, and what waits or was stored beside it: nothing of it lies in pieces.
+        assert statements(partial(saver.get_tuple, config)) == 4
+
+
+@pytest.mark.backends("sqlite")
+def test_a_value_is_read_by_the_names_that_its_pieces_have(database_url: str) -> None:
+    meter = Meter()
+    saved: Any = empty_checkpoint()
+    with SessionService(database_url) as service:
+        meter.attach(engines_of(service)[0])
+        saver = SessionCheckpointSaver(service)
+        config, told = THREAD, list[dict[str, str]]()
+        for turn in range(60):
+            told = [*told, {"role": "user", "content": " ".join(f"{turn * number:x}" for number in range(100))}]
+            saved = saved | {
+                "id": str(uuid6()),
+                "channel_values": {"told": told},
+                "channel_versions": {"told": turn + 1},
+            }
+            config = saver.put(config, saved, {"source": "loop", "step": turn}, {"told": turn + 1})
+        cost = meter.of(partial(saver.get_tuple, config), lambda: None)
+        found = SessionCheckpointSaver(service).get_tuple(config)
+        assert found is not None
+        assert found.checkpoint["channel_values"] == {"told": told}
+        assert cost.steps * 10 < 300 * cost.rows
 
 
 # -- writes that wait --------------------------------------------------------------------------------------

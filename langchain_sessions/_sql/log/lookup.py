@@ -420,7 +420,7 @@ def ask_staged(tx: Transaction, key: SessionKey) -> Later:
 
 def staged_in(answer: Later) -> list[StagedWrites]:
     """What `ask_staged` was told."""
-    return [unpack_staged(n, body) for n, body in answer.rows]
+    return [unpack_staged(n, body) for n, body in answer.rows] if answer.rows else []
 
 
 def insert_writes(tx: Transaction, skey: int, ns: int, cid: str, writes: Sequence[WriteRow]) -> None:

@@ -114,7 +114,7 @@ def values_below(tx: Transaction, skey: Any, outside: Any, where: Sequence[Colum
     ]
     is_list = kind.in_([bindparam("q_node", NODE), bindparam("q_splice", SPLICE)])
     below = case((is_list, func.substr(tree.c.data, literal_column("2"), literal_column(str(NAME * _PLACES)))), *told)
-    # Each row leads to the one behind it and to its first kid: nothing is asked of a row at each place that it could have.
+    # Each row leads to the one behind it and to its first kid, so that nothing is asked at each place that it may have.
     ways = select(literal_column("0").label(quoted("way"))).union_all(select(literal_column("1"))).cte(quoted("ways"))
     names = case((ways.c.way == literal_column("0"), tree.c.others), else_=below)
     tree = tree.union_all(

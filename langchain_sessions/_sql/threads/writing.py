@@ -102,10 +102,9 @@ def put_checkpoint(
     decision = call_passed_in(plan.decide, session, relatives, writes)
     for item in arrived:
         _store_values(tx, session, item.values)
-    brought = {value.digest for value in decision.values}
-    needed = {*decision.row.digests, *decision.needs}.union(*(item.needs for item in arrived))
+    needed = {*decision.row.digests, *decision.needs}.union(*[item.needs for item in arrived])
     # What another step stored may have been pruned since this saver saw it; a reference to nothing must not be written.
-    _need_values(tx, session, needed - brought)
+    _need_values(tx, session, needed and needed - {value.digest for value in decision.values})
     if decision.parent is not None:
         _replace_start(tx, session.skey, decision.parent)
     # Before anything is inserted, so that what they took is used again at once.
@@ -133,6 +132,9 @@ def _look_up(
 ) -> tuple[SessionRow, list[EventRow], list[StagedWrites]]:
     """The session, locked, opened where there is none; revisions of the new messages; and what is staged."""
     located = None if session is not None else _ask_session(tx, plan.key, plan.draft.now)
+    if located is not None and located.row is None and not tx.pipelines:
+        # Where an answer is there at once, what cannot be there is not asked for.
+        return open_session(tx, plan.draft), [], []
     related = _ask_relatives(tx, plan) if plan.idents else []
     staged = ask_staged(tx, plan.key)
     tx.flush()
@@ -141,7 +143,8 @@ def _look_up(
             return open_session(tx, plan.draft), [], []
         session = session_row(located.row)
     assert session is not None
-    return session, sorted(EventRow(*row) for answer in related for row in answer.rows), staged_in(staged)
+    found = sorted([EventRow(*row) for answer in related for row in answer.rows]) if related else []
+    return session, found, staged_in(staged)
 
 
 def _store_writes(
@@ -243,15 +246,19 @@ def _move(tx: Transaction, session: SessionRow, plan: PutPlan, decision: PutDeci
     changes.update(head_after(session, decision.row))
     moved_session = session._replace(**changes)
     counted = _recounted(tx, session, moved_session, decision)
-    root = counted.pop(None, Counters())
-    if any(root):
-        changes["live_events"] = session.live_events + root.events
-        changes["live_turns"] = session.live_turns + root.turns
-        changes["live_tokens"] = session.live_tokens + root.tokens
+    root = counted.pop(None, None)
+    if root is not None and any(root):
+        more: dict[str, Any] = {
+            "live_events": session.live_events + root.events,
+            "live_turns": session.live_turns + root.turns,
+            "live_tokens": session.live_tokens + root.tokens,
+        }
+        changes.update(more)
+        moved_session = moved_session._replace(**more)
     set_session(tx, session.skey, **changes)
     if counted:
         add_counters(tx, session, counted)
-    return session._replace(**changes)
+    return moved_session
 
 
 def _recounted(
