@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING, Any
 
 import ormsgpack
@@ -26,13 +25,15 @@ if TYPE_CHECKING:
 on_databases = pytest.mark.backends("sqlite", "postgres", "mariadb")
 PLACE: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
 IDS = [
-    *(str(uuid6(clock_seq=step)) for step in range(3)),
-    str(uuid.UUID(int=0)),
-    str(uuid.UUID(int=1)),
-    str(uuid.UUID(int=(1 << 128) - 1)),
-    str(uuid6()).upper(),
-    f"{{{uuid6()}}}",
-    uuid6().hex,
+    "1f1e46e8-6940-6cdb-8254-1866e477c822",
+    "1f1e46e8-6943-6e08-8255-fe199ef52761",
+    "1f1e46e8-6943-6e08-8255-fe199ef52762",
+    "00000000-0000-0000-0000-000000000000",
+    "00000000-0000-0000-0000-000000000001",
+    "ffffffff-ffff-ffff-ffff-ffffffffffff",
+    "1F1E46E8-6943-6E08-8255-FE199EF52761",
+    "{1f1e46e8-6943-6e08-8255-fe199ef52761}",
+    "1f1e46e869436e088255fe199ef52761",
     "",
     "a",
     "A",
