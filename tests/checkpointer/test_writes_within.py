@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING, Any
 
 import ormsgpack
@@ -26,16 +25,15 @@ if TYPE_CHECKING:
 on_databases = pytest.mark.backends("sqlite", "postgres", "mariadb")
 PLACE: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
 IDS = [
-    # As LangGraph makes them, two of one run; written down, since each process of a test run collects them anew.
-    "1f1e4798-c3dc-6063-8000-459bd736c8ac",
-    "1f1e4798-c3dc-61db-8001-6ae62c6b1b53",
-    "1f1e5a02-07b4-6212-8002-db379d8e9873",
-    str(uuid.UUID(int=0)),
-    str(uuid.UUID(int=1)),
-    str(uuid.UUID(int=(1 << 128) - 1)),
-    "1F1E4798-C3DC-62B5-8FD9-AEC6F005637A",
-    "{1f1e4798-c3dc-62ed-900f-4b2f5e418ed7}",
-    "1f1e4798c3dc631db30d5b84921b3e56",
+    "1f1e46e8-6940-6cdb-8254-1866e477c822",
+    "1f1e46e8-6943-6e08-8255-fe199ef52761",
+    "1f1e46e8-6943-6e08-8255-fe199ef52762",
+    "00000000-0000-0000-0000-000000000000",
+    "00000000-0000-0000-0000-000000000001",
+    "ffffffff-ffff-ffff-ffff-ffffffffffff",
+    "1F1E46E8-6943-6E08-8255-FE199EF52761",
+    "{1f1e46e8-6943-6e08-8255-fe199ef52761}",
+    "1f1e46e869436e088255fe199ef52761",
     "",
     "a",
     "A",
