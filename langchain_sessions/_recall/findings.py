@@ -195,8 +195,11 @@ class ReadLogs:
     def hit(self, number: int, index: int, ranked: RankedEvent) -> Finding:
         """A found event by its part."""
         owner, part = self._owners[number], self._flat[number]
-        row = None if isinstance(part, PackedEvents) else self._tails[number][index]
-        _, seq = self.place(number, index)
+        if isinstance(part, PackedEvents):
+            row, seq = None, part.traits.first_seq + part.traits.seqs[index]
+        else:
+            row = self._tails[number][index]
+            seq = row.seq
         found, why, spot = ranked.score, ranked.parts, (number, index)
         if isinstance(owner, ShelfTraits):
             log = owner.log_at(index)

@@ -7,7 +7,7 @@ About 100 bytes per message of 120 characters.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langchain_sessions._recall.index.buckets import Bucket, PackedOccurrences, bucket_of
@@ -70,7 +70,7 @@ class OpenChunk:
     @property
     def terms(self) -> int:
         """Number of terms of all events."""
-        return sum(min(length, LONGEST) for traits in self.traits for length in traits.lengths)
+        return sum(map(min, chain.from_iterable(traits.lengths for traits in self.traits), repeat(LONGEST)))
 
 
 def chunks_to_merge(stored: Sequence[ChunkSize], added: int, terms: int) -> list[ChunkSize]:

@@ -197,41 +197,41 @@ class ChunkTraits:
     def of(cls, events: Iterable[EventTraits], first_seq: int | None = None) -> ChunkTraits:
         """The columns of some events in log order; places count from the first, or as given where there is none."""
         rows = list(events)
+        seqs, ats, kinds, lengths, flags, whose, where = zip(*rows, strict=True) if rows else ((),) * 7
         authors: dict[str | None, int] = {None: 0}
         branches: dict[str | None, int] = {None: 0}
         first_seq = rows[0].seq if first_seq is None else first_seq
-        first_second = min((row.at for row in rows), default=0) // _SECOND
+        first_second = min(ats, default=0) // _SECOND
         return cls(
             first_seq=first_seq,
             first_second=first_second,
-            seqs=[row.seq - first_seq for row in rows],
-            seconds=[row.at // _SECOND - first_second for row in rows],
-            kinds=bytes(row.kind for row in rows),
-            counts=bytes(len(row.lengths) for row in rows),
-            passage_lengths=[min(length, LONGEST) for row in rows for length in row.lengths],
-            flags=bytes(row.flags for row in rows),
-            author_numbers=[authors.setdefault(row.author, len(authors)) for row in rows],
-            branch_numbers=[branches.setdefault(row.branch, len(branches)) for row in rows],
+            seqs=[seq - first_seq for seq in seqs],
+            seconds=[at // _SECOND - first_second for at in ats],
+            kinds=bytes(kinds),
+            counts=bytes(map(len, lengths)),
+            passage_lengths=list(map(min, chain.from_iterable(lengths), repeat(LONGEST))),
+            flags=bytes(flags),
+            author_numbers=[authors.setdefault(author, len(authors)) for author in whose],
+            branch_numbers=[branches.setdefault(branch, len(branches)) for branch in where],
             authors=list(authors),
             branches=list(branches),
         )
 
     def events(self) -> Iterator[EventTraits]:
         """The events again, row by row; instants without their fractions."""
-        start = 0
-        for at, seq in enumerate(self.seqs):
-            end = start + self.counts[at]
-            lengths = tuple(self.passage_lengths[start:end])
-            start = end
-            yield EventTraits(
-                self.first_seq + seq,
-                (self.first_second + self.seconds[at]) * _SECOND,
-                self.kinds[at],
-                lengths,
-                self.flags[at],
-                self.authors[self.author_numbers[at]],
-                self.branches[self.branch_numbers[at]],
-            )
+        lengths: Iterable[tuple[int, ...]] = zip(self.passage_lengths, strict=True)
+        if self.firsts is not None:
+            lengths = (tuple(self.passage_lengths[start:end]) for start, end in pairwise(self.firsts))
+        columns = (
+            [self.first_seq + seq for seq in self.seqs],
+            [(self.first_second + second) * _SECOND for second in self.seconds],
+            self.kinds,
+            lengths,
+            self.flags,
+            map(self.authors.__getitem__, self.author_numbers),
+            map(self.branches.__getitem__, self.branch_numbers),
+        )
+        return map(EventTraits._make, zip(*columns, strict=True))
 
     def pack(self) -> bytes:
         """As bytes: a line of JSON, then the columns."""

@@ -254,9 +254,9 @@ class RankedSearch:
     ) -> Flow[list[Finding]]:
         """The hits that the log confirms; the log is asked where the index cannot tell."""
         by_message = matcher.needs_text or admission.needs_message
-        unsure = [
-            hit for hit in hits if hit.row is None and (by_message or hit.is_unsure or admission.needs_row(hit.view))
-        ]
+        views = {id(hit.view): hit.view for hit in hits}
+        changed = {key for key, view in views.items() if admission.needs_row(view)}
+        unsure = [hit for hit in hits if hit.row is None and (by_message or hit.is_unsure or id(hit.view) in changed)]
         if unsure:
             yield from self._fill(searched, unsure)
         asked = set(map(id, unsure))
@@ -332,7 +332,7 @@ class _Ranks:
 
     def new(self, hits: Iterable[Finding]) -> list[Finding]:
         """Those that no earlier round found."""
-        return [hit for hit in hits if hit.place not in self._seen]
+        return [hit for hit in hits if hit.place not in self._seen] if self._seen else list(hits)
 
     def add(self, hits: Iterable[Finding], kept: Iterable[Finding]) -> None:
         """Take in a round: what it found, and what of that is new and fits."""

@@ -9,10 +9,11 @@ costs a few milliseconds among 100 000 events, where ranking each of them would 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from heapq import nlargest
-from itertools import islice, repeat
+from itertools import compress, count, islice, repeat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langchain_sessions._recall.index.columns import from_bytes
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from langchain_sessions._recall.rank.ranking import RankingWeights, TermStatistics
 
 _NONE: Final = repeat(0)
+_CROWDED: Final = 3
 
 Lookup = Mapping[int, int] | bytes
 """How often a term occurs at which index of a part: what occurs, or a byte for every event."""
@@ -124,22 +126,29 @@ def shortlist(
     counted = [zone.counts(unit.lookups) for unit in postings]
     windows = [kernel.windows(counts) for counts in counted]
     best = _best(zone, kernel.rough(windows, rarity), layout, weights, limit)
-    found = [(unit, counted[unit], from_bytes("H", around)) for unit, around in enumerate(windows) if around]
-    scale = kernel.scale
-    beside = zone.company([at for at, _ in best], layout, counted, postings, all_of_them=not is_cut)
+    places = [at for at, _ in best]
+    beside = zone.company(places, layout, counted, postings, all_of_them=not is_cut)
+    held = _held(places, counted, windows, kernel.scale)
     events = {
-        position: Chosen(
-            [
-                (unit, held := own[at], around[at] / scale - (min(MOST_OWN, held)))
-                for unit, own, around in found
-                if around[at]
-            ],
-            kernel.around[at] / kernel.unit,
-            fits,
-        )
-        for (at, position), fits in zip(best, beside, strict=True)
+        position: Chosen(units, kernel.around[at] / kernel.unit, fits)
+        for (at, position), units, fits in zip(best, held, beside, strict=True)
     }
     return Choice(events, is_cut or len(best) >= limit)
+
+
+def _held(
+    places: Sequence[int], counted: Sequence[bytes], windows: Sequence[bytes], scale: float
+) -> list[list[tuple[int, int, float]]]:
+    """The units that some places and their neighbours hold: (unit, its own count, what neighbours add)."""
+    held: list[list[tuple[int, int, float]]] = [[] for _ in places]
+    for unit, around in enumerate(windows):
+        if not around:
+            continue
+        sums = list(map(from_bytes("H", around).__getitem__, places))
+        # Most places lack most units: only the others are looked at one by one.
+        for at, total, own in compress(zip(count(), sums, map(counted[unit].__getitem__, places)), sums):
+            held[at].append((unit, own, total / scale - (own if own < MOST_OWN else MOST_OWN)))  # noqa: FURB136 - no call
+    return held
 
 
 # -- by their own words ------------------------------------------------------------------------------------
@@ -189,7 +198,10 @@ def _add(own: list[_Cells], unit: Postings, gain: float, enough: int) -> None:
             left -= len(lookup)
         elif isinstance(lookup, bytes):
             # Slots of a byte for each event: a pair is two that adjoin.
-            found = [cell for cell in cells if any(lookup[2 * cell : 2 * cell + 2])]
+            evens, odds = lookup[::2], lookup[1::2] + b"\0"
+            found = [cell for cell in cells if evens[cell] or odds[cell]]
+        elif len(lookup) < len(cells):
+            found = {index >> 1 for index in lookup}.intersection(cells)
         else:
             found = [cell for cell in cells if 2 * cell in lookup or 2 * cell + 1 in lookup]
         for cell in found:
@@ -200,11 +212,7 @@ def _around_best(own: list[_Cells], layout: Layout, rarity: Sequence[float], lim
     """The positions of the best pairs, by what they and the pairs beside them hold, and by who speaks."""
     found: list[tuple[float, int, int]] = []
     for number, cells in enumerate(own):
-        of = cells.get
-        found += [
-            (gain + (of(at - 1, 0.0) + of(at + 1, 0.0)) / 2 + (of(at - 2, 0.0) + of(at + 2, 0.0)) / 4, number, at)
-            for at, gain in cells.items()
-        ]
+        found += _with_neighbours(cells, number)
     most = limit // 2
     if layout.is_favoured is not None:
         share, bonus = layout.favour[0], layout.favour[1] * sum(rarity) / 4
@@ -219,6 +227,23 @@ def _around_best(own: list[_Cells], layout: Layout, rarity: Sequence[float], lim
         fitting = (cell for cell in sorted(found, reverse=True) if _any(layout, layout.admits, *cell[1:], 1))
         best = list(islice(fitting, most))
     return sorted(layout.starts[number] + 2 * at + side for _, number, at in best for side in (0, 1))
+
+
+def _with_neighbours(cells: _Cells, number: int) -> Iterable[tuple[float, int, int]]:
+    """What each pair of a part gains by itself and by the pairs beside it."""
+    of = cells.get
+    low, high = min(cells, default=0), max(cells, default=-1)
+    if high - low > _CROWDED * len(cells):
+        for at, gain in cells.items():
+            yield gain + (of(at - 1, 0.0) + of(at + 1, 0.0)) / 2 + (of(at - 2, 0.0) + of(at + 2, 0.0)) / 4, number, at
+        return
+    # Side by side it takes a third of the time.
+    row = [of(at, 0.0) for at in range(low - 2, high + 3)]
+    for at, fore, before, gain, after, behind in zip(
+        range(low, high + 1), row, row[1:], row[2:], row[3:], row[4:], strict=False
+    ):
+        if at in cells:
+            yield gain + (before + after) / 2 + (fore + behind) / 4, number, at
 
 
 def _any(layout: Layout, test: Callable[[int, int], bool], number: int, cell: int, reach: int) -> bool:
@@ -259,6 +284,10 @@ class _Zone:
             spans.append((low, high, at))
         self.size = at + high - low if marks else 0
         self.stretches = _by_part(spans, layout)
+        self._ends = {part: indexes.stop for part, _, indexes in self.stretches}
+        self._places: Counter[int] = Counter()
+        for part, _, indexes in self.stretches:
+            self._places[part] += len(indexes)
         near = bytearray(self.size)
         for mark in marks:
             near[mark - reach : mark + reach + 1] = b"\xff" * (2 * reach + 1)
@@ -308,13 +337,28 @@ class _Zone:
     def counts(self, lookups: Sequence[Lookup | None]) -> bytes:
         """How often a unit occurs at each place; empty where nowhere."""
         counts = bytearray(self.size)
+        spread: dict[int, bytes | bytearray] = {}
         for part, at, indexes in self.stretches:
             lookup = lookups[part]
             if isinstance(lookup, bytes):
-                counts[at : at + len(indexes)] = bytes(map(lookup.__getitem__, indexes))
-            elif lookup:
+                counts[at : at + len(indexes)] = lookup[indexes.start : indexes.stop]
+            elif lookup and len(lookup) > self._places[part]:
                 counts[at : at + len(indexes)] = bytes(map(lookup.get, indexes, _NONE))
+            elif lookup:
+                # Few occurrences: each is looked at once, and not each place.
+                if part not in spread:
+                    spread[part] = _spread(lookup, self._ends[part])
+                counts[at : at + len(indexes)] = spread[part][indexes.start : indexes.stop]
         return b"" if counts.count(0) == self.size else bytes(counts)
+
+
+def _spread(lookup: Mapping[int, int], size: int) -> bytearray:
+    """A byte for each of so many events: how often something occurs there."""
+    counts = bytearray(size)
+    for index, times in lookup.items():
+        if index < size:
+            counts[index] = times
+    return counts
 
 
 def _by_part(spans: Iterable[tuple[int, int, int]], layout: Layout) -> list[_Stretch]:
@@ -338,7 +382,7 @@ def _best(zone: _Zone, rough: bytes, layout: Layout, weights: RankingWeights, li
     scores: Sequence[float] = masked.to_bytes(zone.size, "little")
     if layout.admits is not None or layout.is_favoured is not None:
         scores = _judged(zone, scores, layout, weights)
-    places = [place for place, score in enumerate(scores) if score]
+    places = list(compress(range(len(scores)), scores))
     if len(places) > limit:
         places = sorted(nlargest(limit, places, key=scores.__getitem__))
     starts = [stretch.at for stretch in zone.stretches]
