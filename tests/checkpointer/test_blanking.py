@@ -168,6 +168,11 @@ class Copied(TypedDict):
     quote: str
 
 
+def _kinds(message: BaseMessage) -> list[Any]:
+    content: Any = message.content
+    return [] if isinstance(content, str) else [block["type"] for block in content]
+
+
 @pytest.mark.backends("memory", "sqlite")
 @pytest.mark.parametrize(
     "message",
@@ -197,9 +202,7 @@ def test_item_04_what_is_blanked_in_a_copy_is_read_as_before(
     assert [shown.id for shown in state["shown"]] == ["h", "h"]
     said = repr([state["messages"], state["shown"]])
     assert [word for word in ("lovelace", "Byron", "Countess", "d83d", "\U0001f600") if word in said] == []
-    for shown in state["shown"]:
-        blocks = shown.content if isinstance(shown.content, list) else []
-        assert [block["type"] for block in blocks] == [block["type"] for block in message.content if blocks]
+    assert _kinds(state["shown"][0]) == _kinds(message)  # the other one is the log's own
     if isinstance(message, AIMessage):
         assert state["quote"].startswith("[blanked]")
     assert service.verify("t") == []
