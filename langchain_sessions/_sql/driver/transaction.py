@@ -71,6 +71,7 @@ def _spell_out(bound: BindParameter[Any]) -> None:
     """Write whole numbers that a statement is built with into its text, so that nothing is sent for them each time."""
     values = bound.value if bound.expanding else [bound.value]
     bound.literal_execute |= isinstance(values, list) and all(type(value) is int for value in values)
+    bound.required = False  # spelling them out, SQLAlchemy would ask for all values
 
 
 class Prepared:
@@ -118,8 +119,7 @@ class StatementCache:
         return known
 
 
-_MAX_QUEUE = 256
-"""Statements that wait hold their values in memory."""
+_MAX_QUEUE = 256  # statements that wait hold their values in memory
 
 
 class Transaction:
