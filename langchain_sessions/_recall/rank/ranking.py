@@ -57,7 +57,7 @@ class RankingWeights:
     after: float = 0.4
     fading: float = 0.65
     neighbour: int = 30
-    author: float = 0.35
+    author: float = 0.25
     author_bonus: float = 0.5
     session: float = 0.4
     meaning: float = 1.0
