@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from operator import sub
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -231,7 +231,6 @@ class LogView:
     last_seq: int = 0
     has_unfinished: bool = False
     _lookup: tuple[SeqSet, dict[int, Edit], SeqSet] = field(init=False, repr=False, compare=False, default=_NO_LOOKUP)
-    _outdated: dict[int, int] | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Prepare the look-ups once; of most logs there is nothing to look up."""
@@ -246,12 +245,10 @@ class LogView:
         """Whether everything stands where it was logged: nothing was hidden, edited or archived, and no run is open."""
         return self.ledger is EMPTY_LEDGER and not self.head and not self.invocations and not self.has_unfinished
 
-    @property
+    @cached_property
     def outdated(self) -> Mapping[int, int]:
         """What a graph held of a message of which its head holds another revision, and that: whichever came first."""
-        if self._outdated is None:
-            object.__setattr__(self, "_outdated", _outdated(self.ledger.edits, self._lookup[0]))
-        return self._outdated or {}
+        return _outdated(self.ledger.edits, self._lookup[0])
 
     def superseded_by(self, row: EventRow) -> int | None:
         """The edit that took the row's place, if any; asked of each row that is read, and nearly none has one."""
