@@ -147,8 +147,9 @@ def speakers() -> Speakers:
     found: dict[str, tuple[int, ...]] = {}
     for languages in (IN_LATIN, IN_CYRILLIC, IN_ARABIC):
         for language, words in languages.items():
+            place = (_LANGUAGES.index(language),)
             for word in set(words.split()):
-                found[word] = (*found.get(word, ()), _LANGUAGES.index(language))
+                found[word] = found.get(word, ()) + place
     english = (_LANGUAGES.index(ENGLISH),)
     groups = [(), english, *sorted({group for group in found.values() if group != english})]
     numbers = {group: number for number, group in enumerate(groups)}
