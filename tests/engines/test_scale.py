@@ -33,6 +33,8 @@ HEADS: Final = int(os.environ.get("LANGCHAIN_SESSIONS_HEADS", "8000"))
 FEW: Final = 100
 USERS: Final = 20
 MONTH: Final = 30 * 86_400_000_000
+_PAGE_READ: Final = 70
+"""Of a list, for a page of twenty: what moved meanwhile is left out."""
 _INSERT = (
     'INSERT INTO "sessions_rows" ("app", "kind", "id", "key", "version", "value", "owner", "place", "stamp", "weight") '
     "VALUES (?, ?, ?, '', ?, ?, ?, ?, ?, ?)"
@@ -233,6 +235,9 @@ def test_calls_cost_the_same_among_few_sessions_and_among_very_many(
     short, long = costs
     for name in calls:
         assert total(long[name])[0] <= total(short[name])[0] + 2, (short, long)
-        assert total(long[name])[1] <= total(short[name])[1] + 2, (short, long)
+        # Everybody's list is cut by days: soon after midnight the newest holds few, and a page is read of each of the
+        # two before it, however many sessions there are.
+        most = 2 * _PAGE_READ if name == "a page of everybody's list" else 2
+        assert total(long[name])[1] <= total(short[name])[1] + most, (short, long)
     assert sessions.get(f"many-{HEADS - USERS}").user_id == "user0"
     assert len(sessions.list_sessions(limit=20).items) == 20
