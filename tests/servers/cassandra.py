@@ -262,10 +262,18 @@ class Nodes:
 
     def start_empty(self, number: int) -> float:
         """Start a node that lost all it had: it takes its own place and is given its data by the others."""
-        home = self._home(number)
+        option = f"-Dcassandra.replace_address_first_boot=127.0.0.{number}"
+        self._empty(number)
+        try:
+            return self.start(number, option)
+        except ServerUnavailableError:
+            # On a busy machine the others do not answer in the few seconds that it waits for them.
+            self._empty(number)
+            return self.start(number, option)
+
+    def _empty(self, number: int) -> None:
         for name in ("data", "commitlog", "saved_caches", "hints", "cdc"):
-            shutil.rmtree(home / name, ignore_errors=True)
-        return self.start(number, f"-Dcassandra.replace_address_first_boot=127.0.0.{number}")
+            shutil.rmtree(self._home(number) / name, ignore_errors=True)
 
     def send(self, number: int, what: signal.Signals) -> None:
         """Send a signal to a node."""
