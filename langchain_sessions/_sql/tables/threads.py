@@ -138,6 +138,7 @@ def _checkpoints(metadata: MetaData, prefix: str) -> Table:
         Column("writes", bytes_type()),
     )
     named = run_id.is_not(None)
+        deflated=True,
     Index(f"{prefix}checkpoints_run", run_id, info=only_where(named))
     return table
 
