@@ -51,7 +51,7 @@ from langchain_sessions.errors import UnsupportedDatabaseError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 # Room for the emptied versions of all rows of a page: half a page for each would double what small threads leave.
 FILL_OF_STAGED = 85
 # PostgreSQL cuts names at 63 bytes, which leaves 33 to those of tables and indexes.
