@@ -116,7 +116,7 @@ def _create_tables(tx: Transaction, ddl_flavour: str, only: Collection[Table] | 
 def _deflates(tx: Transaction) -> bool:
     """Whether a MariaDB server takes tables whose pages are deflated to half of theirs."""
     asked = "'innodb_page_size', 'innodb_file_per_table', 'innodb_read_only_compressed'"
-    # From 10.6.0 to 10.6.5 it only read what is deflated unless it was told otherwise. A variable that it has not is no bar.
+    # From 10.6.0 to 10.6.5 it only read what is deflated unless told otherwise. What it has no variable for is no bar.
     rows = tx.ask(f"SHOW VARIABLES WHERE variable_name IN ({asked})")
     found = {str(name).lower(): str(value).upper() for name, value in rows}
     return (
