@@ -19,12 +19,21 @@ from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.stores._threads import CheckpointQuery
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from langgraph.runtime import Runtime
 
     from langchain_sessions._core.rows import SessionRow
     from langchain_sessions.service import SessionService
 
 _FORK_BITS = 32
+_LOWER = (1 << _FORK_BITS) - 1
+_UUID_LENGTH = 36
+_BEFORE_1970 = 0x01B21DD213814000
+"""What a UUID counts from, in tenths of microseconds."""
+_NEAR = 1 << 31
+"""Of times what is less than this, either way, is a difference; a time so near to 1970 is put in a list."""
+_ALTERED = "a version or a time is altered"
 _CONFIG = 'pass {"configurable": {"session_id": ..., "user_id": ...}}'
 
 _PLACES = frozenset({"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map"})
@@ -320,3 +329,92 @@ def channel_branch(branch: str | None, channel: str) -> str:
     """The branch of a further channel that holds messages."""
     name = "#" + channel.replace("%", "%25").replace(".", "%2E").replace("\0", "%00")
     return (name if branch is None else f"{branch}.{name}")[:255].rstrip(".")
+
+
+# -- versions and times of checkpoints in few bytes ----------------------------------------------------------
+
+
+def brief_versions(versions: Sequence[Any]) -> list[Any]:
+    """Versions as one list: the largest step, then of each version its low bits and how many steps it is before.
+
+    One that was there is told by its place among the different ones, as a negative number. What no saver of ours gives
+    out is kept as it is, in a list of its own.
+    """
+    if {*map(type, versions)} - {int} or min(versions, default=0) < 0:
+        return [list(versions)]
+    newest = max(versions, default=0) >> _FORK_BITS
+    known: dict[int, int] = {}
+    told = [newest]
+    for version in versions:
+        place = known.get(version)
+        if place is None:
+            known[version] = -1 - len(known)
+            told += (version & _LOWER, newest - (version >> _FORK_BITS))
+        else:
+            told.append(place)
+    return told
+
+
+def whole_versions(told: Sequence[Any]) -> list[Any]:
+    """What `brief_versions` was given.
+
+    Raises:
+        ValueError: It was altered; so do other errors of reading.
+    """
+    newest = told[0]
+    if type(newest) is list:
+        return newest
+    if type(newest) is not int:
+        raise ValueError(_ALTERED)
+    known: list[int] = []
+    found: list[Any] = []
+    at, end = 1, len(told)
+    while at < end:
+        low = told[at]
+        if low < 0:
+            found.append(known[-1 - low])
+            at += 1
+        else:
+            step = newest - told[at + 1]
+            if step < 0 or low > _LOWER:
+                raise ValueError(_ALTERED)
+            known.append(step << _FORK_BITS | low)
+            found.append(known[-1])
+            at += 2
+    return found
+
+
+def brief_time(ts: int | str, cid: str) -> int | str | list[int]:
+    """A time as what it differs from the one in the id of its checkpoint, in microseconds, where that is little."""
+    if isinstance(ts, str):
+        return ts
+    begin = _made_at(cid)
+    if begin is not None and -_NEAR < ts - begin < _NEAR:
+        return ts - begin
+    return [ts] if -_NEAR < ts < _NEAR else ts
+
+
+def whole_time(told: Any, cid: str) -> Any:  # noqa: ANN401 - what was stored may be anything
+    """The time that `brief_time` was given.
+
+    Raises:
+        ValueError: It was altered; so do other errors of reading.
+    """
+    if type(told) is list:
+        (told,) = told
+    elif type(told) is int and -_NEAR < told < _NEAR:
+        begin = _made_at(cid)
+        if begin is None:
+            raise ValueError(_ALTERED)
+        return told + begin
+    return told
+
+
+def _made_at(cid: str) -> int | None:
+    """When an id says that it was made; None where it does not."""
+    if len(cid) != _UUID_LENGTH or cid[14] != "6":
+        return None
+    try:
+        return (int(cid[:8] + cid[9:13] + cid[15:18], 16) - _BEFORE_1970) // 10
+    except ValueError:
+        return None

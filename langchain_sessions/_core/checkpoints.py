@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import ormsgpack
 
+from langchain_sessions._core.edge import unpacked_id, uuid_bytes
 from langchain_sessions._core.ledger import Ledger
 from langchain_sessions._core.ranges import SeqSet, decode_ranges, pack_ranges
 from langchain_sessions.errors import CorruptRowError
@@ -27,7 +28,6 @@ ROOT = 0
 CUT = 16
 """Added to the kind of a value: it lies beside the row, in pieces. The data of a write then begins with a digest."""
 _DIGEST = 16
-_UUID_LENGTH = 36
 _PULLED = "~__pregel_pull, "
 """What the path of a task begins with that a channel triggered; a path that is stored as bytes is what follows it."""
 _SQUEEZED = b"\xc1"
@@ -300,21 +300,11 @@ def unpack_staged(n: int, body: bytes) -> StagedWrites:
 
 def _pack_id(name: str) -> str | bytes:
     """A UUID in its usual form as bytes, anything else as it is."""
-    if len(name) != _UUID_LENGTH:
-        return name
-    try:
-        short = bytes.fromhex(name.replace("-", ""))
-    except ValueError:
-        return name
-    # In capitals, or with dashes elsewhere, it would come back as another text.
-    return short if _unpack_id(short) == name else name
+    return uuid_bytes(name) or name
 
 
 def _unpack_id(packed: str | bytes) -> str:
-    if isinstance(packed, str):
-        return packed
-    text = packed.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    return packed if isinstance(packed, str) else unpacked_id(packed)
 
 
 def stored_parent(cid: str, parent: str | None) -> tuple[str | None, bytes | None]:

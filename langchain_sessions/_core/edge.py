@@ -13,7 +13,7 @@ from os import urandom
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from langchain_sessions._core.twins import told_alike
-from langchain_sessions.errors import InvalidInputError
+from langchain_sessions.errors import CorruptRowError, InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -336,3 +336,84 @@ _ASCII_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 def ascii_lower(text: str) -> str:
     """Lower case of A to Z alone, which is what all databases agree on."""
     return text.translate(_ASCII_LOWER)
+
+
+# -- ids of checkpoints as bytes --------------------------------------------------------------------------------
+
+_LENGTH = 16
+LONGEST = _LENGTH + 1 + 4 * MAX_ID
+"""Bytes of the longest id: a character is at most four."""
+_DIGITS = "0123456789abcdef"
+_NIBBLES = 2 * _LENGTH
+_CHARACTERS = 36
+_DASHES = (8, 13, 18, 23)
+_LEAST = "00000000-0000-0000-0000-000000000001"
+"""What is less stands before all that is short: in its place, no bytes were left that are less than none."""
+_ABOVE, _BELOW = 0x40, 0x80
+"""How an id stands beside the bytes that it begins with: it follows all UUIDs that begin as it does up to some digit,
+those first that have more digits in common; or it stands before such, those first that have fewer."""
+
+
+def uuid_bytes(name: str) -> bytes | None:
+    """A UUID in its usual form as its bytes; None for any other text."""
+    if len(name) != _CHARACTERS or name[8:24:5] != "----":
+        return None
+    digits = name.replace("-", "")
+    try:
+        short = bytes.fromhex(digits)
+    except ValueError:
+        return None
+    # In capitals, or with blanks, it would come back as another text.
+    return short if short.hex() == digits else None
+
+
+def packed_id(name: str) -> bytes:
+    """An id as bytes that sort as ids do by code points, since threads are read in the order of theirs.
+
+    A UUID in its usual form is its 16 bytes, any other id its text behind those of a UUID that it stands beside.
+    """
+    short = uuid_bytes(name)
+    return short if short is not None and any(short) else _beside(name) + name.encode()
+
+
+def unpacked_id(packed: bytes | memoryview) -> str:
+    """The id of which `packed_id` or `uuid_bytes` made bytes.
+
+    Raises:
+        CorruptRowError: They were altered.
+    """
+    text = packed.hex()
+    if len(text) == _NIBBLES:
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    if len(text) < _NIBBLES:
+        problem = "The id of a checkpoint is altered; checkpoints of other threads can be read."
+        raise CorruptRowError(problem)
+    return bytes(packed[_LENGTH + 1 :]).decode()
+
+
+def _beside(name: str) -> bytes:
+    """The UUID behind which an id stands, and a byte that tells it from others that stand behind the same."""
+    if name < _LEAST:
+        return bytes(_LENGTH + 1)
+    common, at = "", 0
+    while len(common) < _NIBBLES:
+        # A dash and the digit behind it are one step.
+        start = at + 1 if at in _DASHES and name[at : at + 1] == "-" else at
+        digit = name[start : start + 1]
+        if (at in _DASHES) != (start > at) or digit not in _DIGITS or not digit:
+            break
+        common, at = common + digit, start + 1
+    else:
+        return _after(common, len(common))
+    dash = "-" if at in _DASHES else ""
+    rest = name[at:]
+    # The greatest digit with which a UUID goes on that is less than the id.
+    less = [digit for digit in _DIGITS if dash + digit < rest]
+    if less:
+        return _after(common + less[-1], len(common))
+    before = int(common.ljust(_NIBBLES, "0"), 16) - 1
+    return before.to_bytes(_LENGTH, "big") + bytes([_BELOW + len(common)])
+
+
+def _after(begin: str, common: int) -> bytes:
+    return bytes.fromhex(begin.ljust(_NIBBLES, "f")) + bytes([_ABOVE + _NIBBLES - common])

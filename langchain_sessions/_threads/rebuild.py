@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import ormsgpack
 from langgraph.checkpoint.base import CheckpointTuple, PendingWrite, writes_sort_key
 
-from langchain_sessions._chat.address import config_again, config_of, short_digest
+from langchain_sessions._chat.address import config_again, config_of, short_digest, whole_time, whole_versions
 from langchain_sessions._core.checkpoints import (
     CUT,
     CheckpointRow,
@@ -33,13 +33,14 @@ from langchain_sessions._threads.record import (
     OLDEST,
     PLAIN,
     RUNS,
+    SPELLED_OUT,
     SPLIT,
     WITH_NAMES,
     Record,
     Slot,
     slot_of,
 )
-from langchain_sessions._threads.split import join
+from langchain_sessions._threads.split import join, whole_skeleton
 from langchain_sessions.errors import CorruptRowError, InvalidInputError, SealedEventError
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from langchain_sessions.stores._threads import CheckpointDetails, FoundCheckpoint
 
 _NO_TIME = "no time of a checkpoint"
+HOLD_NAMES = (SPELLED_OUT, WITH_NAMES)
 
 
 class Rebuilder:
@@ -232,11 +234,12 @@ def decode_record(session_id: str, row: CheckpointRow, shape: bytes) -> Record:
     """
     try:
         form, v, ts, versions, seen_versions, packed, metadata, rest, *delta = _body(row)
-        if form == WITH_NAMES:
+        if form in HOLD_NAMES:
             shape = unpacked_names(delta.pop(0))
         if type(ts) is not str and (type(ts) is not int or ts not in YEARS):
             raise ValueError(_NO_TIME)
         channels, seen, updated = ormsgpack.unpackb(shape)
+        versions, seen_versions = versions[: len(channels)], seen_versions or versions[len(channels) :]
         left = iter(seen_versions)
         record = Record(
             ns=row.ns,
@@ -257,7 +260,7 @@ def decode_record(session_id: str, row: CheckpointRow, shape: bytes) -> Record:
             },
             delta=channels[delta[0]] if delta else None,
             delta_runs=row.runs or b"" if delta else b"",
-            keeps_names=form == WITH_NAMES,
+            keeps_names=form in HOLD_NAMES,
         )
     except UNREADABLE as error:
         raise corrupt_checkpoint(session_id, row.cid) from error
@@ -273,13 +276,18 @@ def _body(row: CheckpointRow) -> list[Any]:
     if not OLDEST <= body[0] <= WITH_NAMES:
         problem = f"written in format {body[0]}"
         raise ValueError(problem)
+    if body[0] > SPELLED_OUT:
+        body[2:4] = whole_time(body[2], row.cid), whole_versions(body[3]), ()
     return body
 
 
 def _unpack_slot(packed: Any, runs: bytes | None) -> Slot:
     if type(packed) is int:
         return Slot(RUNS, runs or b"") if packed == RUNS else Slot(packed)
-    return Slot(PLAIN, None, lengthened(packed)) if type(packed) is bytes else Slot(*packed)
+    if type(packed) is bytes:
+        return Slot(PLAIN, None, lengthened(packed))
+    slot = Slot(*packed)
+    return slot._replace(data=whole_skeleton(slot.data)) if slot.kind == SPLIT | PLAIN and slot.data else slot
 
 
 def load_slot(kind: int, data: bytes, forms: ValueForms) -> Any:

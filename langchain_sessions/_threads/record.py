@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import ormsgpack
 
-from langchain_sessions._chat.address import short_digest
+from langchain_sessions._chat.address import brief_time, brief_versions, short_digest
 from langchain_sessions._core.checkpoints import (
     CUT,
     MOST_NAMES,
@@ -27,7 +27,7 @@ from langchain_sessions._core.piece_rows import NAME, Seal, value_digest
 from langchain_sessions._core.pieces import LIMIT, Cut, Tree, cut
 from langchain_sessions._core.ranges import SeqSet, encode_ranges
 from langchain_sessions._threads.forms import PLAIN_TAG, STRICT, RefusedValueError, UnstorableError
-from langchain_sessions._threads.split import may_be_private, without_private_calls
+from langchain_sessions._threads.split import brief_skeleton, may_be_private, without_private_calls
 from langchain_sessions.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from langchain_sessions._threads.forms import ValueForms
 
 # A body that says another number was written by a later release, and is refused rather than guessed at.
-OLDEST, FORMAT, WITH_NAMES = 1, 2, 3
+# Of 1 to 3, versions and times are spelled out; 3 and 5 hold their names.
+OLDEST, SPELLED_OUT, FORMAT, WITH_NAMES = 1, 3, 4, 5
 INLINE_LIMIT = 96
 """Larger values are stored once beside the checkpoints that hold them."""
 EMPTY, RUNS, NULL, PLAIN, TAGGED = 0, 1, 2, 3, 4
@@ -342,9 +343,8 @@ def encode_record(record: Record) -> tuple[CheckpointRow, list[ValueRow]]:
     body = [
         WITH_NAMES if record.keeps_names else FORMAT,
         record.v,
-        _pack_time(record.ts),
-        list(record.versions),
-        [version for _, seen in record.seen for _, version in seen],
+        brief_time(_pack_time(record.ts), record.cid),
+        brief_versions([*record.versions, *[version for _, seen in record.seen for _, version in seen]]),
         packed,
         shortened(metadata) if type(metadata) is bytes else metadata,
         None if record.rest is None else _pack_slot(record.rest, is_main=False),
@@ -411,6 +411,8 @@ def _pack_slot(slot: Slot, *, is_main: bool) -> Any:
         return slot.kind
     if slot.kind == PLAIN and slot.data is not None:
         return slot.data
+    if slot.kind == SPLIT | PLAIN and slot.data is not None:
+        slot = slot._replace(data=brief_skeleton(slot.data))
     return list(slot) if slot.digest is not None else list(slot[:3])
 
 

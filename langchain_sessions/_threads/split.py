@@ -35,6 +35,9 @@ from langchain_sessions._core.message_types import CODES
 from langchain_sessions._threads.forms import STRICT
 
 MARK = "langchain_sessions:ref"
+_SIGN = b"\xc1"
+"""MessagePack never has it where a value begins."""
+_REFERENCE, _SHORT = b"\x81\xb6langchain_sessions:ref\x93", _SIGN + b"\1"
 KNOWN = frozenset(CODES)
 _LEAVES = frozenset({str, int, float, bool, type(None), bytes})
 _LIST, _ONE, _TEXT = 0, 1, 2
@@ -250,3 +253,17 @@ def clone_message(message: BaseMessage) -> BaseMessage:
     """A copy of a message that nobody else holds. Each field is read once."""
     fields, extra = held(dict(message.__dict__)), held(message.__pydantic_extra__ or {})
     return assembled(type(message), fields, set(message.__pydantic_fields_set__), extra)
+
+
+def brief_skeleton(data: bytes) -> bytes:
+    """A value in which messages are references, without the word that says so."""
+    if _REFERENCE not in data:
+        return data
+    short = _SIGN + data.replace(_REFERENCE, _SHORT)
+    # A text may hold the bytes of the short word: then it stays as it is.
+    return short if whole_skeleton(short) == data else data
+
+
+def whole_skeleton(data: bytes) -> bytes:
+    """What `brief_skeleton` was given."""
+    return data[1:].replace(_SHORT, _REFERENCE) if data[:1] == _SIGN else data

@@ -20,6 +20,7 @@ from sqlalchemy import delete, update
 from typing_extensions import TypedDict
 
 from langchain_sessions._chat.address import branch_of, next_version
+from langchain_sessions._core.edge import packed_id
 from langchain_sessions._log.log import log_of
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions.checkpointer import SessionCheckpointSaver, checkpointer_factory
@@ -145,7 +146,7 @@ def test_a_row_that_cannot_be_read_leaves_the_others(service: SessionService) ->
     previous = list(graph.get_state_history(CONFIG))[1].config
     store: Any = log_of(service).store
     table = store.tables.threads.checkpoints
-    bad = update(table).where(table.c.cid == last["configurable"]["checkpoint_id"])
+    bad = update(table).where(table.c.cid == packed_id(last["configurable"]["checkpoint_id"]))
     for body in (b"\x98\x07", b"\xff\x00garbage"):
         store.run(TransactionKind.WRITE, lambda tx, body=body: tx.change(bad.values(body=body)))
         for saver in (graph.checkpointer, SessionCheckpointSaver(service)):

@@ -11,6 +11,7 @@ from langgraph.checkpoint.base.id import uuid6
 from sqlalchemy import func, null, select, update
 
 from langchain_sessions._core.checkpoints import WriteRow, pack_writes, stored_parent, unpack_origin, unpack_writes
+from langchain_sessions._core.edge import packed_id
 from langchain_sessions._log.log import log_of
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions._sql.threads.history import all_rows
@@ -106,7 +107,7 @@ def test_what_lies_in_the_old_form_is_read_and_goes_on(service: SessionService) 
         (skey,) = tx.once(select(table.c.skey).limit(1))[0]
         for row in all_rows(tx, skey):
             old = {"parent": written(row.parent), "origin": null()}
-            tx.change(update(table).where(table.c.cid == row.cid).values(old))
+            tx.change(update(table).where(table.c.cid == packed_id(row.cid)).values(old))
         for part in writes_stored(tx, skey):
             replace_writes(tx, skey, part, part._replace(part=0))
 

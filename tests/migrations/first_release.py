@@ -351,18 +351,18 @@ def sealed_seen(url: str) -> dict[str, Any]:
         return {"logs": seen(sessions), "threads": threads_seen(sessions, {("secret chat", "ada"): chat_graph})}
 
 
-def frozen(name: str) -> dict[str, Any]:
+def frozen(name: str, of: str = "first_release") -> dict[str, Any]:
     """What is to be found in a database; of a server's also its rows and the tables that they were in."""
-    read: dict[str, Any] = json.loads(gzip.decompress((HERE / f"first_release_{name}.json.gz").read_bytes()))
+    read: dict[str, Any] = json.loads(gzip.decompress((HERE / f"{of}_{name}.json.gz").read_bytes()))
     return read
 
 
-def thaw(name: str, url: str) -> None:
+def thaw(name: str, url: str, of: str = "first_release") -> None:
     """A database as it was written: SQLite's file, or a server's rows in its tables of then."""
     if name in {"postgresql", "mariadb"}:
-        _thaw_rows(frozen(name), url)
+        _thaw_rows(frozen(name, of), url)
         return
-    packed = (HERE / f"first_release_{name}.db.gz").read_bytes()
+    packed = (HERE / f"{of}_{name}.db.gz").read_bytes()
     Path(str(make_url(url).database)).write_bytes(gzip.decompress(packed))
 
 

@@ -5,6 +5,8 @@ commit with the `tests/migrations` of this one, for SQLite and for an empty data
 
     python -m tests.migrations.make_first_release
     python -m tests.migrations.make_first_release postgresql+psycopg://…
+
+Once more it was run where the schema was the fourth, and what it wrote was called `schema_4`.
 """
 
 from __future__ import annotations

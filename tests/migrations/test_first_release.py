@@ -76,6 +76,13 @@ def test_it_is_read_back_equal(thawed: Callable[[], str], found: dict[str, Any])
 
 
 @on_databases
+def test_what_the_fourth_schema_held_is_read_back_equal(backend: str, fresh_database: Callable[[], str]) -> None:
+    kept = frozen(NAMES[backend], of="schema_4")
+    thaw(NAMES[backend], url := fresh_database(), of="schema_4")
+    assert everything_seen(url) == kept.get("found", kept)
+
+
+@on_databases
 def test_it_goes_on(thawed: Callable[[], str]) -> None:
     with service_of(thawed()) as sessions:
         ada, saver = sessions.as_user("ada"), SessionCheckpointSaver(sessions)

@@ -8,7 +8,8 @@ import pytest
 from sqlalchemy import text
 
 from langchain_sessions import InvalidInputError, SessionService
-from langchain_sessions._sql.tables.schema import build_tables, schema_sql
+from langchain_sessions._sql.tables.migrations import _deflates
+from langchain_sessions._sql.tables.schema import build_tables, ddl_by_table, schema_sql
 from langchain_sessions.errors import UnsupportedDatabaseError
 from tests.faults.drills import assert_whole, make_service, message, opened
 from tests.servers.databases import connection, tables
@@ -35,6 +36,41 @@ def test_the_schema_as_text_runs_as_it_is(backend: str, fresh_database: Callable
         service.create_schema()
     with connection(url) as conn:
         assert sorted(tables(conn)) == sorted(build_tables(prefix).metadata.tables)
+
+
+@pytest.mark.backends("mariadb")
+def test_mariadb_deflates_what_is_written_once(fresh_database: Callable[[], str]) -> None:
+    with opened(make_service(url := fresh_database())) as (service,):
+        service.open("s")
+    asked = "SELECT lower(row_format) FROM information_schema.tables WHERE table_schema = database()"
+    with connection(url) as conn:
+        for name, kept in (("events", "compressed"), ("checkpoints", "compressed"), ("sessions", "dynamic")):
+            assert conn.scalars(text(f"{asked} AND table_name = :name"), {"name": name}).one() == kept
+
+
+class Server:
+    """Answers what a server is asked about itself."""
+
+    def __init__(self, **variables: str) -> None:
+        self.variables = variables
+
+    def ask(self, query: str) -> list[tuple[str, str]]:
+        return [(name, value) for name, value in self.variables.items() if f"'{name}'" in query]
+
+
+def test_a_server_that_cannot_deflate_is_not_asked_to() -> None:
+    usual = {"innodb_page_size": "16384", "innodb_file_per_table": "ON"}
+    assert _deflates(Server(**usual))  # type: ignore[arg-type]
+    assert _deflates(Server(**usual, innodb_read_only_compressed="OFF"))  # type: ignore[arg-type]
+    for other in (
+        {"innodb_page_size": "65536"},
+        {"innodb_page_size": "4096"},
+        {"innodb_file_per_table": "OFF"},
+        {"innodb_read_only_compressed": "ON"},
+    ):
+        assert not _deflates(Server(**{**usual, **other}))  # type: ignore[arg-type]
+    for _, statements in ddl_by_table("mariadb", build_tables(), deflates=False):
+        assert not any("COMPRESSED" in each or "KEY_BLOCK_SIZE" in each for each in statements.values())
 
 
 @on_databases

@@ -423,7 +423,7 @@ def staged_in(answer: Later) -> list[StagedWrites]:
     return [unpack_staged(n, body) for n, body in answer.rows] if answer.rows else []
 
 
-def insert_writes(tx: Transaction, skey: int, ns: int, cid: str, writes: Sequence[WriteRow]) -> None:
+def insert_writes(tx: Transaction, skey: int, ns: int, cid: bytes, writes: Sequence[WriteRow]) -> None:
     """Store writes of a checkpoint for good: in its row where both are small, else behind those that it has."""
     refs, body = mentioned_in(writes), pack_writes(writes)
     values = {"k_skey": skey, "w_ns": ns, "w_cid": cid, "w_refs": refs, "w_body": body, "w_room": _ROOM - len(body)}

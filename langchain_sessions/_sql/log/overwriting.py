@@ -17,6 +17,7 @@ from langchain_sessions._core.blanking import (
     summaries_of,
 )
 from langchain_sessions._core.checkpoints import WITHIN, ValueRow, stored_parent
+from langchain_sessions._core.edge import packed_id
 from langchain_sessions._core.ledger import open_invocations, tally_change, view_of
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import ALL_AWAKE, EventRow, SessionKey, SessionRow, moved
@@ -128,7 +129,8 @@ def _overwrite_thread(tx: Transaction, skey: int, overwriting: Overwriting) -> N
     _overwrite_checkpoints(tx, skey, found, change)
     for write in change.writes:
         if write.part != WITHIN:
-            _replace(tx, t.writes, skey, ("ns", "cid", "cut", "part"), write._asdict())
+            columns = {**write._asdict(), "cid": packed_id(write.cid)}
+            _replace(tx, t.writes, skey, ("ns", "cid", "cut", "part"), columns)
     for n, body in change.staged.items():
         _replace(tx, t.staged, skey, ("n",), {"n": n, "body": body})
     values = t.stored_values
@@ -150,8 +152,8 @@ def _overwrite_checkpoints(tx: Transaction, skey: int, found: ThreadBytes, chang
         writes = within[place].body if place in within else None
         row = rows[place]
         parent, origin = stored_parent(row.cid, row.parent)
-        columns = {**row._asdict(), "parent": parent, "origin": origin, "writes": writes}
-        _replace(tx, tx.tables.threads.checkpoints, skey, ("ns", "cid"), columns)
+        told = {"cid": packed_id(row.cid), "parent": parent, "origin": origin, "writes": writes}
+        _replace(tx, tx.tables.threads.checkpoints, skey, ("ns", "cid"), {**row._asdict(), **told})
 
 
 def _all(tx: Transaction, table: Table, names: tuple[str, ...], skey: int) -> list[Any]:

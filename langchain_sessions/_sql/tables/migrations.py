@@ -13,7 +13,9 @@ from typing import Any
 
 from sqlalchemy import Column, Table, insert, select, text
 
+from langchain_sessions._core.edge import packed_id
 from langchain_sessions._sql.driver.transaction import Transaction
+from langchain_sessions._sql.tables.rebuilding import SET_ASIDE, copy_rows
 from langchain_sessions._sql.tables.schema import FILL_OF_STAGED, SCHEMA_VERSION, ddl_by_table
 from langchain_sessions.errors import SchemaError, SchemaMissingError, SchemaVersionError, StoreUnavailableError
 
@@ -100,7 +102,8 @@ def _refuse_others(tx: Transaction) -> None:
 
 def _create_tables(tx: Transaction, ddl_flavour: str, only: Collection[Table] | None = None) -> None:
     """Create what is not there: on MySQL and MariaDB a creation that was broken off has left some tables."""
-    for table, statements in ddl_by_table(ddl_flavour, tx.tables):
+    deflates = ddl_flavour == "mariadb" and _deflates(tx)
+    for table, statements in ddl_by_table(ddl_flavour, tx.tables, deflates=deflates):
         if only is not None and table not in only:
             continue
         if not has_table(tx, table.name):
@@ -108,6 +111,19 @@ def _create_tables(tx: Transaction, ddl_flavour: str, only: Collection[Table] | 
         for name, statement in statements.items():
             if name is not None and not has_index(tx, table.name, name):
                 tx.script(statement)
+
+
+def _deflates(tx: Transaction) -> bool:
+    """Whether a MariaDB server takes tables whose pages are deflated to half of theirs."""
+    asked = "'innodb_page_size', 'innodb_file_per_table', 'innodb_read_only_compressed'"
+    # From 10.6.0 to 10.6.5 it only read what is deflated unless told otherwise. What it has no variable for is no bar.
+    rows = tx.ask(f"SHOW VARIABLES WHERE variable_name IN ({asked})")
+    found = {str(name).lower(): str(value).upper() for name, value in rows}
+    return (
+        found.get("innodb_page_size") == "16384"
+        and found.get("innodb_file_per_table", "ON") == "ON"
+        and found.get("innodb_read_only_compressed", "OFF") == "OFF"
+    )
 
 
 def has_table(tx: Transaction, table: str) -> bool:
@@ -133,6 +149,18 @@ def has_column(tx: Transaction, table: str, column: str) -> bool:
         " AND attname = :column_ AND NOT attisdropped",
         "mysql": "SELECT count(*) FROM information_schema.columns"
         " WHERE table_schema = database() AND table_name = :table_ AND column_name = :column_",
+    }
+    return bool(_asked(tx, catalogue, table_=table, column_=column))
+
+
+def _holds_bytes(tx: Transaction, table: str, column: str) -> bool:
+    """Whether a column is one of bytes; for a step that makes it one."""
+    catalogue = {
+        "sqlite": "SELECT count(*) FROM pragma_table_info(:table_) WHERE name = :column_ AND type = 'BLOB'",
+        "postgresql": "SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass(quote_ident(:table_))"
+        " AND attname = :column_ AND atttypid = 'bytea'::regtype",
+        "mysql": "SELECT count(*) FROM information_schema.columns WHERE table_schema = database()"
+        " AND table_name = :table_ AND column_name = :column_ AND data_type = 'varbinary'",
     }
     return bool(_asked(tx, catalogue, table_=table, column_=column))
 
@@ -183,13 +211,20 @@ def _record(tx: Transaction, version: int) -> None:
     tx.change(insert(tx.tables.versions).values(version=version, applied_at=time.time_ns() // 1000))
 
 
+def _flavour(tx: Transaction) -> str:
+    """Asked of the server: a URL may say mysql for MariaDB, too, and their collations have other names."""
+    is_mariadb = tx.flavour == "mysql" and "mariadb" in str(tx.ask("SELECT version()")[0][0]).lower()
+    return "mariadb" if is_mariadb else tx.flavour
+
+
+def _quoted(tx: Transaction, name: str) -> str:
+    return tx.cache.dialect.identifier_preparer.quote_identifier(name)
+
+
 def _add_shelves(tx: Transaction) -> None:
     """Tables for the copies of an owner's indexes; searches fill them."""
     recall = tx.tables.recall
-    # Asked of the server: a URL may say mysql for either, and their collations have other names.
-    is_mariadb = tx.flavour == "mysql" and "mariadb" in str(tx.ask("SELECT version()")[0][0]).lower()
-    flavour = "mariadb" if is_mariadb else tx.flavour
-    _create_tables(tx, flavour, (recall.shelves, recall.shelf_logs, recall.shelf_terms))
+    _create_tables(tx, _flavour(tx), (recall.shelves, recall.shelf_logs, recall.shelf_terms))
 
 
 def _add_bases(tx: Transaction) -> None:
@@ -203,20 +238,39 @@ def _add_writes_within(tx: Transaction) -> None:
     t = tx.tables.threads
     _add_columns(tx, t.checkpoints.c.origin, t.checkpoints.c.writes)
     if tx.flavour == "postgresql":
-        table = tx.cache.dialect.identifier_preparer.quote_identifier(t.staged.name)
-        tx.script(f"ALTER TABLE {table} SET (fillfactor = {FILL_OF_STAGED})")
+        tx.script(f"ALTER TABLE {_quoted(tx, t.staged.name)} SET (fillfactor = {FILL_OF_STAGED})")
+
+
+def _pack_ids(tx: Transaction) -> None:
+    """Ids of checkpoints as bytes: they are in keys, by which rows are sorted."""
+    for table in (tx.tables.threads.checkpoints, tx.tables.threads.writes):
+        old = f"{table.name}{SET_ASIDE}"
+        if not has_table(tx, old) and not _holds_bytes(tx, table.name, "cid"):
+            _set_aside(tx, table, old)
+        _create_tables(tx, _flavour(tx), (table,))
+        if has_table(tx, old):
+            copy_rows(tx, table, {"cid": packed_id})
+            tx.script(f"DROP TABLE {_quoted(tx, old)}")
+
+
+def _set_aside(tx: Transaction, table: Table, old: str) -> None:
+    """Give a table another name. Its indexes leave theirs, where a database has one of each."""
+    tx.script(f"ALTER TABLE {_quoted(tx, table.name)} RENAME TO {_quoted(tx, old)}")
+    if tx.flavour == "postgresql":
+        tx.script(f"ALTER INDEX IF EXISTS {_quoted(tx, f'{table.name}_pkey')} RENAME TO {_quoted(tx, f'{old}_pkey')}")
+    if tx.flavour != "mysql":
+        for index in table.indexes:
+            tx.script(f"DROP INDEX IF EXISTS {_quoted(tx, str(index.name))}")
 
 
 def _add_columns(tx: Transaction, *columns: Column[Any]) -> None:
     """Columns of a table that are NULL in the rows that are there: no database writes those anew for it."""
-    dialect = tx.cache.dialect
-    quote = dialect.identifier_preparer.quote_identifier
     for column in columns:
         table = column.table.name
         if not has_column(tx, table, column.name):
-            kind = column.type.compile(dialect)
-            tx.script(f"ALTER TABLE {quote(table)} ADD COLUMN {quote(column.name)} {kind}")
+            kind = column.type.compile(tx.cache.dialect)
+            tx.script(f"ALTER TABLE {_quoted(tx, table)} ADD COLUMN {_quoted(tx, column.name)} {kind}")
 
 
-STEPS: Mapping[int, Step] = {2: _add_shelves, 3: _add_bases, 4: _add_writes_within}
+STEPS: Mapping[int, Step] = {2: _add_shelves, 3: _add_bases, 4: _add_writes_within, 5: _pack_ids}
 """The step that leads to each version above 1."""

@@ -51,7 +51,7 @@ from langchain_sessions.errors import UnsupportedDatabaseError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 # Room for the emptied versions of all rows of a page: half a page for each would double what small threads leave.
 FILL_OF_STAGED = 85
 # PostgreSQL cuts names at 63 bytes, which leaves 33 to those of tables and indexes.
@@ -237,6 +237,7 @@ def _events(metadata: MetaData, prefix: str) -> Table:
         # What makes an append idempotent: the second of two equal ones runs into it and looks at what is there.
         UniqueConstraint("skey", "ident", "rev", name=f"{prefix}events_ident"),
         large=True,
+        deflated=True,
     )
     named = event_id.is_not(None)
     Index(f"{prefix}events_event_id", table.c.skey, event_id, info=only_where(named))
@@ -288,8 +289,16 @@ def flavour_dialect(flavour: str) -> Dialect:
     return dialect()
 
 
-def ddl_by_table(flavour: str, tables: Tables) -> Iterator[tuple[Table, dict[str | None, str]]]:
-    """For each table, in order, the statement that creates it (under None) and its indexes by name."""
+def ddl_by_table(
+    flavour: str, tables: Tables, *, deflates: bool = True
+) -> Iterator[tuple[Table, dict[str | None, str]]]:
+    """For each table, in order, the statement that creates it (under None) and its indexes by name.
+
+    Args:
+        flavour: The database.
+        tables: What to create.
+        deflates: Whether the server takes pages that are deflated, where tables ask for it.
+    """
     dialect = flavour_dialect(flavour)
     for table in tables.metadata.sorted_tables:
         apply_options(table, flavour)
@@ -298,6 +307,8 @@ def ddl_by_table(flavour: str, tables: Tables) -> Iterator[tuple[Table, dict[str
         if flavour == "postgresql" and fill:
             # Updates of a row stay on its page where there is room. SQLAlchemy 2.0 has no option for it.
             created += f" WITH (fillfactor = {fill})"
+        if not deflates:
+            created = created.replace("=COMPRESSED", "=DYNAMIC").replace(" KEY_BLOCK_SIZE=8", "")
         statements: dict[str | None, str] = {None: created}
         for index in sorted(table.indexes, key=lambda index: str(index.name)):
             statements[str(index.name)] = str(CreateIndex(index).compile(dialect=dialect)).strip()

@@ -27,6 +27,7 @@ from sqlalchemy import (
     update,
 )
 
+from langchain_sessions._core.edge import LONGEST
 from langchain_sessions._sql.tables.types import (
     big_key,
     bytes_type,
@@ -49,10 +50,10 @@ class ThreadTables:
     """The tables of threads.
 
     Attributes:
-        checkpoints: One row for each checkpoint. `runs` is its main message list as runs of log positions,
-            `others` the positions that it mentions elsewhere, `outside` digests of values in `stored_values`.
-            `origin` names its parent where that is a UUID, `parent` any other. `writes` are the first of its
-            writes that were stored for good, where they fit.
+        checkpoints: One row for each checkpoint. `cid` is its id as bytes that sort as ids do, likewise in `writes`.
+            `runs` is its main message list as runs of log positions, `others` the positions that it mentions
+            elsewhere, `outside` digests of values in `stored_values`. `origin` names its parent where that is a UUID,
+            `parent` any other. `writes` are the first of its writes that were stored for good, where they fit.
         stored_values: Values too large for a checkpoint's row, by digest.
         writes: Writes of tasks that do not lie in the row of their checkpoint, those of one together. `cut` is 0, or
             the record of the rewind that put them out of sight.
@@ -88,7 +89,7 @@ def build_thread_tables(metadata: MetaData, prefix: str) -> ThreadTables:
             f"{prefix}checkpoint_writes",
             key("skey", big_key()),
             key("ns", BigInteger),
-            key("cid", ident_type()),
+            key("cid", fixed_bytes(LONGEST)),
             key("cut", BigInteger),
             key("part", BigInteger),
             Column("refs", bytes_type()),
@@ -126,16 +127,18 @@ def _checkpoints(metadata: MetaData, prefix: str) -> Table:
         f"{prefix}checkpoints",
         Column("skey", big_key(), primary_key=True, autoincrement=False),
         Column("ns", BigInteger, primary_key=True, autoincrement=False),
-        Column("cid", ident_type(), primary_key=True),
+        # Before what has no fixed length: PostgreSQL fills up to eight bytes before a number.
+        Column("shape", BigInteger, nullable=False),
+        Column("cid", fixed_bytes(LONGEST), primary_key=True),
         Column("parent", ident_type()),
         run_id,
-        Column("shape", BigInteger, nullable=False),
         Column("runs", bytes_type()),
         Column("others", bytes_type()),
         Column("outside", bytes_type()),
         Column("body", bytes_type(), nullable=False),
         Column("origin", fixed_bytes(16)),
         Column("writes", bytes_type()),
+        deflated=True,
     )
     named = run_id.is_not(None)
     Index(f"{prefix}checkpoints_run", run_id, info=only_where(named))

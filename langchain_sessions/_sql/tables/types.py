@@ -93,7 +93,11 @@ def big_key() -> TypeEngine[int]:
 
 
 def session_table(
-    metadata: MetaData, name: str, *parts: Column[Any] | Index | UniqueConstraint, large: bool = False
+    metadata: MetaData,
+    name: str,
+    *parts: Column[Any] | Index | UniqueConstraint,
+    large: bool = False,
+    deflated: bool = False,
 ) -> Table:
     """A table of rows that belong to sessions: clustered by its primary key where the engine can.
 
@@ -103,16 +107,18 @@ def session_table(
         *parts: Its columns and indexes.
         large: Whether its rows fill pages. SQLite then keeps them apart from the key: in a tree that is clustered,
             looking for one row reads the large ones on the way whole, and inner pages hold copies of some.
+        deflated: Whether MariaDB deflates its pages: most rows are written once, and hold words or repeat each other.
     """
     return Table(
         name,
         metadata,
         *parts,
-        info=options_for(sqlite={"with_rowid": large}, mysql=INNODB, mariadb=INNODB),
+        info=options_for(sqlite={"with_rowid": large}, mysql=INNODB, mariadb=_DEFLATED if deflated else INNODB),
     )
 
 
 INNODB: Final = {"engine": "InnoDB", "row_format": "DYNAMIC", "default_charset": "utf8mb4"}
+_DEFLATED: Final = {**INNODB, "row_format": "COMPRESSED", "key_block_size": "8"}
 _OPTIONS: Final = "options"
 
 

@@ -20,6 +20,7 @@ from langchain_sessions._core.checkpoints import (
     stored_parent,
     unpack_writes,
 )
+from langchain_sessions._core.edge import packed_id, unpacked_id
 from langchain_sessions._core.ledger import Ledger, view_of
 from langchain_sessions._core.rows import ALL_AWAKE, ANYONE, Owner, SessionKey, SessionRow, owner_shape
 from langchain_sessions._core.thread_effects import mended_parents
@@ -84,7 +85,8 @@ def _cut_writes(tx: Transaction, session: SessionRow, head: CheckpointRow, hidde
     # Ids of checkpoints grow with time, so what subgraphs wrote since has a greater one.
     def here(table: Any) -> list[ColumnElement[bool]]:
         c = table.c
-        return [and_(c.ns == ROOT, c.cid == head.cid) | and_(c.ns != ROOT, c.cid > head.cid)]
+        cid = packed_id(head.cid)
+        return [and_(c.ns == ROOT, c.cid == cid) | and_(c.ns != ROOT, c.cid > cid)]
 
     # `part` is numbered anew under the new cut, those first that were cut before: rows of several cuts may meet there.
     seen = [row for row in writes_stored(tx, session.skey, here) if not row.cut or row.cut in hidden]
@@ -162,9 +164,9 @@ def list_root_checkpoints(tx: Transaction, key: SessionKey, now: int) -> list[Ch
 
 def remove_checkpoints(tx: Transaction, skey: int, places: Sequence[tuple[int, str]]) -> None:
     """Remove checkpoints and their writes."""
-    by_namespace: dict[int, list[str]] = {}
+    by_namespace: dict[int, list[bytes]] = {}
     for ns, cid in places:
-        by_namespace.setdefault(ns, []).append(cid)
+        by_namespace.setdefault(ns, []).append(packed_id(cid))
     for table in (tx.tables.threads.writes, tx.tables.threads.checkpoints):
         for ns, cids in by_namespace.items():
             for some in chunks(cids):
@@ -205,7 +207,9 @@ def _missing(tx: Transaction, skey: int) -> list[CheckpointKey]:
     """The checkpoints of which there are only writes."""
     c, w = tx.tables.threads.checkpoints.c, tx.tables.threads.writes.c
     there = select(c.cid).where(c.skey == w.skey, c.ns == w.ns, c.cid == w.cid).exists()
-    return [(row[0], row[1]) for row in tx.once(select(w.ns, w.cid).where(w.skey == skey, ~there).distinct())]
+    return [
+        (row[0], unpacked_id(row[1])) for row in tx.once(select(w.ns, w.cid).where(w.skey == skey, ~there).distinct())
+    ]
 
 
 def _names(tx: Transaction, skey: int) -> tuple[dict[int, bytes], dict[int, str]]:
@@ -219,7 +223,7 @@ def _names(tx: Transaction, skey: int) -> tuple[dict[int, bytes], dict[int, str]
 def _mend_lines(tx: Transaction, skey: int, rows: Sequence[CheckpointRow], kept: Collection[CheckpointKey]) -> None:
     c = tx.tables.threads.checkpoints
     for row, parent in mended_parents(rows, kept).items():
-        mine = (c.c.skey == skey, c.c.ns == row.ns, c.c.cid == row.cid)
+        mine = (c.c.skey == skey, c.c.ns == row.ns, c.c.cid == packed_id(row.cid))
         told, origin = stored_parent(row.cid, parent)
         tx.change(update(c).where(*mine).values(parent=written(told), origin=written(origin)))
 
@@ -257,7 +261,7 @@ def store_staged(tx: Transaction, skey: int, key: SessionKey) -> None:
     tx.flush()
     found = staged_in(answer)
     for item in found:
-        insert_writes(tx, skey, item.ns, item.cid, item.writes)
+        insert_writes(tx, skey, item.ns, packed_id(item.cid), item.writes)
     if found:
         t = tx.tables.threads.staged
         tx.change(sql_delete(t).where(t.c.skey == skey))

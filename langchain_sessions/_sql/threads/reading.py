@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, func, or_, select
+from sqlalchemy import ColumnElement, Select, and_, bindparam, or_, select
 
 from langchain_sessions._core.checkpoints import (
     ROOT,
@@ -25,6 +25,7 @@ from langchain_sessions._core.checkpoints import (
     unpack_origin,
     writes_in_sight,
 )
+from langchain_sessions._core.edge import packed_id, unpacked_id
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import ANYONE, SessionKey, SessionRow, owner_shape
 from langchain_sessions._sql.driver.transaction import Later, Prepared, Transaction, call_passed_in
@@ -131,10 +132,10 @@ def _glance(tx: Transaction, query: CheckpointQuery) -> _Glance:
         cid: Any = bindparam("q_cid")
         if not named:
             newest = (c.skey == skey_named(tx), c.ns == bindparam("q_ns"))
-            cid = select(func.max(c.cid)).where(*newest).scalar_subquery()
+            cid = select(c.cid).where(*newest).order_by(c.cid.desc()).limit(1).scalar_subquery()
         return [table.skey == skey_named(tx), table.ns == bindparam("q_ns"), table.cid == cid]
 
-    values = {"k_app": key.app, "k_id": key.id, "q_ns": query.ns, "q_cid": query.cid}
+    values = {"k_app": key.app, "k_id": key.id, "q_ns": query.ns, "q_cid": _packed(query.cid)}
     shape = owner_shape(ANYONE)
     located = tx.later(
         tx.prepare(("locate", shape, False), lambda: locating(tx, shape, lock=False)), key_values(key, query.now)
@@ -162,6 +163,10 @@ def _glance(tx: Transaction, query: CheckpointQuery) -> _Glance:
         staged_in(staged),
         rows_of_values(told.rows) if told is not None else {},
     )
+
+
+def _packed(cid: str | None) -> bytes | None:
+    return None if cid is None else packed_id(cid)
 
 
 def _find(
@@ -193,7 +198,10 @@ def checkpoint_columns(tx: Transaction) -> list[ColumnElement[Any]]:
 
 def checkpoint_row(values: Sequence[Any]) -> CheckpointRow:
     """A `CheckpointRow` from its columns, whatever follows them; some drivers return bytes as a view."""
-    row = CheckpointRow(*values[:5], *[None if value is None else as_bytes(value) for value in values[5:9]])
+    ns, cid, *told = values[:5]
+    row = CheckpointRow(
+        ns, unpacked_id(cid), *told, *[None if value is None else as_bytes(value) for value in values[5:9]]
+    )
     origin = values[9]
     return row if origin is None else row._replace(parent=unpack_origin(row.cid, as_bytes(origin)))
 
@@ -242,12 +250,12 @@ def _candidates(
         "q_app": query.app,
         "q_now": query.now,
         "k_owner": query.owner,
-        "q_cid": query.cid,
-        "q_before": query.before,
+        "q_cid": _packed(query.cid),
+        "q_before": _packed(query.before),
         "q_limit": size,
     }
     if after is not None:
-        values.update(zip(("a_cid", "a_skey", "a_ns"), after, strict=True))
+        values.update(zip(("a_cid", "a_skey", "a_ns"), (packed_id(after[0]), *after[1:]), strict=True))
     width = len(checkpoint_columns(tx))
     found: list[FoundCheckpoint] = []
     for values_ in tx.rows(tx.prepare(asked, build), values):
@@ -357,7 +365,7 @@ def _ask_parts(tx: Transaction, skey: int, row: CheckpointRow) -> Later:
     def build() -> Any:
         return selecting_writes(tx, lambda t: [t.c[name] == bindparam(name) for name in ("skey", "ns", "cid")])
 
-    return tx.later(tx.prepare("parts", build), {"skey": skey, "ns": row.ns, "cid": row.cid})
+    return tx.later(tx.prepare("parts", build), {"skey": skey, "ns": row.ns, "cid": packed_id(row.cid)})
 
 
 def read_events(tx: Transaction, skey: int, seqs: SeqSet) -> list[MessageRow]:
@@ -414,7 +422,7 @@ def read_checkpoint(tx: Transaction, skey: int, ns: int, cid: str) -> Checkpoint
         same = (c.skey == bindparam("skey"), c.ns == bindparam("ns"), c.cid == bindparam("cid"))
         return select(*checkpoint_columns(tx)).where(*same)
 
-    row = tx.row(tx.prepare("checkpoint", build), {"skey": skey, "ns": ns, "cid": cid})
+    row = tx.row(tx.prepare("checkpoint", build), {"skey": skey, "ns": ns, "cid": packed_id(cid)})
     return None if row is None else checkpoint_row(row)
 
 
@@ -425,7 +433,7 @@ def newest_in_sight(tx: Transaction, session: SessionRow, hidden: SeqSet) -> Che
     while True:
         where = [c.skey == session.skey, c.ns == ROOT]
         if before is not None:
-            where.append(c.cid < before)
+            where.append(c.cid < packed_id(before))
         # Compiled as it comes: rewinds and prunings are rare.
         statement = select(*checkpoint_columns(tx)).where(*where).order_by(c.cid.desc()).limit(_PAGE)
         rows = [checkpoint_row(row) for row in tx.rows(Prepared(statement, tx.cache.dialect), {})]

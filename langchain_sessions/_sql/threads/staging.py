@@ -21,6 +21,7 @@ from langchain_sessions._core.checkpoints import (
     pack_staged,
     unpack_writes,
 )
+from langchain_sessions._core.edge import packed_id, unpacked_id
 from langchain_sessions._core.rows import owner_shape
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.log.lookup import ZERO, key_criteria, key_values, upsert
@@ -106,7 +107,8 @@ def writes_columns(tx: Transaction) -> list[ColumnElement[Any]]:
 
 def packed_writes(values: Sequence[Any]) -> PackedWrites:
     """A `PackedWrites` from its columns; some drivers return bytes as a view."""
-    return PackedWrites(*values[:4], *(None if value is None else as_bytes(value) for value in values[4:]))
+    ns, cid, cut, part, refs, body = values
+    return PackedWrites(ns, unpacked_id(cid), cut, part, None if refs is None else as_bytes(refs), as_bytes(body))
 
 
 def selecting_writes(tx: Transaction, where: Callable[[Table], Sequence[ColumnElement[bool]]]) -> CompoundSelect[Any]:
@@ -129,10 +131,11 @@ def replace_writes(tx: Transaction, skey: int, row: PackedWrites, after: PackedW
     """Store other writes in the place of some, or under another key; None removes them."""
     t, w = tx.tables.threads.checkpoints, tx.tables.threads.writes
     if row.part != WITHIN:
-        same = and_(w.c.skey == skey, *(w.c[name] == getattr(row, name) for name in _KEY))
+        stored = _columns(row)
+        same = and_(w.c.skey == skey, *(w.c[name] == stored[name] for name in _KEY))
         tx.change(delete(w).where(same) if after is None else update(w).where(same).values(_columns(after)))
         return
-    here = and_(t.c.skey == skey, t.c.ns == row.ns, t.c.cid == row.cid)
+    here = and_(t.c.skey == skey, t.c.ns == row.ns, t.c.cid == packed_id(row.cid))
     stays = after is not None and after.part == WITHIN
     tx.change(update(t).where(here).values(writes=written(after.body if after is not None and stays else None)))
     if after is not None and not stays:
@@ -145,4 +148,4 @@ def written(value: Any) -> Any:
 
 
 def _columns(row: PackedWrites) -> dict[str, Any]:
-    return {name: written(value) for name, value in row._asdict().items()}
+    return {name: written(value) for name, value in {**row._asdict(), "cid": packed_id(row.cid)}.items()}

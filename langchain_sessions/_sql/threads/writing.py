@@ -22,6 +22,7 @@ from langchain_sessions._core.checkpoints import (
     stored_parent,
     touched_by_put,
 )
+from langchain_sessions._core.edge import packed_id
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import Ledger, LogView, view_of
 from langchain_sessions._core.ranges import decode_ranges, fold_ranges
@@ -162,9 +163,9 @@ def _store_writes(
     if mine or others:
         clear_staged(tx, skey, [*mine, *others])
     if decision.writes and plan.parent is not None:
-        insert_writes(tx, skey, plan.ns, plan.parent, decision.writes)
+        insert_writes(tx, skey, plan.ns, packed_id(plan.parent), decision.writes)
     for item in others:
-        insert_writes(tx, skey, item.ns, item.cid, item.writes)
+        insert_writes(tx, skey, item.ns, packed_id(item.cid), item.writes)
 
 
 def _ask_session(tx: Transaction, key: SessionKey, now: int) -> Later:
@@ -207,6 +208,7 @@ def _ask_revisions(tx: Transaction, plan: PutPlan, idents: Sequence[str], since:
 def insert_checkpoint(tx: Transaction, skey: int, row: CheckpointRow) -> None:
     """Write a checkpoint's row. The writes of one that is put again stay."""
     keys, values = ("skey", "ns", "cid"), {"skey": skey, **row._asdict()}
+    values["cid"] = packed_id(row.cid)
     values["parent"], values["origin"] = stored_parent(row.cid, row.parent)
     put_rows(tx, tx.tables.threads.checkpoints, keys, [values], over=True, beside=("writes",))
 
@@ -232,7 +234,9 @@ def _replace_start(tx: Transaction, skey: int, parent: CheckpointRow) -> None:
         return update(t).where(and_(*key)).values(changes)
 
     named = {"v_others": parent.others, "v_outside": parent.outside, "v_body": parent.body}
-    tx.later(tx.prepare("replace start", build), {"k_skey": skey, "k_ns": parent.ns, "k_cid": parent.cid, **named})
+    tx.later(
+        tx.prepare("replace start", build), {"k_skey": skey, "k_ns": parent.ns, "k_cid": packed_id(parent.cid), **named}
+    )
 
 
 def _move(tx: Transaction, session: SessionRow, plan: PutPlan, decision: PutDecision) -> SessionRow:
