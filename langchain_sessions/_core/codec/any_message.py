@@ -138,8 +138,10 @@ class MessageCodec:
     def encode(self, message: BaseMessage) -> EncodedMessage:
         """The columns of a message. Never refuses one for its content; chunks become whole messages."""
         kind = CODES.get(type(message), 0)
-        if kind == k.AI:
+        fields = message.__dict__  # pydantic looks through its classes for each field that is asked for
+        if kind == k.AI and (fields.get("tool_calls") or fields.get("invalid_tool_calls")):
             message = without_private(message)
+            fields = message.__dict__
         elif not kind:
             if isinstance(message, BaseMessageChunk):
                 # It brings along what every provider's blocks look like, and whom to ask what a file is.
@@ -150,7 +152,7 @@ class MessageCodec:
             kind = CODES.get(type(message), 0)
             if not kind:
                 return self._encode_other(message)
-        fields = message.__dict__
+            fields = message.__dict__
         # An id that is read twice may differ: LangGraph assigns ids on another thread while a message is stored.
         message_id = fields.get("id")
         named = ident_of(message_id)
@@ -168,7 +170,6 @@ class MessageCodec:
         extra = message.__pydantic_extra__
         if extra:
             rest[_EXTRA] = extra
-        # Its field, not its attribute: pydantic looks through its classes for each that is asked for.
         return self._columns(message, fields["content"], kind, named, rest)
 
     def _columns(
@@ -181,7 +182,7 @@ class MessageCodec:
         if self.encrypts:
             sealed = self.seal_text(dump_json([text, pack(rest, self.serde)]))
             return kind, flags | r.SEALED, ident, None, None, sealed
-        plain = text is not None and not (kind == k.AI and _says_more(rest))
+        plain = text is not None and not (rest and kind == k.AI and _says_more(rest))
         searchable = text if plain and text is not None else searchable_text(message)
         body = dump_readably(pack(rest, self.serde)) if rest else None
         is_itself = text is not None and searchable is text and text.isascii()
