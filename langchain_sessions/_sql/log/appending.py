@@ -7,6 +7,7 @@ trips with the commit, on SQLite one short transaction. What it cannot answer go
 from __future__ import annotations
 
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import BigInteger, Select, Table, case, exists, func, insert, literal_column, select, update
@@ -14,6 +15,7 @@ from sqlalchemy import BigInteger, Select, Table, case, exists, func, insert, li
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import last_mark
+from langchain_sessions._core.message_types import FIRST_RECORD
 from langchain_sessions._core.rows import (
     ACTIVITY_GRAIN,
     OWNER_SHAPES,
@@ -40,6 +42,8 @@ from langchain_sessions.errors import StoreError
 from langchain_sessions.stores._values import AppendBatch, Appended
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sqlalchemy import ColumnElement
     from sqlalchemy.sql.dml import Insert, Update
 
@@ -58,6 +62,9 @@ _FAILED = r.MARKS["failed"]
 _MARK, _MARKED_FAILED = 7 << r.MARK_SHIFT, _FAILED << r.MARK_SHIFT
 # Rows are made by the thousand, and the constructor of a named tuple takes twice as long.
 _tuple = tuple.__new__
+_counting: Callable[[EventRow], tuple[str | None, str | None, int, int, int]] = itemgetter(
+    *map(EventRow._fields.index, ("branch", "invocation_id", "kind", "flags", "tokens"))
+)
 
 
 def append_events(store: SqlStore, key: SessionKey, batch: AppendBatch) -> Flow[Appended]:
@@ -148,7 +155,7 @@ def append_plain(tx: Transaction, key: SessionKey, batch: AppendBatch, heads: He
         skey, last = moved
         rows = _numbered(batch, last)
         insert_events(tx, skey, rows)
-    if rows[0].invocation_id is not None or rows[0].branch is not None:
+    if values["k_invocation"] is not None or rows[0].branch is not None:
         for upserted, upsert_values in _side_rows(tx, key, batch, rows[0].seq):
             tx.run(upserted, upsert_values)
     return _tuple(Appended, (rows, last, None))
@@ -196,11 +203,13 @@ def _move_here(
 def _numbered(batch: AppendBatch, last: int) -> tuple[EventRow, ...]:
     """The rows of a batch in their places, of which this is the last."""
     rows = batch.rows
+    if len(rows) == 1:
+        return (_tuple(EventRow, (last,) + rows[0][1:]),)  # noqa: RUF005 - which would make a list of it first
     seq = last - len(rows)
     found: list[EventRow] = []
     for row in rows:
         seq += 1
-        found.append(_tuple(EventRow, (seq,) + row[1:]))  # noqa: RUF005 - which would make a list of it first
+        found.append(_tuple(EventRow, (seq,) + row[1:]))  # noqa: RUF005 - likewise
     return tuple(found)
 
 
@@ -213,15 +222,18 @@ def _shape(key: SessionKey, batch: AppendBatch) -> tuple[str, bool, bool]:
 def _bump_values(key: SessionKey, batch: AppendBatch) -> dict[str, Any]:
     app, session_id, owner = key
     rows, now, _, expected, _, _, _ = batch
-    first = rows[0]
-    events, turns, tokens = counted(rows) if first.branch is None else (0, 0, 0)
+    branch, invocation_id, kind, flags, tokens = _counting(rows[0])
+    turns = 1 if flags & r.TURN else 0
+    events = 1
+    if branch is not None or len(rows) > 1 or kind >= FIRST_RECORD:
+        events, turns, tokens = counted(rows) if branch is None else (0, 0, 0)
     return {
         "k_app": app,
         "k_id": session_id,
         "k_owner": owner,
         "k_now": now,
         "k_expected": expected,
-        "k_invocation": first.invocation_id,
+        "k_invocation": invocation_id,
         "b_count": len(rows),
         "b_events": events,
         "b_turns": turns,
