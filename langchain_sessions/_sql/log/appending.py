@@ -366,7 +366,7 @@ def _append_in_one(tx: Transaction, key: SessionKey, batch: AppendBatch, values:
         values.update(_invocation_values(batch, last_mark(batch.rows), 0))
     if first.branch is not None:
         values.update(_scope_values(batch))
-    found = tx.row(prepare_one(tx, key, batch, lambda: _bump(tx, key, batch), values), values)
+    found = tx.row(prepare_one(tx, key, batch, _bump, values), values)
     if found is None:
         return None
     last, *known = found
