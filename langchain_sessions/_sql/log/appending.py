@@ -196,7 +196,7 @@ def _move_here(
     if not is_stale and renewal is None:
         if len(heads) >= _MOST_HEADS:
             heads.clear()
-        heads[key] = (skey, last, due["activity"] if "activity" in due else activity)
+        heads[key] = (skey, last, max(activity, due.get("activity", 0)))
     return skey, last
 
 
