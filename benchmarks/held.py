@@ -55,24 +55,29 @@ class Watch:
 
         def timed(*given: Any) -> Any:
             *rest, kind, work = given
+            operation, args, kwargs = work
             locked: list[float] = []
 
-            def noting(transaction: Any) -> Any:
+            def noting(transaction: Any, *args: Any, **kwargs: Any) -> Any:
                 if transaction.flavour == "sqlite":
                     locked.append(time.perf_counter())  # it has begun with the lock
+                spoken = transaction._cursor, transaction._send
                 transaction._cursor = _Noting(transaction._cursor, locked)
                 if transaction._send is not None:
                     transaction._send = _noted(transaction._send, locked)
-                return work(transaction)
+                try:
+                    return operation(transaction, *args, **kwargs)
+                finally:
+                    transaction._cursor, transaction._send = spoken
 
             try:
-                return original(*rest, kind, noting)
+                return original(*rest, kind, (noting, args, kwargs))
             finally:
                 name = threading.current_thread().name.partition(" ")[0]
                 if kind not in _NO_CHANGES and locked and name in held:
                     held[name].append(time.perf_counter() - locked[0])
 
-        Runner._in_transaction = timed  # type: ignore[method-assign]
+        Runner._in_transaction = timed  # type: ignore[assignment, method-assign]
         return self
 
     def __exit__(self, *_: object) -> None:

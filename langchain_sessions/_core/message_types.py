@@ -6,7 +6,7 @@ was given away is never given again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from langchain_core.messages import (
     AIMessage,
@@ -28,6 +28,40 @@ if TYPE_CHECKING:
 HUMAN, AI, SYSTEM, TOOL, CHAT, FUNCTION, OTHER = 1, 2, 3, 4, 5, 6, 7
 STATE, REWIND, COMPACTION, INVOCATION, LIFECYCLE, BLANK = 32, 33, 34, 35, 36, 37
 FIRST_RECORD: Final = 32
+
+
+class StoredMessage(Protocol):
+    """What is read of a row to rebuild its message."""
+
+    @property
+    def seq(self) -> int:
+        """Its position."""
+        ...
+
+    @property
+    def ident(self) -> str:
+        """Its identity."""
+        ...
+
+    @property
+    def kind(self) -> int:
+        """Its kind."""
+        ...
+
+    @property
+    def flags(self) -> int:
+        """Its flags."""
+        ...
+
+    @property
+    def text(self) -> str | None:
+        """Its text, where that is all of its content."""
+        ...
+
+    @property
+    def body(self) -> str | None:
+        """What else it holds."""
+        ...
 
 
 class MessageKind(NamedTuple):

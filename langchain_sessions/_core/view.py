@@ -35,7 +35,7 @@ _ELSEWHERE = ROOTED | SUMMARY
 """Where such a row stands a thread or a compaction says."""
 _run_of = attrgetter("invocation_id")
 _plain_of = itemgetter(*map(EventRow._fields.index, PLAIN))
-_RUN: Final = PLAIN.index("invocation_id")
+_named_run = itemgetter(PLAIN.index("invocation_id"))
 # Where clients note why a reply ended: OpenAI's and most, Anthropic and Bedrock Converse, Ollama.
 _END_KEYS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 
@@ -155,7 +155,7 @@ class PlainRows(Sequence[EventRow]):
     @property
     def runs(self) -> list[str | None]:
         """The run of each."""
-        return [values[_RUN] for values in self.values]
+        return [*map(_named_run, self.values)]
 
     def __len__(self) -> int:
         """How many there are."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core.cursors import decode_positions, encode_cursor
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 _EVERYTHING = EventFilter()
-_BODY = PLAIN.index("body")
+_body = itemgetter(PLAIN.index("body"))
 
 
 def find_events(
@@ -116,7 +117,7 @@ def load_messages(
     found = yield from read_rows(log, session_id, check_branch(branch), invocation_id=invocation_id, last_n=last_n)
     messages = log.codec.decode_all(session_id, found.rows)
     # What a message says beside its text is in its body: without one it is neither a call nor a result.
-    if {values[_BODY] for values in plain_values(found.rows)} <= {None} or not has_calls(messages):
+    if {*map(_body, plain_values(found.rows))} <= {None} or not has_calls(messages):
         return messages
     return [message for _, message in pair_tool_calls(messages)]
 

@@ -127,6 +127,7 @@ class SqlStore(SessionStore):
         self._runner = Runner(self._engines, self.tables, creates=create_schema)
         self.flavour: str = self._runner.flavour
         self.travelling: Travelling = Travelling()
+        self.heads: appending.Heads = {}
         # Straight to where an operation is run: every call takes this way. mypy cannot compare generic functions.
         self.run: Run = self._runner.run  # type: ignore[assignment]
         self.arun: ARun = self._runner.arun  # type: ignore[assignment]

@@ -82,11 +82,15 @@ class TextCounter(ABC):
 
     def count_message(self, message: BaseMessage) -> int:
         """Count one message with its frame, name, calls and media; additive over a prompt."""
-        if type(message) is HumanMessage:
-            fields = message.__dict__  # pydantic looks through its classes for each field that is asked for
-            content = fields.get("content")
-            if type(content) is str and not fields.get("name"):
-                return _FRAME + self.count_text(content)  # nearly every question
+        kind = type(message)
+        if kind is HumanMessage or kind is AIMessage:
+            field = message.__dict__.get  # pydantic looks through its classes for each field that is asked for
+            content = field("content")
+            says_more = kind is AIMessage and (
+                field("tool_calls") or field("invalid_tool_calls") or field("additional_kwargs")
+            )
+            if type(content) is str and not field("name") and not says_more:
+                return _FRAME + self.count_text(content)  # nearly every question and answer
         content = message.content
         count = _FRAME
         if isinstance(content, str):
@@ -198,7 +202,7 @@ _LEADS = (
 
 _UPPER, _MARK, _DIGIT, _NEWLINE, _BLANK = b"A.0\n "  # numbers: bytes are looked for several times as long
 _FIRST_NOT_ASCII = 0x80
-_FOUR = 4
+_FOUR, _FEW = 4, 8
 _ALWAYS = 2  # words and the rest
 _DRAWN = 20
 """Text that has a capital behind a small letter less often than once in so many characters is no random data."""
@@ -274,7 +278,9 @@ class EstimatedTokenCounter(TextCounter):
         costs = self.costs(text, classes)
         tokens = sum(costs.values())
         if len(costs) > _ALWAYS or len(text) > _SHORT or classes.count(_BLANK) > _FOUR:
-            tokens += self._beside_english(text, classes, costs)
+            languages = languages_of(text, classes)
+            if languages:
+                tokens += self._beside_english(languages, classes, costs)
         return int(tokens) or 1
 
     def costs(self, text: str, classes: bytes) -> dict[bytes, float]:
@@ -302,7 +308,7 @@ class EstimatedTokenCounter(TextCounter):
                 rest += w.four_marks * count(b"....")
         if _DIGIT in short:
             digits = count(b"0")
-            rest += w.digit * digits + w.number * (short.translate(_DIGITS).count(_START) if digits > 1 else 1)
+            rest += w.digit * digits + w.number * (_numbers_in(short, digits) if digits > 1 else 1)
             if digits >= _FOUR:
                 rest += w.four_digits * count(b"0000")
         if _NEWLINE in short:
@@ -310,10 +316,12 @@ class EstimatedTokenCounter(TextCounter):
         costs[b"a"], costs[b""] = words, rest
         return costs
 
-    def _beside_english(self, text: str, classes: bytes, costs: Mapping[bytes, float]) -> float:
+    def _beside_english(
+        self, languages: Iterable[tuple[str, float]], classes: bytes, costs: Mapping[bytes, float]
+    ) -> float:
         """How much more a text takes than the weights say, which know the letters of English: less where negative."""
         more = 0.0
-        for language, share in languages_of(text, classes):
+        for language, share in languages:
             rate, group = self._rates[language], GROUPS[language]
             more += share * (rate * letters_in(classes, group) - cost_of(costs, group))
         return more
@@ -324,6 +332,13 @@ def classes_of(text: str) -> bytes:
     if text.isascii():
         return b" " + text.encode().translate(_CLASSES)
     return b" " + text.encode("utf-8", "surrogatepass").translate(_CLASSES, _CONTINUATION)
+
+
+def _numbers_in(classes: bytes, digits: int) -> int:
+    """How many numbers some digits are: a few are found sooner one by one."""
+    if digits > _FEW:
+        return classes.translate(_DIGITS).count(_START)
+    return digits - classes.split(b"0")[1:-1].count(b"")
 
 
 def letters_in(classes: bytes, group: bytes) -> int:
@@ -366,7 +381,9 @@ def languages_of(text: str, classes: bytes) -> list[tuple[str, float]]:
     # Most of what is said is English, or has no sentences at all.
     elif (said := text.count(" the ")) and said * _WORDS_A_THE > text.count(" "):
         return found
-    words = _sampled(text).lower().split()
+    # Most messages are short, and are counted when they are appended.
+    sample = text if len(text) <= _SHORT else _sampled(text)
+    words = sample.lower().split()
     known = speakers()
     if not alphabets and len(known.words.intersection(words)) <= 1:
         return found  # names, numbers and nouns say nothing
@@ -384,10 +401,7 @@ def _is_english(told: bytes) -> bool:
 
 def _sampled(text: str) -> str:
     """So much of a text as tells its language."""
-    if len(text) <= _SHORT:
-        return text
     if len(text) <= 3 * SAMPLE:
-        # Most messages are short, and are counted when they are appended.
         return f"{text[:_SHORT_SAMPLE]} {text[-_SHORT_SAMPLE:]}"
     middle = len(text) // 2
     return f"{text[:SAMPLE]} {text[middle : middle + SAMPLE]} {text[-SAMPLE:]}"

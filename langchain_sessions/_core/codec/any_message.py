@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, BaseMessageChunk, ChatMessage
 from pydantic import BaseModel
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
+    from langchain_sessions._core.message_types import StoredMessage
     from langchain_sessions._core.rows import EventRow
 
 CONVERSATION_SEARCH: Final = "conversation_search"
@@ -66,38 +67,17 @@ def assembled(cls: type[BaseMessage], fields: dict[str, Any], names: set[str], e
     return message
 
 
-class StoredMessage(Protocol):
-    """What is read of a row to rebuild its message."""
+# Of the classes that have these fields and no others messages are spelled out where many are made.
+_BARE: Final[dict[str, Any]] = {"additional_kwargs": {}, "response_metadata": {}, "name": None, "id": None}
+_ANSWER: Final = {**_BARE, "tool_calls": [], "invalid_tool_calls": [], "usage_metadata": None}
+_AS_BARE, _AS_ANSWER, _AS_ITS_TEMPLATE = 1, 2, 0
 
-    @property
-    def seq(self) -> int:
-        """Its position."""
-        ...
 
-    @property
-    def ident(self) -> str:
-        """Its identity."""
-        ...
-
-    @property
-    def kind(self) -> int:
-        """Its kind."""
-        ...
-
-    @property
-    def flags(self) -> int:
-        """Its flags."""
-        ...
-
-    @property
-    def text(self) -> str | None:
-        """Its text, where that is all of its content."""
-        ...
-
-    @property
-    def body(self) -> str | None:
-        """What else it holds."""
-        ...
+def _form_of(fields: dict[str, Any]) -> tuple[int, str]:
+    """How messages of a class are made, by the fields of an empty one; and what the class is called."""
+    others = {name: value for name, value in fields.items() if name != "type"}
+    form = _AS_BARE if others == _BARE else _AS_ANSWER if others == _ANSWER else _AS_ITS_TEMPLATE
+    return form, fields["type"]
 
 
 class _Opened(NamedTuple):
@@ -133,13 +113,16 @@ class MessageCodec:
         self.encrypts = encrypts
         self._templates = {cls: _template(cls) for cls in CODES}
         self._empty = {cls: (each.fields.copy, each.dicts, each.lists) for cls, each in self._templates.items()}
-        self._of_kind = {kind: (cls, *self._empty[cls]) for kind, cls in CLASSES.items()}
+        forms = {cls: _form_of(each.fields) for cls, each in self._templates.items()}
+        self._of_kind = {kind: (cls, *forms[cls], *self._empty[cls]) for kind, cls in CLASSES.items()}
 
     def encode(self, message: BaseMessage) -> EncodedMessage:
         """The columns of a message. Never refuses one for its content; chunks become whole messages."""
         kind = CODES.get(type(message), 0)
-        if kind == k.AI:
+        fields = message.__dict__  # pydantic looks through its classes for each field that is asked for
+        if kind == k.AI and (fields.get("tool_calls") or fields.get("invalid_tool_calls")):
             message = without_private(message)
+            fields = message.__dict__
         elif not kind:
             if isinstance(message, BaseMessageChunk):
                 # It brings along what every provider's blocks look like, and whom to ask what a file is.
@@ -150,7 +133,7 @@ class MessageCodec:
             kind = CODES.get(type(message), 0)
             if not kind:
                 return self._encode_other(message)
-        fields = message.__dict__
+            fields = message.__dict__
         # An id that is read twice may differ: LangGraph assigns ids on another thread while a message is stored.
         message_id = fields.get("id")
         named = ident_of(message_id)
@@ -168,7 +151,6 @@ class MessageCodec:
         extra = message.__pydantic_extra__
         if extra:
             rest[_EXTRA] = extra
-        # Its field, not its attribute: pydantic looks through its classes for each that is asked for.
         return self._columns(message, fields["content"], kind, named, rest)
 
     def _columns(
@@ -181,7 +163,7 @@ class MessageCodec:
         if self.encrypts:
             sealed = self.seal_text(dump_json([text, pack(rest, self.serde)]))
             return kind, flags | r.SEALED, ident, None, None, sealed
-        plain = text is not None and not (kind == k.AI and _says_more(rest))
+        plain = text is not None and not (rest and kind == k.AI and _says_more(rest))
         searchable = text if plain and text is not None else searchable_text(message)
         body = dump_readably(pack(rest, self.serde)) if rest else None
         is_itself = text is not None and searchable is text and text.isascii()
@@ -315,14 +297,28 @@ class MessageCodec:
             if body is not None or made is None or type(text) is not str:
                 messages.append(self.decode(session_id, rows[len(messages)]))
                 continue
-            cls, copied, dicts, lists = made
-            fields = copied()
-            for name in dicts:
-                fields[name] = {}
-            for name in lists:
-                fields[name] = []
-            fields["content"] = text
-            fields["id"] = None if flags & _NO_ID else ident
+            cls, form, called, copied, dicts, lists = made
+            named = None if flags & _NO_ID else ident
+            fields: dict[str, Any]
+            if form:
+                fields = {
+                    "content": text,
+                    "additional_kwargs": {},
+                    "response_metadata": {},
+                    "type": called,
+                    "name": None,
+                    "id": named,
+                }
+                if form == _AS_ANSWER:
+                    fields["tool_calls"], fields["invalid_tool_calls"], fields["usage_metadata"] = [], [], None
+            else:
+                fields = copied()
+                for name in dicts:
+                    fields[name] = {}
+                for name in lists:
+                    fields[name] = []
+                fields["content"] = text
+                fields["id"] = named
             message = _new(cls)
             _set_fields(message, fields)
             _set_names(message, {"content"})

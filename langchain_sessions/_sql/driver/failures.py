@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from sqlalchemy import exc as sa_exc
 
 from langchain_sessions._core.edge import UNREADABLE
+from langchain_sessions._sql.driver.damage import is_damaged
 from langchain_sessions._sql.driver.drivers import special_of
 from langchain_sessions.errors import (
     CorruptRowError,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
     from langchain_sessions._sql.driver.connecting import Engines
+    from langchain_sessions._sql.driver.runner import Work
     from langchain_sessions._sql.driver.transaction import Transaction
 
 T = TypeVar("T")
@@ -148,7 +150,7 @@ def too_large(sent_bytes: int) -> InvalidInputError:
     )
 
 
-def fitting(work: Callable[[Transaction], T], error: Exception) -> Callable[[Transaction], T]:
+def fitting(work: Work[T], error: Exception) -> Work[T]:
     """Some work that is tried again: MariaDB hangs up on what is too large for it, so it is asked what it takes.
 
     Raises:
@@ -157,13 +159,14 @@ def fitting(work: Callable[[Transaction], T], error: Exception) -> Callable[[Tra
     sent_bytes = error.sent_bytes if isinstance(error, DeadConnectionError) else 0
     if sent_bytes < _SMALLEST_LIMIT:
         return work
+    operation, given, named = work
 
-    def run(tx: Transaction) -> T:
+    def run(tx: Transaction, *args: Any, **kwargs: Any) -> T:
         if tx.flavour == "mysql" and sent_bytes >= tx.ask("SELECT @@max_allowed_packet")[0][0]:
             raise too_large(sent_bytes)
-        return work(tx)
+        return operation(tx, *args, **kwargs)
 
-    return run
+    return run, given, named
 
 
 class PassedInError(Exception):
@@ -181,6 +184,19 @@ class Failures:
     def __init__(self, engines: Engines) -> None:
         """Know the drivers of these engines."""
         self._engines = engines
+
+    def told(self, error: Exception, transaction: Transaction | None, *, alive: bool) -> Exception:
+        """`translated`, of an error in a transaction that came as far as this."""
+        read = [] if transaction is None else transaction.read
+        sent_bytes = 0 if transaction is None else transaction.sent_bytes
+
+        def damaged() -> bool:
+            return transaction is not None and is_damaged(read, transaction.tables)
+
+        found = self.translated(error, alive=alive, is_damaged=damaged, sent_bytes=sent_bytes)
+        if isinstance(found, DeadConnectionError):
+            found.sent_bytes = sent_bytes
+        return found
 
     def translated(
         self,

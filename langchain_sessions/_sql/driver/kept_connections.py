@@ -35,15 +35,17 @@ class Held:
     Attributes:
         driver: The driver's connection; None until it is opened.
         cursor: The cursor that its transactions share; None where each makes its own.
+        transaction: What speaks through that, one transaction after the other.
         is_spoilt: Whether it is not to be used again.
     """
 
-    __slots__ = ("__weakref__", "beside", "cursor", "driver", "is_spoilt")
+    __slots__ = ("__weakref__", "beside", "cursor", "driver", "is_spoilt", "transaction")
 
     def __init__(self, beside: WeakSet[Held]) -> None:
         """Open nothing yet; `beside` are all that may be used as long as this one may."""
         self.driver: Any = None
         self.cursor: Any = None
+        self.transaction: Any = None
         self.is_spoilt = False
         self.beside = beside
         beside.add(self)
@@ -138,7 +140,7 @@ class Kept:
     def give_back(self, held: Held) -> None:
         """Let the next one have a place; what is spoilt is closed before."""
         if held.is_spoilt or held.beside is not self._all:
-            driver, held.driver, held.cursor, held.is_spoilt = held.driver, None, None, False
+            driver, held.driver, held.cursor, held.transaction, held.is_spoilt = held.driver, None, None, None, False
             self._close(driver, self._engine.dialect.do_terminate)
             if held.beside is not self._all:
                 return  # all were closed meanwhile

@@ -34,6 +34,9 @@ _MOST_PREPARED = 100
 _MOST_COUNTED = 500
 _OUTDATED = ("26000", "0A000")
 """SQLSTATEs of a prepared statement that is gone, or whose rows have other columns since the tables were altered."""
+_MOST_SMALL = 1_000
+_SMALL = tuple([b"%d" % number for number in range(_MOST_SMALL)])
+_NO_NUMBER = object()
 _PLACE = re.compile("%(s|%)")
 _Given = tuple["list[bytes | None]", "list[int] | None"]
 
@@ -253,25 +256,32 @@ def _all_answers(connection: Any, expected: int) -> Generator[Any, Any, list[Any
 def _as_given(values: Sequence[Any]) -> _Given | None:
     """Values as libpq takes them, and their formats; None where psycopg has to see to one of them."""
     given: list[bytes | None] = []
+    add = given.append
     formats: list[int] | None = None
-    last: Any = None
+    number: Any = _NO_NUMBER
+    digits = b""
     for value in values:
+        if value is number:
+            add(digits)  # the time of a call stands several times in most statements
+            continue
         kind = type(value)
         if kind is str and "\0" not in value:
-            given.append(value.encode())
+            add(value.encode())
         elif kind is int:
-            # The time of a call stands several times in a row in most statements.
-            given.append(given[-1] if value is last else b"%d" % value)
+            if 0 <= value < _MOST_SMALL:
+                add(_SMALL[value])
+            else:
+                number, digits = value, b"%d" % value
+                add(digits)
         elif value is None:
-            given.append(None)
+            add(None)
         elif kind is bytes:
             if formats is None:
                 formats = [_TEXT] * len(values)
             formats[len(given)] = _BINARY
-            given.append(value)
+            add(value)
         else:
             return None
-        last = value
     return given, formats
 
 

@@ -113,6 +113,11 @@ def _end(pipeline: Any) -> Iterator[Any]:
 class PostgresBoundaries(Boundaries):
     """PostgreSQL: autocommit, and BEGIN and COMMIT sent together with the statements beside them."""
 
+    def __init__(self, *, owned: bool) -> None:
+        """Connections of the library's own commit by themselves from the start."""
+        super().__init__(owned=owned)
+        self.borrows = not owned
+
     def borrow(self, driver: Any) -> Any:
         """Turn autocommit on."""
         was = driver.autocommit
@@ -136,7 +141,7 @@ class PostgresBoundaries(Boundaries):
 
     def give_back(self, driver: Any, was: Any) -> bool:
         """Turn autocommit off again where the connection is the caller's."""
-        if was is False and not self._owned:
+        if was is False:
             try:
                 driver.autocommit = False
             except Exception:
@@ -172,6 +177,7 @@ def cursor_of(driver: Any, dialect: Dialect) -> Any:
     """What the transactions of a connection of our own share."""
     from langchain_sessions._sql.driver.libpq import Cursor
 
+    driver.autocommit = True
     return Cursor(driver, dialect)
 
 

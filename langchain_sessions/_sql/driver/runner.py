@@ -10,13 +10,13 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from langchain_sessions._core.flow import Flow, ask, faces
 from langchain_sessions._core.locks import TurnOfThread, new_turn
 from langchain_sessions._core.twins import alone, finish
 from langchain_sessions._sql.driver.connecting import positional
-from langchain_sessions._sql.driver.damage import is_damaged
 from langchain_sessions._sql.driver.drivers import special_of
 from langchain_sessions._sql.driver.failures import DeadConnectionError, Failures, LostRaceError, PassedInError, fitting
 from langchain_sessions._sql.driver.kept_connections import Held, Kept
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 Operation = Callable[Concatenate[Transaction, P], T]
-Work = Callable[[Transaction], T]
+Work = tuple[Callable[..., T], tuple[Any, ...], dict[str, Any]]
+"""An operation, and what it is given besides its transaction. Bare, since every call pays for a function of its own."""
 
 
 # With the pauses between them these are three seconds of losing races before the caller hears of it.
@@ -47,7 +48,7 @@ _THREADS = 4
 _MAX_DEAD = 3
 _MOST_READERS = 16
 # To find a member of an enumeration takes longer than a call.
-_READ = TransactionKind.READ
+_READ, _WRITE = TransactionKind.READ, TransactionKind.WRITE
 
 
 class Runner:
@@ -78,7 +79,7 @@ class Runner:
         self._failures = Failures(engines)
         # SQLite's connections are kept here, where the pool would take longer than most of what they are used for.
         self._keeps = self._turn is not None and engines.owned and not engines.in_memory
-        self._readers: list[Any] = []
+        self._readers: list[Transaction] = []
         self._inherited: list[Any] = []
         self._loops = LoopEngines(engines.async_, engines.another_async, self._keep)
         # Likewise on servers; engines that were given keep their connections themselves.
@@ -101,16 +102,18 @@ class Runner:
         """
         if not self.is_checked:
             self._prepare_schema()
-        return self._run(kind, lambda transaction: operation(transaction, *args, **kwargs))
+        return self._run(kind, (operation, args, kwargs))
 
     def run_on_any(self, kind: TransactionKind, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """`run`, whatever the schema."""
-        return self._run(kind, lambda transaction: operation(transaction, *args, **kwargs))
+        return self._run(kind, (operation, args, kwargs))
 
     def _run(self, kind: TransactionKind, work: Work[T], *, is_there: bool = False) -> T:
         """Run some work, again where that may help; `is_there` says that this is the thread where it has to run."""
         if self._is_elsewhere and not is_there:
-            return self._run_elsewhere(kind, work)
+            if self._only_thread is None:
+                raise SyncNotAvailableError
+            return self._only_thread.run(partial(self._run, kind, work, is_there=True))
         attempt = 0
         raised: Exception | None = None
         while raised is None:
@@ -132,11 +135,6 @@ class Runner:
                 work = fitting(work, error)
         raise raised
 
-    def _run_elsewhere(self, kind: TransactionKind, work: Work[T]) -> T:
-        if self._only_thread is None:
-            raise SyncNotAvailableError
-        return self._only_thread.run(lambda: self._run(kind, work, is_there=True))
-
     def _on_pooled(self, engine: Any, send: Send | None, kind: TransactionKind, work: Work[T]) -> T:
         """Run an operation on a connection of an engine's pool."""
         pool = engine.pool
@@ -145,7 +143,7 @@ class Runner:
         except Exception as error:
             raise self._failures.connecting(error) from error
         try:
-            return self._in_transaction(pooled.dbapi_connection, pooled.invalidate, send, kind, work)
+            return self._in_transaction(pooled.dbapi_connection, pooled.invalidate, send, None, kind, work)
         except DeadConnectionError:
             # What idles beside a dead connection most likely died with it. Of many that notice, one clears the pool.
             if engine.pool is pool:
@@ -165,7 +163,9 @@ class Runner:
         try:
             if held.driver is None:
                 kept.open(held)
-            return self._in_transaction(held.driver, held.spoil, send, kind, work, held.cursor)
+                if held.cursor is not None:
+                    held.transaction = Transaction(held.driver, self.cache, send, held.cursor)
+            return self._in_transaction(held.driver, held.spoil, send, held.transaction, kind, work)
         except DeadConnectionError:
             kept.close_beside(held)
             raise
@@ -176,10 +176,10 @@ class Runner:
         """SQLite: run an operation on the connection that is kept for writing, which spares the pool's round."""
         if not self._keeps:
             return self._on_pooled(self.engines.sync, self._sends[0], kind, work)
-        writer = self._writer
-        if writer.connection is None:
-            writer.connection = self._detached()
-        return self._in_transaction(writer.connection, self._drop_writer, None, kind, work)
+        kept = self._writer.kept
+        if kept is None:
+            kept = self._writer.kept = Transaction(self._detached(), self.cache)
+        return self._in_transaction(kept.connection, self._drop_writer, None, kept, kind, work)
 
     def _as_reader(self, kind: TransactionKind, work: Work[T]) -> T:
         """SQLite: run an operation on a connection that is kept for reading. Elsewhere on any connection."""
@@ -188,18 +188,18 @@ class Runner:
         if not self._keeps:
             return self._on_pooled(self.engines.sync, self._sends[0], kind, work)
         readers = self._readers
-        bad: list[bool] = []
+        bad: list[None] = []
         try:
-            driver = readers.pop()
+            kept = readers.pop()
         except IndexError:
-            driver = self._detached()
+            kept = Transaction(self._detached(), self.cache)
         try:
-            return self._in_transaction(driver, lambda: bad.append(True), None, kind, work)
+            return self._in_transaction(kept.connection, partial(bad.append, None), None, kept, kind, work)
         finally:
             if not bad and readers is self._readers and len(readers) < _MOST_READERS:
-                readers.append(driver)
+                readers.append(kept)
             else:
-                driver.close()  # bad, one too many, or the store was closed meanwhile
+                kept.connection.close()  # bad, one too many, or the store was closed meanwhile
 
     def _detached(self) -> Any:
         """A connection that the pool knows no more: it does not count against it."""
@@ -213,9 +213,9 @@ class Runner:
         return driver
 
     def _drop_writer(self) -> None:
-        connection = self._writer.release()
-        if connection is not None:
-            connection.close()
+        kept = self._writer.release()
+        if kept is not None:
+            kept.connection.close()
 
     # -- asynchronous --------------------------------------------------------------------------------------
 
@@ -236,11 +236,7 @@ class Runner:
         if self.engines.async_ is None:
             # One hop for the whole transaction.
             return await finish(self._workers.arun(lambda: self.run_on_any(kind, operation, *args, **kwargs)))
-
-        def work(transaction: Transaction) -> T:
-            return operation(transaction, *args, **kwargs)
-
-        return await finish(self._aretrying(kind, work))
+        return await finish(self._aretrying(kind, (operation, args, kwargs)))
 
     async def _aretrying(self, kind: TransactionKind, work: Work[T]) -> T:
         for attempt in range(1, _MAX_TRIES + 1):
@@ -297,9 +293,9 @@ class Runner:
         driver: Any,
         discard: Callable[[], None],
         send: Send | None,
+        kept: Transaction | None,
         kind: TransactionKind,
         work: Work[T],
-        cursor: Any = None,
     ) -> T:
         """Run some work between BEGIN and COMMIT on a driver connection, or roll everything back.
 
@@ -307,57 +303,71 @@ class Runner:
         """
         committing = False
         was = None
-        transaction: Transaction | None = None
+        transaction = kept
         boundaries = self._boundaries
         try:
             was = boundaries.borrow(driver) if boundaries.borrows else None
-            transaction = Transaction(driver, self.cache, send, cursor)
+            if transaction is None:
+                transaction = Transaction(driver, self.cache, send)
             boundaries.begin(transaction, kind)
-            result = work(transaction)
-            committing = True
+            operation, args, kwargs = work
+            result = operation(transaction, *args, **kwargs)
+            committing = kind is _WRITE
             boundaries.commit(driver, transaction, kind)
         except BaseException as error:
-            alive = False
-            try:
-                # Interrupted, a server's driver may hold an answer that nobody has read: the next call would get it.
-                if isinstance(error, Exception) or self._turn is not None:
-                    alive = self._undone(driver, transaction, was)
-            finally:
-                if not alive and not self.engines.in_memory:
-                    discard()
-            if not isinstance(error, Exception) or isinstance(error, SessionsError):
+            told = self._failed(error, driver, discard, transaction, kept, was, committing=committing)
+            if told is error:
                 raise
-            read = [] if transaction is None else transaction.read
-            sent_bytes = 0 if transaction is None else transaction.sent_bytes
-            translated = self._failures.translated(
-                error, alive=alive, is_damaged=lambda: is_damaged(read, self.cache.tables), sent_bytes=sent_bytes
-            )
-            if translated is error:
-                raise
-            if isinstance(translated, DeadConnectionError):
-                translated.sent_bytes = sent_bytes
-            # It rolled back, which some drivers do without asking the server; what it raised says that the connection
-            # is gone.
-            if alive and isinstance(translated, DeadConnectionError):
-                discard()
-            # Whether it was committed nobody can know. What may be repeated is repeated; this kind is the
-            # caller's to judge.
-            if committing and kind is TransactionKind.WRITE and isinstance(translated, DeadConnectionError):
-                problem = "The database went away while it committed: read before you repeat the call."
-                raise StoreUnavailableError(problem) from error
-            raise translated from error
-        if not transaction.close() or (boundaries.borrows and not boundaries.give_back(driver, was)):
+            raise told from error
+        is_good = transaction.close() if kept is None else transaction.let_go()
+        if not is_good or (boundaries.borrows and not boundaries.give_back(driver, was)):
             # It has happened; only the connection is lost.
             discard()
         return result
 
-    def _undone(self, driver: Any, transaction: Transaction | None, was: Any) -> bool:
+    def _failed(
+        self,
+        error: BaseException,
+        driver: Any,
+        discard: Callable[[], None],
+        transaction: Transaction | None,
+        kept: Transaction | None,
+        was: Any,
+        *,
+        committing: bool,
+    ) -> BaseException:
+        """Roll back after an error; what is told of it. `committing` says that a commit may not be repeated."""
+        alive = False
+        try:
+            # Interrupted, a server's driver may hold an answer that nobody has read: the next call would get it.
+            if isinstance(error, Exception) or self._turn is not None:
+                alive = self._undone(driver, transaction, kept, was)
+        finally:
+            if not alive and not self.engines.in_memory:
+                discard()
+        translated: BaseException = error
+        if isinstance(error, Exception) and not isinstance(error, SessionsError):
+            translated = self._failures.told(error, transaction, alive=alive)
+        if kept is not None:
+            kept.let_go()
+        if isinstance(translated, DeadConnectionError):
+            if alive:
+                discard()  # some drivers roll back without asking the server; what this one raised says that it is gone
+            if committing:
+                # Whether it was committed nobody can know. What may be repeated is; this kind is the caller's to judge.
+                problem = "The database went away while it committed: read before you repeat the call."
+                return StoreUnavailableError(problem)
+        return translated
+
+    def _undone(self, driver: Any, transaction: Transaction | None, kept: Transaction | None, was: Any) -> bool:
         """Undo what was begun; whether the connection is still good."""
         if transaction is not None:
             # A statement that was not read to its end keeps SQLite's lock, even past the end of its connection.
             transaction.close()
         try:
             (driver if transaction is None else transaction).rollback()
+            if kept is not None:
+                kept.renew()
         except Exception:
             return False
         return self._boundaries.give_back(driver, was)
@@ -404,7 +414,7 @@ class Runner:
                 self._drop_writer()
             readers, self._readers = self._readers, []
             while readers:
-                readers.pop().close()
+                readers.pop().connection.close()
         if self._only_thread is not None:
             self._only_thread.run(self._drop_only_connection)
             self._only_thread.close()

@@ -77,7 +77,7 @@ def _spell_out(bound: BindParameter[Any]) -> None:
 class Prepared:
     """One statement, compiled: its text and the order of its values."""
 
-    __slots__ = ("_fixed", "_pick", "columns", "names", "text")
+    __slots__ = ("bind", "columns", "names", "text")
 
     def __init__(self, statement: ClauseElement, dialect: Dialect) -> None:
         """Compile the statement for positional values."""
@@ -88,18 +88,16 @@ class Prepared:
         self.columns: tuple[str, ...] = tuple(getattr(statement, "exported_columns", {}).keys())
         names: list[str] = compiled.positiontup or []
         self.names = tuple(names)
-        self._fixed = {name: value for name, value in compiled.params.items() if value is not None}
-        # `itemgetter` is several times as fast as a comprehension, but with a single name it returns no tuple.
-        self._pick: Callable[[Values], Any] | None = itemgetter(*self.names) if len(self.names) > 1 else None
-
-    def bind(self, values: Values) -> tuple[Any, ...]:
+        fixed = {name: value for name, value in compiled.params.items() if value is not None}
+        self.bind: Callable[[Values], Row] = _binding(self.names, fixed)
         """The values in the order of the text; literals of the statement are filled in."""
-        if self._fixed:
-            values = {**self._fixed, **values}
-        if self._pick is not None:
-            picked: tuple[Any, ...] = self._pick(values)
-            return picked
-        return tuple(values[name] for name in self.names)
+
+
+def _binding(names: tuple[str, ...], fixed: Values) -> Callable[[Values], Row]:
+    """`Prepared.bind`: of most statements a function of C, since every statement of every call goes through it."""
+    if len(names) > 1 and not fixed:
+        return itemgetter(*names)
+    return lambda values: tuple([values[name] if name in values else fixed[name] for name in names])
 
 
 class StatementCache:
@@ -123,34 +121,23 @@ _MAX_QUEUE = 256  # statements that wait hold their values in memory
 
 
 class Transaction:
-    """One transaction as an operation sees it.
+    """One transaction as an operation sees it; where a connection is kept, one after the other.
 
     Statements whose outcome nobody needs yet wait, where the driver can send several at once, until an answer is
     asked for or the transaction ends. They run in the order in which they were given.
     """
 
     __slots__ = (
-        "_connection",
-        "_cursor",
-        "_is_shared",
-        "_last_id",
-        "_queue",
-        "_read",
-        "_send",
-        "_sent",
-        "cache",
-        "execute",
-        "flavour",
-        "pipelines",
-        "tables",
+        *("_cursor", "_is_shared", "_last_id", "_queue", "_read", "_send", "_sent"),
+        *("cache", "connection", "execute", "flavour", "pipelines", "tables"),
     )
 
     def __init__(self, connection: Any, cache: StatementCache, send: Send | None = None, cursor: Any = None) -> None:
         """Speak over a driver connection, synchronous or adapted; `send` sends several statements at once.
 
-        Without a `cursor` that serves one transaction after the other it makes one of its own.
+        Without a `cursor` of the connection's it makes one of its own.
         """
-        self._connection = connection
+        self.connection = connection
         self._is_shared = cursor is not None
         self._cursor = connection.cursor() if cursor is None else cursor
         self.execute: Callable[..., Any] = self._cursor.execute
@@ -185,11 +172,14 @@ class Transaction:
         if self._queue:
             found = self.rows(statement, values)
             return found[0] if found else None
-        self._sent = statement.bind(values)
-        self.execute(statement.text, self._sent)
-        first: tuple[Any, ...] | None = self._cursor.fetchone()
-        if first is not None:
-            self._read.append((statement.columns, (first,)))
+        self._sent = sent = statement.bind(values)
+        self.execute(statement.text, sent)
+        # To its end: what is read in part keeps SQLite's lock.
+        found = self._cursor.fetchall()
+        if not found:
+            return None
+        self._read.append((statement.columns, found))
+        first: tuple[Any, ...] = found[0]
         return first
 
     def run(self, statement: Prepared, values: Values) -> int:
@@ -199,8 +189,8 @@ class Transaction:
             self.flush()
             self._last_id = outcome.last_id
             return outcome.changed
-        self._sent = statement.bind(values)
-        self.execute(statement.text, self._sent)
+        self._sent = sent = statement.bind(values)
+        self.execute(statement.text, sent)
         self._last_id = 0
         return int(self._cursor.rowcount)
 
@@ -279,10 +269,6 @@ class Transaction:
         """How large the values of the last statement were, for who asks whether it was too large."""
         return bytes_in(self._sent)
 
-    def uses(self, connection: Any) -> bool:
-        """Whether it runs on a driver connection."""
-        return self._connection is connection
-
     def commit(self) -> None:
         """Send what waits, and commit."""
         self._wait("COMMIT", ())
@@ -297,7 +283,7 @@ class Transaction:
             assert self._send is not None
             self._sent = [item.values for item in queue]
             if not (self._is_shared and self._cursor.send(queue)):
-                self._send(self._connection, queue)
+                self._send(self.connection, queue)
         else:
             self._execute(*queue[0])
             queue[0].outcome.changed = int(self._cursor.rowcount)
@@ -328,9 +314,21 @@ class Transaction:
             return False
         return True
 
+    def let_go(self) -> bool:
+        """Forget what was done, for the next transaction on the connection; whether that is still good."""
+        self._read.clear()
+        self._sent = ()
+        return self.close() if self._is_shared else not self._queue
+
     def rollback(self) -> None:
         """Undo what was begun."""
-        (self._cursor if self._is_shared else self._connection).rollback()
+        (self._cursor if self._is_shared else self.connection).rollback()
+
+    def renew(self) -> None:
+        """Speak on after an error, by a cursor that holds nothing of it."""
+        if not self._is_shared:
+            self._cursor = self.connection.cursor()
+            self.execute = self._cursor.execute
 
 
 _NORMAL = 1
@@ -370,25 +368,25 @@ class Boundaries(ABC):
 
 
 class Writer:
-    """The connection that a store keeps for writing to SQLite, which spares the pool's round; None until then.
+    """What a store keeps for writing to SQLite, which spares the pool's round; None until then.
 
     Attributes:
-        connection: The driver's connection.
+        kept: It speaks over the connection that is kept.
         was_flushing: The level of `synchronous` that it goes back to; 0 where it has it.
     """
 
-    __slots__ = ("connection", "was_flushing")
+    __slots__ = ("kept", "was_flushing")
 
     def __init__(self) -> None:
         """Keep nothing yet."""
-        self.connection: Any = None
+        self.kept: Transaction | None = None
         self.was_flushing = 0
 
-    def release(self) -> Any:
+    def release(self) -> Transaction | None:
         """Keep nothing any more; what was kept."""
-        connection, self.connection = self.connection, None
+        kept, self.kept = self.kept, None
         self.was_flushing = 0
-        return connection
+        return kept
 
 
 class SqliteBoundaries(Boundaries):
@@ -417,7 +415,7 @@ class SqliteBoundaries(Boundaries):
         """Whether the writing connection waits for the disk. Each transaction says so before it begins."""
         # The pragma counts for a connection, and it is refused inside a transaction.
         writer = self._writer
-        if writer.connection is None or not transaction.uses(writer.connection):
+        if transaction is not writer.kept:
             return  # a connection of the pool, which always waits
         if kind is not _RELAXED:
             transaction.script(f"PRAGMA synchronous = {writer.was_flushing:d}")

@@ -7,6 +7,7 @@ trips with the commit, on SQLite one short transaction. What it cannot answer go
 from __future__ import annotations
 
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import BigInteger, Select, Table, case, exists, func, insert, literal_column, select, update
@@ -14,6 +15,7 @@ from sqlalchemy import BigInteger, Select, Table, case, exists, func, insert, li
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import last_mark
+from langchain_sessions._core.message_types import FIRST_RECORD
 from langchain_sessions._core.rows import (
     ACTIVITY_GRAIN,
     OWNER_SHAPES,
@@ -40,6 +42,8 @@ from langchain_sessions.errors import StoreError
 from langchain_sessions.stores._values import AppendBatch, Appended
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sqlalchemy import ColumnElement
     from sqlalchemy.sql.dml import Insert, Update
 
@@ -50,10 +54,17 @@ _MOST_BYTES = 32 * 1024 * 1024
 """A batch that says more goes to PostgreSQL row by row."""
 _PLAIN = (TransactionKind.APPEND, TransactionKind.STATEMENT)
 """The transaction of the fast way: of several statements, or of one."""
+Heads = dict[SessionKey, tuple[int, int, int]]
+"""Of sessions where this process left them: the key, the newest position and the activity. What they are now the
+database says: it moves none on that is elsewhere."""
+_MOST_HEADS = 1_000
 _FAILED = r.MARKS["failed"]
 _MARK, _MARKED_FAILED = 7 << r.MARK_SHIFT, _FAILED << r.MARK_SHIFT
 # Rows are made by the thousand, and the constructor of a named tuple takes twice as long.
 _tuple = tuple.__new__
+_counting: Callable[[EventRow], tuple[str | None, str | None, int, int, int]] = itemgetter(
+    *map(EventRow._fields.index, ("branch", "invocation_id", "kind", "flags", "tokens"))
+)
 
 
 def append_events(store: SqlStore, key: SessionKey, batch: AppendBatch) -> Flow[Appended]:
@@ -70,7 +81,7 @@ def _append_alone(store: SqlStore, key: SessionKey, batch: AppendBatch, *, plain
     if plain:
         in_one = store.flavour == "postgresql"
         try:
-            appended = yield from ask(store.run, _PLAIN[in_one], append_plain, key, batch)
+            appended = yield from ask(store.run, _PLAIN[in_one], append_plain, key, batch, store.heads)
         except StoreError as error:
             # Somebody has the id already: whether with the same message, only the full way can tell. And what one
             # statement could not make of a state that is damaged, it tells.
@@ -84,7 +95,7 @@ def _append_alone(store: SqlStore, key: SessionKey, batch: AppendBatch, *, plain
 
 
 def _append_plainly(store: SqlStore, key: SessionKey, batch: AppendBatch) -> Flow[Appended | None]:
-    return ask(store.run, _PLAIN[store.flavour == "postgresql"], append_plain, key, batch)
+    return ask(store.run, _PLAIN[store.flavour == "postgresql"], append_plain, key, batch, store.heads)
 
 
 def _may_travel(batch: AppendBatch) -> bool:
@@ -119,7 +130,7 @@ def _is_of_session(delta: str) -> bool:
     return is_of_session(delta)
 
 
-def append_plain(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Appended | None:
+def append_plain(tx: Transaction, key: SessionKey, batch: AppendBatch, heads: Heads) -> Appended | None:
     """The fast way. None, with nothing written, where only the full way can answer.
 
     Raises:
@@ -138,38 +149,67 @@ def append_plain(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Append
         rows = _numbered(batch, last)
         insert_by_subselect(tx, key, rows)
     else:
-        # The file is locked already. An UPDATE that returns what it changed takes longer than this and one that does
-        # not: SQLite makes a table for the answer.
-        found = tx.row(tx.prepare(("to bump", _shape(key, batch)), _to_bump, tx, key, batch), values)
-        if found is None:
+        moved = _move_here(tx, key, batch, values, heads)
+        if moved is None:
             return None
-        skey, before, activity, expires_at, renewal, grain = found
-        check_position(key.id, before)
-        last = before + len(batch.rows)
+        skey, last = moved
         rows = _numbered(batch, last)
-        # SQLite writes the indexes of every column that is named, changed or not: of a conversation, once a minute.
-        due = due_times(batch.now, activity, expires_at, renewal, grain)
-        values["skey"], values["b_last"] = skey, last
-        shape: tuple[str, ...] = ("bump here",)
-        if due:
-            values.update(due)
-            shape = ("bump here", *due)
-        tx.run(tx.prepare(shape, _bump_here, tx, *due), values)
         insert_events(tx, skey, rows)
-    if rows[0].invocation_id is not None or rows[0].branch is not None:
+    if values["k_invocation"] is not None or rows[0].branch is not None:
         for upserted, upsert_values in _side_rows(tx, key, batch, rows[0].seq):
             tx.run(upserted, upsert_values)
     return _tuple(Appended, (rows, last, None))
 
 
+def _move_here(
+    tx: Transaction, key: SessionKey, batch: AppendBatch, values: dict[str, Any], heads: Heads
+) -> tuple[int, int] | None:
+    """SQLite: the key of the session that was moved on, and where to; None where only the full way can answer."""
+    known = heads.pop(key, None)
+    is_stale = False
+    if known is not None:
+        skey, before, activity = known
+        if activity > batch.now - ACTIVITY_GRAIN:
+            last = before + len(batch.rows)
+            values["skey"], values["b_before"], values["b_last"] = skey, before, last
+            if tx.run(tx.prepare(("bump known", _shape(key, batch)), _bump_known, tx, key, batch), values):
+                heads[key] = (skey, last, activity)
+                return skey, last
+            is_stale = True
+    # The file is locked already. An UPDATE that returns what it changed takes longer than this and one that does
+    # not: SQLite makes a table for the answer.
+    found = tx.row(tx.prepare(("to bump", _shape(key, batch)), _to_bump, tx, key, batch), values)
+    if found is None:
+        return None
+    skey, before, activity, expires_at, renewal, grain = found
+    check_position(key.id, before)
+    last = before + len(batch.rows)
+    # SQLite writes the indexes of every column that is named, changed or not: of a conversation, once a minute.
+    due = due_times(batch.now, activity, expires_at, renewal, grain)
+    values["skey"], values["b_last"] = skey, last
+    shape: tuple[str, ...] = ("bump here",)
+    if due:
+        values.update(due)
+        shape = ("bump here", *due)
+    tx.run(tx.prepare(shape, _bump_here, tx, *due), values)
+    # Where another process writes as well, or a time slides, there is no sense in guessing.
+    if not is_stale and renewal is None:
+        if len(heads) >= _MOST_HEADS:
+            heads.clear()
+        heads[key] = (skey, last, max(activity, due.get("activity", 0)))
+    return skey, last
+
+
 def _numbered(batch: AppendBatch, last: int) -> tuple[EventRow, ...]:
     """The rows of a batch in their places, of which this is the last."""
     rows = batch.rows
+    if len(rows) == 1:
+        return (_tuple(EventRow, (last,) + rows[0][1:]),)  # noqa: RUF005 - which would make a list of it first
     seq = last - len(rows)
     found: list[EventRow] = []
     for row in rows:
         seq += 1
-        found.append(_tuple(EventRow, (seq,) + row[1:]))  # noqa: RUF005 - which would make a list of it first
+        found.append(_tuple(EventRow, (seq,) + row[1:]))  # noqa: RUF005 - likewise
     return tuple(found)
 
 
@@ -182,15 +222,18 @@ def _shape(key: SessionKey, batch: AppendBatch) -> tuple[str, bool, bool]:
 def _bump_values(key: SessionKey, batch: AppendBatch) -> dict[str, Any]:
     app, session_id, owner = key
     rows, now, _, expected, _, _, _ = batch
-    first = rows[0]
-    events, turns, tokens = counted(rows) if first.branch is None else (0, 0, 0)
+    branch, invocation_id, kind, flags, tokens = _counting(rows[0])
+    turns = 1 if flags & r.TURN else 0
+    events = 1
+    if branch is not None or len(rows) > 1 or kind >= FIRST_RECORD:
+        events, turns, tokens = counted(rows) if branch is None else (0, 0, 0)
     return {
         "k_app": app,
         "k_id": session_id,
         "k_owner": owner,
         "k_now": now,
         "k_expected": expected,
-        "k_invocation": first.invocation_id,
+        "k_invocation": invocation_id,
         "b_count": len(rows),
         "b_events": events,
         "b_turns": turns,
@@ -224,6 +267,14 @@ def _bump_here(tx: Transaction, *due: str) -> Update:
     s = tx.tables.sessions
     times = {name: param(name) for name in due}
     return update(s).where(s.c.skey == param("skey")).values(last_seq=param("b_last"), **_counters(tx), **times)
+
+
+def _bump_known(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Update:
+    """SQLite: `_bump` of a session that is where this process left it, if the fast way may serve it."""
+    s = tx.tables.sessions
+    here = (s.c.skey == param("skey"), s.c.last_seq == param("b_before"), s.c.renewal.is_(None))
+    moved = {"last_seq": param("b_last"), **_counters(tx)}
+    return update(s).where(*here, *_served(tx, key, batch)).values(**moved)
 
 
 def _served(tx: Transaction, key: SessionKey, batch: AppendBatch) -> list[ColumnElement[bool]]:
@@ -315,7 +366,7 @@ def _append_in_one(tx: Transaction, key: SessionKey, batch: AppendBatch, values:
         values.update(_invocation_values(batch, last_mark(batch.rows), 0))
     if first.branch is not None:
         values.update(_scope_values(batch))
-    found = tx.row(prepare_one(tx, key, batch, lambda: _bump(tx, key, batch), values), values)
+    found = tx.row(prepare_one(tx, key, batch, _bump, values), values)
     if found is None:
         return None
     last, *known = found

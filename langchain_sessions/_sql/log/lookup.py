@@ -324,7 +324,7 @@ def insert_events(tx: Transaction, skey: int, rows: Sequence[EventRow]) -> None:
     if len(rows) == 1:
         (row,) = rows
         statement = tx.prepare(held_by(row), _insert_held, tx.tables.events, row)
-        tx.insert_tuples(statement, [(skey, *_taking(statement.names[1:])(row))])
+        tx.insert_tuples(statement, [_taking(statement.names)((skey,) + row)])  # noqa: RUF005 - which makes a list first
     else:
         columns = list(zip(*rows, strict=True))
         held = tuple([column.count(None) < len(rows) for column in columns])
@@ -338,8 +338,8 @@ def insert_events(tx: Transaction, skey: int, rows: Sequence[EventRow]) -> None:
 
 @cache
 def _taking(names: tuple[str, ...]) -> Callable[[Row], Row]:
-    """What takes the columns of these names out of a row."""
-    return itemgetter(*map(EventRow._fields.index, names))
+    """What takes the columns of these names out of a row behind the key of its session."""
+    return itemgetter(*map(("skey", *EventRow._fields).index, names))
 
 
 def insert_marks(tx: Transaction, skey: int, rows: Sequence[EventRow]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from typing import cast as cast_type
 
@@ -45,7 +46,7 @@ from langchain_sessions.errors import SessionsError
 from langchain_sessions.stores._values import AppendBatch, Appended
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from sqlalchemy import ColumnElement
     from sqlalchemy.sql.dml import Update
@@ -79,9 +80,10 @@ def may_be_known(batch: AppendBatch) -> bool:
     return False
 
 
-def prepare_one(
-    tx: Transaction, key: SessionKey, batch: AppendBatch, bump: Callable[[], Update], values: dict[str, Any]
-) -> Prepared:
+Bump = Callable[[Transaction, SessionKey, AppendBatch], "Update"]
+
+
+def prepare_one(tx: Transaction, key: SessionKey, batch: AppendBatch, bump: Bump, values: dict[str, Any]) -> Prepared:
     """The statement of a batch; what it is given is put into `values`, beside those of its `bump`."""
     first = batch.rows[0]
     named, branched = first.invocation_id is not None, first.branch is not None
@@ -89,7 +91,7 @@ def prepare_one(
     held: tuple[tuple[bool, ...], ...] = ()
     if len(batch.rows) == 1:
         held = held_by(first)
-        values.update(zip(_NAMED, first, strict=True))
+        values.update(zip(_NAMED, first))  # noqa: B905 - a tuple of these names
     else:
         values["e_rows"] = _as_json(batch)
     changes = changes_state(batch)
@@ -102,7 +104,11 @@ def prepare_one(
         values["e_extra"] = first.extra
     parts = (named, bool(mark), branched, changes, may_be_known(batch), batch.expected_version is not None)
     shape = ("append", held, owner_shape(key.owner), *parts)
-    return tx.prepare(shape, lambda: _OneStatement(tx, key, batch).build(bump(), marked=bool(mark)))
+    return tx.prepare(shape, _built, tx, key, batch, bump, bool(mark))
+
+
+def _built(tx: Transaction, key: SessionKey, batch: AppendBatch, bump: Bump, marked: bool) -> Any:  # noqa: FBT001 - given in order
+    return _OneStatement(tx, key, batch).build(bump(tx, key, batch), marked=marked)
 
 
 def _as_json(batch: AppendBatch) -> str:

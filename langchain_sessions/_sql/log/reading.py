@@ -6,6 +6,7 @@ and what is appended meanwhile is left out by position.
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, case, func, literal_column, null, or_, select
@@ -263,9 +264,12 @@ def _plain_rows(tx: Transaction, viewer: str | None, *of_log: ColumnElement[bool
     return found.order_by(e.skey.desc(), e.seq.desc())
 
 
+_position = itemgetter(0)
+
+
 def _if_plain(found: list[tuple[Any, ...]]) -> PlainRows | None:
     """The rows of `_plain_rows`, the oldest first; None where one of them says more."""
-    if None in [values[0] for values in found]:
+    if None in map(_position, found):
         return None
     return PlainRows(found[::-1])
 
