@@ -388,8 +388,9 @@ def common_start(one: AnyStr, other: AnyStr, start: int = 0, begin: int = 0) -> 
     """How many bytes, or characters, two values begin with alike, or go on with from a place of each."""
     size, at = min(len(one) - start, len(other) - begin), 0
     step = _first_step(size)
+    begins: Callable[..., bool] = one.startswith
     while at < size and step:
-        if one.startswith(other[begin + at : begin + at + step], start + at):
+        if begins(other[begin + at : begin + at + step], start + at):
             at += step
         else:
             step //= 2
@@ -400,8 +401,9 @@ def common_end(one: AnyStr, other: AnyStr, most: int) -> int:
     """How many bytes, or characters, two values end with alike, at most so many."""
     end, at = len(other), 0
     step = _first_step(most)
+    ends: Callable[..., bool] = one.endswith
     while at < most and step:
-        if one.endswith(other[max(0, end - at - step) : end - at], 0, len(one) - at):
+        if ends(other[max(0, end - at - step) : end - at], 0, len(one) - at):
             at += step
         else:
             step //= 2

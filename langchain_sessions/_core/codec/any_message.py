@@ -49,7 +49,6 @@ EncodedMessage = tuple[int, int, str | None, str | None, str | None, str | None]
 """The columns of one message: kind, flags, ident, text, folded and body. Bare, since every message pays for a name."""
 
 Model = TypeVar("Model", bound=BaseModel)
-
 # Pydantic keeps a model in these slots; setting them directly takes a third of the time of `model_construct`.
 _new = object.__new__
 _set_fields, _set_names, _set_extra, _set_private = (
@@ -59,10 +58,7 @@ _set_fields, _set_names, _set_extra, _set_private = (
 
 
 def assembled(cls: type[Model], fields: dict[str, Any], names: set[str], extra: dict[str, Any] | None) -> Model:
-    """A message of parts that are valid, and that it takes over: its fields, which of them were set, and the extra.
-
-    So is any other model that has no private attributes.
-    """
+    """A message, or another model without private attributes, of valid parts that it takes over: see their names."""
     message = _new(cls)
     _set_fields(message, fields)
     _set_names(message, names)
