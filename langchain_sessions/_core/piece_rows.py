@@ -384,23 +384,32 @@ def spliced(leaves: Sequence[bytes], changes: Iterable[tuple[int, int, list[byte
 # -- bytes -------------------------------------------------------------------------------------------------
 
 
-def common_start(one: AnyStr, other: AnyStr) -> int:
-    """How many bytes, or characters, two values begin with alike."""
-    size, at, step = min(len(one), len(other)), 0, 1 << 16
+def common_start(one: AnyStr, other: AnyStr, start: int = 0, begin: int = 0) -> int:
+    """How many bytes, or characters, two values begin with alike, or go on with from a place of each."""
+    size, at = min(len(one) - start, len(other) - begin), 0
+    step = _first_step(size)
+    begins: Callable[..., bool] = one.startswith
     while at < size and step:
-        if one[at : at + step] == other[at : at + step]:
+        if begins(other[begin + at : begin + at + step], start + at):
             at += step
         else:
             step //= 2
-    return min(at, size)
+    return max(0, min(at, size))
 
 
 def common_end(one: AnyStr, other: AnyStr, most: int) -> int:
     """How many bytes, or characters, two values end with alike, at most so many."""
-    at, step = 0, 1 << 16
+    end, at = len(other), 0
+    step = _first_step(most)
+    ends: Callable[..., bool] = one.endswith
     while at < most and step:
-        if one[max(0, len(one) - at - step) : len(one) - at] == other[max(0, len(other) - at - step) : len(other) - at]:
+        if ends(other[max(0, end - at - step) : end - at], 0, len(one) - at):
             at += step
         else:
             step //= 2
     return max(0, min(at, most))
+
+
+def _first_step(size: int) -> int:
+    """How much to compare at once: a power of two, no more than it takes."""
+    return min(1 << max(size - 1, 0).bit_length(), 1 << 16)

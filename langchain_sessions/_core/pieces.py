@@ -325,7 +325,7 @@ def _same_from(base: Tree, at: int | None, data: bytes, start: int) -> _Same | N
     most = len(base.ends) - 1
     if first >= most or base.data[there : base.ends[first]] != data[start : start + base.ends[first] - there]:
         return None
-    last = bisect_right(base.ends, there + common_start(base.data[there:], data[start:]), first, most)
+    last = bisect_right(base.ends, there + common_start(base.data, data, there, start), first, most)
     return _Same(first, last, there)
 
 

@@ -21,9 +21,10 @@ from langchain_sessions._core.ranges import NO_SEQS, SeqRange, SeqSet, expand_ra
 from langchain_sessions._core.rows import NO_MESSAGE_ID, EventRow, SessionRow
 from langchain_sessions._threads.split import KNOWN, held, is_message_list, snapshot
 from langchain_sessions._threads.trees import TreeCache
+from langchain_sessions.stores._threads import KnownPieces
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from langchain_core.messages import BaseMessage
 
@@ -414,8 +415,9 @@ class MessageCache:
 class CacheReader:
     """What one call reads with the help of the cache. It holds on to what is known, whatever the cache lets go."""
 
-    def __init__(self, cache: MessageCache) -> None:
-        """Ask a cache."""
+    def __init__(self, cache: MessageCache, *, is_whole: bool = True) -> None:
+        """Ask a cache. Unless all of a value is to be read (`is_whole`), what was read before is not read again."""
+        self.is_whole = is_whole
         self.threads: dict[int, ThreadCache] = {}
         self._checked: dict[int, SeqSet] = {}
         self._cache = cache
@@ -433,6 +435,11 @@ class CacheReader:
     def shape(self, session: SessionRow, shape: int) -> bytes | None:
         """The names behind a digest, where they are known."""
         return b"" if shape == NAMES_WITHIN else self._thread(session).shapes.get(shape)
+
+    def pieces(self, session: SessionRow, digests: Collection[bytes]) -> KnownPieces:
+        """The names of the pieces of those values that are known: those that were not read since they were written."""
+        trees = self._thread(session).trees
+        return trees.pieces(digests, is_whole=self.is_whole) if digests else KnownPieces()
 
     def _thread(self, session: SessionRow) -> ThreadCache:
         thread = self.threads.get(session.skey)

@@ -19,7 +19,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Send
 
-from langchain_sessions._core.codec.any_message import MessageCodec
+from langchain_sessions._core.codec.any_message import MessageCodec, assembled
 from langchain_sessions._core.codec.same import fields_of, is_same
 from langchain_sessions._core.codec.values import dump_json, holds_text, load_json, pack
 from langchain_sessions._core.edge import require
@@ -45,6 +45,9 @@ STRICT = (
     | ormsgpack.OPT_PASSTHROUGH_UUID
 )
 _PLAIN = frozenset({float, bool, type(None), bytes})
+_LEAVES = _PLAIN | {str, int}
+_NAMES = frozenset({str, type(None)})
+_DOCUMENT = dict(vars(Document("", metadata={}, id=None)))
 _COLLECTIONS: dict[type, str] = {tuple: "tuple", set: "set", frozenset: "frozenset"}
 _BASES: tuple[type, ...] = (dict, list, str, int, float)
 # What msgpack holds with a sign; of positive numbers it would take one more.
@@ -179,11 +182,11 @@ class ValueForms:
     def _unmark(self, value: Any) -> Any:
         kind = type(value)
         if kind is list:
-            return [self._unmark(item) for item in value]
+            return [item if type(item) in _LEAVES else self._unmark(item) for item in value]
         if kind is not dict:
             return value
         if MARK not in value:
-            return {key: self._unmark(item) for key, item in value.items()}
+            return {key: item if type(item) in _LEAVES else self._unmark(item) for key, item in value.items()}
         what, *parts = value[MARK]
         return _READ[what](self, parts)
 
@@ -194,7 +197,12 @@ class ValueForms:
         return load_json(parts[0], self.serde)
 
     def _read_document(self, parts: list[Any]) -> Any:
-        return Document(parts[0], metadata=self._unmark(parts[1]), id=parts[2])
+        text, metadata, name = parts[0], self._unmark(parts[1]), parts[2]
+        if type(text) is not str or type(metadata) is not dict or type(name) not in _NAMES:
+            return Document(text, metadata=metadata, id=name)
+        # Nothing is left to be checked: a list may hold thousands, of which each call of the class takes some 5 us.
+        fields = {**_DOCUMENT, "page_content": text, "metadata": metadata, "id": name}
+        return assembled(Document, fields, {"page_content", "metadata", "id"}, None)
 
     def _read_object(self, parts: list[Any]) -> Any:
         return self.allowed.rebuild(parts[0], self._unmark(parts[1]))

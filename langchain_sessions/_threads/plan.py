@@ -40,7 +40,7 @@ from langchain_sessions._core.rows import EventRow, SessionRow, numbered
 from langchain_sessions._threads.cache import Recognised, ThreadCache
 from langchain_sessions._threads.given import Incoming, OpenSlot, PendingWrite, Said, given_to, snapshot_of
 from langchain_sessions._threads.record import NOTHING, RUNS, SCALARS, Cutter, Record, Slot, dump_slot, encode_record
-from langchain_sessions._threads.split import MIN_TEXT, clone_message, is_event, is_message_list, split
+from langchain_sessions._threads.split import MIN_TEXT, clone_message, is_event, is_message_list, plain_bytes, split
 from langchain_sessions.errors import StalePlanError
 from langchain_sessions.events import NewEvent
 from langchain_sessions.stores._threads import PutDecision
@@ -234,7 +234,8 @@ class PlannedCheckpoint:
             resolved[id(item)] = self._new(item, branch, is_rooted=False) if seq is None else seq
             return True
 
-        parts = split(value, wanted)
+        packed = plain_bytes(value)
+        parts = split(value, wanted) if packed is None else None
         if parts is not None:
             taken: list[int | Incoming] = [resolved[id(item)] for item in parts.references]
             self.open_slots.append(OpenSlot(channel, taken, self._dump(channel, parts.skeleton, b"")))
@@ -242,7 +243,7 @@ class PlannedCheckpoint:
             # The next checkpoint takes these messages over, and shortens what is stored here.
             self.record.slots[channel] = dump_slot(value, self.cutter.forms, channel)
         else:
-            self.record.slots[channel] = self._dump(channel, value)
+            self.record.slots[channel] = self._dump(channel, value, packed=packed)
 
     def _rewords(self, message: BaseMessage) -> bool:
         """Whether the conversation has a message in other words: what a hook cut for the model stays in its channel."""
@@ -255,9 +256,9 @@ class PlannedCheckpoint:
         others = messages[len(messages) - len(known.others) :]
         return any(seq is None and self._rewords(message) for message, seq in zip(others, known.others, strict=True))
 
-    def _dump(self, channel: str, value: Any, refs: bytes | None = None) -> Slot:
+    def _dump(self, channel: str, value: Any, refs: bytes | None = None, packed: bytes | None = None) -> Slot:
         """A value as it is stored; a large one shares pieces with what the channel held and was given."""
-        slot, made = self.cutter.dump(channel, value, lambda: self._before(channel), refs)
+        slot, made = self.cutter.dump(channel, value, lambda: self._before(channel), refs, packed)
         if made is not None:
             self.trees.append(made.tree)
             self.pieces.update((row.digest, row) for row in made.rows)
@@ -433,7 +434,7 @@ class PlannedCheckpoint:
                 resolved[id(item)] = seq
             return seq is not None
 
-        parts = split(value, wanted, is_of_texts=True)
+        parts = split(value, wanted)
         if parts is None:
             return None
         refs = encode_ranges(texts[item] if type(item) is str else resolved[id(item)] for item in parts.references)

@@ -66,7 +66,7 @@ SCALARS = frozenset({int, float, bool, type(None)})
 """What holds no message and is never large: counters, flags, the triggers of nodes."""
 
 
-def dump_slot(value: Any, forms: ValueForms, name: str, refs: bytes | None = None) -> Slot:
+def dump_slot(value: Any, forms: ValueForms, name: str, refs: bytes | None = None, packed: bytes | None = None) -> Slot:
     """A value, or a skeleton with its references, in bytes, without what a call keeps private.
 
     Args:
@@ -74,12 +74,13 @@ def dump_slot(value: Any, forms: ValueForms, name: str, refs: bytes | None = Non
         forms: What gives it back equal.
         name: The channel.
         refs: The events that a skeleton mentions.
+        packed: What `plain_bytes` made of it.
 
     Raises:
         InvalidInputError: It would not come back equal.
     """
     try:
-        tag, data = _in_bytes(value, forms)
+        tag, data = (PLAIN_TAG, packed) if packed is not None and forms.is_plain else _in_bytes(value, forms)
         if may_be_private(tag, data) and (kept := without_private_calls(value)) is not value:
             tag, data = _in_bytes(kept, forms)
     except UnstorableError as error:
@@ -130,7 +131,9 @@ class Cutter:
                 pass
         return self.dump(channel, value, lambda: (NOTHING, ()))[0]
 
-    def dump(self, channel: str, value: Any, follows: Follows, refs: bytes | None = None) -> tuple[Slot, Cut | None]:
+    def dump(
+        self, channel: str, value: Any, follows: Follows, refs: bytes | None = None, packed: bytes | None = None
+    ) -> tuple[Slot, Cut | None]:
         """A value, or a skeleton with its references, and its pieces where it was cut; see `dump_slot`.
 
         Args:
@@ -138,10 +141,11 @@ class Cutter:
             value: The value.
             follows: Asked where it is large.
             refs: The references.
+            packed: What `plain_bytes` made of it.
         """
         # Cut first and encrypted piece by piece: the bytes of a value that was encrypted whole are never alike.
         cipher = self.forms.cipher
-        slot = dump_slot(value, self.forms.plain, channel, refs)
+        slot = dump_slot(value, self.forms.plain, channel, refs, packed)
         data = slot.data
         if data is None or (cipher is None and _is_sealed(slot)):
             return slot, None
@@ -280,9 +284,9 @@ class Given:
     pieces: dict[bytes, ValueRow] = field(default_factory=dict[bytes, ValueRow])
     needs: set[bytes] = field(default_factory=set[bytes])
 
-    def dump(self, channel: str, value: Any, refs: bytes | None) -> tuple[Slot, Tree | None]:
+    def dump(self, channel: str, value: Any, refs: bytes | None, packed: bytes | None) -> tuple[Slot, Tree | None]:
         """A value as it is stored, and its pieces, which it shares with what the channel holds."""
-        slot, made = self.cutter.dump(channel, value, lambda: self._before(channel), refs)
+        slot, made = self.cutter.dump(channel, value, lambda: self._before(channel), refs, packed)
         if made is None:
             return slot, None
         self.pieces.update((row.digest, row) for row in made.rows)

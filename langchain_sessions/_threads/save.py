@@ -24,7 +24,7 @@ from langchain_sessions._log.log import adapter_draft, after_append
 from langchain_sessions._threads.given import COUNTERS, PendingWrite, in_order
 from langchain_sessions._threads.plan import START, PlannedCheckpoint
 from langchain_sessions._threads.record import SCALARS, Cutter, Given, dump_slot, lighten, record_of, with_own_names
-from langchain_sessions._threads.split import split
+from langchain_sessions._threads.split import plain_bytes, split
 from langchain_sessions.errors import StalePlanError
 from langchain_sessions.stores._threads import PutPlan, PutResult, WritesPlan
 
@@ -228,12 +228,13 @@ class CheckpointWriter:
                 resolved[id(item)] = seq
             return seq is not None
 
-        parts = split(value, wanted)
+        packed = plain_bytes(value)
+        parts = split(value, wanted) if packed is None else None
         refs = None if parts is None else encode_ranges(resolved[id(item)] for item in parts.references)
         skeleton = value if parts is None else parts.skeleton
         if left_in:
             return PendingWrite(given.row(idx, channel, dump_slot(skeleton, self._forms, channel, refs)), value)
-        slot, tree = given.dump(channel, skeleton, refs)
+        slot, tree = given.dump(channel, skeleton, refs, packed)
         return PendingWrite(given.row(idx, channel, slot), value, tree)
 
     def _writes_plan(

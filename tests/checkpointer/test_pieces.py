@@ -229,6 +229,28 @@ def test_pieces_go_with_the_last_checkpoint_that_needs_them(service: SessionServ
     assert stored(service) == {}
 
 
+@everywhere
+def test_what_another_saver_stored_otherwise_is_read(service: SessionService) -> None:
+    draw = Random(5)
+    saver, parent, value = SessionCheckpointSaver(service), CONFIG, made("files", draw)
+    for number in range(5):
+        if number % 2:
+            assert values_of(saver)["large"] == value
+        value, _ = one_file(value, draw)
+        parent = put(saver, number, parent, large=value)
+        if number == 3:
+            # What was told by the values before is stored whole from now on: some of it was read, and some was not.
+            SessionCheckpointSaver(service).prune(["t"])
+    assert values_of(saver)["large"] == value
+    assert values_of(SessionCheckpointSaver(service))["large"] == value
+    # One that knows an earlier value, and not this one.
+    other = SessionCheckpointSaver(service)
+    assert values_of(other)["large"] == value
+    value, _ = one_file(value, draw)
+    put(saver, 5, parent, large=value)
+    assert values_of(other)["large"] == value
+
+
 @databases
 @pytest.mark.parametrize("how", ["missing", "altered", "node"])
 def test_a_bad_piece_is_told_where_it_is_needed(service: SessionService, how: str) -> None:

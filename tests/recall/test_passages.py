@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from itertools import pairwise
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -95,3 +97,41 @@ def test_a_line_of_megabytes_without_a_blank_is_indexed(service: SessionService)
     [hit] = [hit for hit in service.search("zebra", session_id="s1") if hit.why == "match"]
     assert "zebra" in hit.text
     assert time.process_time() - started < 20.0
+
+
+_PAUSES = [
+    r"\n(?=#{1,6} |```\w)",
+    r"(?<=\n```)\n",
+    r"\n[^\S\n]*\n",
+    r"\n",
+    r"(?<=[.!?])\s|[\u3002\uff01\uff1f]",
+    r"[}\]],|,[^\S\n]*(?=\")",
+    r"[,;:]\s|[\uff0c\uff1b\u3001]",
+    r"\s",
+]
+_BITS = [
+    *("a", "word", "\n", "\n\n", " ", ", ", ". ", "! ", '},"x"', '],  "', "\n```\n", "\n## x", "\n```py", "\u3002"),
+    *("\uff0c", "\t", "\n \n", "; ", ": ", "x" * 300, ",\n", "\r\n", "\x85", "\u2028", "?\n"),
+]
+
+
+def _cut_by_all(text: str, start: int, length: int) -> int:
+    """Where a passage ends when every pause that is in reach is looked at, one kind after the other."""
+    high = start + length
+    low = max(start + int(0.4 * length), high - 2000)
+    for number, pause in enumerate(_PAUSES):
+        for first in (max(low, high - 200), low) if number >= 4 else (low,):
+            ends = [match.end() for match in re.compile(pause).finditer(text, first, high)]
+            if ends and ends[-1] > start:
+                return ends[-1]
+    return high
+
+
+def test_a_cut_falls_where_it_does_when_all_pauses_are_looked_at() -> None:
+    # Where passages of stored texts begin is stored nowhere: it must not change.
+    draw = Random(3)  # noqa: S311 - nothing secret
+    for _ in range(150):
+        some = draw.sample(_BITS, draw.choice((3, 8, len(_BITS))))
+        text = "".join(draw.choices(some, k=900))[: draw.randrange(1_000, 9_000)]
+        for start, end in split_passages(text)[:-1]:
+            assert end == _cut_by_all(text, start, LENGTH)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, BaseMessageChunk, ChatMessage
 from pydantic import BaseModel
@@ -49,6 +49,7 @@ _EXTRA = "$extra"
 EncodedMessage = tuple[int, int, str | None, str | None, str | None, str | None]
 """The columns of one message: kind, flags, ident, text, folded and body. Bare, since every message pays for a name."""
 
+Model = TypeVar("Model", bound=BaseModel)
 # Pydantic keeps a model in these slots; setting them directly takes a third of the time of `model_construct`.
 _new = object.__new__
 _set_fields, _set_names, _set_extra, _set_private = (
@@ -57,8 +58,8 @@ _set_fields, _set_names, _set_extra, _set_private = (
 )
 
 
-def assembled(cls: type[BaseMessage], fields: dict[str, Any], names: set[str], extra: dict[str, Any]) -> BaseMessage:
-    """A message of parts that are valid, and that it takes over: its fields, which of them were set, and the extra."""
+def assembled(cls: type[Model], fields: dict[str, Any], names: set[str], extra: dict[str, Any] | None) -> Model:
+    """A message, or another model without private attributes, of valid parts that it takes over: see their names."""
     message = _new(cls)
     _set_fields(message, fields)
     _set_names(message, names)

@@ -76,7 +76,7 @@ def _encoded(data: bytes) -> str:
 def _pack_numpy(np: Any, value: Any, pack: Form, unpack: Form) -> list[Any] | None:
     del unpack
     if type(value) is np.ndarray:
-        order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
+        order = _order(value)
         if value.dtype.kind in _BITS:
             return ["numpy.array", [value.dtype.str, list(value.shape), order, _encoded(value.tobytes(order=order))]]
         if value.dtype.names and not value.dtype.hasobject:
@@ -89,6 +89,19 @@ def _pack_numpy(np: Any, value: Any, pack: Form, unpack: Form) -> list[Any] | No
     if isinstance(value, np.generic) and value.dtype.kind in _BITS:
         return ["numpy.scalar", [value.dtype.str, _encoded(value.tobytes())]]
     return None
+
+
+def is_same_array(one: Any, other: Any) -> bool | None:
+    """Whether two of numpy's arrays have the same type, shape, order and bytes; None where it takes more to tell."""
+    np = sys.modules.get("numpy")
+    if np is None or type(one) is not np.ndarray or type(other) is not np.ndarray or one.dtype.kind not in _BITS:
+        return None
+    alike = (one.dtype.str, one.shape, _order(one)) == (other.dtype.str, other.shape, _order(other))
+    return alike and bool(one.tobytes(order=_order(one)) == other.tobytes(order=_order(other)))
+
+
+def _order(array: Any) -> str:
+    return "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
 
 
 def _unpack_numpy(np: Any, form: str, payload: Any, unpack: Form) -> Any:

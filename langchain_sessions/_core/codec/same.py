@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from langchain_sessions._core.codec.arrays import pack_foreign
+from langchain_sessions._core.codec.arrays import is_same_array, pack_foreign
 
 _MAX_DEPTH = 200
 _PROTOCOL = 4
@@ -39,6 +39,8 @@ def _is_alike(one: Any, other: Any, depth: int) -> bool:
         return len(one) == len(other) and all(is_same(item, its, depth) for item, its in zip(one, other, strict=True))
     if (fields := fields_of(one)) is not None:
         return is_same(fields, fields_of(other), depth)
+    if (is_array := is_same_array(one, other)) is not None:
+        return is_array
     packed = pack_foreign(one, _itself, _itself)
     if packed is not None:
         return is_same(packed, pack_foreign(other, _itself, _itself), depth)

@@ -19,22 +19,28 @@ _SHORTEST: Final = 0.4
 _WHOLE: Final = 1.5
 _LOOK: Final = 2000
 _NEAR: Final = 200
-_SENTENCES: Final = 4
-"""From here on a pause is a matter of a character or two."""
-
-_PAUSES: Final = tuple(
-    re.compile(pattern)
-    for pattern in (
-        r"\n(?=#{1,6} |```\w)",
-        r"(?<=\n```)\n",
-        r"\n[^\S\n]*\n",
-        r"\n",
-        r"(?<=[.!?])\s|[\u3002\uff01\uff1f]",
-        r"[}\]],|,[^\S\n]*(?=\")",
-        r"[,;:]\s|[\uff0c\uff1b\u3001]",
-        r"\s",
+# What stands before the last one is taken first, and given back from its end: these do not lap over each other, so that
+# it is the same as if all of them had been looked at, of which a text has one for each word.
+_BEFORE: Final = r"(?s:.*)(?:%s)"
+_LINES: Final[tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]] = tuple(
+    (re.compile(pattern), needles)
+    for pattern, needles in (
+        (r"\n(?=#{1,6} |```\w)", ("\n#", "\n```")),
+        (r"(?<=\n```)\n", ("\n```",)),
+        (r"\n[^\S\n]*\n", ("\n",)),
+        (r"\n", ("\n",)),
     )
 )
+_MEMBER: Final = re.compile(r"[}\]],|,[^\S\n]*(?=\")")
+_WORDS: Final[tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]] = (
+    (re.compile(_BEFORE % r"(?<=[.!?])\s|[\u3002\uff01\uff1f]"), tuple(".!?\u3002\uff01\uff1f")),
+    (_MEMBER, (",",)),
+    (re.compile(_BEFORE % r"[,;:]\s|[\uff0c\uff1b\u3001]"), tuple(",;:\uff0c\uff1b\u3001")),
+    (re.compile(_BEFORE % r"\s"), ("",)),
+)
+"""Pauses, the best first, and what a text holds one of where there is one, which is found sooner."""
+_LONGEST_BEFORE: Final = 4
+"""Characters that a pause looks back."""
 
 
 def split_passages(text: str) -> list[tuple[int, int]]:
@@ -62,12 +68,27 @@ def _cut(text: str, start: int, length: int) -> int:
     high = start + length
     # A longer passage is cut near its end too: nobody looks for a pause through a megabyte.
     low = max(start + int(_SHORTEST * length), high - _LOOK)
-    for number, pause in enumerate(_PAUSES):
-        # Where sentences and words end is seldom far; what makes paragraphs may be.
-        for first in (max(low, high - _NEAR), low) if number >= _SENTENCES else (low,):
-            end = 0
-            for match in pause.finditer(text, first, high):
-                end = match.end()
-            if end > start:
-                return end
+    is_there = text[max(low - _LONGEST_BEFORE, 0) : high].__contains__
+    for pause, needles in _LINES:
+        if any(map(is_there, needles)) and (end := _last_of(pause, text, low, high)) > start:
+            return end
+    near = max(low, high - _NEAR)
+    for pause, needles in _WORDS:
+        if any(map(is_there, needles)):
+            # Where sentences and words end is seldom far; what makes paragraphs may be.
+            for first in (near, low):
+                if pause is _MEMBER:
+                    end = _last_of(pause, text, first, high)
+                else:
+                    end = found.end() if (found := pause.match(text, first, high)) is not None else 0
+                if end > start:
+                    return end
     return high
+
+
+def _last_of(pause: re.Pattern[str], text: str, first: int, high: int) -> int:
+    """Where the last of some pauses ends; 0 where there is none."""
+    end = 0
+    for match in pause.finditer(text, first, high):
+        end = match.end()
+    return end

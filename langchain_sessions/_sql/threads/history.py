@@ -35,7 +35,7 @@ from langchain_sessions._sql.log.lookup import (
     staged_in,
 )
 from langchain_sessions._sql.tables.types import as_bytes, quoted
-from langchain_sessions._sql.threads.reading import checkpoint_columns, checkpoint_row, newest_in_sight
+from langchain_sessions._sql.threads.reading import checkpoint_columns, checkpoint_row
 from langchain_sessions._sql.threads.staging import replace_writes, writes_stored, written
 from langchain_sessions._sql.threads.values import sweep_values
 from langchain_sessions.errors import InvalidInputError, SessionNotFoundError
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from langchain_sessions.stores._threads import CheckpointKey, Keep
 
 _CHUNK = 200
+# Checkpoints that are looked at at once for one that is in sight.
+_PAGE = 50
 
 
 def rewind_thread(
@@ -63,7 +65,7 @@ def rewind_thread(
     """
     if not _has_checkpoints(tx, session):
         return {}
-    head = newest_in_sight(tx, session, ledger.hidden)
+    head = _newest_in_sight(tx, session, ledger.hidden)
     if head is None:
         if not reset and session.head_id is not None:
             raise InvalidInputError(
@@ -114,7 +116,7 @@ def copy_thread(tx: Transaction, source: SessionRow, target: SessionRow, upto: i
     store_staged(tx, target.skey, SessionKey(target.app, target.id, ANYONE))
     remove_checkpoints(tx, target.skey, [(row.ns, row.cid) for row in left_out])
     ledger = Ledger.decode(target.ledger)
-    head = newest_in_sight(tx, target, ledger.hidden)
+    head = _newest_in_sight(tx, target, ledger.hidden)
     if left_out:
         _drop_late_writes(tx, target, head, upto)
         sweep_values(tx, target.skey, all_rows(tx, target.skey))
@@ -230,7 +232,7 @@ def _mend_lines(tx: Transaction, skey: int, rows: Sequence[CheckpointRow], kept:
 
 def _rehead(tx: Transaction, session: SessionRow, hidden: SeqSet) -> None:
     """The head is the newest that is left. Where none is, the conversation stays as it was."""
-    head = newest_in_sight(tx, session, hidden)
+    head = _newest_in_sight(tx, session, hidden)
     if head is not None and head.cid == session.head_id:
         return
     # `head_runs` stays, so that the context is what the last checkpoint said though none is left to go on from.
@@ -265,3 +267,22 @@ def store_staged(tx: Transaction, skey: int, key: SessionKey) -> None:
     if found:
         t = tx.tables.threads.staged
         tx.change(sql_delete(t).where(t.c.skey == skey))
+
+
+def _newest_in_sight(tx: Transaction, session: SessionRow, hidden: SeqSet) -> CheckpointRow | None:
+    """The newest root checkpoint that mentions none of some positions."""
+    c = tx.tables.threads.checkpoints.c
+    before: str | None = None
+    while True:
+        where = [c.skey == session.skey, c.ns == ROOT]
+        if before is not None:
+            where.append(c.cid < packed_id(before))
+        # Compiled as it comes: rewinds and prunings are rare.
+        statement = select(*checkpoint_columns(tx)).where(*where).order_by(c.cid.desc()).limit(_PAGE)
+        rows = [checkpoint_row(row) for row in tx.rows(Prepared(statement, tx.cache.dialect), {})]
+        for row in rows:
+            if not row.mentioned & hidden:
+                return row
+        if len(rows) < _PAGE:
+            return None
+        before = rows[-1].cid

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import ColumnElement, Select, and_, bindparam, or_, select
 
 from langchain_sessions._core.checkpoints import (
-    ROOT,
     WITHIN,
     CheckpointRow,
     MessageRow,
@@ -28,7 +27,7 @@ from langchain_sessions._core.checkpoints import (
 from langchain_sessions._core.edge import packed_id, unpacked_id
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import ANYONE, SessionKey, SessionRow, owner_shape
-from langchain_sessions._sql.driver.transaction import Later, Prepared, Transaction, call_passed_in
+from langchain_sessions._sql.driver.transaction import Later, Transaction, call_passed_in
 from langchain_sessions._sql.log.expiry_in_sql import is_there
 from langchain_sessions._sql.log.lookup import (
     ask_staged,
@@ -76,7 +75,7 @@ def find_checkpoints(
         found, after = _find(tx, query, None, after)
         return CheckpointPage(found, _complete(tx, found, reader), after)
     # What a graph asks for at each turn: one checkpoint and all that hangs on it, in one round trip.
-    glance = _glance(tx, query) if _is_exact(query) and after is None else None
+    glance = _glance(tx, query, reader) if _is_exact(query) and after is None else None
     session = find_thread(tx, query) if glance is None else _checked(query, glance.session)
     if session is None:
         return CheckpointPage([], CheckpointDetails(), None)
@@ -124,7 +123,7 @@ def _is_exact(query: CheckpointQuery) -> bool:
     return query.ns is not None and query.before is None and query.limit == 1 and query.accept is None
 
 
-def _glance(tx: Transaction, query: CheckpointQuery) -> _Glance:
+def _glance(tx: Transaction, query: CheckpointQuery, reader: CheckpointReader) -> _Glance:
     c, w = tx.tables.threads.checkpoints.c, tx.tables.threads.writes.c
     key, named = _anyones(query), query.cid is not None
 
@@ -149,8 +148,8 @@ def _glance(tx: Transaction, query: CheckpointQuery) -> _Glance:
     staged = ask_staged(tx, key)
     told = None
     # MySQL and MariaDB give a recursive column the width that it has in its first row.
-    may_lie_beside = tx.pipelines or any(checkpoint_row(found).outside for found in row.rows)
-    if may_lie_beside and tx.flavour in ("sqlite", "postgresql"):
+    may_lie_below = tx.pipelines or _lies_below(query, located, row, reader)
+    if may_lie_below and tx.flavour in ("sqlite", "postgresql"):
         told = tx.later(
             tx.prepare(("glance values", named), lambda: values_below(tx, skey_named(tx), c.outside, place(c))), values
         )
@@ -167,6 +166,16 @@ def _glance(tx: Transaction, query: CheckpointQuery) -> _Glance:
 
 def _packed(cid: str | None) -> bytes | None:
     return None if cid is None else packed_id(cid)
+
+
+def _lies_below(query: CheckpointQuery, located: Later, row: Later, reader: CheckpointReader) -> bool:
+    """Whether a checkpoint names values of which the reader does not know what they consist of."""
+    digests = {digest for found in row.rows for digest in checkpoint_row(found).digests}
+    session = _checked(query, session_row(located.row)) if digests and located.row is not None else None
+    if session is None:
+        return False
+    wanted, held = reader.pieces(session, digests)
+    return any(digest not in wanted and digest not in held for digest in digests)
 
 
 def _find(
@@ -313,7 +322,10 @@ def _complete(
         (place, as_bytes(answer.rows[0][0])) for place, answer in waiting.shapes.items() if answer.rows
     )
     for skey, seqs in missing.items():
-        rows = read_values(tx, skey, digests[skey], glance.values if glance is not None else {})
+        # Asked for by name, which takes a fourth of what it does to follow the names from row to row.
+        wanted, held = reader.pieces(sessions[skey], digests[skey])
+        told_here = glance.values if glance is not None else {}
+        rows = {**told_here, **read_values(tx, skey, digests[skey].union(wanted), told_here, held)}
         details.values.update({(skey, digest): row for digest, row in rows.items()})
         details.events[skey] = read_events(tx, skey, seqs)
     return details
@@ -424,22 +436,3 @@ def read_checkpoint(tx: Transaction, skey: int, ns: int, cid: str) -> Checkpoint
 
     row = tx.row(tx.prepare("checkpoint", build), {"skey": skey, "ns": ns, "cid": packed_id(cid)})
     return None if row is None else checkpoint_row(row)
-
-
-def newest_in_sight(tx: Transaction, session: SessionRow, hidden: SeqSet) -> CheckpointRow | None:
-    """The newest root checkpoint that mentions none of some positions."""
-    c = tx.tables.threads.checkpoints.c
-    before: str | None = None
-    while True:
-        where = [c.skey == session.skey, c.ns == ROOT]
-        if before is not None:
-            where.append(c.cid < packed_id(before))
-        # Compiled as it comes: rewinds and prunings are rare.
-        statement = select(*checkpoint_columns(tx)).where(*where).order_by(c.cid.desc()).limit(_PAGE)
-        rows = [checkpoint_row(row) for row in tx.rows(Prepared(statement, tx.cache.dialect), {})]
-        for row in rows:
-            if not row.mentioned & hidden:
-                return row
-        if len(rows) < _PAGE:
-            return None
-        before = rows[-1].cid

@@ -52,15 +52,23 @@ def require_values(tx: Transaction, skey: int, wanted: Collection[bytes]) -> Non
 
 
 def read_values(
-    tx: Transaction, skey: int, wanted: Iterable[bytes], known: Mapping[bytes, bytes]
+    tx: Transaction, skey: int, wanted: Iterable[bytes], known: Mapping[bytes, bytes], held: Collection[bytes] = ()
 ) -> dict[bytes, bytes]:
-    """Values by their digests with all that they consist of; `known` are some that need not be read."""
+    """Values by their digests with all that they consist of.
+
+    Args:
+        tx: The transaction.
+        skey: The session.
+        wanted: Their digests.
+        known: Some that need not be read.
+        held: Names that the caller wants no rows of.
+    """
     v = tx.tables.threads.stored_values.c
     found: dict[bytes, bytes] = {}
-    asked: set[bytes] = set()
+    asked = {*held}
     left = [*wanted]
     while left:
-        ask = sorted({digest for digest in left if digest not in asked})
+        ask = sorted({*left}.difference(asked))
         asked.update(ask)
         new = {digest: row for digest in ask if (row := known.get(digest)) is not None}
         answers: list[Any] = []

@@ -211,7 +211,8 @@ def _complete(
         for write in writes:
             mentioned = mentioned | seq_set(write.refs)
         missing = missing | reader.lacks(session, mentioned)
-    values = yield from read_values(at, head, digests)
+    wanted, held = reader.pieces(session, digests)
+    values = yield from read_values(at, head, digests.union(wanted), held)
     details.values.update(((skey, digest), value) for digest, value in values.items())
     events = yield from at.events(head, missing.ranges)
     details.events[skey] = [

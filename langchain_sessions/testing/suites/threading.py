@@ -24,6 +24,7 @@ from langchain_sessions.stores._threads import (
     CheckpointKey,
     CheckpointPage,
     CheckpointQuery,
+    KnownPieces,
     PutDecision,
     PutPlan,
     PutResult,
@@ -57,6 +58,11 @@ class _Lacks:
         """None."""
         del session, shape
         return None
+
+    def pieces(self, session: SessionRow, digests: Collection[bytes]) -> KnownPieces:
+        """None."""
+        del session, digests
+        return KnownPieces()
 
 
 def write(task: str, idx: int, data: bytes) -> WriteRow:
