@@ -57,7 +57,8 @@ def chunk_of(events: Events, first: int) -> OpenChunk:
 def add_to(chunk: OpenChunk, events: Events, first: int) -> None:
     for number, (traits, passages) in enumerate(events):
         lengths = tuple(length for length, _ in passages)
-        chunk.add(traits._replace(seq=first + 2 * number, lengths=lengths), [counts for _, counts in passages])
+        terms = [Counter(counts).elements() for _, counts in passages]
+        chunk.add(traits._replace(seq=first + 2 * number, lengths=lengths), terms)
 
 
 Read = tuple[list[EventTraits], dict[str, list[tuple[int, int]]], dict[str, dict[int, int]]]
@@ -114,7 +115,7 @@ def test_occurrences_come_back(events: int, data: st.DataObject) -> None:
     counts = data.draw(st.lists(st.integers(1, 255), min_size=len(indexes), max_size=len(indexes)))
     postings = OpenPostings()
     said = dict(zip(indexes, counts, strict=True))
-    postings.add([{"a": said[at]} if at in said else {} for at in range(events)])
+    postings.add(["a" * said.get(at, 0) for at in range(events)])
     (bucket,) = postings.pack().values()
     ((_, packed),) = Bucket(bucket).items()
     assert is_dense(packed, events) == (len(said) > (events - 1) // 8)
@@ -122,9 +123,33 @@ def test_occurrences_come_back(events: int, data: st.DataObject) -> None:
     assert (list(found[0]), list(found[1])) == (indexes, counts)
 
 
+def test_a_word_may_be_in_more_passages_than_two_bytes_count_bytes_of() -> None:
+    postings = OpenPostings()
+    passages = 22_000
+    postings.add([["often"]] * passages)
+    (bucket,) = postings.pack().values()
+    stored = OpenPostings()
+    stored.extend([bucket], passages)
+    stored.add([(), ["often", "often"]])
+    (again,) = stored.pack().values()
+    assert Bucket(again).find("often") == b"\1" * passages + b"\0\2"
+
+
+def test_a_term_that_was_frequent_and_is_no_more_is_packed_as_it_is_now() -> None:
+    stored = OpenPostings()
+    stored.add([["kettle"], ["kettle", "lid", "kettle"], ["kettle"]])
+    merged, whole = OpenPostings(), OpenPostings()
+    merged.extend(stored.pack().values(), 3)
+    merged.add([["lid"]] * 80)
+    merged.extend(stored.pack().values(), 3)
+    whole.add([["kettle"], ["kettle", "lid", "kettle"], ["kettle"], *[["lid"]] * 80])
+    whole.add([["kettle"], ["kettle", "lid", "kettle"], ["kettle"]])
+    assert merged.pack() == whole.pack() == merged.pack()
+
+
 def test_a_term_is_found_whole() -> None:
     postings = OpenPostings()
-    postings.add([{"past": 1}, {"pastry": 2}, *({},) * 8])
+    postings.add([["past"], ["pastry", "pastry"], *((),) * 8])
     (data,) = postings.pack().values()
     bucket = Bucket(data)
     assert bucket.terms() == ["past", "pastry"]
