@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
+    from langchain_sessions.stores._values import EventSlice
+
 WORDS = st.sampled_from(
     ["passport", "pass", "past", "kettle", "北京", "北", "京", "straße", "42", "tool:find", "Ǆ", "क"]
 )
@@ -295,6 +297,36 @@ def test_appends_run_no_statement_for_the_index(ada: SessionService) -> None:
         assert seen["write"] == 1
     finally:
         del store.write_index, store.find_index
+
+
+def test_what_waits_is_indexed_in_one_step_and_read_in_parts(ada: SessionService) -> None:
+    for start in range(0, 1500, 300):
+        ada.append("s1", [HumanMessage(f"word{n} again") for n in range(start, start + 300)])
+    log = log_of(ada)
+    indexer, store = indexer_of(log), log.store
+    key = log.key("s1")
+    before = store.find_index(key, indexer.builder.fingerprint, log.now())
+    drive(indexer.rebuild(key))
+    after = store.find_index(key, indexer.builder.fingerprint, log.now())
+    # One generation for the emptied index, one for the step.
+    assert after.generation - before.generation == 2
+    assert [events for _, events, _ in after.chunks] == [1500]
+    asked: list[int] = []
+    original = store.find_events
+
+    def noted(*arguments: Any) -> EventSlice:
+        asked.append(arguments[1].limit)
+        return original(*arguments)
+
+    watched: Any = store
+    watched.find_events = noted
+    try:
+        drive(indexer.rebuild(key))
+    finally:
+        del watched.find_events
+    assert len(asked) == 3
+    assert max(asked) == 512
+    assert ada.verify("s1") == []
 
 
 def test_random_logs_compare_with_their_index(ada: SessionService) -> None:
