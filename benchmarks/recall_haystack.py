@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 TIMES: Final = (1, 10, 100)
 _ASKED: Final = 40
 _BEGINNING: Final = 5
-_EMPTY: Final = Entry(({},), (0,), 0, None, 0.0)
+_EMPTY: Final = Entry(((),), (0,), 0, None, 0.0)
 
 
 def report(sets: Sequence[QuestionSet], ours: Ours) -> None:
@@ -119,8 +119,7 @@ class Haystack:
         entry = self.ours.entries.made(said)
         asked, beginnings = self._asked, self._beginnings
         passages = tuple(
-            {term: count for term, count in passage.items() if term in asked or term[:_BEGINNING] in beginnings}
-            for passage in entry.passages
+            [term for term in passage if term in asked or term[:_BEGINNING] in beginnings] for passage in entry.passages
         )
         return entry._replace(passages=passages)
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
+    from langchain_sessions.stores._values import EventSlice
+
 WORDS = st.sampled_from(
     ["passport", "pass", "past", "kettle", "北京", "北", "京", "straße", "42", "tool:find", "Ǆ", "क"]
 )
@@ -57,7 +59,8 @@ def chunk_of(events: Events, first: int) -> OpenChunk:
 def add_to(chunk: OpenChunk, events: Events, first: int) -> None:
     for number, (traits, passages) in enumerate(events):
         lengths = tuple(length for length, _ in passages)
-        chunk.add(traits._replace(seq=first + 2 * number, lengths=lengths), [counts for _, counts in passages])
+        terms = [Counter(counts).elements() for _, counts in passages]
+        chunk.add(traits._replace(seq=first + 2 * number, lengths=lengths), terms)
 
 
 Read = tuple[list[EventTraits], dict[str, list[tuple[int, int]]], dict[str, dict[int, int]]]
@@ -114,7 +117,7 @@ def test_occurrences_come_back(events: int, data: st.DataObject) -> None:
     counts = data.draw(st.lists(st.integers(1, 255), min_size=len(indexes), max_size=len(indexes)))
     postings = OpenPostings()
     said = dict(zip(indexes, counts, strict=True))
-    postings.add([{"a": said[at]} if at in said else {} for at in range(events)])
+    postings.add(["a" * said.get(at, 0) for at in range(events)])
     (bucket,) = postings.pack().values()
     ((_, packed),) = Bucket(bucket).items()
     assert is_dense(packed, events) == (len(said) > (events - 1) // 8)
@@ -122,9 +125,33 @@ def test_occurrences_come_back(events: int, data: st.DataObject) -> None:
     assert (list(found[0]), list(found[1])) == (indexes, counts)
 
 
+def test_a_word_may_be_in_more_passages_than_two_bytes_count_bytes_of() -> None:
+    postings = OpenPostings()
+    passages = 22_000
+    postings.add([["often"]] * passages)
+    (bucket,) = postings.pack().values()
+    stored = OpenPostings()
+    stored.extend([bucket], passages)
+    stored.add([(), ["often", "often"]])
+    (again,) = stored.pack().values()
+    assert Bucket(again).find("often") == b"\1" * passages + b"\0\2"
+
+
+def test_a_term_that_was_frequent_and_is_no_more_is_packed_as_it_is_now() -> None:
+    stored = OpenPostings()
+    stored.add([["kettle"], ["kettle", "lid", "kettle"], ["kettle"]])
+    merged, whole = OpenPostings(), OpenPostings()
+    merged.extend(stored.pack().values(), 3)
+    merged.add([["lid"]] * 80)
+    merged.extend(stored.pack().values(), 3)
+    whole.add([["kettle"], ["kettle", "lid", "kettle"], ["kettle"], *[["lid"]] * 80])
+    whole.add([["kettle"], ["kettle", "lid", "kettle"], ["kettle"]])
+    assert merged.pack() == whole.pack() == merged.pack()
+
+
 def test_a_term_is_found_whole() -> None:
     postings = OpenPostings()
-    postings.add([{"past": 1}, {"pastry": 2}, *({},) * 8])
+    postings.add([["past"], ["pastry", "pastry"], *((),) * 8])
     (data,) = postings.pack().values()
     bucket = Bucket(data)
     assert bucket.terms() == ["past", "pastry"]
@@ -270,6 +297,36 @@ def test_appends_run_no_statement_for_the_index(ada: SessionService) -> None:
         assert seen["write"] == 1
     finally:
         del store.write_index, store.find_index
+
+
+def test_what_waits_is_indexed_in_one_step_and_read_in_parts(ada: SessionService) -> None:
+    for start in range(0, 1500, 300):
+        ada.append("s1", [HumanMessage(f"word{n} again") for n in range(start, start + 300)])
+    log = log_of(ada)
+    indexer, store = indexer_of(log), log.store
+    key = log.key("s1")
+    before = store.find_index(key, indexer.builder.fingerprint, log.now())
+    drive(indexer.rebuild(key))
+    after = store.find_index(key, indexer.builder.fingerprint, log.now())
+    # One generation for the emptied index, one for the step.
+    assert after.generation - before.generation == 2
+    assert [events for _, events, _ in after.chunks] == [1500]
+    asked: list[int] = []
+    original = store.find_events
+
+    def noted(*arguments: Any) -> EventSlice:
+        asked.append(arguments[1].limit)
+        return original(*arguments)
+
+    watched: Any = store
+    watched.find_events = noted
+    try:
+        drive(indexer.rebuild(key))
+    finally:
+        del watched.find_events
+    assert len(asked) == 3
+    assert max(asked) == 512
+    assert ada.verify("s1") == []
 
 
 def test_random_logs_compare_with_their_index(ada: SessionService) -> None:

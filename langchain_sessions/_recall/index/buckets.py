@@ -10,7 +10,7 @@ from array import array
 from itertools import compress
 from typing import TYPE_CHECKING, Final
 
-from langchain_sessions._recall.index.columns import from_bytes, to_bytes
+from langchain_sessions._recall.index.columns import from_bytes, narrowed, to_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -19,6 +19,7 @@ MOST_COUNTED: Final = 255
 WIDE: Final = 3
 """Bytes of an occurrence: two for the number of the passage, the lower one first, and one for the count."""
 _SPARSE: Final = 8
+_ONE_MORE: Final = bytes((*range(1, MOST_COUNTED + 1), 0))
 # Scripts that are written without blanks lie above: there a character or a pair is a term, and buckets are many anyway.
 TWO_LETTERS_BELOW: Final = "\u0e00"
 
@@ -61,7 +62,7 @@ class Bucket:
         """All terms."""
         return self._words[1:-1].decode("utf-8", "surrogatepass").split("\n")
 
-    def read_columns(self, passages: int) -> tuple[list[str], array[int], bytes, list[tuple[str, bytes]]]:
+    def read_columns(self, passages: int) -> tuple[list[str], list[int], bytes, list[tuple[str, bytes]]]:
         """The sparse terms, how long the occurrences of each are and all of them; and each dense one with its counts.
 
         Raises:
@@ -69,7 +70,7 @@ class Bucket:
         """
         terms = self.terms()
         start = self._start + 2 * len(terms)
-        sizes = from_bytes("H", self._data[self._start : start])
+        sizes = from_bytes("H", self._data[self._start : start]).tolist()
         if len(sizes) != len(terms) or sum(sizes) != len(self._data) - start:
             raise ValueError(len(self._data))
         if passages not in sizes:
@@ -110,13 +111,19 @@ def split_occurrences(packed: bytes, passages: int) -> Postings:
     return from_bytes("H", bytes(numbers)), packed[2::WIDE]
 
 
-def join_occurrences(numbers: array[int], counts: bytes) -> bytes:
-    """Sparse occurrences, packed."""
+def join_occurrences(numbers: array[int], counts: bytes | bytearray) -> bytes:
+    """Sparse occurrences, packed; the numbers have four bytes each."""
     data = to_bytes(numbers)
     packed = bytearray(WIDE * len(counts))
-    packed[::WIDE] = data[::2]
-    packed[1::WIDE] = data[1::2]
-    packed[2::WIDE] = counts
+    packed[::WIDE], packed[1::WIDE], packed[2::WIDE] = data[::4], data[1::4], counts
+    return bytes(packed)
+
+
+def pack_occurrences(noted: array[int]) -> bytes:
+    """Sparse occurrences, packed: of each the number of the passage above eight bits that say how often beyond once."""
+    data = to_bytes(noted)
+    packed = bytearray(WIDE * len(noted))
+    packed[::WIDE], packed[1::WIDE], packed[2::WIDE] = data[1::4], data[2::4], data[::4].translate(_ONE_MORE)
     return bytes(packed)
 
 
@@ -125,16 +132,13 @@ def count_postings(packed: bytes, passages: int) -> int:
     return passages - packed.count(0) if is_dense(packed, passages) else len(packed) // WIDE
 
 
-def pack_bucket(
-    terms: Sequence[str], packed: Sequence[bytes], sizes: array[int], dense: Sequence[tuple[str, bytes]] = ()
-) -> bytes:
-    """Pack one bucket: sparse terms in order, their occurrences, how long these are, and each dense term's counts."""
+def pack_bucket(terms: list[str], sizes: bytes, packed: bytes, dense: Sequence[tuple[str, bytes]] = ()) -> bytes:
+    """Pack one bucket: sparse terms in order, how long each is packed, their occurrences; the counts of dense ones."""
     if dense:
         terms = [*terms, *(term for term, _ in dense)]
-        sizes = sizes + array("H", (len(counts) for _, counts in dense))
-        packed = [*packed, *(counts for _, counts in dense)]
+        sizes += narrowed(array("I", (len(counts) for _, counts in dense)))
     words = "\n{}\n".format("\n".join(terms)).encode("utf-8", "surrogatepass")
-    return b"".join((len(words).to_bytes(4, "little"), words, to_bytes(sizes), *packed))
+    return b"".join((len(words).to_bytes(4, "little"), words, sizes, packed, *(counts for _, counts in dense)))
 
 
 class PackedOccurrences:

@@ -16,7 +16,7 @@ from langchain_sessions._recall.index.inverted import LEFT_OUT
 from langchain_sessions._recall.index.postings import Entry, EntryMaker
 from langchain_sessions._recall.index.ranking_traits import ChunkTraits, EventTraits
 from langchain_sessions._recall.index.traits_cache import ShelfCache, TraitsCache
-from langchain_sessions._recall.text.documents import Document, make_document, plain_text
+from langchain_sessions._recall.text.documents import make_document, plain_text
 from langchain_sessions._recall.text.terms import TermMaker
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ _LONG: Final = 1_000
 """Characters of a text from which on the words of a revision that was replaced are worth leaving out."""
 _PLAIN: Final = frozenset((k.HUMAN, k.AI, k.SYSTEM))
 _SPECIAL: Final = r.SEALED | r.SYNTHETIC | r.SUMMARY
+_tuple = tuple.__new__
 
 
 def tool_term(name: str) -> str:
@@ -67,21 +68,20 @@ class IndexBuilder:
         """What the index keeps of an event."""
         document = make_document(message, author=row.author, timestamp=from_micros(row.at))
         entry = self.entries.entry(document)
-        tags = dict.fromkeys(map(tool_term, tools_of(message)), 1)
+        tags = list(dict.fromkeys(map(tool_term, tools_of(message))))
         if tags and (only := only_tool_of(message)) is not None:
-            tags[only_term(only)] = 1
+            tags.append(only_term(only))
         if not tags and not row.flags & (r.SYNTHETIC | r.SUMMARY):
             return entry
         flags = entry.flags | (SYNTHETIC if row.flags & r.SYNTHETIC else 0) | (SUMMARY if row.flags & r.SUMMARY else 0)
-        return entry._replace(passages=({**entry.passages[0], **tags}, *entry.passages[1:]), flags=flags)
+        return entry._replace(passages=([*entry.passages[0], *tags], *entry.passages[1:]), flags=flags)
 
     def stored_entry(self, session_id: str, row: EventRow, codec: MessageCodec) -> Entry:
         """What the index keeps of an event as it is stored: of one that is nothing but a text no message is made."""
         is_plain = type(row.text) is str and row.body is None and row.kind in _PLAIN and not row.flags & _SPECIAL
         if not is_plain:
             return self.entry(row, codec.decode(session_id, row))
-        document = Document(plain_text(row.text or ""), row.author, from_micros(row.at), row.kind == k.HUMAN)
-        return self.entries.entry(document)
+        return self.entries.entry_of(plain_text(row.text or ""), row.author, row.at, is_human=row.kind == k.HUMAN)
 
     def replaced_entry(self, session_id: str, row: EventRow, codec: MessageCodec) -> Entry:
         """What the index keeps of an event that an edit replaced: of a long one no words, only that it is there."""
@@ -91,7 +91,7 @@ class IndexBuilder:
     @staticmethod
     def without_words(row: EventRow) -> Entry:
         """An entry that holds no words."""
-        return Entry(({},), (0,), LEFT_OUT, row.author, from_micros(row.at).timestamp())
+        return Entry(((),), (0,), LEFT_OUT, row.author, from_micros(row.at).timestamp())
 
     def caches(self, store: SessionStore) -> tuple[TraitsCache[ChunkTraits], ShelfCache]:
         """What this process has read of the indexes of a store: of chunks, and of shelves."""
@@ -101,4 +101,5 @@ class IndexBuilder:
     @staticmethod
     def traits(row: EventRow, entry: Entry) -> EventTraits:
         """The part of an entry that is no term."""
-        return EventTraits(row.seq, row.at, row.kind, entry.lengths, entry.flags, entry.author, row.branch)
+        traits = row.seq, row.at, row.kind, entry.lengths, entry.flags, entry.author, row.branch
+        return _tuple(EventTraits, traits)

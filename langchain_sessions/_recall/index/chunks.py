@@ -52,8 +52,8 @@ class OpenChunk:
     traits: list[EventTraits] = field(default_factory=list[EventTraits])
     postings: OpenPostings = field(default_factory=OpenPostings)
 
-    def add(self, traits: EventTraits, passages: Sequence[Mapping[str, int]]) -> None:
-        """Add the next event and the terms of its passages."""
+    def add(self, traits: EventTraits, passages: Sequence[Iterable[str]]) -> None:
+        """Add the next event and the terms of its passages, each as often as it occurs."""
         self.traits.append(traits)
         self.postings.add(passages)
 

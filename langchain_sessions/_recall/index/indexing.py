@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from langchain_sessions._core.codec.any_message import unreadable
+from langchain_sessions._core.collecting import resting_collector
 from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.matching import EventQuery
@@ -44,7 +45,7 @@ T = TypeVar("T")
 ChunkWithWords = tuple[StoredChunk, "Mapping[str, bytes]"]
 _log = logging.getLogger(__name__)
 BATCH: Final = 512
-"""Events per step beside an append or a search: what bounds the longest pause."""
+"""Events that are read at once, and that an append leaves to the next: what bounds the longest pause."""
 
 
 # Steps that another process was faster with, before a caller stops trying: the index moves on all the same.
@@ -83,7 +84,7 @@ class Indexer:
             SealedEventError: The log holds what this codec cannot read.
         """
         added = lost = 0
-        fewest, end = LARGEST_CHUNK, None
+        fewest, end = BATCH, None
         # Words in an index would tell what the codec hides: such logs are scanned.
         if self.codec.encrypts:
             return 0
@@ -92,22 +93,36 @@ class Indexer:
             end = progress.last_seq if end is None else min(end, progress.last_seq)
             if progress.indexed_to >= end:
                 break
-            # Far behind, nobody gains by small steps, and whole chunks are never merged again.
-            size = LARGEST_CHUNK if progress.last_seq - progress.indexed_to >= LARGEST_CHUNK else BATCH
-            size = min(size, fewest)
-            query = EventQuery(kinds=MESSAGE_CODES, after_seq=progress.indexed_to, limit=size)
-            found = yield from ask(self.store.find_events, key, query, self.now())
-            entries = _made(key.id, found.rows, partial(self._entries, key.id, found.rows, found.view))
-            whole = len(entries) == len(found.rows) < size
-            # Where events are so long that a step takes few of them, the next one reads no more than it may take.
-            fewest = 2 * len(entries) if len(entries) < len(found.rows) else fewest
-            upto = found.view.last_seq if whole else entries[-1][0].seq
+            entries, upto, fewest = yield from self._next(key, progress.indexed_to, end, fewest)
             change = yield from self._plan(key, progress, entries, upto)
             if change is not None and (yield from ask(self.store.write_index, key, change, self.now())):
                 added += len(entries)
             else:
                 lost += 1
         return added
+
+    def _next(
+        self, key: SessionKey, after: int, end: int, at_once: int
+    ) -> Flow[tuple[list[tuple[EventRow, Entry]], int, int]]:
+        """The entries of one step, how far it reaches, and how many events to read at once after it.
+
+        It reaches to the end where a chunk can hold so much: what small steps write is merged again by the next, and
+        who waits for the last of them waits longer.
+        """
+        entries: list[tuple[EventRow, Entry]] = []
+        left = MOST_PASSAGES_HELD
+        while after < end and len(entries) < LARGEST_CHUNK and left > 0:
+            limit = min(at_once, LARGEST_CHUNK - len(entries))
+            query = EventQuery(kinds=MESSAGE_CODES, after_seq=after, limit=limit)
+            found = yield from ask(self.store.find_events, key, query, self.now())
+            rows = found.rows
+            some = _made(key.id, rows, partial(self._entries, key.id, rows, found.view, left))
+            entries += some
+            left -= sum(len(entry.lengths) for _, entry in some)
+            after = found.view.last_seq if len(some) == len(rows) < limit else some[-1][0].seq
+            # Where events are so long that a step takes few of them, the next one reads no more than it may take.
+            at_once = 2 * len(some) if len(some) < len(rows) else at_once
+        return entries, after, at_once
 
     def rows_of(self, key: SessionKey, chunk: StoredChunk, traits: ChunkTraits) -> Flow[list[EventRow]]:
         """The events of a chunk as the log has them; none where the session is gone."""
@@ -143,7 +158,9 @@ class Indexer:
             return None
         return (change.chunk, change.buckets) if is_written else None
 
-    def _entries(self, session_id: str, rows: Iterable[EventRow], view: LogView | None) -> list[tuple[EventRow, Entry]]:
+    def _entries(
+        self, session_id: str, rows: Iterable[EventRow], view: LogView | None, most: int = MOST_PASSAGES_HELD
+    ) -> list[tuple[EventRow, Entry]]:
         """The entries of the first of some rows, as many as one step takes: long messages make a step of few.
 
         A long text that an edit replaced has no words in the index, or one that is edited a hundred times would have a
@@ -157,7 +174,7 @@ class Indexer:
             entry = make(session_id, row, self.codec)
             found.append((row, entry))
             passages += len(entry.lengths)
-            if passages >= MOST_PASSAGES_HELD:
+            if passages >= most:
                 break
         return found
 
@@ -306,6 +323,7 @@ class Indexer:
         return _contents(stored._replace(traits=packed), chunk.postings.pack())
 
 
+@resting_collector()
 def _made(session_id: str, rows: Iterable[EventRow], make: Callable[[], T]) -> T:
     """What is made of some rows.
 

@@ -1,16 +1,16 @@
 """The words of a chunk while it is built, as they are stored: what chunks hold that it takes up is never unpacked.
 
-An event of 400 characters has dozens of words, and is rewritten several times while the chunks of its log grow. So
-nothing is done for each occurrence but once, when it is new.
+An event of 400 characters has dozens of words, and is rewritten several times while the chunks of its log grow. So of
+an occurrence no more is noted than in which passage it is: what is counted and packed, is so for all at once.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections import deque
-from itertools import compress
-from typing import TYPE_CHECKING, Final
+from itertools import accumulate, chain, compress, repeat
+from operator import gt, mul
+from typing import TYPE_CHECKING
 
 from langchain_sessions._recall.index.buckets import (
     MOST_COUNTED,
@@ -21,13 +21,13 @@ from langchain_sessions._recall.index.buckets import (
     join_occurrences,
     longest_sparse,
     pack_bucket,
+    pack_occurrences,
     split_occurrences,
 )
+from langchain_sessions._recall.index.columns import narrowed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-_COUNTS: Final = tuple(bytes((count,)) for count in range(MOST_COUNTED + 1))
+    from collections.abc import Iterable, Mapping, Sequence, Sized
 
 
 class OpenPostings:
@@ -37,28 +37,37 @@ class OpenPostings:
         passages: How many passages there are by now.
     """
 
-    __slots__ = ("_packed", "passages")
+    __slots__ = ("_counted", "_noted", "_packed", "passages")
 
     def __init__(self) -> None:
         self.passages = 0
-        # By term: the occurrences as they are packed sparsely.
+        # By term: what was added last. The number of each passage, and in eight bits below it how often it is there
+        # beyond once.
+        self._noted: dict[str, list[int]] = {}
+        # By term: the occurrences before, as they are packed sparsely.
         self._packed: dict[str, bytes] = {}
+        # By term that is packed densely: how often it is in each of the first passages.
+        self._counted: dict[str, bytearray] = {}
 
-    def add(self, passages: Sequence[Mapping[str, int]]) -> None:
-        """Add the terms of the passages of the next event."""
-        known = self._packed
+    def add(self, passages: Sequence[Iterable[str]]) -> None:
+        """Add the terms of the passages of the next event, each as often as it occurs."""
+        known = self._noted
         find = known.get
         for number, terms in enumerate(passages, self.passages):
-            place = number.to_bytes(WIDE - 1, "little")
-            once = place + _COUNTS[1]
-            for term, count in terms.items():
-                each = once if count == 1 else place + _COUNTS[min(count, MOST_COUNTED)]
-                known[term] = find(term, b"") + each
+            once = number << 8
+            for term in terms:
+                noted = find(term)
+                if noted is None:
+                    known[term] = [once]
+                elif noted[-1] < once:
+                    noted.append(once)
+                elif noted[-1] < once + MOST_COUNTED - 1:
+                    noted[-1] += 1
         self.passages += len(passages)
 
     def extend(self, buckets: Iterable[bytes], passages: int) -> None:
         """Add the terms of a stored chunk of so many passages."""
-        known = self._packed
+        self._settle()
         base = self.passages
         for bucket in map(Bucket, buckets):
             terms, sizes, column, dense = bucket.read_columns(passages)
@@ -66,14 +75,10 @@ class OpenPostings:
                 # All numbers at once: no sum reaches the byte beside it.
                 shift = int.from_bytes(base.to_bytes(WIDE, "little") * (len(column) // WIDE), "little")
                 column = (int.from_bytes(column, "little") + shift).to_bytes(len(column), "little")
-            start = 0
-            for term, size in zip(terms, sizes, strict=True):
-                end = start + size
-                known[term] = known[term] + column[start:end] if term in known else column[start:end]
-                start = end
+            self._keep(terms, sizes, column)
             for term, counted in dense:
-                numbers = array("H", compress(range(base, base + passages), counted))
-                known[term] = known.get(term, b"") + join_occurrences(numbers, counted.replace(b"\0", b""))
+                known = self._counted.setdefault(term, bytearray())
+                known += bytes(base - len(known)) + counted
         self.passages += passages
 
     def take(self, buckets: Iterable[bytes], passages: int, target: Sequence[int]) -> None:
@@ -84,6 +89,7 @@ class OpenPostings:
             passages: How many passages it holds.
             target: The new number of each of them; less than 0 for those that are left out.
         """
+        self._settle()
         known = self._packed
         for bucket in map(Bucket, buckets):
             for term, packed in bucket.items():
@@ -91,41 +97,80 @@ class OpenPostings:
                 numbers = array("l", map(target.__getitem__, indexes))
                 is_kept = bytes(number >= 0 for number in numbers)
                 if any(is_kept):
-                    places = array("H", compress(numbers, is_kept))
+                    places = array("I", compress(numbers, is_kept))
                     found = join_occurrences(places, bytes(compress(counts, is_kept)))
                     known[term] = known.get(term, b"") + found
 
     def pack(self) -> dict[str, bytes]:
         """The buckets of all terms, by name and in order."""
-        terms = sorted(self._packed)
-        packed = list(map(self._packed.__getitem__, terms))
-        sizes = array("H", map(len, packed))
         limit = longest_sparse(self.passages)
-        found: dict[str, bytes] = {}
-        start = 0
-        # In order the terms of a bucket lie side by side.
-        while start < len(terms):
-            name = bucket_of(terms[start])
-            end = bisect_left(terms, _after(name), start)
-            place = slice(start, end)
-            start = end
-            if max(sizes[place]) <= limit:
-                found[name] = pack_bucket(terms[place], packed[place], sizes[place])
-                continue
-            is_sparse = [size <= limit for size in sizes[place]]
-            sparse = list(compress(terms[place], is_sparse)), list(compress(packed[place], is_sparse))
-            dense = [
-                (term, self._dense(each))
-                for term, each, kept in zip(terms[place], packed[place], is_sparse, strict=True)
-                if not kept
-            ]
-            found[name] = pack_bucket(*sparse, array("H", compress(sizes[place], is_sparse)), dense)
-        return found
+        if self._packed or self._counted:
+            self._settle()
+            self._count(list(_longer(self._packed, limit)), limit)
+            terms = sorted(self._packed)
+            pieces = list(map(self._packed.__getitem__, terms))
+            sizes, column = list(map(len, pieces)), b"".join(pieces)
+        else:
+            for term in list(_longer(self._noted, limit // WIDE)):
+                self._packed[term] = pack_occurrences(array("I", self._noted.pop(term)))
+            self._count(list(self._packed), limit)
+            terms = sorted(self._noted)
+            sizes, column = _pack(list(map(self._noted.__getitem__, terms)))
+        return self._buckets(terms, sizes, column)
 
-    def _dense(self, packed: bytes) -> bytes:
-        counted = bytearray(self.passages)
-        deque(map(counted.__setitem__, *split_occurrences(packed, 0)), maxlen=0)
-        return bytes(counted)
+    def _settle(self) -> None:
+        """Pack what was added last."""
+        if self._noted:
+            self._keep(list(self._noted), *_pack(list(self._noted.values())))
+            self._noted.clear()
+
+    def _keep(self, terms: Iterable[str], sizes: Iterable[int], column: bytes) -> None:
+        """Put packed occurrences behind those that are known."""
+        known, start = self._packed, 0
+        for term, end in zip(terms, accumulate(sizes), strict=True):
+            known[term] = known[term] + column[start:end] if term in known else column[start:end]
+            start = end
+
+    def _count(self, frequent: Iterable[str], limit: int) -> None:
+        """Have densely what is to be packed so, and nothing else."""
+        for term in dict.fromkeys(chain(self._counted, frequent)):
+            counted = self._counted.setdefault(term, bytearray())
+            counted += bytes(self.passages - len(counted))
+            for number, count in zip(*split_occurrences(self._packed.pop(term, b""), 0), strict=True):
+                counted[number] = count
+            if WIDE * (self.passages - counted.count(0)) <= limit:
+                numbers = array("I", compress(range(self.passages), counted))
+                self._packed[term] = join_occurrences(numbers, self._counted.pop(term).replace(b"\0", b""))
+
+    def _buckets(self, terms: list[str], sizes: Sequence[int], column: bytes) -> dict[str, bytes]:
+        """The buckets of sparse terms in order, by how many bytes each takes of a column, and of the dense ones."""
+        dense: dict[str, list[tuple[str, bytes]]] = {}
+        for term in sorted(self._counted):
+            dense.setdefault(bucket_of(term), []).append((term, bytes(self._counted[term])))
+        ends = list(accumulate(sizes, initial=0))
+        written = narrowed(array("I", sizes))
+        found: dict[str, bytes] = {}
+        first = 0
+        # In order the terms of a bucket lie side by side.
+        while first < len(terms):
+            name = bucket_of(terms[first])
+            last = bisect_left(terms, _after(name), first)
+            part = column[ends[first] : ends[last]]
+            found[name] = pack_bucket(terms[first:last], written[2 * first : 2 * last], part, dense.pop(name, ()))
+            first = last
+        found.update((name, pack_bucket([], b"", b"", some)) for name, some in dense.items())
+        return dict(sorted(found.items())) if dense else found
+
+
+def _longer(known: Mapping[str, Sized], limit: int) -> Iterable[str]:
+    """The terms of which more is known."""
+    return compress(known, map(gt, map(len, known.values()), repeat(limit)))
+
+
+def _pack(noted: Sequence[Sequence[int]]) -> tuple[list[int], bytes]:
+    """What is noted of terms as it is stored: how many bytes each takes, and these."""
+    column = pack_occurrences(array("I", list(chain.from_iterable(noted))))
+    return list(map(mul, map(len, noted), repeat(WIDE))), column
 
 
 def _after(bucket: str) -> str:

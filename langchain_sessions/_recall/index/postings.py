@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from langchain_sessions._core.edge import from_micros, to_micros
 from langchain_sessions._recall.index.inverted import HUMAN, LABELLED
 from langchain_sessions._recall.index.ranking_traits import Columns, event_lengths, human_talk, passage_shares
 from langchain_sessions._recall.rank.many_logs import CANDIDATES, Found, search_logs
 from langchain_sessions._recall.text.dates import date_terms
-from langchain_sessions._recall.text.passages import split_passages
+from langchain_sessions._recall.text.passages import UNCUT, split_passages
 from langchain_sessions._recall.text.speakers import label_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from langchain_sessions._recall.rank.ranking import RankingWeights
     from langchain_sessions._recall.rank.shortlisting import Lookup
@@ -26,18 +28,24 @@ if TYPE_CHECKING:
     from langchain_sessions._recall.text.terms import TermMaker
 
 
+_SECOND: Final = 1_000_000
+_DAY: Final = 24 * 60 * 60 * _SECOND
+_tuple = tuple.__new__
+
+
 class Entry(NamedTuple):
     """What an index keeps of one event.
 
     Attributes:
-        passages: How often each term occurs in each passage; in the first also when it was said and what it uses.
-        lengths: Number of terms of each passage.
+        passages: The terms of each passage, each as often as it occurs; of the first also when it was said and what it
+            uses.
+        lengths: Number of terms of each passage without these.
         flags: `HUMAN` and `LABELLED`, added.
         author: Who said it, where known; the name that its text begins with where it is `LABELLED`.
         instant: Seconds since 1970.
     """
 
-    passages: tuple[Mapping[str, int], ...]
+    passages: tuple[Sequence[str], ...]
     lengths: tuple[int, ...]
     flags: int
     author: str | None
@@ -55,22 +63,30 @@ class EntryMaker:
         self._maker = maker
 
     def entry(self, document: Document) -> Entry:
-        """Invert one document passage by passage; its date lies beside its words, where only dates look for it."""
-        text, make = document.text, self._maker.terms
-        found = [make(text[start:end]) for start, end in split_passages(text)]
-        passages = tuple(map(Counter, found))
+        """The terms of a document passage by passage."""
+        return self.entry_of(document.text, document.author, to_micros(document.timestamp), is_human=document.is_human)
+
+    def entry_of(self, text: str, author: str | None, at: int, *, is_human: bool) -> Entry:
+        """The terms of a text passage by passage; its date lies beside its words, where only dates look for it."""
+        make = self._maker.terms
+        if len(text) <= UNCUT:
+            passages: tuple[list[str], ...] = (make(text),)
+        else:
+            passages = tuple([make(text[start:end]) for start, end in split_passages(text)])
+        lengths = tuple(map(len, passages))
         # Once per event: a date in every passage would count as often as the event is long.
-        first = passages[0]
-        for term in date_terms(document.timestamp.date()):
-            first[term] = 1
-        label = None if document.author else label_of(text)
-        return Entry(
-            passages=passages,
-            lengths=tuple(map(len, found)),
-            flags=HUMAN * document.is_human + LABELLED * (label is not None),
-            author=document.author or label,
-            instant=document.timestamp.timestamp(),
-        )
+        passages[0].extend(_day_terms(at // _DAY))
+        flags = HUMAN if is_human else 0
+        if not author:
+            author = label_of(text)
+            flags |= LABELLED if author is not None else 0
+        return _tuple(Entry, (passages, lengths, flags, author, at / _SECOND))
+
+
+@lru_cache(maxsize=64)
+def _day_terms(day: int) -> tuple[str, ...]:
+    """What is kept of a date, by the days since 1970."""
+    return date_terms(from_micros(day * _DAY).date())
 
 
 _MOST_COUNTED: Final = 255
@@ -127,8 +143,8 @@ class Segment:
         """Add the next event of the session; return its index."""
         index = len(self.flags)
         several = len(entry.lengths) > 1
-        for number, counts in enumerate(entry.passages, self._firsts[-1]):
-            for term, count in counts.items():
+        for number, terms in enumerate(entry.passages, self._firsts[-1]):
+            for term, count in Counter(terms).items():
                 known = self.postings.setdefault(term, _Counts())
                 known[index] = min(_MOST_COUNTED, known.get(index, 0) + count)
                 if several:

@@ -198,13 +198,13 @@ class OpenShelf:
             empty = EventTraits(0, chunk.traits[-1].at, 0, (0,), 0, None, None)
             # One more where that makes the next log begin at an even slot.
             for _ in range(GAP + len(chunk.traits) % 2):
-                chunk.add(empty, ({},))
+                chunk.add(empty, ((),))
         return len(chunk.traits)
 
     def add(self, traits: EventTraits, entry: Entry, *, counts: bool) -> None:
         """Add the next event of a log; one that does not count keeps its place."""
         self.chunk.add(
-            traits if counts else _emptied(traits), entry.passages if counts else ({},) * len(entry.passages)
+            traits if counts else _emptied(traits), entry.passages if counts else ((),) * len(entry.passages)
         )
 
     def extend(self, traits: ChunkTraits, buckets: Iterable[bytes], hidden: Collection[int] = ()) -> None:
@@ -251,11 +251,11 @@ class OpenShelf:
         target = array("l", [-1]) * len(traits.passage_lengths)
         for at in chain.from_iterable(ranges):
             if at in hidden:
-                chunk.add(_emptied(events[at]), ({},) * len(events[at].lengths))
+                chunk.add(_emptied(events[at]), ((),) * len(events[at].lengths))
                 continue
             for number in range(firsts[at], firsts[at + 1]):
                 target[number] = chunk.passages + number - firsts[at]
-            chunk.add(events[at], ({},) * len(events[at].lengths))
+            chunk.add(events[at], ((),) * len(events[at].lengths))
         chunk.postings.take(buckets, len(traits.passage_lengths), target)
 
     def traits(self) -> ShelfTraits:

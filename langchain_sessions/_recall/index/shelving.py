@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from langchain_sessions._core.collecting import resting_collector
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.rows import SessionKey
 from langchain_sessions._recall.findings import MOST_APART, Traits
@@ -199,6 +200,7 @@ class Shelver:
             found.update((log.skey, log.last_seq - log.indexed_to) for log in read.unshelved)
         return found
 
+    @resting_collector()
     def _change(self, app: str, owner: str | None, shelf: OpenShelf, replaced: Sequence[int]) -> ShelfChange:
         packed = shelf.traits().pack()
         return ShelfChange(
@@ -238,7 +240,8 @@ class Shelver:
                 for key in read.behind:
                     yield from self._indexer.catch_up(key)
                 read = yield from ask(self._store.load_index, query)
-            later = {log.session.skey for log in read.logs if not self.add(shelf, log)}
+            with resting_collector():
+                later = {log.session.skey for log in read.logs if not self.add(shelf, log)}
             if later:
                 return [log for log in some if log.skey in later] + waiting
         return waiting

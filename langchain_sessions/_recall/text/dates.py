@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._recall.text.numerals import in_figures
@@ -54,7 +53,6 @@ _PARTS: Final = tuple(
 """Dates that are not whole: they name no period, but a day, a month or a year all the same."""
 
 
-@lru_cache(maxsize=64)
 def date_terms(day: date) -> tuple[str, ...]:
     """What an index keeps of a date beside the words of an event; no word is written like it."""
     return f"at:{day.day}", f"at:{_MONTHS[day.month - 1]}", f"at:{day.year}"

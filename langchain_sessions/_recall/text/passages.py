@@ -17,6 +17,8 @@ MOST_PASSAGES: Final = 128
 
 _SHORTEST: Final = 0.4
 _WHOLE: Final = 1.5
+UNCUT: Final = int(_WHOLE * LENGTH)
+"""Characters of the longest text that is one passage."""
 _LOOK: Final = 2000
 _NEAR: Final = 200
 # What stands before the last one is taken first, and given back from its end: these do not lap over each other, so that
@@ -49,7 +51,7 @@ def split_passages(text: str) -> list[tuple[int, int]]:
     Returns:
         Start and end of each: together they are the whole text. At least one, at most `MOST_PASSAGES`.
     """
-    if len(text) <= _WHOLE * LENGTH:
+    if len(text) <= UNCUT:
         return [(0, len(text))]
     # Were every cut as early as it may be, there would be no more than `MOST_PASSAGES`.
     length = max(LENGTH, int(len(text) / (_SHORTEST * MOST_PASSAGES)) + 1)

@@ -138,7 +138,8 @@ class _StemCache(dict[str, str]):
         self._lock = new_lock()
         self._made = make_stemmer(language)
         self._stemmer = self._made if language == DEFAULT_LANGUAGE else self._alone
-        self._base_form = BASE_FORMS.get(language, _NO_FORMS).get
+        # A mapping that cannot be changed takes as long to ask as the rest of a new word.
+        self._base_form = dict(BASE_FORMS.get(language, _NO_FORMS)).get
         self._stop_words = STOP_WORDS.get(language, frozenset())
 
     def __missing__(self, token: str) -> str:
