@@ -265,7 +265,10 @@ class StoredChunk(NamedTuple):
 
 
 class IndexedLog(NamedTuple):
-    """One log as search reads it: its chunks, the asked buckets by chunk, and the events after the last chunk."""
+    """One log as search reads it: its chunks, the asked buckets by chunk, and the events after the last chunk.
+
+    Of the runs that are not done its view tells at least those of these events.
+    """
 
     session: SessionRow
     view: LogView
