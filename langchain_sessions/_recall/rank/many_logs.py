@@ -24,7 +24,8 @@ from langchain_sessions._recall.rank.ranking import (
     rank,
     rank_by_meaning,
 )
-from langchain_sessions._recall.rank.shortlisting import Choice, Chosen, Layout, Lookup, Postings, shortlist
+from langchain_sessions._recall.rank.shortlisting import Choice, Chosen, shortlist
+from langchain_sessions._recall.rank.zone import Layout, Lookup, Postings
 from langchain_sessions._recall.text.speakers import means_the_human, names_in, speakers_in
 
 if TYPE_CHECKING:
