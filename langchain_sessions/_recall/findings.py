@@ -117,6 +117,7 @@ class Traits:
         chunks, self._shelf_cache = builder.caches(store)
         self.chunks = KnownTraits(chunks)
         self.shelves = KnownTraits(self._shelf_cache)
+        self.apart = self._shelf_cache.apart
 
     def __contains__(self, place: object) -> bool:
         """Whether something is known."""

@@ -93,17 +93,23 @@ class Admission:
 
     # -- quickly -------------------------------------------------------------------------------------------
 
-    def hide(self, part: PackedEvents, view: LogView) -> None:
-        """Tell a chunk which of its events do not count, neither as hits nor as neighbours."""
+    def hide(self, part: PackedEvents, view: LogView, *, for_good: bool = False) -> None:
+        """Tell a chunk which of its events do not count, neither as hits nor as neighbours.
+
+        Args:
+            part: The chunk.
+            view: Where the events of its log stand.
+            for_good: Hide only what stays so until the log has another event: a graph may go back without one.
+        """
         traits = part.traits
         first, seqs = traits.first_seq, traits.seqs
         if Standing.REWOUND in self._gone:
             for low, high in view.ledger.hidden.ranges:
                 part.hidden.update(range(bisect_left(seqs, low - first), bisect_right(seqs, high - first)))
-        if Standing.SUPERSEDED in self._gone:
-            for edit in view.ledger.edits:
-                at = bisect_left(seqs, edit.replaces - first)
-                if not edit.rooted and at < len(seqs) and seqs[at] == edit.replaces - first:
+        if Standing.SUPERSEDED in self._gone and view.ledger.edits:
+            for seq in _replaced(view, for_good=for_good):
+                at = bisect_left(seqs, seq - first)
+                if at < len(seqs) and seqs[at] == seq - first:
                     part.hidden.add(at)
         # Whether a summary stands, its compaction says: that is asked of the row.
         part.hidden = {index for index in part.hidden if not traits.flags[index] & SUMMARY}
@@ -118,6 +124,11 @@ class Admission:
         seqs = {traits.first_seq + traits.seqs[index] for index in traits.left_out}
         gone = {seq for seq in seqs if self._is_gone(seq, view)}
         return seqs - gone, gone
+
+    def may_come_back(self, traits: ChunkTraits, view: LogView) -> bool:
+        """Whether something that a chunk lacks the words of stands, or may stand again without another event."""
+        seqs = {traits.first_seq + traits.seqs[index] for index in traits.left_out}
+        return any(seq not in view.ledger.hidden for seq in seqs - _replaced(view, for_good=True))
 
     def _is_gone(self, seq: int, view: LogView) -> bool:
         if seq in view.ledger.hidden:
@@ -164,6 +175,18 @@ class Admission:
         high = float("inf") if self.query.until is None else self.query.until // _SECOND - traits.first_second
         seconds = traits.seconds
         return lambda index: low <= seconds[index] <= high
+
+
+def _replaced(view: LogView, *, for_good: bool) -> set[int]:
+    """The events that others took the place of; of what a graph made its head decides, which may go back."""
+    edits = view.ledger.edits
+    found = {edit.replaces for edit in edits if not edit.rooted}
+    if for_good:
+        return found
+    rooted = [edit for edit in edits if edit.rooted]
+    found.update(edit.replaces for edit in rooted if view.edit_of(edit.replaces) is not None)
+    made = {seq for edit in rooted for seq in (edit.seq, edit.replaces)}
+    return found.union(made.intersection(view.outdated) if rooted else ())
 
 
 def _places(part: PackedEvents, terms: Iterable[str]) -> set[int]:

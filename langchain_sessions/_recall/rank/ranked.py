@@ -194,7 +194,7 @@ class RankedSearch:
         if self._codec.encrypts:
             return (yield from self._read_sealed(request.searched))
         traits = traits or Traits(self._builder, self._store)
-        wanted = replace(index_query(request, query, self._builder), held=traits)
+        wanted = replace(index_query(request, query, self._builder), held=traits, apart=traits.apart)
         read = IndexRead([], [])
         stuck = False
         for attempt in range(_ROUNDS):

@@ -110,8 +110,8 @@ def _read_shelved(tx: Transaction, query: IndexQuery, most_apart: int) -> IndexR
     places = progress_in(left.rows)
     apart = frozenset(session.skey for session, *_ in places)
     places = [place for place in places if not is_expired(place[0], searched.now)]
-    small = [place for place in places if place[0].last_seq <= query.longest_shelved]
-    large = [place for place in places if place[0].last_seq > query.longest_shelved]
+    small = [place for place in places if query.may_shelve(place[0])]
+    large = [place for place in places if not query.may_shelve(place[0])]
     if len(small) <= most_apart:
         # Few logs are read one by one; but one that is too short for an index of its own is not given one.
         short = [place for place in small if place[0].last_seq <= query.most_scanned]

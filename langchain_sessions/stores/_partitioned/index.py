@@ -128,8 +128,8 @@ def _read_shelved(at: Partitions, query: IndexQuery, most_apart: int) -> Flow[In
         apart = frozenset({head.skey for head in left} | gone | lost)
         left = [head for head in left if head.skey not in gone]
         shelves = kept.stored(lambda number: shelf_key(number) in query.held)
-        small = [head for head in left if head.session.last_seq <= query.longest_shelved]
-        large = [head for head in left if head.session.last_seq > query.longest_shelved]
+        small = [head for head in left if query.may_shelve(head.session)]
+        large = [head for head in left if not query.may_shelve(head.session)]
         if len(small) <= most_apart:
             # Few logs are read one by one; but one that is too short for an index of its own is not given one.
             short = [head for head in small if head.session.last_seq <= query.most_scanned]
