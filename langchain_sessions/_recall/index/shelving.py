@@ -261,10 +261,10 @@ class Shelver:
         parts: list[PackedEvents] = []
         for chunk in log.chunks:
             buckets = {name: data for name, data in log.buckets.get(chunk.number, {}).items() if name}
-            parts.append(part := PackedEvents(ChunkTraits.unpack(chunk.traits), chunk.terms, buckets))
-            self._admission.hide(part, log.view, for_good=True)
-            if part.traits.left_out and self._admission.may_come_back(part.traits, log.view):
-                return self._keep_apart(log)  # it is read by itself, and made whole by who needs the words
+            parts.append(PackedEvents(ChunkTraits.unpack(chunk.traits), chunk.terms, buckets))
+        if any(self._admission.may_come_back(part.traits, log.view) for part in parts if part.traits.left_out):
+            return self._keep_apart(log)  # it is read by itself, and made whole by who needs the words
+        self._admission.hide(parts, log.view, for_good=True)
         make, codec = self._builder, self._indexer.codec
         tail = [
             (row, make.without_words(row) if row.seq in without else make.stored_entry(log.session.id, row, codec))

@@ -223,6 +223,8 @@ class _LogsEndToEnd:
     ) -> None:
         self._parts = [part for log in logs for part in log]
         self._homes = [home for number, log in enumerate(logs) for home in _homes_of(number, log)]
+        self._said = sum([part.said for part in self._parts])
+        self._size = sum([part.size for part in self._parts])
         self._kernel = tuple(weights.kernel().items())
         self._reach = weights.reach
         self._weights = weights
@@ -249,16 +251,15 @@ class _LogsEndToEnd:
     def _logs(self) -> Logs:
         """How many logs hold anything, and how much."""
         found = {home.number: sum(map(bool, home.whole)) for home in self._homes}
-        return Logs(sum(found.values()), sum(part.said for part in self._parts))
+        return Logs(sum(found.values()), self._said)
 
     def _human_share(self, asked: _Asked) -> float:
         """By which share what a human said gains: where the query means it, and where others talk at length."""
         if self._named:
             return 0.0
         share = self._weights.author if asked.means_human else 0.0
-        humans, spoken = map(sum, zip((0, 0), *(part.human_talk for part in self._parts), strict=True))
-        others = sum(part.said for part in self._parts) - humans
-        talk = sum(part.size for part in self._parts) - spoken
+        humans, spoken = map(sum, zip((0, 0), *[part.human_talk for part in self._parts], strict=True))
+        others, talk = self._said - humans, self._size - spoken
         if humans and others and talk * humans > _AT_LENGTH * spoken * others:
             share += _BESIDE_ASSISTANTS * self._weights.author
         return share
@@ -329,17 +330,16 @@ class _LogsEndToEnd:
     def statistics(self, frequencies: Sequence[int]) -> TermStatistics:
         """Count what BM25 wants to know."""
         return TermStatistics(
-            events=sum(part.said for part in self._parts),
+            events=self._said,
             frequencies=tuple(frequencies),
             average_window=self._average_window(),
         )
 
     def _average_window(self) -> float:
         """Mean length of a passage with what an event's neighbours add, as if all events were of one length."""
-        events = max(1, sum(part.said for part in self._parts))
-        passages = max(1, sum(part.passages for part in self._parts))
-        terms = sum(part.size for part in self._parts)
-        reached = sum(share for offset, share in self._kernel if offset)
+        events, terms = max(1, self._said), self._size
+        passages = max(1, sum([part.passages for part in self._parts]))
+        reached = sum([share for offset, share in self._kernel if offset])
         return max(1.0, terms / passages + reached * min(self._weights.neighbour, terms / events))
 
     def locate(self, position: int) -> tuple[int, int] | None:
