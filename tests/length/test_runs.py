@@ -80,8 +80,10 @@ def test_runs_that_were_never_done_cost_nothing(backend: str, tmp_path: Path) ->
 @pytest.mark.backends("postgres", "mariadb")
 def test_a_server_is_asked_for_no_more_of_them(backend: str, all_databases: Databases, tmp_path: Path) -> None:
     few, many = (_lost(all_databases.create(backend), times, create_schema=True) for times in (FEW, MANY))
-    calls = ("messages", "events", "events that stand", "edit", "a run is failed", "advisor", "advisor that fails")
-    calls += ("search for something rare", "the search tool")
+    calls = [
+        *("messages", "events", "events that stand", "edit", "a run is failed", "advisor", "advisor that fails"),
+        *("search for something rare", "the search tool"),
+    ]
     # What ends beside a call may fall into it: then it is counted again.
     grown = {
         call: more
