@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from benchmarks.recall_scores import Outcome
     from benchmarks.recall_sets import QuestionSet, Said
     from langchain_sessions._recall.index.inverted import InvertedEvents
-    from langchain_sessions._recall.rank.shortlisting import Lookup
+    from langchain_sessions._recall.rank.zone import Lookup
 
 TIMES: Final = (1, 10, 100)
 _ASKED: Final = 40

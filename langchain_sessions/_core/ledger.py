@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
     from langchain_sessions._core.rows import EventRow, InvocationRow, SessionLog, SessionRow
 
-_STANDINGS = {1: Standing.OPEN, 3: Standing.FAILED, 4: Standing.INTERRUPTED}
+OF_RUNS = {1: Standing.OPEN, 3: Standing.FAILED, 4: Standing.INTERRUPTED}
+"""Where a run that is not done lets its events stand, by how far it got."""
 COUNTED = (Standing.LIVE, Standing.INTERRUPTED, Standing.OPEN)
 
 MARK_KINDS = {k.REWIND: "rewind", k.COMPACTION: "compaction", k.BLANK: "blank"}
@@ -378,7 +379,7 @@ def open_invocations(rows: Iterable[InvocationRow], idle_before: int) -> dict[st
     """The standing that each invocation gives its events; one left open for too long has failed."""
     found: dict[str, Standing] = {}
     for row in rows:
-        standing = _STANDINGS.get(row.status)
+        standing = OF_RUNS.get(row.status)
         if standing is Standing.OPEN and row.updated_at < idle_before:
             standing = Standing.FAILED
         if standing is not None:

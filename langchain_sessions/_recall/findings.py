@@ -117,6 +117,7 @@ class Traits:
         chunks, self._shelf_cache = builder.caches(store)
         self.chunks = KnownTraits(chunks)
         self.shelves = KnownTraits(self._shelf_cache)
+        self.apart = self._shelf_cache.apart
 
     def __contains__(self, place: object) -> bool:
         """Whether something is known."""
@@ -152,15 +153,16 @@ class ReadLogs:
             self._take(shelf.shelf, [shelf], [[]])
             tests.append(admission.quick(shelf, _PLAIN))
         for log in read.logs:
-            parts: list[PackedEvents | Segment] = []
+            chunks: list[PackedEvents] = []
             tails: list[list[EventRow]] = []
             for chunk in log.chunks:
                 known = traits.chunks.of((log.session.skey, chunk.number, chunk.written), chunk.traits)
                 part = PackedEvents(known, chunk.terms, log.buckets.get(chunk.number, {}))
-                admission.hide(part, log.view)
-                parts.append(part)
+                chunks.append(part)
                 tails.append([])
                 tests.append(admission.quick(part, log.view))
+            admission.hide(chunks, log.view)
+            parts: list[PackedEvents | Segment] = [*chunks]
             if log.tail:
                 segment, admitted = _segment(log, admission, builder, codec)
                 parts.append(segment)

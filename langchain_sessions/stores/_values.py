@@ -228,6 +228,7 @@ class IndexQuery:
             `shelf_key`.
         most_apart: With shelves: how many logs that a shelf would take may be read one by one; None for without.
         longest_shelved: Longer logs are no shelf's.
+        apart: Nor are these, by the keys of their sessions and their newest positions.
         only: Of these logs only those, by the keys of their sessions, and no shelves but `whole_shelves`.
         whole_shelves: With `only`: shelves of which all is read; None for those that are to hold one of these logs.
     """
@@ -240,8 +241,13 @@ class IndexQuery:
     held: Container[tuple[int, int, int]] = ()
     most_apart: int | None = None
     longest_shelved: int = 0
+    apart: Container[tuple[int, int]] = ()
     only: tuple[int, ...] | None = None
     whole_shelves: tuple[int, ...] | None = ()
+
+    def may_shelve(self, session: SessionRow) -> bool:
+        """Whether a shelf would take the log of a session."""
+        return session.last_seq <= self.longest_shelved and (session.skey, session.last_seq) not in self.apart
 
 
 class StoredChunk(NamedTuple):
@@ -265,7 +271,10 @@ class StoredChunk(NamedTuple):
 
 
 class IndexedLog(NamedTuple):
-    """One log as search reads it: its chunks, the asked buckets by chunk, and the events after the last chunk."""
+    """One log as search reads it: its chunks, the asked buckets by chunk, and the events after the last chunk.
+
+    Of the runs that are not done its view tells at least those of these events.
+    """
 
     session: SessionRow
     view: LogView

@@ -329,7 +329,6 @@ for whole, `fork`, exports, `verify`, `reindex`, `delete`, `delete_user` and `pu
 that is due, by what it archives, and filters that no index serves, by what they look through.
 
 Some of what happened to a log is read with every call: which edits took the place of what, fourteen bytes each
-(`test_edits.py`). Of the runs that were never done a search alone reads all (`test_runs.py`). A rewind reads the marks
-of its log.
+(`test_edits.py`). A rewind reads the marks of its log.
 What lies within a window's stretch and does not stand, such as a run that others have open, the database looks at and
 leaves out."""

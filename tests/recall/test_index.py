@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from array import array
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from langchain_sessions._core.flow import drive
 from langchain_sessions._core.rows import SUMMARY, SYNTHETIC, EventRow
 from langchain_sessions._log.indexing import indexer_of
 from langchain_sessions._log.log import log_of
-from langchain_sessions._recall.index.buckets import Bucket, bucket_of, is_dense, split_occurrences
+from langchain_sessions._recall.index.buckets import Bucket, bucket_of, is_dense, pack_bucket, split_occurrences
 from langchain_sessions._recall.index.builder import IndexBuilder
 from langchain_sessions._recall.index.chunks import LARGEST_CHUNK, ChunkSize, OpenChunk, PackedEvents, chunks_to_merge
 from langchain_sessions._recall.index.open_postings import OpenPostings
@@ -367,3 +368,13 @@ def test_a_plain_row_is_indexed_as_its_message_would_be(message: BaseMessage, fl
         3, ident or "e3", 0, None, None, kind, own | flags, 10**15, 9, None, "ada", None, None, text, folded, body, None
     )
     assert builder.stored_entry("s1", row, codec) == builder.entry(row, codec.decode("s1", row))
+
+
+@pytest.mark.parametrize("size", [1, 100, 200])
+def test_a_term_is_found_in_a_bucket_of_any_size(size: int) -> None:
+    terms = [f"word{number}" for number in range(1_000)]
+    packed = [bytes([number % 251]) * (1 + number % size) * 3 for number in range(1_000)]
+    data = pack_bucket(terms, packed, array("H", map(len, packed)))
+    assert (len(data) > 1 << 17) == (size > 1)
+    assert [Bucket(data).find(term) for term in terms] == packed
+    assert Bucket(data).find("word") is None

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_sessions._recall.index.postings import EntryMaker, Segment, search_segments
+from langchain_sessions._recall.rank.company import Home, Span, spans_of
 from langchain_sessions._recall.rank.ranking import RankingWeights, TermStatistics
+from langchain_sessions._recall.rank.shortlisting import highest
 from langchain_sessions._recall.text.dates import asked_dates
 from langchain_sessions._recall.text.documents import make_document
 from langchain_sessions._recall.text.grammar import parse_query
@@ -285,3 +287,15 @@ def test_ranking_is_the_same_however_the_scope_is_laid_out(turns: list[str], que
     other = search(query, segment(*second), segment(*first))
     scores = {(found.segment, found.index): round(found.ranked.score, 9) for found in one}
     assert scores == {(1 - found.segment, found.index): round(found.ranked.score, 9) for found in other}
+
+
+def test_a_log_that_ends_before_what_is_looked_at_counts_for_nothing() -> None:
+    home = Home(0, (0, 14), (10, 10), (10, 10))
+    near = bytes(2) + b"\xff" * 10
+    assert [*spans_of(home, 0, range(12, 24), near)] == [Span((0, 14), 10, 2, 12)]
+
+
+@given(st.lists(st.integers(0, 9), max_size=40), st.integers(1, 12))
+def test_the_highest_are_those_that_sorting_puts_first(scores: list[int], most: int) -> None:
+    held = sorted((at for at, score in enumerate(scores) if score), key=lambda at: -scores[at])
+    assert highest(most, scores) == sorted(held[:most])

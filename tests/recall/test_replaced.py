@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
@@ -14,8 +15,10 @@ from langchain_sessions import EventFilter, InMemoryStore, SearchSettings, Sessi
 from langchain_sessions._log.indexing import indexer_of
 from langchain_sessions._log.log import log_of
 from langchain_sessions._recall.index import builder, indexing
+from langchain_sessions._recall.index.shelving import Shelver
 from langchain_sessions.errors import EventNotFoundError, StoreUnavailableError
 from langchain_sessions.events import Standing
+from tests.recall.test_shelves import shelved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -211,3 +214,80 @@ def test_a_graph_that_goes_back_finds_what_it_went_back_to(service: SessionServi
     assert found(ada, "needle4") == set()
     assert len(found(ada, "needle4", TAKEN_BACK)) == 1
     assert ada.verify("s1") == []
+
+
+def tries(view: SessionService, word: str) -> int:
+    """How often a search of all sessions tries to put logs on shelves."""
+    with patch.object(Shelver, "shelve", autospec=True, side_effect=Shelver.shelve) as shelve:
+        found(view, word, session_id=None)
+    return shelve.call_count
+
+
+@pytest.mark.backends("memory", "files", "sqlite", "postgres", "mariadb")
+def test_logs_without_the_words_of_what_was_replaced_go_on_shelves(service: SessionService) -> None:
+    ada = service.as_user("ada")
+    for number in range(26):
+        ada.open(f"e{number}")
+        edited(ada, 3, f"e{number}")
+    assert tries(ada, "needle2") == 1
+    assert len(shelved(service)) == 26
+    assert tries(ada, "needle2") == 0
+    assert len(found(ada, "needle2", session_id=None)) == 1
+    assert ada.search("needle2").total == 26
+    assert ada.search("needle1").total == 0
+    assert ada.search("needle1", where=TAKEN_BACK).total == 26
+    assert [ada.verify(f"e{number}") for number in range(3)] == [[], [], []]
+    ada.rewind("e1", to_seq=3)
+    assert {hit.event.session_id for hit in ada.search("needle1")} == {"e1"}
+    assert ada.search("needle2").total == 25
+    service.reindex()
+    assert ada.verify("e1") == []
+
+
+def drafts(service: SessionService, session_id: str, text: Callable[[int], BaseMessage]) -> tuple[Any, list[Any]]:
+    """A graph that makes a message anew several times, and where it was each time."""
+    graph = StateGraph(MessagesState)
+    graph.add_node("work", lambda state: {})
+    graph.set_entry_point("work")
+    compiled = graph.compile(checkpointer=SessionCheckpointSaver(service))
+    config: Any = {"configurable": {"thread_id": session_id, "user_id": "ada"}}
+    said = [[HumanMessage("write", id="h"), text(number)] for number in range(3)]
+    return compiled, [compiled.update_state(config, {"messages": messages}, as_node="work") for messages in said]
+
+
+@pytest.mark.backends("sqlite", "postgres", "mariadb")
+def test_what_a_graph_may_go_back_to_is_not_tried_again(service: SessionService) -> None:
+    ada = service.as_user("ada")
+    graphs = [drafts(service, f"g{number}", draft) for number in range(26)]
+    for number in range(26):
+        ada.reindex(f"g{number}")
+    ada.open("plain")
+    ada.append("plain", HumanMessage("needle2 is plain"))
+    assert tries(ada, "needle2") == 1
+    assert tries(ada, "needle2") == 0
+    assert ada.search("needle2").total == 27
+    version = ada.get("g25").version
+    compiled, kept = graphs[-1]
+    compiled.update_state(kept[1], {"messages": []}, as_node="work")
+    assert ada.get("g25").version == version
+    assert {hit.event.session_id for hit in ada.search("needle1")} == {"g25"}
+    assert ada.search("needle2").total == 26
+
+
+@pytest.mark.backends("sqlite", "postgres", "mariadb")
+def test_what_a_graph_replaced_counts_as_little_in_the_index_as_behind_it(service: SessionService) -> None:
+    def scores() -> list[tuple[int, float]]:
+        page = ada.search("kettle drawer", session_id="s1")
+        return [(hit.event.seq, round(hit.score, 9)) for hit in page]
+
+    ada = service.as_user("ada")
+    compiled, kept = drafts(service, "s1", lambda number: AIMessage(f"The kettle is blue, {number}.", id="draft"))
+    ada.append("s1", [HumanMessage("And the drawer?"), AIMessage("It is empty.")])
+    behind = scores()
+    assert [seq for seq, _ in behind]
+    ada.reindex("s1")
+    assert scores() == behind
+    compiled.update_state(kept[1], {"messages": [HumanMessage("And the lid of the kettle?")]}, as_node="work")
+    behind = scores()
+    ada.reindex("s1")
+    assert scores() == behind

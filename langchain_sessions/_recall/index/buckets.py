@@ -20,6 +20,7 @@ WIDE: Final = 3
 """Bytes of an occurrence: two for the number of the passage, the lower one first, and one for the count."""
 _SPARSE: Final = 8
 _ONE_MORE: Final = bytes((*range(1, MOST_COUNTED + 1), 0))
+_WIDEST: Final = 65_535
 # Scripts that are written without blanks lie above: there a character or a pair is a term, and buckets are many anyway.
 TWO_LETTERS_BELOW: Final = "\u0e00"
 
@@ -47,16 +48,27 @@ class Bucket:
         self._start = 4 + size
         self._data = data
 
-    def _packed(self, at: int) -> bytes:
-        sizes = from_bytes("H", self._data[self._start : self._start + 2 * at + 2])
-        start = self._start + 2 * (self._words.count(b"\n") - 1) + sum(sizes[:at])
-        return self._data[start : start + sizes[at]]
+    def _packed(self, at: int, terms: int) -> bytes:
+        """The occurrences of one of so many terms."""
+        data, start = self._data, self._start + 2 * at
+        packed = self._start + 2 * terms
+        before, size = data[self._start : start], data[start] | data[start + 1] << 8
+        if len(data) - packed < _WIDEST:
+            # Digits to this base add up to what the number leaves: a tenth of what it takes to add them one by one.
+            packed += int.from_bytes(before, "little") % _WIDEST
+        else:
+            packed += sum(from_bytes("H", before))
+        return data[packed : packed + size]
 
     def find(self, term: str) -> bytes | None:
         """The packed occurrences of a term; None where it does not occur."""
         # With the line ends, so that no term is found within another.
-        found = self._words.find(b"\n%b\n" % term.encode("utf-8", "surrogatepass"))
-        return None if found < 0 else self._packed(self._words.count(b"\n", 0, found))
+        words = self._words
+        found = words.find(b"\n%b\n" % term.encode("utf-8", "surrogatepass"))
+        if found < 0:
+            return None
+        at = words.count(b"\n", 0, found)
+        return self._packed(at, at + words.count(b"\n", found + 1))
 
     def terms(self) -> list[str]:
         """All terms."""

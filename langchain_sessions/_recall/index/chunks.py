@@ -17,7 +17,7 @@ from langchain_sessions._recall.index.ranking_traits import LONGEST, ChunkTraits
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from langchain_sessions._recall.rank.shortlisting import Lookup
+    from langchain_sessions._recall.rank.zone import Lookup
 
 LARGEST_CHUNK: Final = 4096
 """Events per chunk: few rows to read at 100 000 events, and a merge that takes tens of milliseconds."""

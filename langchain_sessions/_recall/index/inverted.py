@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from langchain_sessions._recall.index.ranking_traits import Columns
-    from langchain_sessions._recall.rank.shortlisting import Lookup
+    from langchain_sessions._recall.rank.zone import Lookup
 
 HUMAN: Final = 32
 """A human said it: the one whom a query means by "I"."""

@@ -14,7 +14,8 @@ from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.matching import EventQuery
 from langchain_sessions._core.message_types import MESSAGE_CODES
 from langchain_sessions._recall.index.buckets import Bucket, split_occurrences
-from langchain_sessions._recall.index.shelves import OpenShelf, ShelfTraits
+from langchain_sessions._recall.index.inverted import LEFT_OUT
+from langchain_sessions._recall.index.shelves import OpenShelf, ShelfTraits, ShelvedLog
 from langchain_sessions.errors import (
     CorruptRowError,
     SealedEventError,
@@ -24,9 +25,9 @@ from langchain_sessions.errors import (
 from langchain_sessions.stores._values import IndexedLog, IndexQuery, SearchedLogs, ShelfChange
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
-    from langchain_sessions._core.rows import SessionKey, SessionRow
+    from langchain_sessions._core.rows import EventRow, SessionKey, SessionRow
     from langchain_sessions._recall.index.indexing import Indexer
     from langchain_sessions._recall.index.shelving import Shelver
     from langchain_sessions.stores._values import EventSlice, IndexRead, StoredShelf
@@ -131,18 +132,18 @@ class Mender:
             if found is None or copy is None or copy.last_seq != session.last_seq:
                 continue
             held = True
-            fresh = self._fresh(log)
+            fresh = self._fresh(log, _left_out(found, copy, rows.rows))
             if not fresh.logs or copies[copy.skey] != _taken_apart(fresh.traits(), _packed(fresh))[copy.skey]:
                 return ["the copy on a shelf differs from the log"]
             if not fresh.names <= found.names:
                 return ["a shelf does not know who speaks in the log"]
         return [] if held else ["the log is said to be on a shelf, and is on none"]
 
-    def _fresh(self, log: IndexedLog) -> OpenShelf:
-        """A shelf with nothing but the log, as it would be made now."""
+    def _fresh(self, log: IndexedLog, without: Collection[int]) -> OpenShelf:
+        """A shelf with nothing but the log, as it would be made now, of some events without words."""
         shelf = OpenShelf()
         try:
-            self._shelver.add(shelf, log)
+            self._shelver.add(shelf, log, without)
         except UNREADABLE as error:
             problem = f"A message of session {log.session.id!r} cannot be read."
             raise CorruptRowError(problem) from error
@@ -160,6 +161,12 @@ class Mender:
             while len(self._known) > _MOST_KEPT:
                 self._known.popitem(last=False)
         return known
+
+
+def _left_out(shelf: ShelfTraits, copy: ShelvedLog, rows: Sequence[EventRow]) -> set[int]:
+    """Of which events a copy has no words, told by its slots, which are in the order of the log."""
+    flags = shelf.traits.flags[copy.first : copy.first + copy.slots]
+    return {row.seq for row, each in zip(rows, flags, strict=False) if each & LEFT_OUT}
 
 
 def _packed(shelf: OpenShelf) -> Mapping[str, bytes]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from langchain_sessions._recall.rank.ranking import RankingWeights
-    from langchain_sessions._recall.rank.shortlisting import Lookup
+    from langchain_sessions._recall.rank.zone import Lookup
     from langchain_sessions._recall.text.documents import Document
     from langchain_sessions._recall.text.grammar import Query
     from langchain_sessions._recall.text.terms import TermMaker

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from langchain_sessions._recall.index.postings import Entry
-    from langchain_sessions._recall.rank.shortlisting import Lookup
+    from langchain_sessions._recall.rank.zone import Lookup
 
 GAP: Final = 4
 """Slots between two logs, at least: as far as neighbours reach."""

@@ -74,6 +74,7 @@ class Shelver:
         self._store = indexer.store
         self._builder = indexer.builder
         self._admission = Admission(EventFilter(), encoder.codec)
+        _, self._shelves_known = self._builder.caches(self._store)
 
     @cached_property
     def mender(self) -> Mender:
@@ -85,7 +86,7 @@ class Shelver:
         return all(shelf.fingerprint == self._builder.fingerprint for shelf in read.shelves)
 
     def shelve(self, searched: SearchedLogs, read: IndexRead, traits: KnownTraits[ShelfTraits]) -> Flow[int]:
-        """Put on shelves what is on none; how many logs were. Shelves of another make go.
+        """Put on shelves what is on none; how many logs were, or are found to be for none. Shelves of another make go.
 
         Small shelves, and those of which the most is outdated, are put together with the new one, so a log is copied a
         few times in its life while the number of shelves stays near events / `MOST_SLOTS`.
@@ -99,6 +100,7 @@ class Shelver:
         gone = {log.skey for log in read.unshelved}
         waiting = sorted(read.unshelved, key=lambda log: log.skey)
         moved = 0
+        apart = self._shelves_known.apart
         while waiting:
             shelf = OpenShelf()
             waiting = yield from self._fill(searched, shelf, waiting)
@@ -114,7 +116,8 @@ class Shelver:
             known = {number: each for number, each in known.items() if number not in replaced}
             known[change.shelf.number] = shelf.traits()
             gone -= {log.skey for log in shelf.logs}
-        return moved
+        # Those that no shelf takes count too: nobody tries again before they move on.
+        return moved + sum((log.skey, log.last_seq) in apart for log in read.unshelved)
 
     def reindex(self, app: str, owner: Owner, progress: Callable[[str, int], None] | None = None) -> Flow[int]:
         """Bring the indexes of all sessions up to date, one after the other; how many events were added.
@@ -189,6 +192,7 @@ class Shelver:
             held=traits,
             most_apart=MOST_APART,
             longest_shelved=LONGEST_LOG,
+            apart=self._shelves_known.apart,
         )
         read = yield from ask(self._store.load_index, query)
         if not self.is_current(read):
@@ -197,7 +201,12 @@ class Shelver:
         on_shelves = (traits.shelves.of(shelf_key(shelf.number), shelf.traits) for shelf in read.shelves)
         found = {log.skey: 0 for shelf in on_shelves for log in shelf.logs}
         if read.unshelved and (yield from self.shelve(searched, read, traits.shelves)):
-            found.update((log.skey, log.last_seq - log.indexed_to) for log in read.unshelved)
+            apart = self._shelves_known.apart
+            found.update(
+                (log.skey, log.last_seq - log.indexed_to)
+                for log in read.unshelved
+                if (log.skey, log.last_seq) not in apart
+            )
         return found
 
     @resting_collector()
@@ -246,20 +255,27 @@ class Shelver:
                 return [log for log in some if log.skey in later] + waiting
         return waiting
 
-    def add(self, shelf: OpenShelf, log: IndexedLog) -> bool:
-        """Copy one log; False where it is for another shelf."""
+    def _keep_apart(self, log: IndexedLog) -> bool:
+        self._shelves_known.keep_apart(log.session.skey, log.session.last_seq)
+        return True
+
+    def add(self, shelf: OpenShelf, log: IndexedLog, without: Collection[int] = ()) -> bool:
+        """Copy one log, of some events no words; False where it is for another shelf."""
         parts: list[PackedEvents] = []
         for chunk in log.chunks:
             buckets = {name: data for name, data in log.buckets.get(chunk.number, {}).items() if name}
-            parts.append(part := PackedEvents(ChunkTraits.unpack(chunk.traits), chunk.terms, buckets))
-            self._admission.hide(part, log.view)
-            if part.traits.left_out:
-                return True  # what lacks words is read by itself, and made whole by who needs them
-        codec = self._indexer.codec
-        tail = [(row, self._builder.stored_entry(log.session.id, row, codec)) for row in log.tail]
+            parts.append(PackedEvents(ChunkTraits.unpack(chunk.traits), chunk.terms, buckets))
+        if any(self._admission.may_come_back(part.traits, log.view) for part in parts if part.traits.left_out):
+            return self._keep_apart(log)  # it is read by itself, and made whole by who needs the words
+        self._admission.hide(parts, log.view, for_good=True)
+        make, codec = self._builder, self._indexer.codec
+        tail = [
+            (row, make.without_words(row) if row.seq in without else make.stored_entry(log.session.id, row, codec))
+            for row in log.tail
+        ]
         size = sum(part.passages for part in parts) + sum(len(entry.lengths) for _, entry in tail)
         if size > MOST_PASSAGES:
-            return True
+            return self._keep_apart(log)
         if size + shelf.chunk.passages > _MOST_NUMBERED and shelf.logs:
             return False
         first, passages = shelf.begin(), shelf.chunk.passages

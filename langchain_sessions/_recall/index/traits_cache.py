@@ -15,6 +15,7 @@ MOST_BYTES: Final = 16 * 2**20
 """Of packed traits; enough for a million events."""
 
 _MOST_SETS: Final = 256
+_MOST_APART: Final = 65_536
 
 ChunkKey = tuple[int, int, int]
 """Key of a session, number of a chunk, generation of the index that wrote it."""
@@ -67,11 +68,22 @@ class TraitsCache(Generic[T]):
 
 
 class ShelfCache(TraitsCache[ShelfTraits]):
-    """Traits of shelves, and which of their copies are outdated."""
+    """Traits of shelves, and which of their copies are outdated.
+
+    Attributes:
+        apart: Logs that no shelf takes as they are: keys of sessions and newest positions.
+    """
 
     def __init__(self) -> None:
         super().__init__(ShelfTraits.unpack)
+        self.apart: set[tuple[int, int]] = set()
         self._stale: OrderedDict[tuple[int, ...], Mapping[int, frozenset[int]]] = OrderedDict()
+
+    def keep_apart(self, skey: int, last_seq: int) -> None:
+        """Note a log that no shelf takes before it moves on."""
+        if len(self.apart) >= _MOST_APART:
+            self.apart.clear()  # who asks finds them out again
+        self.apart.add((skey, last_seq))
 
     def stale(self, shelves: Sequence[tuple[int, ShelfTraits]]) -> Mapping[int, frozenset[int]]:
         """By shelf: keys of sessions of which another of these holds more. Worked out once for the same shelves."""

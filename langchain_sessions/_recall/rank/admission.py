@@ -16,7 +16,7 @@ from langchain_sessions.events import Standing
 from langchain_sessions.filters import AnyBranch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from langchain_core.messages import BaseMessage
 
@@ -93,20 +93,34 @@ class Admission:
 
     # -- quickly -------------------------------------------------------------------------------------------
 
-    def hide(self, part: PackedEvents, view: LogView) -> None:
-        """Tell a chunk which of its events do not count, neither as hits nor as neighbours."""
+    def hide(self, parts: Iterable[PackedEvents], view: LogView, *, for_good: bool = False) -> None:
+        """Tell the chunks of a log which of their events do not count, neither as hits nor as neighbours.
+
+        Args:
+            parts: The chunks.
+            view: Where the events of the log stand.
+            for_good: Hide only what stays so until the log has another event: a graph may go back without one.
+        """
+        asked = Standing.SUPERSEDED in self._gone and view.ledger.edits
+        replaced = _replaced(view, for_good=for_good) if asked else ()
+        rewound = view.ledger.hidden.ranges if Standing.REWOUND in self._gone else ()
+        for part in parts:
+            self._hide(part, view, replaced, rewound)
+
+    def _hide(
+        self, part: PackedEvents, view: LogView, replaced: Collection[int], rewound: Iterable[tuple[int, int]]
+    ) -> None:
         traits = part.traits
         first, seqs = traits.first_seq, traits.seqs
-        if Standing.REWOUND in self._gone:
-            for low, high in view.ledger.hidden.ranges:
-                part.hidden.update(range(bisect_left(seqs, low - first), bisect_right(seqs, high - first)))
-        if Standing.SUPERSEDED in self._gone:
-            for edit in view.ledger.edits:
-                at = bisect_left(seqs, edit.replaces - first)
-                if not edit.rooted and at < len(seqs) and seqs[at] == edit.replaces - first:
-                    part.hidden.add(at)
-        # Whether a summary stands, its compaction says: that is asked of the row.
-        part.hidden = {index for index in part.hidden if not traits.flags[index] & SUMMARY}
+        for low, high in rewound:
+            part.hidden.update(range(bisect_left(seqs, low - first), bisect_right(seqs, high - first)))
+        for seq in replaced:
+            at = bisect_left(seqs, seq - first)
+            if at < len(seqs) and seqs[at] == seq - first:
+                part.hidden.add(at)
+        if part.hidden:
+            # Whether a summary stands, its compaction says: that is asked of the row.
+            part.hidden = {index for index in part.hidden if not traits.flags[index] & SUMMARY}
         part.hidden.update(traits.left_out)
         if self._scopes is not None and view.head is None:
             # What a viewer may not see must not show through what stands beside it.
@@ -118,6 +132,11 @@ class Admission:
         seqs = {traits.first_seq + traits.seqs[index] for index in traits.left_out}
         gone = {seq for seq in seqs if self._is_gone(seq, view)}
         return seqs - gone, gone
+
+    def may_come_back(self, traits: ChunkTraits, view: LogView) -> bool:
+        """Whether something that a chunk lacks the words of stands, or may stand again without another event."""
+        seqs = {traits.first_seq + traits.seqs[index] for index in traits.left_out}
+        return any(seq not in view.ledger.hidden for seq in seqs - _replaced(view, for_good=True))
 
     def _is_gone(self, seq: int, view: LogView) -> bool:
         if seq in view.ledger.hidden:
@@ -164,6 +183,18 @@ class Admission:
         high = float("inf") if self.query.until is None else self.query.until // _SECOND - traits.first_second
         seconds = traits.seconds
         return lambda index: low <= seconds[index] <= high
+
+
+def _replaced(view: LogView, *, for_good: bool) -> set[int]:
+    """The events that others took the place of; of what a graph made its head decides, which may go back."""
+    edits = view.ledger.edits
+    found = {edit.replaces for edit in edits if not edit.rooted}
+    if for_good:
+        return found
+    rooted = [edit for edit in edits if edit.rooted]
+    found.update(edit.replaces for edit in rooted if view.edit_of(edit.replaces) is not None)
+    made = {seq for edit in rooted for seq in (edit.seq, edit.replaces)}
+    return found.union(made.intersection(view.outdated) if rooted else ())
 
 
 def _places(part: PackedEvents, terms: Iterable[str]) -> set[int]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections import Counter
+from itertools import compress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -76,7 +78,7 @@ def spans_of(home: Home, at: int, indexes: range, ranked: bytes | bytearray) -> 
         start = max(at, first + shift)
         end = min(first + sizes[each], stop) + shift
         # Around a short log lie others, of which nothing is near enough to a word.
-        if ranked.find(255, start, end) >= 0:
+        if start < end and ranked.find(255, start, end) >= 0:
             yield Span((number, first), whole[each], start, end)
 
 
@@ -96,15 +98,15 @@ def company(
     damping = {span.log: _SATURATION * (1 - _LENGTH + _LENGTH * span.size / mean) for span in spans}
     gained = dict.fromkeys(damping, 0.0)
     mask, perfect = int.from_bytes(ranked, "little"), 0.0
+    # What counts anywhere lies in one of the spans.
+    logs_at: list[tuple[int, int]] = [(-1, -1)] * len(ranked)
+    for log, _, start, end in spans:
+        logs_at[start:end] = [log] * (end - start)
     for counts, least in zip(counted, expected, strict=True):
         if not counts:
             continue
         here = (int.from_bytes(counts, "little") & mask).to_bytes(len(counts), "little")
-        held: dict[tuple[int, int], int] = {}
-        for log, _, start, end in spans:
-            found = end - start - here.count(0, start, end)
-            if found:
-                held[log] = held.get(log, 0) + found
+        held = Counter(compress(logs_at, here))
         occurring = max(float(len(held)), least)
         rarity = math.log(1 + (max(logs.total, occurring) - occurring + 0.5) / (occurring + 0.5))
         perfect += rarity

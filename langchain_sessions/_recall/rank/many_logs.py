@@ -24,7 +24,8 @@ from langchain_sessions._recall.rank.ranking import (
     rank,
     rank_by_meaning,
 )
-from langchain_sessions._recall.rank.shortlisting import Choice, Chosen, Layout, Lookup, Postings, shortlist
+from langchain_sessions._recall.rank.shortlisting import Choice, Chosen, shortlist
+from langchain_sessions._recall.rank.zone import Layout, Lookup, Postings
 from langchain_sessions._recall.text.speakers import means_the_human, names_in, speakers_in
 
 if TYPE_CHECKING:
@@ -88,14 +89,15 @@ class Shortlist:
 
     def ranked(self) -> list[Found]:
         """Rank them by their words, the best first."""
-        described = (
-            (position, self._joined.describe(*self.places[position], self._chosen[position]))
-            for position in sorted(self._chosen)
-        )
+        places, describe = self.places, self._joined.describe
+        described = [
+            (position, describe(*places[position], chosen)) for position, chosen in sorted(self._chosen.items())
+        ]
         return self._found(rank(described, self._statistics, self._weights))
 
     def _found(self, ranked: Iterable[RankedEvent]) -> list[Found]:
-        return [Found(*self.places[event.position], event) for event in ranked]
+        places = self.places
+        return [Found(*places[event.position], event) for event in ranked]
 
     def others(self, limit: int, admits: Callable[[int, int], bool] | None = None) -> list[tuple[int, int]]:
         """Part and index of the newest events that their words did not bring here, at most so many."""
@@ -221,6 +223,8 @@ class _LogsEndToEnd:
     ) -> None:
         self._parts = [part for log in logs for part in log]
         self._homes = [home for number, log in enumerate(logs) for home in _homes_of(number, log)]
+        self._said = sum([part.said for part in self._parts])
+        self._size = sum([part.size for part in self._parts])
         self._kernel = tuple(weights.kernel().items())
         self._reach = weights.reach
         self._weights = weights
@@ -247,16 +251,15 @@ class _LogsEndToEnd:
     def _logs(self) -> Logs:
         """How many logs hold anything, and how much."""
         found = {home.number: sum(map(bool, home.whole)) for home in self._homes}
-        return Logs(sum(found.values()), sum(part.said for part in self._parts))
+        return Logs(sum(found.values()), self._said)
 
     def _human_share(self, asked: _Asked) -> float:
         """By which share what a human said gains: where the query means it, and where others talk at length."""
         if self._named:
             return 0.0
         share = self._weights.author if asked.means_human else 0.0
-        humans, spoken = map(sum, zip((0, 0), *(part.human_talk for part in self._parts), strict=True))
-        others = sum(part.said for part in self._parts) - humans
-        talk = sum(part.size for part in self._parts) - spoken
+        humans, spoken = map(sum, zip((0, 0), *[part.human_talk for part in self._parts], strict=True))
+        others, talk = self._said - humans, self._size - spoken
         if humans and others and talk * humans > _AT_LENGTH * spoken * others:
             share += _BESIDE_ASSISTANTS * self._weights.author
         return share
@@ -293,9 +296,14 @@ class _LogsEndToEnd:
         lookups: list[Lookup | None] = []
         occurring: list[Sequence[Occurrences]] = []
         total = 0
+        begins = any(term.endswith("*") for term in group)
         for part in self._parts:
-            found = [each for term in _expand(group, part) if (each := part.find(term)) is not None]
+            terms = _expand(group, part) if begins else group
+            found = [each for term in terms if (each := part.find(term)) is not None]
             occurring.append(found)
+            if not found:
+                lookups.append(None)
+                continue
             if len(found) == 1 and not part.hidden:
                 lookups.append(lookup := found[0].lookup())
                 total += len(found[0]) - part.left_out(lookup)
@@ -322,17 +330,16 @@ class _LogsEndToEnd:
     def statistics(self, frequencies: Sequence[int]) -> TermStatistics:
         """Count what BM25 wants to know."""
         return TermStatistics(
-            events=sum(part.said for part in self._parts),
+            events=self._said,
             frequencies=tuple(frequencies),
             average_window=self._average_window(),
         )
 
     def _average_window(self) -> float:
         """Mean length of a passage with what an event's neighbours add, as if all events were of one length."""
-        events = max(1, sum(part.said for part in self._parts))
-        passages = max(1, sum(part.passages for part in self._parts))
-        terms = sum(part.size for part in self._parts)
-        reached = sum(share for offset, share in self._kernel if offset)
+        events, terms = max(1, self._said), self._size
+        passages = max(1, sum([part.passages for part in self._parts]))
+        reached = sum([share for offset, share in self._kernel if offset])
         return max(1.0, terms / passages + reached * min(self._weights.neighbour, terms / events))
 
     def locate(self, position: int) -> tuple[int, int] | None:
@@ -379,29 +386,28 @@ class _LogsEndToEnd:
         """Collect what ranking asks about an event."""
         part = self._parts[number]
         return Candidate(
-            passages=self._passages_of(part, number, index, chosen),
-            is_named=bool(self._named) and part.author(index) in self._named,
-            human=self._human if part.hints(index) & HUMAN else 0.0,
-            company=chosen.company,
-            present=self._present.share(number, index) if self._present else 0.0,
+            self._passages_of(part, number, index, chosen),
+            bool(self._named) and part.author(index) in self._named,
+            self._human if self._human and part.hints(index) & HUMAN else 0.0,
+            chosen.company,
+            self._present.share(number, index) if self._present else 0.0,
         )
 
     def _passages_of(self, part: InvertedEvents, number: int, index: int, chosen: Chosen) -> list[Passage]:
         """The passages of an event that hold a word; where its neighbours alone do, the first."""
-        firsts = part.firsts
+        firsts, lengths = part.firsts, part.passage_lengths
         low, high = (index, index + 1) if firsts is None else (firsts[index], firsts[index + 1])
         shortest = self._weights.shortest
         if high == low + 1:
             frequencies = [(unit, own + near) for unit, own, near in chosen.frequencies]
-            length = part.passage_lengths[low]
-            return [Passage(0, frequencies, (max(shortest, length)) + chosen.around)]
+            return [Passage(0, frequencies, max(shortest, lengths[low]) + chosen.around)]
         found = [(unit, self._in_passages(unit, number) if own else {}, near) for unit, own, near in chosen.frequencies]
         held = {at for _, counts, _ in found if counts for at in range(low, high) if at in counts}
         return [
             Passage(
                 at - low,
                 [(unit, count) for unit, counts, near in found if (count := counts.get(at, 0) + near)],
-                max(shortest, part.passage_lengths[at]) + chosen.around,
+                max(shortest, lengths[at]) + chosen.around,
             )
             for at in sorted(held) or [low]
         ]
@@ -433,8 +439,6 @@ def _is_form(one: str, other: str) -> bool:
 
 def _expand(group: Group, part: InvertedEvents) -> Iterable[str]:
     """Find the terms that a group stands for here; one that ends in `*` stands for all that begin so."""
-    if not any(term.endswith("*") for term in group):
-        return group
     known = dict.fromkeys(term for term in group if not term.endswith("*"))
     for term in group:
         if term.endswith("*"):

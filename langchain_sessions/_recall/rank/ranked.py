@@ -194,7 +194,7 @@ class RankedSearch:
         if self._codec.encrypts:
             return (yield from self._read_sealed(request.searched))
         traits = traits or Traits(self._builder, self._store)
-        wanted = replace(index_query(request, query, self._builder), held=traits)
+        wanted = replace(index_query(request, query, self._builder), held=traits, apart=traits.apart)
         read = IndexRead([], [])
         stuck = False
         for attempt in range(_ROUNDS):
@@ -225,7 +225,7 @@ class RankedSearch:
             chunks, buckets, read = list[StoredChunk](), dict(log.buckets), list[EventRow]()
             for stored in log.chunks:
                 known = traits.chunks.of((log.session.skey, stored.number, stored.written), stored.traits)
-                lacking, gone = admission.split_left_out(known, log.view)
+                lacking, gone = admission.split_left_out(known, log.view) if known.left_out else (set(), set())
                 rows = (yield from self._indexer.rows_of(key, stored, known)) if lacking else []
                 made = (yield from self._indexer.with_words(key, stored, rows, gone)) if rows else None
                 if made is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langchain_sessions._core.showing import brief
@@ -151,24 +152,30 @@ def rank(
     """Rank what `shortlist` chose, the best first; equal scores in order of position.
 
     Args:
-        chosen: Position and description of each.
+        chosen: Position and description of each, in order of position.
         statistics: Of the searched logs.
         weights: What counts how much.
     """
     word_score = _word_scorer(statistics, weights)
     ranked: list[RankedEvent] = []
-    for position, candidate in chosen:
-        best = candidate.passages[0]
+    for position, (passages, is_named, human, company, present) in chosen:
+        best = passages[0]
         words = word_score(best)
-        for passage in candidate.passages[1:]:
-            score = word_score(passage)
-            if score > words:
-                best, words = passage, score
-        parts = {"words": words, **_by_whom(words, candidate, weights)}
-        if candidate.company or candidate.present:
-            parts["session"] = weights.session * candidate.company + weights.author_bonus * candidate.present
+        if len(passages) > 1:
+            for passage in passages[1:]:
+                score = word_score(passage)
+                if score > words:
+                    best, words = passage, score
+        parts = {"words": words}
+        if is_named:
+            parts["author"] = weights.author * words + weights.author_bonus
+        elif human:
+            parts["human"] = human * words
+        if company or present:
+            parts["session"] = weights.session * company + weights.author_bonus * present
         ranked.append(RankedEvent(position, sum(parts.values()), parts, best.number))
-    ranked.sort(key=lambda event: (-event.score, event.position))
+    # What is equal stays in order: turned round, too.
+    ranked.sort(key=attrgetter("score"), reverse=True)
     return ranked
 
 
@@ -216,16 +223,11 @@ def _word_scorer(statistics: TermStatistics, weights: RankingWeights) -> Callabl
     most, perfect = 4 * (saturation + 1), sum(rarity) or 1.0
 
     def score(passage: Passage) -> float:
-        damping = saturation * (shortest + length * (passage.window / average))
+        _, frequencies, window = passage
+        damping = saturation * (shortest + length * (window / average))
         gained = 0.0
-        for group, count in passage.frequencies:
+        for group, count in frequencies:
             gained += rarity[group] * count / (count + damping)
         return most * gained / perfect
 
     return score
-
-
-def _by_whom(words: float, candidate: Candidate, weights: RankingWeights) -> dict[str, float]:
-    if candidate.is_named:
-        return {"author": weights.author * words + weights.author_bonus}
-    return {"human": candidate.human * words} if candidate.human else {}

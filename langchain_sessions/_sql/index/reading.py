@@ -13,7 +13,7 @@ from sqlalchemy import Select, and_, func, literal_column, or_, select
 
 from langchain_sessions._core import message_types as k
 from langchain_sessions._core.expiry import is_expired
-from langchain_sessions._core.rows import EventRow, SessionKey, SessionRow
+from langchain_sessions._core.rows import SessionKey, SessionRow
 from langchain_sessions._sql.driver.transaction import Later, Row, Transaction, param
 from langchain_sessions._sql.index.searched_logs import (
     ALL,
@@ -21,12 +21,13 @@ from langchain_sessions._sql.index.searched_logs import (
     LogProgress,
     Some,
     ask_progress,
-    find_unfinished,
+    event_and_run_columns,
+    events_in,
     progress_in,
     searched_criteria,
     searched_shape,
     searched_values,
-    views_of,
+    view_with,
 )
 from langchain_sessions._sql.index.shelves import (
     bucket_criterion,
@@ -41,7 +42,6 @@ from langchain_sessions._sql.index.shelves import (
     read_copies,
     shelves_of,
 )
-from langchain_sessions._sql.log.lookup import event_columns
 from langchain_sessions._sql.tables.recall import TRAITS
 from langchain_sessions._sql.tables.types import as_bytes
 from langchain_sessions.errors import SessionNotFoundError, StoreUnavailableError
@@ -110,8 +110,8 @@ def _read_shelved(tx: Transaction, query: IndexQuery, most_apart: int) -> IndexR
     places = progress_in(left.rows)
     apart = frozenset(session.skey for session, *_ in places)
     places = [place for place in places if not is_expired(place[0], searched.now)]
-    small = [place for place in places if place[0].last_seq <= query.longest_shelved]
-    large = [place for place in places if place[0].last_seq > query.longest_shelved]
+    small = [place for place in places if query.may_shelve(place[0])]
+    large = [place for place in places if not query.may_shelve(place[0])]
     if len(small) <= most_apart:
         # Few logs are read one by one; but one that is too short for an index of its own is not given one.
         short = [place for place in small if place[0].last_seq <= query.most_scanned]
@@ -157,7 +157,6 @@ class _Asked:
         indexed = tx.pipelines or any(_indexed_to(place, query) for place in known)
         lags = tx.pipelines or any(place[0].last_seq > _indexed_to(place, query) for place in known)
         nothing = Later()
-        self._unfinished = find_unfinished(tx, query.searched, some)
         self._chunks = _chunks(tx, query, some) if indexed else nothing
         wanted = indexed and (query.buckets or query.beginnings)
         self._buckets = _buckets(tx, query, some) if wanted else nothing
@@ -182,7 +181,6 @@ class _Asked:
         if self._is_checked and self._moved(places):
             return None
         known = {place[0].skey: _indexed_to(place, self._query) for place in places}
-        views = views_of(self._query.searched, [session for session, *_ in places], self._unfinished.rows)
         listed = sorted(row for row in self._chunks.rows if known.get(row[0]))
         held = self._query.held
         missing = [(skey, number) for skey, number, *_, written in listed if (skey, number, written) not in held]
@@ -194,19 +192,18 @@ class _Asked:
             if self._moved(places):
                 return None
         buckets = _by_chunk(self._buckets.rows)
-        tails: dict[int, list[EventRow]] = defaultdict(list)
+        tails: dict[int, list[Row]] = defaultdict(list)
         for skey, *row in self._tails.rows:
-            tails[skey].append(EventRow(*row))
-        return [
-            IndexedLog(
-                session,
-                views[session.skey],
-                tuple(chunks.get(session.skey, ())),
-                buckets.get(session.skey, {}),
-                [row for row in tails.get(session.skey, ()) if known[session.skey] < row.seq <= session.last_seq],
-            )
-            for session, *_ in places
-        ]
+            tails[skey].append(tuple(row))
+        found: list[IndexedLog] = []
+        for session, *_ in places:
+            skey = session.skey
+            # Where an event of a chunk stands is asked when it is read: here only what is read is looked up.
+            rows, runs = events_in(tails.get(skey, ()))
+            tail = [row for row in rows if known[skey] < row.seq <= session.last_seq]
+            view = view_with(session, runs)
+            found.append(IndexedLog(session, view, tuple(chunks.get(skey, ())), buckets.get(skey, {}), tail))
+        return found
 
 
 def _lags(places: Sequence[LogProgress], query: IndexQuery) -> list[tuple[int, LogProgress]]:
@@ -323,7 +320,7 @@ def _tails(tx: Transaction, query: IndexQuery, some: Some) -> Later:
         after = func.coalesce(logs.c.indexed_to, 0)
         joined = s.outerjoin(logs, logs.c.skey == s.c.skey).join(e, and_(e.c.skey == s.c.skey, e.c.seq > after))
         return (
-            select(e.c.skey, *event_columns(tx.tables))
+            select(e.c.skey, *event_and_run_columns(tx.tables))
             .select_from(joined)
             .where(*searched_criteria(tx, searched, some), e.c.kind < k.FIRST_RECORD)
             .order_by(e.c.skey, e.c.seq)

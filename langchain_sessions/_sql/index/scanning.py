@@ -8,20 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ScalarSelect, Select, and_, or_, select
 
-from langchain_sessions._core.ledger import LogView, view_of
+from langchain_sessions._core.ledger import LogView
 from langchain_sessions._core.matching import EventQuery, matches
-from langchain_sessions._core.rows import EventRow, InvocationRow, SessionKey, owner_shape
+from langchain_sessions._core.rows import SessionKey, owner_shape
 from langchain_sessions._core.stretch import Stretch, next_stretch
-from langchain_sessions._sql.driver.transaction import Later, Prepared, Transaction, param
+from langchain_sessions._sql.driver.transaction import Later, Row, Transaction, param
 from langchain_sessions._sql.index.searched_logs import (
+    event_and_run_columns,
+    events_in,
     find_logs,
-    load_views,
     searched_criteria,
     searched_shape,
     searched_values,
+    view_with,
 )
 from langchain_sessions._sql.log.criteria import criteria_of
-from langchain_sessions._sql.log.lookup import event_columns, key_criteria, key_values, locating, session_row
+from langchain_sessions._sql.log.lookup import key_criteria, key_values, locating, session_row
 from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.stores._values import EventSlice, LogScan, LogSlice, SearchedLogs
 
@@ -36,41 +38,30 @@ _SINGLES = 64
 
 def load_events(tx: Transaction, searched: SearchedLogs, places: Mapping[str, SeqSet]) -> list[LogSlice]:
     """The contract's `load_events`. All of it is asked for before the first answer is needed."""
-    waiting: list[tuple[Later, Later, list[Later]]] = []
+    waiting: list[tuple[Later, list[Later]]] = []
     shape = owner_shape(searched.owner)
     for session_id, seqs in places.items():
-        values = key_values(SessionKey(searched.app, session_id, searched.owner), searched.now)
+        key = SessionKey(searched.app, session_id, searched.owner)
+        values = {**key_values(key, searched.now), "q_idle": searched.idle_before}
         session = tx.later(tx.prepare(("recall session", shape), lambda: locating(tx, shape, lock=False)), values)
         if not tx.pipelines and not session.rows:
             continue
-        unfinished = tx.later(_unfinished(tx, shape), values)
         starts = range(0, len(seqs.ranges), _SINGLES)
-        waiting.append((session, unfinished, [_asked(tx, shape, seqs, start, values) for start in starts]))
+        waiting.append((session, [_asked(tx, shape, seqs, start, values) for start in starts]))
     tx.flush()
     found: list[LogSlice] = []
-    for located, unfinished, asked in waiting:
+    for located, asked in waiting:
         if located.row is None:
             continue
         owner = session_row(located.row)
-        rows = sorted(EventRow(*row) for each in asked for row in each.rows)
-        view = view_of(owner, [InvocationRow(*row) for row in unfinished.rows], searched.idle_before)
-        found.append(LogSlice(owner, EventSlice(rows, view)))
+        rows, runs = events_in(row for each in asked for row in each.rows)
+        found.append(LogSlice(owner, EventSlice(sorted(rows), view_with(owner, runs))))
     return found
 
 
 def _key_of(tx: Transaction, shape: str) -> ScalarSelect[Any]:
     """The session's own key, by the criteria that every statement on it carries."""
     return select(tx.tables.sessions.c.skey).where(*key_criteria(tx.tables, shape)).scalar_subquery()
-
-
-def _unfinished(tx: Transaction, shape: str) -> Prepared:
-    table = tx.tables.invocations
-
-    def build() -> Select[Any]:
-        columns = [table.c.id, table.c.first_seq, table.c.status, table.c.updated_at]
-        return select(*columns).where(table.c.skey == _key_of(tx, shape), table.c.status.in_([1, 3, 4]))
-
-    return tx.prepare(("recall unfinished of", shape), build)
 
 
 def _asked(tx: Transaction, shape: str, seqs: SeqSet, start: int, key: Mapping[str, Any]) -> Later:
@@ -85,7 +76,7 @@ def _asked(tx: Transaction, shape: str, seqs: SeqSet, start: int, key: Mapping[s
         wanted = [e.seq.between(param(f"q_{at}_0"), param(f"q_{at}_1")) for at in range(size)]
         # Both bounds of each range beside the session, so that every one of them is looked up in the key.
         either = or_(*(and_(e.skey == _key_of(tx, shape), each) for each in wanted))
-        return select(*event_columns(tx.tables)).where(either)
+        return select(*event_and_run_columns(tx.tables)).where(either)
 
     return tx.later(tx.prepare(("recall events", shape, size), build), values)
 
@@ -98,19 +89,18 @@ def scan_logs(tx: Transaction, searched: SearchedLogs, query: EventQuery, after:
     stretch = next_stretch(sessions, after)
     if stretch is None:
         return LogScan([], None)
-    views = load_views(tx, searched, stretch.sessions)
     # Only where events stand differs from log to log; the rest is the same clause for all of them.
     newest = LogView(last_seq=max(session.last_seq for session in stretch.sessions))
-    found: dict[int, list[EventRow]] = defaultdict(list)
+    read: dict[int, list[Row]] = defaultdict(list)
     for skey, *row in _rows(tx, searched, replace(query, standings=frozenset()), newest, stretch):
-        event = EventRow(*row)
-        if skey in views and event.seq <= views[skey].last_seq and matches(event, query, views[skey]):
-            found[skey].append(event)
-    slices = [
-        LogSlice(session, EventSlice(found.get(session.skey, []), views[session.skey]))
-        for session in stretch.sessions
-        if session.skey in found or searched.session_id is not None
-    ]
+        read[skey].append(tuple(row))
+    slices: list[LogSlice] = []
+    for session in stretch.sessions:
+        rows, runs = events_in(read.get(session.skey, ()))
+        view = view_with(session, runs)
+        found = [row for row in rows if row.seq <= session.last_seq and matches(row, query, view)]
+        if found or searched.session_id is not None:
+            slices.append(LogSlice(session, EventSlice(found, view)))
     return LogScan(slices, stretch.after)
 
 
@@ -128,7 +118,7 @@ def _rows(
             e.c.seq <= param("s_high"),
         ]
         return (
-            select(e.c.skey, *event_columns(tx.tables))
+            select(e.c.skey, *event_and_run_columns(tx.tables))
             .select_from(joined)
             .where(*searched_criteria(tx, searched), *part, *(criterion.build() for criterion in criteria))
         )

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, exists, select
 
-from langchain_sessions._core.ledger import Ledger, LogView, open_invocations
+from langchain_sessions._core.ledger import OF_RUNS, Ledger, LogView
 from langchain_sessions._core.ranges import decode_ranges
-from langchain_sessions._core.rows import InvocationRow, SessionRow, owner_shape
+from langchain_sessions._core.rows import EventRow, SessionRow, owner_shape
 from langchain_sessions._sql.driver.transaction import Later, Transaction, param
+from langchain_sessions._sql.log.criteria import run_status
 from langchain_sessions._sql.log.expiry_in_sql import is_there
-from langchain_sessions._sql.log.lookup import key_values, owner_criterion, session_columns, session_row
+from langchain_sessions._sql.log.lookup import event_columns, key_values, owner_criterion, session_columns, session_row
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from langchain_sessions._sql.tables.schema import Tables
+    from langchain_sessions.events import Standing
     from langchain_sessions.stores._values import SearchedLogs
 
 
@@ -77,7 +79,7 @@ def searched_shape(searched: SearchedLogs, some: Some = ALL) -> tuple[Any, ...]:
 
 def searched_values(searched: SearchedLogs, some: Some = ALL) -> dict[str, Any]:
     """The values of `searched_criteria`."""
-    values = key_values(searched.key, searched.now)
+    values = {**key_values(searched.key, searched.now), "q_idle": searched.idle_before}
     if some.keys is not None:
         values.update(
             (f"k_{at}", some.keys[min(at, len(some.keys) - 1)] if some.keys else 0) for at in range(some.size)
@@ -119,40 +121,24 @@ def ask_progress(tx: Transaction, searched: SearchedLogs, some: Some = ALL) -> L
     )
 
 
-def load_views(tx: Transaction, searched: SearchedLogs, sessions: Sequence[SessionRow]) -> dict[int, LogView]:
-    """Where the events of each session stand."""
-    found = find_unfinished(tx, searched)
-    tx.flush()
-    return views_of(searched, sessions, found.rows)
+def event_and_run_columns(tables: Tables) -> list[ColumnElement[Any]]:
+    """What `events_in` reads; the statement has a value for `q_idle`."""
+    return [*event_columns(tables), run_status(tables).label("status")]
 
 
-def find_unfinished(tx: Transaction, searched: SearchedLogs, some: Some = ALL) -> Later:
-    """The invocations of some sessions that are not done."""
-    s, table = tx.tables.sessions, tx.tables.invocations
-
-    def build() -> Select[Any]:
-        columns = [table.c.skey, table.c.id, table.c.first_seq, table.c.status, table.c.updated_at]
-        joined = s.join(table, table.c.skey == s.c.skey)
-        unfinished = table.c.status.in_([1, 3, 4])
-        return select(*columns).select_from(joined).where(*searched_criteria(tx, searched, some), unfinished)
-
-    statement = tx.prepare(("recall unfinished", *searched_shape(searched, some)), build)
-    return tx.later(statement, searched_values(searched, some))
+def events_in(rows: Iterable[tuple[Any, ...]]) -> tuple[list[EventRow], dict[str, Standing]]:
+    """Events, and where those of them stand whose runs are not done: other runs of their logs were not looked at."""
+    found: list[EventRow] = []
+    runs: dict[str, Standing] = {}
+    for row in rows:
+        event = EventRow(*row[:-1])
+        found.append(event)
+        if row[-1] is not None and event.run is not None:
+            runs[event.run] = OF_RUNS[row[-1]]
+    return found, runs
 
 
-def views_of(
-    searched: SearchedLogs, sessions: Sequence[SessionRow], rows: Sequence[tuple[Any, ...]]
-) -> dict[int, LogView]:
-    """Where the events of each session stand, by the outcome of `find_unfinished`."""
-    unfinished: dict[int, list[InvocationRow]] = defaultdict(list)
-    for skey, *row in rows:
-        unfinished[skey].append(InvocationRow(*row))
-    return {
-        session.skey: LogView(
-            Ledger.decode(session.ledger),
-            None if session.head_runs is None else tuple(decode_ranges(session.head_runs)),
-            open_invocations(unfinished.get(session.skey, ()), searched.idle_before),
-            session.last_seq,
-        )
-        for session in sessions
-    }
+def view_with(session: SessionRow, runs: Mapping[str, Standing]) -> LogView:
+    """Where those events of a session stand that were read, given their runs."""
+    head = None if session.head_runs is None else tuple(decode_ranges(session.head_runs))
+    return LogView(Ledger.decode(session.ledger), head, runs, session.last_seq)

@@ -20,6 +20,7 @@ from sqlalchemy import (
     literal_column,
     not_,
     or_,
+    select,
     true,
 )
 from sqlalchemy import cast as sql_cast
@@ -224,8 +225,22 @@ def _standings_of_runs(tables: Tables) -> list[tuple[Standing, ColumnElement[boo
 
 
 def of_a_run(tables: Tables, *which: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Whether an event belongs to an invocation of a kind: `EventRow.run` in SQL, looked up by its name."""
+    """Whether an event belongs to an invocation of a kind, looked up by its name."""
+    return exists().where(*_run_of_event(tables), *which)
+
+
+def run_status(tables: Tables) -> ColumnElement[Any]:
+    """How far the run of an event got, if it is not done, as a column; what was open before `q_idle` has failed."""
+    run = tables.invocations.c
+    is_idle = and_(run.status == literal_column("1"), run.updated_at < param("q_idle", BigInteger()))
+    status = case((is_idle, literal_column("3")), else_=run.status)
+    unfinished = run.status.in_([literal_column(each) for each in ("1", "3", "4")])
+    return select(status).where(*_run_of_event(tables), unfinished).correlate(tables.events).scalar_subquery()
+
+
+def _run_of_event(tables: Tables) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    """Which invocation is that of an event: `EventRow.run` in SQL."""
     e, run = tables.events.c, tables.invocations.c
     asked = and_(e.invocation_id.is_(None), e.kind == literal_column(str(k.HUMAN)))
     name = case((asked, literal_column(f"'{r.TURN_OF}'", String()) + e.ident), else_=e.invocation_id)
-    return exists().where(run.skey == e.skey, run.id == name, *which)
+    return run.skey == e.skey, run.id == name

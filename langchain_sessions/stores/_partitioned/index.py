@@ -17,7 +17,7 @@ from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._partitioned.access import Change, Partitions, Rows, is_there, partition_of
 from langchain_sessions.stores._partitioned.heads import IndexHead, SessionHead, VectorHead, load_head
 from langchain_sessions.stores._partitioned.log import read_matching
-from langchain_sessions.stores._partitioned.runs import all_left, knowing
+from langchain_sessions.stores._partitioned.runs import knowing
 from langchain_sessions.stores._partitioned.sessions import all_heads
 from langchain_sessions.stores._partitioned.shelves import (
     asked_of,
@@ -128,8 +128,8 @@ def _read_shelved(at: Partitions, query: IndexQuery, most_apart: int) -> Flow[In
         apart = frozenset({head.skey for head in left} | gone | lost)
         left = [head for head in left if head.skey not in gone]
         shelves = kept.stored(lambda number: shelf_key(number) in query.held)
-        small = [head for head in left if head.session.last_seq <= query.longest_shelved]
-        large = [head for head in left if head.session.last_seq > query.longest_shelved]
+        small = [head for head in left if query.may_shelve(head.session)]
+        large = [head for head in left if not query.may_shelve(head.session)]
         if len(small) <= most_apart:
             # Few logs are read one by one; but one that is too short for an index of its own is not given one.
             short = [head for head in small if head.session.last_seq <= query.most_scanned]
@@ -232,10 +232,9 @@ def _read_log(at: Partitions, head: SessionHead, query: IndexQuery) -> Flow[Inde
         buckets.setdefault(keys.number_in(key, 2), {})[keys.text_in(key)] = value
     messages = EventQuery(kinds=MESSAGE_CODES, after_seq=indexed_to, idle_before=query.searched.idle_before)
     tail = yield from read_matching(at, head, messages)
-    # Of what the chunks hold only the names of its runs are known here.
-    view = head.view(query.searched.idle_before, (yield from all_left(at, head))) if chunks else tail.view
     with_traits = tuple(chunk._replace(traits=known.get(chunk.number, b"")) for chunk in chunks)
-    return IndexedLog(head.session, view, with_traits, buckets, tail.rows)
+    # Where an event of a chunk stands is asked when it is read: here only the runs of the tail were looked up.
+    return IndexedLog(head.session, tail.view, with_traits, buckets, tail.rows)
 
 
 def _rows_of(at: Partitions, head: SessionHead, ranges: Iterable[Range]) -> Flow[dict[str, bytes]]:
