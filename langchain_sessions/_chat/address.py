@@ -126,7 +126,9 @@ class Addressing:
             if policy == "config":
                 named = asked.get("user_id")
             else:
-                named = policy({**(config or {}), "configurable": asked} if asked is not configurable else config or {})
+                named = policy(
+                    {**(config or {}), "configurable": {**asked}} if asked is not configurable else config or {}
+                )
         if isinstance(named, Anyone):
             return sessions
         user = None if named is None else user_named(named)
