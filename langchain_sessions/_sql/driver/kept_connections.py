@@ -1,4 +1,4 @@
-"""The connections to a server that a store keeps for itself.
+"""The connections that a store keeps for itself: those to a server, and the one that writes to SQLite.
 
 SQLAlchemy opens and closes them. Its pool knows them no more: a round through it takes longer than many a statement.
 """
@@ -10,6 +10,7 @@ from collections import deque
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as WaitedTooLong
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -51,6 +52,38 @@ class Held:
     def spoil(self) -> None:
         """Have it closed when it is given back."""
         self.is_spoilt = True
+
+
+class Writer:
+    """The connection that a store keeps for writing to SQLite, which spares the pool's round; None until then.
+
+    Attributes:
+        connection: The driver's connection.
+        was_flushing: The level of `synchronous` that it goes back to; 0 where it has it.
+        path: Where its file is; empty where it has none.
+        inode: Which file that is.
+    """
+
+    __slots__ = ("connection", "inode", "path", "was_flushing")
+
+    def __init__(self) -> None:
+        """Keep nothing yet."""
+        self.connection: Any = None
+        self.was_flushing = self.inode = 0
+        self.path = ""
+
+    def keep(self, connection: Any) -> None:
+        """Keep a connection, and know which file it writes to."""
+        self.path = path = connection.execute("PRAGMA database_list").fetchone()[2]
+        with suppress(OSError):
+            self.inode = Path(path).stat().st_ino
+        self.connection = connection
+
+    def release(self) -> Any:
+        """Keep nothing any more; what was kept."""
+        connection, self.connection = self.connection, None
+        self.was_flushing = 0
+        return connection
 
 
 class Kept:

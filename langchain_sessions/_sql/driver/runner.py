@@ -19,9 +19,9 @@ from langchain_sessions._sql.driver.connecting import positional
 from langchain_sessions._sql.driver.damage import is_damaged
 from langchain_sessions._sql.driver.drivers import special_of
 from langchain_sessions._sql.driver.failures import DeadConnectionError, Failures, LostRaceError, PassedInError, fitting
-from langchain_sessions._sql.driver.kept_connections import Held, Kept
+from langchain_sessions._sql.driver.kept_connections import Held, Kept, Writer
 from langchain_sessions._sql.driver.loops import LoopEngines
-from langchain_sessions._sql.driver.transaction import Send, SqliteBoundaries, StatementCache, Transaction, Writer
+from langchain_sessions._sql.driver.transaction import Send, SqliteBoundaries, StatementCache, Transaction
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions._sql.driver.workers import Workers
 from langchain_sessions._sql.tables import migrations
@@ -46,7 +46,6 @@ _THREADS = 4
 # The first dead connection clears the pool, so what dies after it was opened just now: the server itself is away.
 _MAX_DEAD = 3
 _MOST_READERS = 16
-# To find a member of an enumeration takes longer than a call.
 _READ = TransactionKind.READ
 
 
@@ -178,7 +177,9 @@ class Runner:
             return self._on_pooled(self.engines.sync, self._sends[0], kind, work)
         writer = self._writer
         if writer.connection is None:
-            writer.connection = self._detached()
+            writer.keep(self._detached())
+        if writer.path:
+            _check_file(writer.path, writer.inode)
         return self._in_transaction(writer.connection, self._drop_writer, None, kind, work)
 
     def _as_reader(self, kind: TransactionKind, work: Work[T]) -> T:
@@ -433,7 +434,17 @@ class Runner:
             self.engines.sync.dispose()
 
 
+def _check_file(path: str, inode: int) -> None:
+    """Refuse to write to a file that nobody could open any more: SQLite would go on and say that all is well."""
+    try:
+        is_there = os.stat(path).st_ino == inode  # noqa: PTH116 - once for each append
+    except OSError:
+        is_there = False
+    if not is_there:
+        problem = f"{path} was deleted or replaced while it was open. Nothing was written: open it by a new service."
+        raise StoreUnavailableError(problem)
+
+
 def _nothing(tx: Transaction) -> None:
-    """Touch the database, so that its driver is connected."""
-    # Any answer will do: SQLAlchemy asks a server for its version when the first connection is made.
+    """Touch the database: SQLAlchemy asks a server for its version when the first connection is made."""
     tx.ask("SELECT 1")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sqlalchemy.types import TypeEngine
 
     from langchain_sessions._sql.driver.damage import Read
+    from langchain_sessions._sql.driver.kept_connections import Writer
     from langchain_sessions._sql.tables.schema import Tables
 
 P = ParamSpec("P")
@@ -367,28 +368,6 @@ class Boundaries(ABC):
         """Restore the kind of a caller's connection; whether the connection is still good."""
         del driver, was
         return True
-
-
-class Writer:
-    """The connection that a store keeps for writing to SQLite, which spares the pool's round; None until then.
-
-    Attributes:
-        connection: The driver's connection.
-        was_flushing: The level of `synchronous` that it goes back to; 0 where it has it.
-    """
-
-    __slots__ = ("connection", "was_flushing")
-
-    def __init__(self) -> None:
-        """Keep nothing yet."""
-        self.connection: Any = None
-        self.was_flushing = 0
-
-    def release(self) -> Any:
-        """Keep nothing any more; what was kept."""
-        connection, self.connection = self.connection, None
-        self.was_flushing = 0
-        return connection
 
 
 class SqliteBoundaries(Boundaries):
