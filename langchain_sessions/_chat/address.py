@@ -121,14 +121,11 @@ class Addressing:
     def _view(self, config: RunnableConfig | None, configurable: Mapping[str, Any]) -> SessionService:
         sessions, owner, policy = self._sessions, log_of(self._sessions).owner, self._owner
         named: object = ANYONE
-        if policy != "ignore":
+        if policy == "config":
+            named = _with_who_asked(configurable).get("user_id")
+        elif callable(policy):
             asked = _with_who_asked(configurable)
-            if policy == "config":
-                named = asked.get("user_id")
-            else:
-                named = policy(
-                    {**(config or {}), "configurable": {**asked}} if asked is not configurable else config or {}
-                )
+            named = policy(config or {} if asked is configurable else {**(config or {}), "configurable": {**asked}})
         if isinstance(named, Anyone):
             return sessions
         user = None if named is None else user_named(named)
