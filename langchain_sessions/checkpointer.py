@@ -19,7 +19,6 @@ from langchain_sessions._chat.address import (
     checkpoint_id,
     configurable,
     next_version,
-    read_config,
 )
 from langchain_sessions._core.codec.any_message import MessageCodec
 from langchain_sessions._core.edge import check_id, made_by
@@ -153,7 +152,7 @@ class SessionCheckpointSaver(LogsThreads, BaseCheckpointSaver[Any]):
         return next_version(current)
 
     def _read(self, config: RunnableConfig) -> ThreadConfig:
-        return read_config(self._addressing.require(config), config)
+        return self._addressing.thread(config)
 
     # -- writing -------------------------------------------------------------------------------------------
 
@@ -278,12 +277,12 @@ class SessionCheckpointSaver(LogsThreads, BaseCheckpointSaver[Any]):
         if config is None:
             log = log_of(self.sessions)
             query = CheckpointQuery(app=log.app, owner=log.owner, now=log.now(), before=last, accept=accept)
-            return self._loader.pages(query, limit)
+            return self._loader.pages(query, limit, None)
         at = self._read(config)
         query = at.query(cid=at.checkpoint_id, before=last, accept=accept)
         if "checkpoint_ns" not in configurable(config):
             query = replace(query, ns=None)
-        return self._loader.pages(query, limit)
+        return self._loader.pages(query, limit, at.said)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]

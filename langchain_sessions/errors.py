@@ -6,7 +6,7 @@ carries the text of a conversation, a password or the repr of a driver's excepti
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from langchain_core import exceptions
 
@@ -25,7 +25,18 @@ if not TYPE_CHECKING:
 
 
 class SessionsError(Exception):
-    """The root of all errors of this library."""
+    """The root of all errors of this library. Pickled or copied, an error says and knows the same."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Python would call the class with its sentence, which most of them do not take; where a worker of a pool
+        # raises such an error, the pool breaks or waits for ever.
+        return _again, (type(self), self.args, self.__dict__)
+
+
+def _again(kind: type[SessionsError], args: tuple[Any, ...], fields: dict[str, Any]) -> SessionsError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(fields)
+    return error
 
 
 class InvalidInputError(SessionsError, ValueError):

@@ -114,16 +114,27 @@ class Addressing:
         view = self._view(config, configurable(config))
         return view if isinstance(view.owner, str) else None
 
+    def thread(self, config: RunnableConfig) -> ThreadConfig:
+        """What a config says of a thread.
+
+        Raises:
+            InvalidInputError: As `require`.
+        """
+        sessions, session_id = self.require(config)
+        named, said = configurable(config), None
+        if callable(self._owner):
+            said = {key: value for key, value in _with_who_asked(named).items() if not _is_place(key)}
+        namespace, cid = str(named.get("checkpoint_ns") or ""), named.get("checkpoint_id") or None
+        return _tuple(ThreadConfig, (log_of(sessions), session_id, namespace, cid, said))
+
     def _view(self, config: RunnableConfig | None, configurable: Mapping[str, Any]) -> SessionService:
         sessions, owner, policy = self._sessions, log_of(self._sessions).owner, self._owner
-        thread: object = configurable.get("thread_id")
         named: object = ANYONE
-        if type(thread) is ThreadInReach and policy != "ignore" and _says_where(configurable):
-            named = thread.user_id
-        elif policy == "config":
-            named = configurable.get("user_id")
+        if policy == "config":
+            named = _with_who_asked(configurable).get("user_id")
         elif callable(policy):
-            named = policy(config or {})
+            asked = _with_who_asked(configurable)
+            named = policy(config or {} if asked is configurable else {**(config or {}), "configurable": {**asked}})
         if isinstance(named, Anyone):
             return sessions
         user = None if named is None else user_named(named)
@@ -220,11 +231,13 @@ class ThreadConfig(NamedTuple):
     session_id: str
     namespace: str
     checkpoint_id: str | None
+    said: Mapping[str, Any] | None = None
+    """What says who asks, beside the places; None where the config's user alone does."""
 
     @property
     def key(self) -> SessionKey:
         """The session. Its id was checked where the config was read."""
-        log, session_id, _, _ = self
+        log, session_id, *_ = self
         return _tuple(SessionKey, (log.app, session_id, log.owner))
 
     def query(self, **wanted: Any) -> CheckpointQuery:
@@ -235,52 +248,55 @@ class ThreadConfig(NamedTuple):
         return CheckpointQuery(app=log.app, owner=log.owner, now=log.now(), session_id=self.session_id, **wanted)
 
 
-def read_config(address: Address, config: RunnableConfig) -> ThreadConfig:
-    """What a config says of the thread at an address."""
-    named = configurable(config)
-    sessions, session_id = address
-    cid = named.get("checkpoint_id") or None
-    return _tuple(ThreadConfig, (log_of(sessions), session_id, str(named.get("checkpoint_ns") or ""), cid))
-
-
 class ThreadInReach(str):
-    """The id of a thread, in the config of a checkpoint that was handed out: an object that knows the owner.
+    """The id of a thread, in the config of a checkpoint that was handed out: an object that knows who asked for it.
 
     LangGraph asks for a subgraph's state by this object and a namespace, and leaves out who asks. Whoever has it was
     let in before; the same text from elsewhere, a request or a file, is an id like any other.
     """
 
-    __slots__ = ("user_id",)
-    user_id: str
+    __slots__ = ("said",)
+    said: Mapping[str, Any]
+    """What says who asks: what the config had beside the places, and the owner."""
+
+    def __str__(self) -> str:
+        # LangGraph makes a text of it on the way to a history, and this one must arrive.
+        return self
 
 
-def _says_where(configurable: Mapping[str, Any]) -> bool:
-    """Whether a config is one that LangGraph made, which names a graph within a thread and nothing else."""
-    return bool(configurable.get("checkpoint_ns")) and all(
-        key in _PLACES or key.startswith("__pregel_") for key in configurable
-    )
+def _with_who_asked(configurable: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a config says, with who asked for what LangGraph made it of: a graph within a thread, and nothing else."""
+    thread = configurable.get("thread_id")
+    if type(thread) is ThreadInReach and configurable.get("checkpoint_ns") and all(map(_is_place, configurable)):
+        return {**thread.said, **configurable}
+    return configurable
 
 
-def config_of(session: SessionRow, namespace: str, cid: str) -> RunnableConfig:
+def _is_place(key: str) -> bool:
+    return key in _PLACES or key.startswith("__pregel_")
+
+
+def config_of(session: SessionRow, namespace: str, cid: str, said: Mapping[str, Any] | None = None) -> RunnableConfig:
     """The config of a checkpoint. It names the owner, so that going on from an old state needs nothing else."""
-    if session.user_id is None:
+    if session.user_id is None and not said:
         return {"configurable": {"thread_id": session.id, "checkpoint_ns": namespace, "checkpoint_id": cid}}
-    thread = _in_reach(session.id, session.user_id)
-    named = {"thread_id": thread, "checkpoint_ns": namespace, "checkpoint_id": cid, "user_id": session.user_id}
+    thread = _in_reach(session, said)
+    named = {"thread_id": thread, "checkpoint_ns": namespace, "checkpoint_id": cid}
+    if session.user_id is not None:
+        named["user_id"] = session.user_id
     return {"configurable": named}
 
 
-def config_again(session: SessionRow, config: RunnableConfig) -> RunnableConfig:
+def config_again(session: SessionRow, config: RunnableConfig, said: Mapping[str, Any] | None = None) -> RunnableConfig:
     """The config that asked for a checkpoint, as one of this checkpoint."""
-    if session.user_id is None:
+    if session.user_id is None and not said:
         return config
-    thread = _in_reach(session.id, session.user_id)
-    return {**config, "configurable": {**configurable(config), "thread_id": thread}}
+    return {**config, "configurable": {**configurable(config), "thread_id": _in_reach(session, said)}}
 
 
-def _in_reach(thread_id: str, user_id: str) -> ThreadInReach:
-    thread = ThreadInReach(thread_id)
-    thread.user_id = user_id
+def _in_reach(session: SessionRow, said: Mapping[str, Any] | None) -> ThreadInReach:
+    thread = ThreadInReach(session.id)
+    thread.said = {"user_id": session.user_id, **(said or {})} if session.user_id is not None else said or {}
     return thread
 
 

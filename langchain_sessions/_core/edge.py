@@ -184,15 +184,17 @@ MAX_ID = 255
 
 
 def check_id(value: object, field: str) -> str:
-    """A usable id, returned as it is: ids are compared exactly and never changed.
+    """A usable id, its text as it is: ids are compared exactly and never changed.
 
     Raises:
         InvalidInputError: It is no string, blank, longer than 255 characters, or has characters that not every
             database can compare.
     """
-    if not isinstance(value, str):
-        known = ", such as its id" if hasattr(value, "user_id") else ""
-        raise InvalidInputError(field, f"give a string{known}, not {type(value).__name__}")
+    if type(value) is not str:
+        if not isinstance(value, str):
+            known = ", such as its id" if hasattr(value, "user_id") else ""
+            raise InvalidInputError(field, f"give a string{known}, not {type(value).__name__}")
+        value = str.__str__(value)  # the text alone: drivers look at the class
     # Databases pad or trim blanks in their own ways, and a blank id is mostly a variable that was never set.
     if not value or value.isspace():
         raise InvalidInputError(field, "must not be blank")

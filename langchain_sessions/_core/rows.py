@@ -251,6 +251,10 @@ class Anyone:
         """Readable in tracebacks."""
         return "ANYONE"
 
+    def __reduce__(self) -> str:
+        """The one there is, also pickled or copied."""
+        return "ANYONE"
+
 
 ANYONE = Anyone()
 Owner = str | Anyone | None

@@ -10,6 +10,7 @@ from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.message_types import MESSAGE_CODES
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._recall.text.documents import searchable_text
+from langchain_sessions._recall.text.grammar import QueryKind
 from langchain_sessions._recall.text.highlights import Span, find_spans
 from langchain_sessions._recall.text.passages import split_passages
 from langchain_sessions.search import SearchHit
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 _LOOK_AROUND: Final = 3
 # A summary of a thousand events is not unfolded on a page of hits.
 _COVERED: Final = 20
+# Characters of a text that is not looked through for words that its best passage does not have: it is shown for those
+# of its neighbours, and a megabyte takes a third of a second.
+_LONG: Final = 100_000
 
 
 class HitViewer:
@@ -100,7 +104,8 @@ class HitViewer:
         if number is not None and number < len(passages):
             start, end = passages[number]
             spans = find_spans(text[start:end], query, self._maker)
-            if spans or len(passages) == 1:
+            is_by_words = query.mode is QueryKind.RANKED and not query.required
+            if spans or len(passages) == 1 or (is_by_words and len(text) > _LONG):
                 return text[start:end], spans
         # What is looked for as it stands is in one passage or across two.
         first = next(iter(find_spans(text, query, self._maker, limit=1)), (0, 0))

@@ -104,7 +104,7 @@ class ValueForms:
         Raises:
             UnstorableError: It would come back as something else.
         """
-        if obj is None or type(obj) is bytes:
+        if obj is None or type(obj) is bytes or (type(obj) is bytearray and self._is_known):
             return self.serde.dumps_typed(obj)
         return self._dump(obj, "") or self.dumps_marked(obj)
 

@@ -43,7 +43,7 @@ class CheckpointLoader:
                 return None
             rebuilder = Rebuilder(self._forms, details, reader)
             with suppress(NotInHandError):
-                return rebuilder.tuple_of(found[0], config if at.checkpoint_id else None)
+                return rebuilder.tuple_of(found[0], config if at.checkpoint_id else None, at.said)
         raise AssertionError  # what was read whole is in hand
 
     def load_parent(self, at: ThreadConfig) -> Flow[ThreadCache | None]:
@@ -65,9 +65,9 @@ class CheckpointLoader:
         rebuilder.remember(found[0])
         return [(channel, value) for _, channel, value in rebuilder.pending(found[0])]
 
-    def pages(self, query: CheckpointQuery, limit: int | None) -> CheckpointPages:
-        """Pages of checkpoints, newest first."""
-        return CheckpointPages(self._store, self.cache, self._forms, query, limit)
+    def pages(self, query: CheckpointQuery, limit: int | None, said: Mapping[str, Any] | None) -> CheckpointPages:
+        """Pages of checkpoints, newest first, for one who `said` who asks."""
+        return CheckpointPages(self._store, self.cache, self._forms, query, limit, said=said)
 
     def acceptance(self, wanted: Mapping[str, Any] | None) -> Callable[[FoundCheckpoint], bool] | None:
         """Asks whether the metadata of a checkpoint holds equal values under all keys; None where nothing is wanted."""
@@ -120,6 +120,8 @@ class CheckpointPages:
         forms: ValueForms,
         query: CheckpointQuery,
         limit: int | None,
+        *,
+        said: Mapping[str, Any] | None,
     ) -> None:
         """Begin with the newest; end after `limit` of them."""
         self._store = store
@@ -127,6 +129,7 @@ class CheckpointPages:
         self._forms = forms
         self._query = query
         self._left = limit
+        self._said = said
         self._after: PageEnd | None = None
         self.is_over = limit is not None and limit <= 0
 
@@ -139,7 +142,7 @@ class CheckpointPages:
             self._left -= len(found)
         self.is_over = self._after is None or self._left == 0
         rebuilder = Rebuilder(self._forms, details, reader)
-        return [rebuilder.tuple_of(item, None) for item in found]
+        return [rebuilder.tuple_of(item, None, self._said) for item in found]
 
 
 def _stored_in(found: FoundCheckpoint, shape: bytes) -> Collection[str]:

@@ -44,6 +44,8 @@ from langchain_sessions._threads.split import join, whole_skeleton
 from langchain_sessions.errors import CorruptRowError, InvalidInputError, SealedEventError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
 
@@ -97,8 +99,10 @@ class Rebuilder:
                     self._data(found, thread, channel, slot)
         return thread
 
-    def tuple_of(self, found: FoundCheckpoint, config: RunnableConfig | None) -> CheckpointTuple:
-        """The checkpoint as LangGraph knows it, under the config that asked for it."""
+    def tuple_of(
+        self, found: FoundCheckpoint, config: RunnableConfig | None, said: Mapping[str, Any] | None
+    ) -> CheckpointTuple:
+        """The checkpoint as LangGraph knows it, under the config that asked for it, and what it `said` of who asks."""
         _, record = self.remember(found)
         session, row = found.session, found.row
         values = {name: self.value(found, name, slot) for name, slot in record.slots.items() if slot.kind != EMPTY}
@@ -117,10 +121,10 @@ class Rebuilder:
             checkpoint.update(self._deserialized(found, record.rest.kind, record.rest.data or b""))
         ns = found.ns_name
         return CheckpointTuple(
-            config_again(session, config) if config is not None else config_of(session, ns, row.cid),
+            config_again(session, config, said) if config is not None else config_of(session, ns, row.cid, said),
             checkpoint,
             self._deserialized(found, record.metadata.kind, record.metadata.data or b""),
-            config_of(session, ns, row.parent) if row.parent is not None else None,
+            config_of(session, ns, row.parent, said) if row.parent is not None else None,
             self.pending(found),
         )
 

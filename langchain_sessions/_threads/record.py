@@ -94,8 +94,8 @@ def dump_slot(value: Any, forms: ValueForms, name: str, refs: bytes | None = Non
 
 
 def _in_bytes(value: Any, forms: ValueForms) -> tuple[str, bytes]:
-    # LangGraph's serializer has tags of its own for these two, and holds them exactly.
-    if not forms.is_plain or value is None or type(value) is bytes:
+    # LangGraph's serializer has tags of its own for these, and holds them exactly.
+    if not forms.is_plain or value is None or type(value) is bytes or type(value) is bytearray:
         return forms.dumps_typed(value)
     try:
         # Nearly every value is plain, and what is plain needs no form.

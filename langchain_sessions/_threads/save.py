@@ -101,7 +101,7 @@ class CheckpointWriter:
                 recall = after_append(at.log, at.key, done.session.last_seq, done.decision.fresh)
                 if recall is not None:
                     yield from recall
-                return config_of(done.session, at.namespace, record.cid)
+                return config_of(done.session, at.namespace, record.cid, at.said)
 
     def _planned(self, at: ThreadConfig, record: Record, thread: ThreadCache | None) -> PlannedCheckpoint:
         came_from = (record.ns, record.parent or "")

@@ -286,6 +286,19 @@ def test_item_2_dictionaries_that_remember_and_bytes_that_change_come_back_equal
     assert play(service, [OrderedDict(b=1, a=2), bytearray(b"x")]) == [{"b": 1, "a": 2}, b"x"]
 
 
+@pytest.mark.backends("memory", "sqlite")
+@pytest.mark.parametrize("size", [2, 200, 50_000])
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_bytes_that_may_be_changed_may_be_changed_again(service: SessionService, size: int, *, is_sealed: bool) -> None:
+    """A channel's own; within other values they come back as bytes, as with LangGraph's serializer."""
+    given = bytearray(b"x" * size)
+    if is_sealed:
+        pytest.importorskip("Crypto")
+    serde = EncryptedSerializer.from_pycryptodome_aes(JsonPlusSerializer(), key=b"0" * 16) if is_sealed else None
+    found = play(service, given, serde=serde)
+    assert (type(found), found) == (bytearray, given)
+
+
 @pytest.mark.backends("memory")
 def test_item_2_no_stored_name_is_called(service: SessionService) -> None:
     """What stored bytes name is compared with what the application allowed, and nothing else is done with it."""

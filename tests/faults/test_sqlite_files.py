@@ -234,3 +234,30 @@ def _bytes_of(path: Path) -> list[str]:
     forms = (TRACE.encode(), TRACE.lower().encode())
     files = [found for found in path.parent.glob(f"{path.name}*") if any(form in found.read_bytes() for form in forms)]
     return [found.name for found in files]
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("how", ["deleted", "moved", "replaced"])
+def test_a_file_that_goes_while_it_is_open_takes_nothing_more(scratch_directory: Path, face: str, how: str) -> None:
+    """SQLite would go on writing to what nobody can open any more, and say that all is well."""
+    path, other = (scratch_directory / f"{secrets.token_hex(4)}.db" for _ in range(2))
+    call = Face(face)
+    with opened(SessionService(f"sqlite:///{path}"), SessionService(f"sqlite:///{other}")) as (service, second):
+        for each in (service, second):
+            each.open("s")
+            call(each, "append", "s", HumanMessage("before"))
+        second.close()
+        if how == "deleted":
+            path.unlink()
+        elif how == "moved":
+            path.rename(path.with_suffix(".old"))
+        else:
+            other.replace(path)
+        for _ in range(2):
+            with pytest.raises(StoreUnavailableError, match=f"{path} was deleted or replaced"):
+                call(service, "append", "s", HumanMessage("into nowhere"))
+        if how == "moved":
+            path.with_suffix(".old").rename(path)
+            call(service, "append", "s", HumanMessage("after"))
+            assert [found.text for found in call(service, "messages", "s")] == ["before", "after"]
+        call.close(service, second)

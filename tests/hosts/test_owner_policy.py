@@ -298,3 +298,40 @@ async def test_the_states_of_subgraphs_are_those_of_who_asks_for_them(sessions: 
     bob = {"configurable": {**named["configurable"], "user_id": "bob"}}
     with pytest.raises(SessionNotFoundError):
         graph.get_state(bob)
+
+
+def by_token(config: Any) -> str:
+    """A policy that goes by a key of its own."""
+    return str({"t-ada": "ada", "t-bob": "bob"}[config["configurable"]["token"]])
+
+
+@pytest.mark.parametrize(("owner", "who"), [("config", {"user_id": "ada"}), (by_token, {"token": "t-ada"})])
+async def test_the_histories_of_subgraphs_are_those_of_who_asks_for_them(
+    sessions: SessionService, owner: Any, who: dict[str, str]
+) -> None:
+    graph = _asking(sessions, owner)
+    ada: Any = {"configurable": {"thread_id": "t1", **who}}
+    graph.invoke({"messages": "hi"}, ada)
+    newest = next(graph.get_state_history(ada))
+    assert graph.get_state(ada).values == newest.values
+    for state in (graph.get_state(ada), newest):
+        named = state.tasks[0].state
+        assert [below.next for below in graph.get_state_history(named)] == [("inner",), ("__start__",)]
+        assert [below.next async for below in graph.aget_state_history(named)] == [("inner",), ("__start__",)]
+        assert _told(graph.get_state(named, subgraphs=True)) == ["inner", "ask"]
+        inner = graph.get_state(named).tasks[0].state
+        assert [below.next for below in graph.get_state_history(inner)] == [("ask",), ("__start__",)]
+
+
+def test_a_policy_is_asked_for_what_langgraph_asks_too(sessions: SessionService) -> None:
+    """It may have changed its mind, or speak for whoever is served now."""
+    served = ["ada"]
+    graph = _asking(sessions, lambda config: served[0] if config["configurable"]["token"] else None)
+    ada: Any = {"configurable": {"thread_id": "t1", "token": "t-ada"}}
+    graph.invoke({"messages": "hi"}, ada)
+    named = graph.get_state(ada).tasks[0].state
+    assert graph.get_state(named).next == ("inner",)
+    served[0] = "grace"
+    for ask in (graph.get_state, lambda config: next(graph.get_state_history(config))):
+        with pytest.raises(SessionNotFoundError):
+            ask(named)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -59,3 +60,26 @@ def test_the_tally_forgets_what_it_counted() -> None:
         assert not tally.passes(Key, MOST_BYTES // 2)  # type: ignore[arg-type]
         assert not tally.passes(Key, MOST_BYTES // 2)  # type: ignore[arg-type]
         assert tally.passes(Key, 2)  # type: ignore[arg-type]
+
+
+def test_a_page_of_megabytes_is_told_without_a_step_for_each_word(ada: SessionService) -> None:
+    """Phrases and exclusions ask each candidate, and what stands beside a hit is shown with it."""
+    for number in range(4):
+        ada.append("s1", HumanMessage(PAGE * (MOST_BYTES // 3 // len(PAGE)) + f"needle{number} in the hay"))
+    ada.append("s1", HumanMessage("漢字仮名" * (MOST_BYTES // 12)))
+    ada.append("s1", HumanMessage("It was a zebra that I saw."))
+    ada.search("needle1", session_id="s1")
+    for query, found in (('"needle2 in"', 1), ('"hay the"', 0), ("harbour -needle3", 3), ("zebra", 4)):
+        steps = 0
+
+        def count(_frame: object, event: str, _argument: object) -> None:
+            nonlocal steps
+            steps += event == "call"
+
+        sys.setprofile(count)
+        try:
+            page = ada.search(query, session_id="s1")
+        finally:
+            sys.setprofile(None)
+        assert len(page.items) >= found
+        assert steps < 100_000, query

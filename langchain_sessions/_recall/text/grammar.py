@@ -15,6 +15,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._recall.text.dates import asked_dates
+from langchain_sessions._recall.text.runs import Runs
 from langchain_sessions._recall.text.terms import is_dense, split_words
 
 if TYPE_CHECKING:
@@ -283,15 +284,19 @@ class QueryMatcher:
             return query.literal in literal_key(text)
         if not query.required and not query.excluded:
             return True
-        words = f" {' '.join(split_words(text))} "
-        terms = frozenset(self._maker.terms(text))
-        return all(any(_holds(clause, words, terms) for clause in group) for group in query.required) and not any(
-            _holds(clause, words, terms) for clause in query.excluded
+        asked = chain(chain.from_iterable(query.required), query.excluded)
+        terms = frozenset(self._maker.terms(text) if any(map(_is_by_term, asked)) else ())
+        runs = Runs(text)
+        return all(any(_holds(clause, runs, terms) for clause in group) for group in query.required) and not any(
+            _holds(clause, runs, terms) for clause in query.excluded
         )
 
 
-def _holds(clause: Clause, words: str, terms: Collection[str]) -> bool:
-    if clause.kind is ClauseKind.WORD and clause.groups and len(clause.words) == 1:
+def _is_by_term(clause: Clause) -> bool:
+    return clause.kind is ClauseKind.WORD and bool(clause.groups) and len(clause.words) == 1
+
+
+def _holds(clause: Clause, runs: Runs, terms: Collection[str]) -> bool:
+    if _is_by_term(clause):
         return any(term in terms for term in clause.groups[0])
-    run = " ".join(clause.words)
-    return (f" {run}" if clause.kind is ClauseKind.PREFIX else f" {run} ") in words
+    return runs.hold(clause.words, is_prefix=clause.kind is ClauseKind.PREFIX)

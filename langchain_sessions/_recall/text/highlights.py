@@ -96,9 +96,13 @@ def _begins(found: list[str], words: frozenset[str], prefixes: tuple[str, ...]) 
 
 
 def _dense_spans(token: str, start: int, wanted: frozenset[str]) -> Iterator[Span]:
+    is_normal = normalize(token) == token
+    if is_normal and not any(term in token for term in wanted):
+        return
     for at in range(len(token)):
         for size in (2, 1):
-            if normalize(token[at : at + size]) in wanted and at + size <= len(token):
+            piece = token[at : at + size]
+            if (piece if is_normal else normalize(piece)) in wanted and at + size <= len(token):
                 yield start + at, start + at + size
                 break
 

@@ -105,15 +105,30 @@ def split_words(text: str) -> list[str]:
     Every character of a script without blanks counts as a word, so a phrase in it is found wherever it stands.
     """
     words: list[str] = []
+    known: dict[str, list[str]] = {}
     for token in TOKEN.findall(normalize(text)):
-        if is_dense(token):
-            words.extend(token)
-        else:
-            words.append(fold_accents(_plain(token)))
+        found = known.get(token)
+        if found is None:
+            found = known[token] = [*token] if is_dense(token) else [fold_accents(plain_word(token))]
+        words += found
     return words
 
 
-def _plain(token: str) -> str:
+def with_plain_marks(text: str) -> str:
+    """A text with its typography written in ASCII."""
+    if not text.isascii():
+        text = text.replace("\u2019", "'")
+        for mark, plain in _TYPOGRAPHY:
+            text = text.replace(mark, plain)
+    return text
+
+
+def words_apart(data: bytes) -> bytes:
+    """Text in ASCII in lower case, with blanks for all that is in no word."""
+    return data.translate(_BETWEEN_WORDS)
+
+
+def plain_word(token: str) -> str:
     """Take clitics off (`ada's`, `l'homme`, `don't`), commas out of numbers, and the tail off ordinals."""
     word = token
     if "'" in word:
@@ -148,7 +163,7 @@ class _StemCache(dict[str, str]):
             word = self._base_form(token, token)
             term = "" if token in self._stop_words else self._stemmer(word) or word
         else:
-            word = _plain(token)
+            word = plain_word(token)
             is_topic = word and word not in self._stop_words and token not in self._stop_words
             term = self.stem(word) if is_topic else ""
         if len(token) <= LONGEST_TERM:
@@ -197,7 +212,7 @@ class _TermCache(dict[str, "tuple[str, ...]"]):
             return (term,) if term else ()
         language = language_of_script(token[0]) or self._language
         stop_words = STOP_WORDS.get(language, frozenset())
-        word = _plain(token)
+        word = plain_word(token)
         folded = fold_accents(word)
         if not word or word in stop_words or token in stop_words:
             return ()
@@ -219,7 +234,7 @@ class _VoterCache(dict[str, "tuple[str, ...]"]):
         self._size = size
 
     def __missing__(self, token: str) -> tuple[str, ...]:
-        voters = voters_for(_plain(token))
+        voters = voters_for(plain_word(token))
         if len(token) <= LONGEST_TERM:
             if len(self) >= self._size:
                 self.clear()
@@ -240,12 +255,9 @@ def _dense_terms(token: str) -> tuple[str, ...]:
 
 def _tokens(text: str) -> tuple[list[str], bool]:
     """The words of a text as they are looked up, and whether all of them are in ASCII."""
+    text = with_plain_marks(text)
     if not text.isascii():
-        text = text.replace("\u2019", "'")
-        for mark, plain in _TYPOGRAPHY:
-            text = text.replace(mark, plain)
-        if not text.isascii():
-            return TOKEN.findall(normalize(text)), False
+        return TOKEN.findall(normalize(text)), False
     data = text.encode()
     # Commas within numbers and apostrophes that stand oddly are matters for the expression.
     if b"," in data and b"0,0" in data.translate(_DIGITS_AND_COMMAS):

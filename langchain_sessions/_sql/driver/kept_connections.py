@@ -1,4 +1,4 @@
-"""The connections to a server that a store keeps for itself.
+"""The connections that a store keeps for itself: those to a server, and the one that writes to SQLite.
 
 SQLAlchemy opens and closes them. Its pool knows them no more: a round through it takes longer than many a statement.
 """
@@ -6,10 +6,12 @@ SQLAlchemy opens and closes them. Its pool knows them no more: a round through i
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as WaitedTooLong
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Dialect
 
     from langchain_sessions._sql.driver.failures import Failures
+    from langchain_sessions._sql.driver.transaction import Transaction
 
 MOST = 16
 """Connections of a store to a server, for each event loop and for all threads together."""
@@ -53,6 +56,58 @@ class Held:
     def spoil(self) -> None:
         """Have it closed when it is given back."""
         self.is_spoilt = True
+
+
+class Writer:
+    """What a store keeps for writing to SQLite, which spares the pool's round; None until then.
+
+    Attributes:
+        kept: It speaks over the connection that is kept.
+        was_flushing: The level of `synchronous` that it goes back to; 0 where it has it.
+        path: Where its file is; empty where it has none.
+        inode: Which file that is.
+    """
+
+    __slots__ = ("inode", "kept", "path", "was_flushing")
+
+    def __init__(self) -> None:
+        """Keep nothing yet."""
+        self.kept: Transaction | None = None
+        self.was_flushing = self.inode = 0
+        self.path = ""
+
+    def keep(self, transaction: Transaction) -> Transaction:
+        """Keep what speaks over a connection of its own, and know which file it writes to."""
+        self.path = path = transaction.connection.execute("PRAGMA database_list").fetchone()[2]
+        with suppress(OSError):
+            self.inode = Path(path).stat().st_ino
+        self.kept = transaction
+        return transaction
+
+    def check_file(self) -> None:
+        """Refuse to write to a file that nobody could open any more: SQLite would go on and say that all is well.
+
+        Raises:
+            StoreUnavailableError: It was deleted, moved or replaced.
+        """
+        path = self.path
+        if not path:
+            return
+        try:
+            is_there = os.stat(path).st_ino == self.inode  # noqa: PTH116 - once for each append
+        except OSError:
+            is_there = False
+        if not is_there:
+            problem = (
+                f"{path} was deleted or replaced while it was open. Nothing was written: open it by a new service."
+            )
+            raise StoreUnavailableError(problem)
+
+    def release(self) -> Transaction | None:
+        """Keep nothing any more; what was kept."""
+        kept, self.kept = self.kept, None
+        self.was_flushing = 0
+        return kept
 
 
 class Kept:

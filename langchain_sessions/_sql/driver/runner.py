@@ -19,9 +19,9 @@ from langchain_sessions._core.twins import alone, finish
 from langchain_sessions._sql.driver.connecting import positional
 from langchain_sessions._sql.driver.drivers import special_of
 from langchain_sessions._sql.driver.failures import DeadConnectionError, Failures, LostRaceError, PassedInError, fitting
-from langchain_sessions._sql.driver.kept_connections import Held, Kept
+from langchain_sessions._sql.driver.kept_connections import Held, Kept, Writer
 from langchain_sessions._sql.driver.loops import LoopEngines
-from langchain_sessions._sql.driver.transaction import Send, SqliteBoundaries, StatementCache, Transaction, Writer
+from langchain_sessions._sql.driver.transaction import Send, SqliteBoundaries, StatementCache, Transaction
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions._sql.driver.workers import Workers
 from langchain_sessions._sql.tables import migrations
@@ -176,9 +176,11 @@ class Runner:
         """SQLite: run an operation on the connection that is kept for writing, which spares the pool's round."""
         if not self._keeps:
             return self._on_pooled(self.engines.sync, self._sends[0], kind, work)
-        kept = self._writer.kept
+        writer = self._writer
+        kept = writer.kept
         if kept is None:
-            kept = self._writer.kept = Transaction(self._detached(), self.cache)
+            kept = writer.keep(Transaction(self._detached(), self.cache))
+        writer.check_file()
         return self._in_transaction(kept.connection, self._drop_writer, None, kept, kind, work)
 
     def _as_reader(self, kind: TransactionKind, work: Work[T]) -> T:
@@ -444,6 +446,5 @@ class Runner:
 
 
 def _nothing(tx: Transaction) -> None:
-    """Touch the database, so that its driver is connected."""
-    # Any answer will do: SQLAlchemy asks a server for its version when the first connection is made.
+    """Touch the database: SQLAlchemy asks a server for its version when the first connection is made."""
     tx.ask("SELECT 1")

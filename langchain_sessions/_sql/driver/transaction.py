@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sqlalchemy.types import TypeEngine
 
     from langchain_sessions._sql.driver.damage import Read
+    from langchain_sessions._sql.driver.kept_connections import Writer
     from langchain_sessions._sql.tables.schema import Tables
 
 P = ParamSpec("P")
@@ -365,28 +366,6 @@ class Boundaries(ABC):
         """Restore the kind of a caller's connection; whether the connection is still good."""
         del driver, was
         return True
-
-
-class Writer:
-    """What a store keeps for writing to SQLite, which spares the pool's round; None until then.
-
-    Attributes:
-        kept: It speaks over the connection that is kept.
-        was_flushing: The level of `synchronous` that it goes back to; 0 where it has it.
-    """
-
-    __slots__ = ("kept", "was_flushing")
-
-    def __init__(self) -> None:
-        """Keep nothing yet."""
-        self.kept: Transaction | None = None
-        self.was_flushing = 0
-
-    def release(self) -> Transaction | None:
-        """Keep nothing any more; what was kept."""
-        kept, self.kept = self.kept, None
-        self.was_flushing = 0
-        return kept
 
 
 class SqliteBoundaries(Boundaries):
