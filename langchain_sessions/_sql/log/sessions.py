@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Column, ColumnElement, Select, insert, or_, select
 from sqlalchemy import and_ as both
@@ -44,22 +46,21 @@ from langchain_sessions._sql.log.removing import remove_rows
 from langchain_sessions._sql.log.revisions import Telling, insert_copies
 from langchain_sessions._sql.log.rewinding import replay
 from langchain_sessions._sql.log.shared_state import change_shared_state
+from langchain_sessions._sql.tables.types import quoted
 from langchain_sessions._sql.threads.history import copy_thread
 from langchain_sessions.errors import CorruptRowError, EventNotFoundError, SessionExistsError, SessionNotFoundError
 from langchain_sessions.stores._values import SessionDraft, SessionQuery, SessionSlice
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from sqlalchemy.sql.base import ReadOnlyColumnCollection
     from sqlalchemy.sql.dml import Insert
 
     Columns = ReadOnlyColumnCollection[str, Column[Any]]
 
-_LOOK_AHEAD = 50
+_LOOK_AHEAD = 10
 """How many more than a page are read at once: most often the sessions of the last minute are among them."""
-# One compiled statement for every page: shorter ones repeat their last key.
-_ROWS_AT_ONCE = 50
 # Rows with their bodies that are in memory at a time.
 _FORK_CHUNK = 500
 
@@ -143,102 +144,78 @@ def list_sessions(tx: Transaction, query: SessionQuery) -> SessionSlice:
     """The contract's `list_sessions`.
 
     The index is on `activity`, which `updated_at` follows within a minute: whatever is not read yet was touched less
-    than a minute after the activity that was read last; on the way back, no earlier than that. Most often that cannot
-    reach the page any more. Where it can, so many sessions were active in that minute that the database is left to
-    order them: what comes back, and what is in memory, is a page.
+    than a minute after what was read last; on the way back, no more than a minute before. Most often that cannot
+    reach the page any more. Where it can, more sessions were active in that minute than are read ahead, and the
+    database is left to order them: what comes back, and what is in memory, is a page.
     """
     is_back = query.before is not None
-    found = _places(tx, query, query.limit + _LOOK_AHEAD, None)
+    found = _headings(tx, query, query.limit + _LOOK_AHEAD, None)
     is_cut = len(found) == query.limit + _LOOK_AHEAD
-    last_read = found[-1].activity if found else 0
-    found.sort(reverse=not is_back)
+    last_read = found[-1].updated_at if found else 0
+    found.sort(key=_PLACE, reverse=not is_back)
     if is_cut:
         # What belongs to the page was touched no earlier than the last of those that are known, or no later.
         last = found[query.limit - 1].updated_at
-        if is_back and last >= last_read:
-            found = _places(tx, query, query.limit + 1, last)
-        elif not is_back and last < last_read + ACTIVITY_GRAIN:
-            found = _places(tx, query, query.limit + 1, last - ACTIVITY_GRAIN)
+        if last > last_read - ACTIVITY_GRAIN if is_back else last < last_read + ACTIVITY_GRAIN:
+            found = _headings(tx, query, query.limit, last if is_back else last - ACTIVITY_GRAIN)
+            found.sort(key=_PLACE, reverse=not is_back)
     page = found[: query.limit][:: -1 if is_back else 1]
-    rows = _headings_of(tx, [place.skey for place in page])
-    places = [(place.updated_at, place.skey) for place in page]
-    return SessionSlice(rows, *query.neighbours(places, has_more=len(found) > query.limit))
+    return SessionSlice(page, *query.neighbours(list(map(_PLACE, page)), has_more=is_cut or len(found) > query.limit))
 
 
-class _Place(NamedTuple):
-    """When a session was touched, its key, and its activity to the minute."""
-
-    updated_at: int
-    skey: int
-    activity: int
+_PLACE: Callable[[SessionHeading], tuple[int, int]] = attrgetter("updated_at", "skey")
+_as_heading: Callable[[tuple[Any, ...]], SessionHeading] = partial(tuple.__new__, SessionHeading)
 
 
-def _places(tx: Transaction, query: SessionQuery, limit: int, bound: int | None) -> list[_Place]:
-    """Sessions behind the place of the query, or before it: in the order of the index, or exactly within a bound.
+def _headings(tx: Transaction, query: SessionQuery, limit: int, bound: int | None) -> list[SessionHeading]:
+    """Sessions behind the place of the query, or before it: in the order of the index, or the nearest within a bound.
 
     Args:
         tx: The transaction.
         query: Whose sessions, and behind or before which.
         limit: How many at most, the nearest first.
-        bound: The activity that those have more than, or on the way back at most, which are ordered by when they were
-            touched.
+        bound: The activity that those have more than, or on the way back at most, of which the nearest by when they
+            were touched are given, in no order.
     """
     shape = owner_shape(query.owner)
     is_back = query.before is not None
     place = query.before or query.after
-
-    def build() -> Any:
-        s = tx.tables.sessions.c
-        behind: list[ColumnElement[bool]] = []
-        if is_back:
-            due = or_(
-                s.updated_at > param("c_updated"), both(s.updated_at == param("c_updated"), s.skey > param("c_skey"))
-            )
-            behind += [due, s.activity > param("c_least")]
-        elif place is not None:
-            due = or_(
-                s.updated_at < param("c_updated"), both(s.updated_at == param("c_updated"), s.skey < param("c_skey"))
-            )
-            behind += [due, s.activity <= param("c_updated")]
-        first = s.activity
-        if bound is not None:
-            behind.append(s.activity <= param("c_bound") if is_back else s.activity > param("c_bound"))
-            first = s.updated_at
-        order = (first.asc(), s.skey.asc()) if is_back else (first.desc(), s.skey.desc())
-        return (
-            select(s.updated_at, s.skey, s.activity)
-            .where(
-                s.app == param("k_app"),
-                *owner_criterion(tx.tables, shape),
-                is_there(tx.tables),
-                *behind,
-            )
-            .order_by(*order)
-            .limit(param("k_limit"))
-        )
-
+    statement = tx.prepare(
+        ("list", shape, place is None, is_back, bound is None),
+        lambda: _listing(tx, shape, has_place=place is not None, is_back=is_back, is_bound=bound is not None),
+    )
     values = {**key_values(SessionKey(query.app, "", query.owner), query.now), "k_limit": limit, "c_bound": bound}
     if place is not None:
         values |= {"c_updated": place[0], "c_skey": place[1], "c_least": place[0] - ACTIVITY_GRAIN}
-    statement = tx.prepare(("list", shape, place is None, is_back, bound is None), build)
-    return list(map(_Place._make, tx.rows(statement, values)))
+    return list(map(_as_heading, tx.rows(statement, values)))
 
 
-def _headings_of(tx: Transaction, skeys: list[int]) -> list[SessionHeading]:
-    """The headings of some sessions, in the order of their keys."""
-    found: dict[int, SessionHeading] = {}
+def _listing(tx: Transaction, shape: str, *, has_place: bool, is_back: bool, is_bound: bool) -> Select[Any]:
     s = tx.tables.sessions.c
-
-    def build() -> Select[Any]:
-        keys = [param(f"k{at}") for at in range(_ROWS_AT_ONCE)]
-        return select(*(s[name] for name in SessionHeading._fields)).where(s.skey.in_(keys))
-
-    statement = tx.prepare("headings", build)
-    for start in range(0, len(skeys), _ROWS_AT_ONCE):
-        some = skeys[start : start + _ROWS_AT_ONCE]
-        padded = (*some, *[some[-1]] * (_ROWS_AT_ONCE - len(some)))
-        found.update((row[0], SessionHeading._make(row)) for row in tx.ask(statement.text, padded))
-    return [found[skey] for skey in skeys if skey in found]
+    behind: list[ColumnElement[bool]] = []
+    if is_back:
+        due = or_(s.updated_at > param("c_updated"), both(s.updated_at == param("c_updated"), s.skey > param("c_skey")))
+        behind += [due, s.activity > param("c_least")]
+    elif has_place:
+        due = or_(s.updated_at < param("c_updated"), both(s.updated_at == param("c_updated"), s.skey < param("c_skey")))
+        behind += [due, s.activity <= param("c_updated")]
+    if is_bound:
+        behind.append(s.activity <= param("c_bound") if is_back else s.activity > param("c_bound"))
+    first = s.updated_at if is_bound else s.activity
+    order = (first.asc(), s.skey.asc()) if is_back else (first.desc(), s.skey.desc())
+    whole = [s[name] for name in SessionHeading._fields]
+    # What many are ordered for is their places alone: the rest is fetched of those that were found.
+    columns = [s.skey] if is_bound else whole
+    found = (
+        select(*columns)
+        .where(s.app == param("k_app"), *owner_criterion(tx.tables, shape), is_there(tx.tables), *behind)
+        .order_by(*order)
+        .limit(param("k_limit"))
+    )
+    if not is_bound:
+        return found
+    nearest = found.subquery(quoted("nearest"))
+    return select(*whole).join(nearest, s.skey == nearest.c.skey)
 
 
 def update_session(tx: Transaction, key: SessionKey, changes: Mapping[str, Any], now: int) -> SessionRow:
