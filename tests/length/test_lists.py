@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from langchain_core.messages import HumanMessage
 
-from langchain_sessions import SessionService
+from langchain_sessions import Session, SessionService
 from langchain_sessions._log.log import log_of
 from langchain_sessions.testing import SettableClock
 from tests.length.meter import Meter
@@ -34,7 +34,7 @@ def test_a_page_takes_so_many_statements(
         ada.append("s0", HumanMessage("again"))
         newest = ["s0", *reversed(names[1:])]
         cursor = ada.list_sessions(limit=LIMIT).next_cursor
-        found = []
+        found: list[Session] = []
         cost = meter.of(
             lambda: found.extend(ada.list_sessions(limit=LIMIT, cursor=cursor)),
             lambda: ada.list_sessions(limit=LIMIT, cursor=cursor),
