@@ -215,6 +215,7 @@ class SessionHeading(NamedTuple):
     live_events: int
     live_turns: int
     live_tokens: int
+    activity: int
 
 
 class InvocationRow(NamedTuple):

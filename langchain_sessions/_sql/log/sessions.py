@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import Column, ColumnElement, Select, insert, or_, select
@@ -44,22 +46,21 @@ from langchain_sessions._sql.log.removing import remove_rows
 from langchain_sessions._sql.log.revisions import Telling, insert_copies
 from langchain_sessions._sql.log.rewinding import replay
 from langchain_sessions._sql.log.shared_state import change_shared_state
+from langchain_sessions._sql.tables.types import quoted
 from langchain_sessions._sql.threads.history import copy_thread
 from langchain_sessions.errors import CorruptRowError, EventNotFoundError, SessionExistsError, SessionNotFoundError
 from langchain_sessions.stores._values import SessionDraft, SessionQuery, SessionSlice
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from sqlalchemy.sql.base import ReadOnlyColumnCollection
     from sqlalchemy.sql.dml import Insert
 
     Columns = ReadOnlyColumnCollection[str, Column[Any]]
 
-_LOOK_AHEAD = 50
+_LOOK_AHEAD = 10
 """How many more than a page are read at once: most often the sessions of the last minute are among them."""
-# One compiled statement for every page: shorter ones repeat their last key.
-_ROWS_AT_ONCE = 50
 # Rows with their bodies that are in memory at a time.
 _FORK_CHUNK = 500
 
@@ -144,101 +145,98 @@ def list_sessions(tx: Transaction, query: SessionQuery) -> SessionSlice:
 
     The index is on `activity`, which `updated_at` follows within a minute: whatever is not read yet was touched less
     than a minute after the activity that was read last; on the way back, no earlier than that. Most often that cannot
-    reach the page any more. Where it can, so many sessions were active in that minute that the database is left to
-    order them: what comes back, and what is in memory, is a page.
+    reach the page any more. Where it can, more sessions were active in that minute than are read ahead, and the
+    database is asked for those of the others that come before the end of the page.
     """
     is_back = query.before is not None
-    found = _places(tx, query, query.limit + _LOOK_AHEAD, None)
+    found = _headings(tx, query, query.limit + _LOOK_AHEAD)
     is_cut = len(found) == query.limit + _LOOK_AHEAD
-    last_read = found[-1].activity if found else 0
-    found.sort(reverse=not is_back)
-    if is_cut:
-        # What belongs to the page was touched no earlier than the last of those that are known, or no later.
-        last = found[query.limit - 1].updated_at
-        if is_back and last >= last_read:
-            found = _places(tx, query, query.limit + 1, last)
-        elif not is_back and last < last_read + ACTIVITY_GRAIN:
-            found = _places(tx, query, query.limit + 1, last - ACTIVITY_GRAIN)
+    read_last = found[-1] if found else None
+    found.sort(key=_PLACE, reverse=not is_back)
+    if is_cut and read_last is not None:
+        last = found[query.limit - 1]
+        reach = last.updated_at if is_back else last.updated_at - ACTIVITY_GRAIN
+        if reach >= read_last.activity if is_back else reach < read_last.activity:
+            more = _headings(tx, query, query.limit, (read_last, last, reach))
+            # Once, also where it was touched in between.
+            found = [*{row.skey: row for row in (*found, *more)}.values()]
+            found.sort(key=_PLACE, reverse=not is_back)
     page = found[: query.limit][:: -1 if is_back else 1]
-    rows = _headings_of(tx, [place.skey for place in page])
-    places = [(place.updated_at, place.skey) for place in page]
-    return SessionSlice(rows, *query.neighbours(places, has_more=len(found) > query.limit))
+    return SessionSlice(page, *query.neighbours(list(map(_PLACE, page)), has_more=len(found) > query.limit))
 
 
-class _Place(NamedTuple):
-    """When a session was touched, its key, and its activity to the minute."""
-
-    updated_at: int
-    skey: int
-    activity: int
+_PLACE: Callable[[SessionHeading], tuple[int, int]] = operator.attrgetter("updated_at", "skey")
+_as_heading: Callable[[tuple[Any, ...]], SessionHeading] = partial(tuple.__new__, SessionHeading)
 
 
-def _places(tx: Transaction, query: SessionQuery, limit: int, bound: int | None) -> list[_Place]:
-    """Sessions behind the place of the query, or before it: in the order of the index, or exactly within a bound.
+def _headings(
+    tx: Transaction,
+    query: SessionQuery,
+    limit: int,
+    between: tuple[SessionHeading, SessionHeading, int] | None = None,
+) -> list[SessionHeading]:
+    """Sessions behind the place of the query, or before it.
 
     Args:
         tx: The transaction.
         query: Whose sessions, and behind or before which.
-        limit: How many at most, the nearest first.
-        bound: The activity that those have more than, or on the way back at most, which are ordered by when they were
-            touched.
+        limit: How many at most.
+        between: Without it, they are the first in the order of the index. With it, they are those that come after the
+            first of two sessions in the index and before the second in the list, whose activity is at most so far
+            away; the first of them in the list, in no order.
     """
     shape = owner_shape(query.owner)
-    is_back = query.before is not None
     place = query.before or query.after
-
-    def build() -> Any:
-        s = tx.tables.sessions.c
-        behind: list[ColumnElement[bool]] = []
-        if is_back:
-            due = or_(
-                s.updated_at > param("c_updated"), both(s.updated_at == param("c_updated"), s.skey > param("c_skey"))
-            )
-            behind += [due, s.activity > param("c_least")]
-        elif place is not None:
-            due = or_(
-                s.updated_at < param("c_updated"), both(s.updated_at == param("c_updated"), s.skey < param("c_skey"))
-            )
-            behind += [due, s.activity <= param("c_updated")]
-        first = s.activity
-        if bound is not None:
-            behind.append(s.activity <= param("c_bound") if is_back else s.activity > param("c_bound"))
-            first = s.updated_at
-        order = (first.asc(), s.skey.asc()) if is_back else (first.desc(), s.skey.desc())
-        return (
-            select(s.updated_at, s.skey, s.activity)
-            .where(
-                s.app == param("k_app"),
-                *owner_criterion(tx.tables, shape),
-                is_there(tx.tables),
-                *behind,
-            )
-            .order_by(*order)
-            .limit(param("k_limit"))
-        )
-
-    values = {**key_values(SessionKey(query.app, "", query.owner), query.now), "k_limit": limit, "c_bound": bound}
+    values = {**key_values(SessionKey(query.app, "", query.owner), query.now), "k_limit": limit}
     if place is not None:
-        values |= {"c_updated": place[0], "c_skey": place[1], "c_least": place[0] - ACTIVITY_GRAIN}
-    statement = tx.prepare(("list", shape, place is None, is_back, bound is None), build)
-    return list(map(_Place._make, tx.rows(statement, values)))
+        values |= {"c_at": place[0], "c_skey": place[1], "c_least": place[0] - ACTIVITY_GRAIN}
+    if between is not None:
+        read_last, last, reach = between
+        values |= {"r_at": read_last.activity, "r_skey": read_last.skey, "r_reach": reach}
+        values |= {"l_at": last.updated_at, "l_skey": last.skey}
+    kind = _Kind(shape, place is not None, query.before is not None, between is not None)
+    return list(map(_as_heading, tx.rows(tx.prepare(("list", kind), _listing, tx, kind), values)))
 
 
-def _headings_of(tx: Transaction, skeys: list[int]) -> list[SessionHeading]:
-    """The headings of some sessions, in the order of their keys."""
-    found: dict[int, SessionHeading] = {}
+class _Kind(NamedTuple):
+    """What the statement of a list depends on."""
+
+    shape: str
+    has_place: bool
+    is_back: bool
+    is_between: bool
+
+
+def _listing(tx: Transaction, kind: _Kind) -> Select[Any]:
+    shape, has_place, is_back, is_between = kind
     s = tx.tables.sessions.c
+    where = [s.app == param("k_app"), *owner_criterion(tx.tables, shape), is_there(tx.tables)]
+    if has_place:
+        where.append(_beyond(s.updated_at, s.skey, "c", upwards=is_back))
+        where.append(s.activity > param("c_least") if is_back else s.activity <= param("c_at"))
+    whole = [s[name] for name in SessionHeading._fields]
+    columns, first = whole, s.activity
+    if is_between:
+        # The index goes by these two; what is exact comes after them.
+        where.append(s.activity >= param("r_at") if is_back else s.activity <= param("r_at"))
+        where.append(s.activity <= param("r_reach") if is_back else s.activity > param("r_reach"))
+        where.append(_beyond(s.activity, s.skey, "r", upwards=is_back))
+        where.append(_beyond(s.updated_at, s.skey, "l", upwards=not is_back))
+        # Many may be ordered: by their keys, and the rest is fetched of those that are left.
+        columns, first = [s.skey], s.updated_at
+    order = (first.asc(), s.skey.asc()) if is_back else (first.desc(), s.skey.desc())
+    found = select(*columns).where(*where).order_by(*order).limit(param("k_limit"))
+    if not is_between:
+        return found
+    nearest = found.subquery(quoted("nearest"))
+    return select(*whole).join(nearest, s.skey == nearest.c.skey)
 
-    def build() -> Select[Any]:
-        keys = [param(f"k{at}") for at in range(_ROWS_AT_ONCE)]
-        return select(*(s[name] for name in SessionHeading._fields)).where(s.skey.in_(keys))
 
-    statement = tx.prepare("headings", build)
-    for start in range(0, len(skeys), _ROWS_AT_ONCE):
-        some = skeys[start : start + _ROWS_AT_ONCE]
-        padded = (*some, *[some[-1]] * (_ROWS_AT_ONCE - len(some)))
-        found.update((row[0], SessionHeading._make(row)) for row in tx.ask(statement.text, padded))
-    return [found[skey] for skey in skeys if skey in found]
+def _beyond(column: ColumnElement[Any], skey: ColumnElement[Any], name: str, *, upwards: bool) -> ColumnElement[bool]:
+    """Whether a row comes after the place of a name, in the order of a column and of the key."""
+    after = operator.gt if upwards else operator.lt
+    at = param(f"{name}_at")
+    return or_(after(column, at), both(column == at, after(skey, param(f"{name}_skey"))))
 
 
 def update_session(tx: Transaction, key: SessionKey, changes: Mapping[str, Any], now: int) -> SessionRow:
