@@ -19,7 +19,7 @@ from langchain_sessions._core.collecting import resting_collector
 from langchain_sessions._core.locks import new_lock
 from langchain_sessions._core.ranges import NO_SEQS, SeqRange, SeqSet, expand_ranges, fold_ranges
 from langchain_sessions._core.rows import NO_MESSAGE_ID, EventRow, SessionRow
-from langchain_sessions._threads.split import KNOWN, held, is_message_list, snapshot
+from langchain_sessions._threads.split import KNOWN, Mold, held, is_message_list, mold_of
 from langchain_sessions._threads.trees import TreeCache
 from langchain_sessions.stores._threads import KnownPieces
 
@@ -45,22 +45,7 @@ _MANY = 200
 """From so many messages on the collector rests while they are made: before, it would hardly have looked."""
 
 
-class _Mold(NamedTuple):
-    """What messages of one class have in common that consist of a text and an id."""
-
-    cls: type[BaseMessage]
-    fields: dict[str, Any]
-    dicts: tuple[str, ...]
-    lists: tuple[str, ...]
-
-
-def _mold_of(message: BaseMessage) -> _Mold:
-    fields = snapshot(message.__dict__)
-    dicts, lists = (tuple(name for name, item in fields.items() if type(item) is kind) for kind in (dict, list))
-    return _Mold(type(message), fields, dicts, lists)
-
-
-def _cast_fields(row: EventRow | MessageRow, mold: _Mold) -> dict[str, Any]:
+def _cast_fields(row: EventRow | MessageRow, mold: Mold) -> dict[str, Any]:
     fields = mold.fields.copy()
     fields["content"] = row.text
     fields["id"] = None if row.flags & NO_MESSAGE_ID else row.ident
@@ -122,7 +107,7 @@ class ThreadCache:
         self._is_plain = True
         self._is_fresh = True
         """Nobody got an object of it yet."""
-        self._molds: dict[int, _Mold] = {}
+        self._molds: dict[int, Mold] = {}
         self._newest: dict[str, int] = {}
         self._older: dict[str, list[int]] = {}
         self._by_size: dict[str, tuple[int, dict[int, list[int]]]] = {}
@@ -201,7 +186,7 @@ class ThreadCache:
         if extra or extra is None or type(message) not in KNOWN:
             self._is_plain = False
         if row.body is None:
-            self._molds[row.kind] = _mold_of(message)
+            self._molds[row.kind] = mold_of(message)
         return message
 
     def _view(self, runs: list[SeqRange]) -> _View:

@@ -44,6 +44,8 @@ STRICT = (
     | ormsgpack.OPT_PASSTHROUGH_ENUM
     | ormsgpack.OPT_PASSTHROUGH_UUID
 )
+WITH_TAGS = frozenset({type(None), bytes, bytearray})
+"""LangGraph's serializer has tags of its own for these, and holds them exactly."""
 _PLAIN = frozenset({float, bool, type(None), bytes})
 _LEAVES = _PLAIN | {str, int}
 _NAMES = frozenset({str, type(None)})

@@ -26,7 +26,7 @@ from langchain_sessions._core.edge import check_id, from_micros, to_micros
 from langchain_sessions._core.piece_rows import NAME, Seal, value_digest
 from langchain_sessions._core.pieces import LIMIT, Cut, Tree, cut
 from langchain_sessions._core.ranges import SeqSet, encode_ranges
-from langchain_sessions._threads.forms import PLAIN_TAG, STRICT, RefusedValueError, UnstorableError
+from langchain_sessions._threads.forms import PLAIN_TAG, STRICT, WITH_TAGS, RefusedValueError, UnstorableError
 from langchain_sessions._threads.split import brief_skeleton, may_be_private, without_private_calls
 from langchain_sessions.errors import InvalidInputError
 
@@ -94,8 +94,7 @@ def dump_slot(value: Any, forms: ValueForms, name: str, refs: bytes | None = Non
 
 
 def _in_bytes(value: Any, forms: ValueForms) -> tuple[str, bytes]:
-    # LangGraph's serializer has tags of its own for these, and holds them exactly.
-    if not forms.is_plain or value is None or type(value) is bytes or type(value) is bytearray:
+    if not forms.is_plain or type(value) in WITH_TAGS:
         return forms.dumps_typed(value)
     try:
         # Nearly every value is plain, and what is plain needs no form.

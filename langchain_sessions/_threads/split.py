@@ -32,7 +32,7 @@ from langchain_sessions._core.codec.any_message import (
     without_private_argument,
 )
 from langchain_sessions._core.message_types import CODES
-from langchain_sessions._threads.forms import STRICT
+from langchain_sessions._threads.forms import STRICT, WITH_TAGS
 
 MARK = "langchain_sessions:ref"
 _SIGN = b"\xc1"
@@ -101,7 +101,7 @@ def plain_bytes(value: Any) -> bytes | None:
 
     Asked in C, a hundredth of a walk. None for any other, and for what LangGraph's serializer has a tag for.
     """
-    if value is None or type(value) is bytes:
+    if type(value) in WITH_TAGS:
         return None
     try:
         return ormsgpack.packb(value, option=STRICT)
@@ -277,3 +277,19 @@ def brief_skeleton(data: bytes) -> bytes:
 def whole_skeleton(data: bytes) -> bytes:
     """What `brief_skeleton` was given."""
     return data[1:].replace(_SHORT, _REFERENCE) if data[:1] == _SIGN else data
+
+
+class Mold(NamedTuple):
+    """What messages of one class have in common that consist of a text and an id."""
+
+    cls: type[BaseMessage]
+    fields: dict[str, Any]
+    dicts: tuple[str, ...]
+    lists: tuple[str, ...]
+
+
+def mold_of(message: BaseMessage) -> Mold:
+    """What messages like this one have in common."""
+    fields = snapshot(message.__dict__)
+    dicts, lists = (tuple(name for name, item in fields.items() if type(item) is kind) for kind in (dict, list))
+    return Mold(type(message), fields, dicts, lists)

@@ -227,8 +227,7 @@ class IndexQuery:
         held: Traits that the caller has: key of the session, number of the chunk, generation that wrote it; of a shelf
             `shelf_key`.
         most_apart: With shelves: how many logs that a shelf would take may be read one by one; None for without.
-        longest_shelved: Longer logs are no shelf's.
-        apart: Nor are these, by the keys of their sessions and their newest positions.
+        longest_shelved: Longer logs are no shelf's, nor those `apart`, by key of the session and newest position.
         only: Of these logs only those, by the keys of their sessions, and no shelves but `whole_shelves`.
         whole_shelves: With `only`: shelves of which all is read; None for those that are to hold one of these logs.
     """

@@ -22,6 +22,7 @@ from langchain_sessions._log.log import log_of
 from langchain_sessions._recall.index.buckets import Bucket, bucket_of, is_dense, pack_bucket, split_occurrences
 from langchain_sessions._recall.index.builder import IndexBuilder
 from langchain_sessions._recall.index.chunks import LARGEST_CHUNK, ChunkSize, OpenChunk, PackedEvents, chunks_to_merge
+from langchain_sessions._recall.index.columns import narrowed
 from langchain_sessions._recall.index.open_postings import OpenPostings
 from langchain_sessions._recall.index.ranking_traits import ChunkTraits, EventTraits
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
@@ -374,7 +375,7 @@ def test_a_plain_row_is_indexed_as_its_message_would_be(message: BaseMessage, fl
 def test_a_term_is_found_in_a_bucket_of_any_size(size: int) -> None:
     terms = [f"word{number}" for number in range(1_000)]
     packed = [bytes([number % 251]) * (1 + number % size) * 3 for number in range(1_000)]
-    data = pack_bucket(terms, packed, array("H", map(len, packed)))
+    data = pack_bucket(terms, narrowed(array("I", map(len, packed))), b"".join(packed))
     assert (len(data) > 1 << 17) == (size > 1)
     assert [Bucket(data).find(term) for term in terms] == packed
     assert Bucket(data).find("word") is None
