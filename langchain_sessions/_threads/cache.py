@@ -21,7 +21,6 @@ from langchain_sessions._core.ranges import NO_SEQS, SeqRange, SeqSet, expand_ra
 from langchain_sessions._core.rows import NO_MESSAGE_ID, EventRow, SessionRow
 from langchain_sessions._threads.split import KNOWN, Mold, held, is_message_list, mold_of
 from langchain_sessions._threads.trees import TreeCache
-from langchain_sessions.stores._threads import KnownPieces
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -407,9 +406,8 @@ class MessageCache:
 class CacheReader:
     """What one call reads with the help of the cache. It holds on to what is known, whatever the cache lets go."""
 
-    def __init__(self, cache: MessageCache, *, is_whole: bool = True) -> None:
-        """Ask a cache. Unless all of a value is to be read (`is_whole`), what was read before is not read again."""
-        self.is_whole = is_whole
+    def __init__(self, cache: MessageCache) -> None:
+        """Ask a cache."""
         self.threads: dict[int, ThreadCache] = {}
         self._checked: dict[int, SeqSet] = {}
         self._cache = cache
@@ -428,10 +426,9 @@ class CacheReader:
         """The names behind a digest, where they are known."""
         return b"" if shape == NAMES_WITHIN else self._thread(session).shapes.get(shape)
 
-    def pieces(self, session: SessionRow, digests: Collection[bytes]) -> KnownPieces:
-        """The names of the pieces of those values that are known: those that were not read since they were written."""
-        trees = self._thread(session).trees
-        return trees.pieces(digests, is_whole=self.is_whole) if digests else KnownPieces()
+    def pieces(self, session: SessionRow, digests: Collection[bytes]) -> Collection[bytes]:
+        """The names of the pieces of those values that are known."""
+        return self._thread(session).trees.pieces(digests) if digests else ()
 
     def _thread(self, session: SessionRow) -> ThreadCache:
         thread = self.threads.get(session.skey)

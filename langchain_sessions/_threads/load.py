@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core.codec.any_message import equal
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._threads.cache import CacheReader
-from langchain_sessions._threads.rebuild import NotInHandError, Rebuilder, decode_metadata, decode_record
+from langchain_sessions._threads.rebuild import Rebuilder, decode_metadata, decode_record
 from langchain_sessions._threads.record import EMPTY
 
 if TYPE_CHECKING:
@@ -35,16 +34,13 @@ class CheckpointLoader:
 
     def load(self, at: ThreadConfig, config: RunnableConfig) -> Flow[CheckpointTuple | None]:
         """The checkpoint that a config names, else the newest; None where there is none."""
+        reader = CacheReader(self.cache)
         query = at.query(cid=at.checkpoint_id)
-        for is_whole in (False, True):
-            reader = CacheReader(self.cache, is_whole=is_whole)
-            found, details, _ = yield from ask(self._store.find_checkpoints, query, None, reader)
-            if not found:
-                return None
-            rebuilder = Rebuilder(self._forms, details, reader)
-            with suppress(NotInHandError):
-                return rebuilder.tuple_of(found[0], config if at.checkpoint_id else None, at.said)
-        raise AssertionError  # what was read whole is in hand
+        found, details, _ = yield from ask(self._store.find_checkpoints, query, None, reader)
+        if not found:
+            return None
+        rebuilder = Rebuilder(self._forms, details, reader)
+        return rebuilder.tuple_of(found[0], config if at.checkpoint_id else None, at.said)
 
     def load_parent(self, at: ThreadConfig) -> Flow[ThreadCache | None]:
         """What is known of a thread, and with it the checkpoint that a config names."""

@@ -58,10 +58,6 @@ _NO_TIME = "no time of a checkpoint"
 HOLD_NAMES = (SPELLED_OUT, WITH_NAMES)
 
 
-class NotInHandError(Exception):
-    """A value that is known is not what is stored, or known no more: all of it has to be read."""
-
-
 class Rebuilder:
     """Rebuilds the checkpoints of a page from their rows and from the messages that they name.
 
@@ -178,17 +174,14 @@ class Rebuilder:
             values = self._details.values
             # Once for each session of a page: its values are looked up by digest alone from here on.
             rows.update({name: row for (skey, name), row in values.items() if skey == thread.skey})
-        is_whole = self._reader.is_whole
-        tree = thread.trees.stored(root, rows.get, is_whole=is_whole)
+        tree = thread.trees.stored(root, rows.get)
         if tree is None:
             try:
                 seal = None if sealed_key is None else self._seal(thread, sealed_key)
                 tree = assemble(root, rows.get, seal)
             except Exception as error:  # a cipher may raise anything over what it did not write
-                if not is_whole:
-                    raise NotInHandError from error
                 raise _corrupt_channel(found.session.id, found.row.cid, channel) from error
-            thread.trees.keep((tree,), ((name, rows[name]) for name in tree.held), is_read=True)
+            thread.trees.keep((tree,), ((name, rows[name]) for name in tree.held))
         return tree
 
     def _seal(self, thread: ThreadCache, sealed_key: bytes) -> Seal:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from langchain_sessions.stores._threads import KnownPieces
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -25,8 +23,6 @@ class TreeCache:
         """Know nothing yet."""
         self._trees: OrderedDict[bytes, Tree] = OrderedDict()
         self._marks: dict[bytes, int] = {}
-        self._read: set[bytes] = set()
-        """The names of pieces that were read, and were what they were known to be."""
         self.size = 0
         """Roughly how many bytes they take."""
 
@@ -34,10 +30,9 @@ class TreeCache:
         """The value behind a name, where it is known."""
         return None if root is None else self._trees.get(root)
 
-    def pieces(self, roots: Iterable[bytes], *, is_whole: bool) -> KnownPieces:
-        """The names of the pieces of those values that are known: all, or those that were not read yet."""
-        names = frozenset[bytes]().union(*(tree.held for root in roots if (tree := self._trees.get(root)) is not None))
-        return KnownPieces(names) if is_whole else KnownPieces(names - self._read, names & self._read)
+    def pieces(self, roots: Iterable[bytes]) -> frozenset[bytes]:
+        """The names of the pieces of those values that are known."""
+        return frozenset[bytes]().union(*(tree.held for root in roots if (tree := self._trees.get(root)) is not None))
 
     def newest(self, records: Iterable[Record], ns: int, channel: str) -> Slot | None:
         """What a channel held in the last of some checkpoints that holds a large value there which is known."""
@@ -45,8 +40,8 @@ class TreeCache:
         slots = (record.slots.get(channel) for record in reversed([*records]) if record.ns == ns)
         return next((slot for slot in slots if slot is not None and slot.digest in self._trees), None)
 
-    def keep(self, trees: Iterable[Tree], rows: Iterable[tuple[bytes, bytes]], *, is_read: bool = False) -> None:
-        """Remember values, and their pieces as they are stored, or (`is_read`) as they were read."""
+    def keep(self, trees: Iterable[Tree], rows: Iterable[tuple[bytes, bytes]]) -> None:
+        """Remember values, and their pieces as they are stored."""
         for tree in trees:
             was = self._trees.pop(tree.root, None)
             self.size += _size_of(tree) - (0 if was is None else _size_of(was))
@@ -55,29 +50,17 @@ class TreeCache:
             self.size -= _size_of(self._trees.popitem(last=False)[1])
         if len(self._marks) * _PER_NAME > _BYTES:
             self._marks.clear()
-            self._read.clear()
-        new = {name: hash(row) for name, row in rows}
-        self._marks.update(new)
-        if is_read:
-            self._read.update(new)
+        self._marks.update((name, hash(row)) for name, row in rows)
 
-    def stored(self, root: bytes, find: Callable[[bytes], bytes | None], *, is_whole: bool) -> Tree | None:
-        """The value behind a name, if its pieces are stored as they were when it was met.
-
-        Args:
-            root: The name.
-            find: Finds what was read.
-            is_whole: Whether all of its pieces were read; else those that `pieces` wanted.
-        """
+    def stored(self, root: bytes, find: Callable[[bytes], bytes | None]) -> Tree | None:
+        """The value behind a name, if its pieces are stored as they were when it was met."""
         tree = self._trees.get(root)
         if tree is None:
             return None
-        names, marks = tree.held if is_whole else tree.held - self._read, self._marks
+        names, marks = tree.held, self._marks
         # Compared with what is stored now, so that a damaged piece is noticed although the value is in memory.
-        if [*map(hash, map(find, names))] != [*map(marks.get, names)]:
-            return None
-        self._read.update(names)
-        return tree
+        is_sound = [*map(hash, map(find, names))] == [*map(marks.get, names)]
+        return tree if is_sound else None
 
 
 def _size_of(tree: Tree) -> int:

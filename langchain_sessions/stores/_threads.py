@@ -222,18 +222,6 @@ class CheckpointQuery:
     accept: Callable[[FoundCheckpoint], bool] | None = None
 
 
-class KnownPieces(NamedTuple):
-    """What a reader knows of values that lie in pieces.
-
-    Attributes:
-        wanted: What it wants to see: with these named, a store need not follow names from row to row.
-        held: What it has: neither that nor what lies below is read.
-    """
-
-    wanted: Collection[bytes] = ()
-    held: Collection[bytes] = ()
-
-
 class CheckpointReader(Protocol):
     """What a reader has already, so that a store need not send it. It may be asked more than once."""
 
@@ -245,8 +233,8 @@ class CheckpointReader(Protocol):
         """The names behind a digest, where it knows them."""
         ...
 
-    def pieces(self, session: SessionRow, digests: Collection[bytes]) -> KnownPieces:
-        """What values consist of, those among some that it knows."""
+    def pieces(self, session: SessionRow, digests: Collection[bytes]) -> Collection[bytes]:
+        """The names of what values consist of, as far as it knows: a store need not follow them from row to row."""
         ...
 
 

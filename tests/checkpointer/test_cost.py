@@ -138,30 +138,6 @@ def test_a_value_is_read_by_the_names_that_its_pieces_have(database_url: str) ->
         assert cost.steps * 10 < 300 * cost.rows
 
 
-@pytest.mark.backends("sqlite")
-def test_what_a_saver_has_read_of_a_value_is_not_read_again(database_url: str) -> None:
-    meter = Meter()
-    saved: Any = empty_checkpoint()
-    with SessionService(database_url) as service:
-        meter.attach(engines_of(service)[0])
-        saver, config, read = SessionCheckpointSaver(service), THREAD, list[int]()
-        files = {f"f{number}": f"{number} " * 4_000 for number in range(20)}
-        for turn in range(4):
-            files = {**files, "f7": f"{turn * turn} " * 4_000}
-            saved = saved | {
-                "id": str(uuid6()),
-                "channel_values": {"files": files},
-                "channel_versions": {"files": turn + 1},
-            }
-            config = saver.put(config, saved, {"source": "loop", "step": turn}, {"files": turn + 1})
-            read.append(meter.of(partial(saver.get_tuple, config), lambda: None).rows)
-        first, *others = read
-        again = meter.of(partial(saver.get_tuple, config), lambda: None).rows
-        # The session and its checkpoint, and what the step wrote.
-        assert again == 2
-        assert max(others) * 3 < first
-
-
 # -- writes that wait --------------------------------------------------------------------------------------
 
 

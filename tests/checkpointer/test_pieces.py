@@ -259,6 +259,8 @@ def test_a_bad_piece_is_told_where_it_is_needed(service: SessionService, how: st
     first = put(saver, 0, CONFIG, large=noise(40_000, draw), small="s")
     before = stored(service)
     second = put(saver, 1, first, large=noise(40_000, draw), small="s")
+    seen = SessionCheckpointSaver(service)
+    assert values_of(seen, second)["small"] == "s"
     table = log_of(service).store.tables.threads.stored_values  # type: ignore[attr-defined]
     bad = next(
         digest
@@ -268,7 +270,8 @@ def test_a_bad_piece_is_told_where_it_is_needed(service: SessionService, how: st
     statement: Any = update(table).values(data=b"\2" if how == "node" else b"\0nothing")
     statement = (delete(table) if how == "missing" else statement).where(table.c.digest == bad)
     log_of(service).store.run(TransactionKind.WRITE, lambda tx: tx.change(statement))  # type: ignore[attr-defined]
-    for each in (saver, SessionCheckpointSaver(service)):
+    # Who wrote it, who has read it before, and who has not.
+    for each in (saver, seen, SessionCheckpointSaver(service)):
         assert values_of(each, first)["small"] == "s"
         with pytest.raises(CorruptRowError, match=r"'large'.*'t'"):
             each.get_tuple(second)

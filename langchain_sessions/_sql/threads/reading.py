@@ -174,8 +174,8 @@ def _lies_below(query: CheckpointQuery, located: Later, row: Later, reader: Chec
     session = _checked(query, session_row(located.row)) if digests and located.row is not None else None
     if session is None:
         return False
-    wanted, held = reader.pieces(session, digests)
-    return any(digest not in wanted and digest not in held for digest in digests)
+    known = reader.pieces(session, digests)
+    return any(digest not in known for digest in digests)
 
 
 def _find(
@@ -323,9 +323,9 @@ def _complete(
     )
     for skey, seqs in missing.items():
         # Asked for by name, which takes a fourth of what it does to follow the names from row to row.
-        wanted, held = reader.pieces(sessions[skey], digests[skey])
+        wanted = digests[skey].union(reader.pieces(sessions[skey], digests[skey]))
         told_here = glance.values if glance is not None else {}
-        rows = {**told_here, **read_values(tx, skey, digests[skey].union(wanted), told_here, held)}
+        rows = {**told_here, **read_values(tx, skey, wanted, told_here)}
         details.values.update({(skey, digest): row for digest, row in rows.items()})
         details.events[skey] = read_events(tx, skey, seqs)
     return details

@@ -52,20 +52,12 @@ def require_values(tx: Transaction, skey: int, wanted: Collection[bytes]) -> Non
 
 
 def read_values(
-    tx: Transaction, skey: int, wanted: Iterable[bytes], known: Mapping[bytes, bytes], held: Collection[bytes] = ()
+    tx: Transaction, skey: int, wanted: Iterable[bytes], known: Mapping[bytes, bytes]
 ) -> dict[bytes, bytes]:
-    """Values by their digests with all that they consist of.
-
-    Args:
-        tx: The transaction.
-        skey: The session.
-        wanted: Their digests.
-        known: Some that need not be read.
-        held: Names that the caller wants no rows of.
-    """
+    """Values by their digests with all that they consist of; `known` are some that need not be read."""
     v = tx.tables.threads.stored_values.c
     found: dict[bytes, bytes] = {}
-    asked = {*held}
+    asked: set[bytes] = set()
     left = [*wanted]
     while left:
         ask = sorted({*left}.difference(asked))

@@ -211,8 +211,7 @@ def _complete(
         for write in writes:
             mentioned = mentioned | seq_set(write.refs)
         missing = missing | reader.lacks(session, mentioned)
-    wanted, held = reader.pieces(session, digests)
-    values = yield from read_values(at, head, digests.union(wanted), held)
+    values = yield from read_values(at, head, digests.union(reader.pieces(session, digests)))
     details.values.update(((skey, digest), value) for digest, value in values.items())
     events = yield from at.events(head, missing.ranges)
     details.events[skey] = [

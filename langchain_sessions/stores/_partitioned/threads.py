@@ -43,7 +43,7 @@ from langchain_sessions.stores._partitioned.sessions import is_free, new_head
 from langchain_sessions.stores._threads import PutPlan, PutResult, WritesPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from langchain_sessions._core.checkpoints import WriteRow
     from langchain_sessions._core.rows import EventRow, SessionKey
@@ -123,13 +123,11 @@ def value_key(skey: int, digest: bytes) -> str:
     return f"{keys.at(skey, keys.OUTSIDE)}/{digest.hex()}"
 
 
-def read_values(
-    at: Partitions, head: SessionHead, wanted: Iterable[bytes], held: Collection[bytes] = ()
-) -> Flow[dict[bytes, bytes]]:
-    """Values by their digests, with all that they consist of, but for what the caller holds."""
+def read_values(at: Partitions, head: SessionHead, wanted: Iterable[bytes]) -> Flow[dict[bytes, bytes]]:
+    """Values by their digests, with all that they consist of."""
     found: dict[bytes, bytes] = {}
-    asked = {*held}
-    left = {*wanted} - asked
+    asked: set[bytes] = set()
+    left = {*wanted}
     while left:
         asked |= left
         ordered = sorted(left)

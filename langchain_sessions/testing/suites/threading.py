@@ -24,7 +24,6 @@ from langchain_sessions.stores._threads import (
     CheckpointKey,
     CheckpointPage,
     CheckpointQuery,
-    KnownPieces,
     PutDecision,
     PutPlan,
     PutResult,
@@ -59,10 +58,10 @@ class _Lacks:
         del session, shape
         return None
 
-    def pieces(self, session: SessionRow, digests: Collection[bytes]) -> KnownPieces:
+    def pieces(self, session: SessionRow, digests: Collection[bytes]) -> Collection[bytes]:
         """None."""
         del session, digests
-        return KnownPieces()
+        return ()
 
 
 def write(task: str, idx: int, data: bytes) -> WriteRow:
