@@ -25,7 +25,8 @@ MOST = {
     "put_writes": 18,
     "put": 20,
     "get_tuple": 20,
-    "search": 52,
+    # Two more than it was: `zone` is an idea of its own, and where a run stands is a criterion of SQL (decision 106).
+    "search": 54,
 }
 # Of all lines those that say why, in comments and in strings under constants. It may only go up.
 LEAST_WHY = 0.02

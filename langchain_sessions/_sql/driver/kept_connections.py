@@ -6,7 +6,6 @@ SQLAlchemy opens and closes them. Its pool knows them no more: a round through i
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import deque
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as WaitedTooLong
@@ -83,25 +82,6 @@ class Writer:
             self.inode = Path(path).stat().st_ino
         self.kept = transaction
         return transaction
-
-    def check_file(self) -> None:
-        """Refuse to write to a file that nobody could open any more: SQLite would go on and say that all is well.
-
-        Raises:
-            StoreUnavailableError: It was deleted, moved or replaced.
-        """
-        path = self.path
-        if not path:
-            return
-        try:
-            is_there = os.stat(path).st_ino == self.inode  # noqa: PTH116 - once for each append
-        except OSError:
-            is_there = False
-        if not is_there:
-            problem = (
-                f"{path} was deleted or replaced while it was open. Nothing was written: open it by a new service."
-            )
-            raise StoreUnavailableError(problem)
 
     def release(self) -> Transaction | None:
         """Keep nothing any more; what was kept."""

@@ -21,7 +21,7 @@ from langchain_sessions._sql.driver.drivers import special_of
 from langchain_sessions._sql.driver.failures import DeadConnectionError, Failures, LostRaceError, PassedInError, fitting
 from langchain_sessions._sql.driver.kept_connections import Held, Kept, Writer
 from langchain_sessions._sql.driver.loops import LoopEngines
-from langchain_sessions._sql.driver.transaction import Send, SqliteBoundaries, StatementCache, Transaction
+from langchain_sessions._sql.driver.transaction import Send, SqliteBoundaries, StatementCache, Transaction, check_file
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions._sql.driver.workers import Workers
 from langchain_sessions._sql.tables import migrations
@@ -177,10 +177,9 @@ class Runner:
         if not self._keeps:
             return self._on_pooled(self.engines.sync, self._sends[0], kind, work)
         writer = self._writer
-        kept = writer.kept
-        if kept is None:
-            kept = writer.keep(Transaction(self._detached(), self.cache))
-        writer.check_file()
+        kept = writer.kept or writer.keep(Transaction(self._detached(), self.cache))
+        if writer.path:
+            check_file(writer.path, writer.inode)
         return self._in_transaction(kept.connection, self._drop_writer, None, kept, kind, work)
 
     def _as_reader(self, kind: TransactionKind, work: Work[T]) -> T:
