@@ -10,6 +10,7 @@ from sqlalchemy import NullPool, create_engine, text
 
 from langchain_sessions._log.log import log_of
 from langchain_sessions._sql.driver import libpq
+from langchain_sessions._sql.driver import psycopg as psycopg_driver
 from tests.faults.drills import FACES, Face, assert_whole, checked_out, make_service, message
 
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.backends("postgres")
 OFTEN = 8
 """Times after which a statement is prepared."""
+
+
+class Interrupted(BaseException):
+    """What a Ctrl-C raises where it falls, but no test runner listens to."""
 
 
 @pytest.fixture(params=FACES)
@@ -134,3 +139,28 @@ def test_values_go_as_they_are_or_by_psycopg() -> None:
     assert libpq._as_given((-(2**63), "")) == ([b"-9223372036854775808", b""], None)
     for other in (True, 1.5, "a\0b", bytearray(b"a")):
         assert libpq._as_given((1, other)) is None
+
+
+def test_who_is_interrupted_while_a_connection_opens_leaves_none_that_does_not_commit(
+    database_url: str, table_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = psycopg_driver.cursor_of
+    with make_service(database_url, table_prefix=table_prefix) as other:
+        other.open("s")
+
+    raised: list[bool] = []
+
+    def interrupted(*given: Any) -> Any:
+        if raised:
+            return made(*given)
+        raised.append(True)
+        raise Interrupted
+
+    monkeypatch.setattr(psycopg_driver, "cursor_of", interrupted)
+    service = make_service(database_url, table_prefix=table_prefix, create_schema=False)
+    with pytest.raises(Interrupted):
+        service.append("s", message("not said"))
+    service.append("s", message("acknowledged"))
+    with make_service(database_url, table_prefix=table_prefix) as other:
+        assert other.messages("s")[-1].text == "acknowledged"
+    service.close()

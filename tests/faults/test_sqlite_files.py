@@ -8,14 +8,16 @@ import sqlite3
 import subprocess
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
-from sqlalchemy import Text, select
+from sqlalchemy import URL, Text, select
 
 from langchain_sessions import InvalidInputError, NewEvent, SessionService, StoreError, StoreUnavailableError
 from langchain_sessions._core.rows import WORDED, EventRow
+from langchain_sessions._log.log import log_of
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions._sql.store import SqlStore
 from tests.faults.drills import FACES, Face, archive_some, assert_whole, checked_out, message, opened
@@ -261,3 +263,42 @@ def test_a_file_that_goes_while_it_is_open_takes_nothing_more(scratch_directory:
             call(service, "append", "s", HumanMessage("after"))
             assert [found.text for found in call(service, "messages", "s")] == ["before", "after"]
         call.close(service, second)
+
+
+def test_reads_make_no_new_file_in_place_of_one_that_went(scratch_directory: Path) -> None:
+    """SQLite drops the log that lies beside an empty file, and with it what was acknowledged."""
+    path = scratch_directory / f"{secrets.token_hex(4)}.db"
+    away = path.with_suffix(".old")
+    with opened(SessionService(f"sqlite:///{path}")) as (service,):
+        service.open("s")
+        service.append("s", HumanMessage("before"))
+        path.rename(away)
+        store = log_of(service).store
+
+        def read_twice(tx: Any) -> None:
+            del tx
+            store.run(TransactionKind.READ, lambda inner: inner.ask("SELECT 1"))  # type: ignore[attr-defined]
+
+        for _ in range(3):
+            with suppress(StoreUnavailableError):
+                store.run(TransactionKind.READ, read_twice)  # type: ignore[attr-defined]
+        assert not path.exists()
+        away.rename(path)
+        service.append("s", HumanMessage("after"))
+        assert [found.text for found in service.messages("s")] == ["before", "after"]
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9.db", "gr\u00fc\u00df.db".encode()])
+def test_a_file_may_have_any_name(scratch_directory: Path, name: bytes) -> None:
+    url = URL.create("sqlite", database=os.fsdecode(os.path.join(os.fsencode(scratch_directory), name)))  # noqa: PTH118
+    with opened(SessionService(url)) as (service,):
+        service.open("s")
+        service.append("s", HumanMessage("hello"))
+        assert [found.text for found in service.messages("s")] == ["hello"]
+
+
+def test_a_file_system_of_sqlites_own_has_no_paths() -> None:
+    with opened(SessionService("sqlite:///file:/shared-by-one-test?vfs=memdb&uri=true")) as (service,):
+        service.open("s")
+        service.append("s", HumanMessage("hello"))
+        assert [found.text for found in service.messages("s")] == ["hello"]

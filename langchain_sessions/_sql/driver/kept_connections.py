@@ -6,6 +6,7 @@ SQLAlchemy opens and closes them. Its pool knows them no more: a round through i
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as WaitedTooLong
@@ -77,15 +78,19 @@ class Writer:
 
     def keep(self, transaction: Transaction) -> Transaction:
         """Keep what speaks over a connection of its own, and know which file it writes to."""
-        self.path = path = transaction.connection.execute("PRAGMA database_list").fetchone()[2]
+        # As bytes: names of files need not be UTF-8.
+        named = "SELECT CAST(file AS BLOB) FROM pragma_database_list WHERE seq = 0"
+        path = os.fsdecode(transaction.connection.execute(named).fetchone()[0])
+        # Some file systems of SQLite's own have names that are no paths.
         with suppress(OSError):
             self.inode = Path(path).stat().st_ino
+            self.path = path
         self.kept = transaction
         return transaction
 
     def release(self) -> Transaction | None:
         """Keep nothing any more; what was kept."""
-        kept, self.kept = self.kept, None
+        kept, self.kept, self.path = self.kept, None, ""
         self.was_flushing = 0
         return kept
 
@@ -162,13 +167,19 @@ class Kept:
 
     def open(self, held: Held) -> None:
         """Open the connection of a place. On the asynchronous face this runs where its driver can wait."""
+        driver = None
         try:
             pooled = self._engine.raw_connection()
-        except Exception as error:
-            raise self._failures.connecting(error) from error
-        held.driver = pooled.dbapi_connection
-        pooled.detach()
-        held.cursor = self._cursor_of(held.driver, self._engine.dialect)
+            driver = pooled.dbapi_connection
+            pooled.detach()
+            held.cursor = self._cursor_of(driver, self._engine.dialect)
+        except BaseException as error:
+            self._close(driver, self._engine.dialect.do_terminate)
+            if isinstance(error, Exception):
+                raise self._failures.connecting(error) from error
+            raise
+        # Last: whoever is interrupted before leaves no connection that does not commit by itself yet.
+        held.driver = driver
 
     # -- giving back ---------------------------------------------------------------------------------------
 

@@ -178,8 +178,7 @@ class Runner:
             return self._on_pooled(self.engines.sync, self._sends[0], kind, work)
         writer = self._writer
         kept = writer.kept or writer.keep(Transaction(self._detached(), self.cache))
-        if writer.path:
-            check_file(writer.path, writer.inode)
+        check_file(writer.path, writer.inode)
         return self._in_transaction(kept.connection, self._drop_writer, None, kept, kind, work)
 
     def _as_reader(self, kind: TransactionKind, work: Work[T]) -> T:
@@ -205,6 +204,8 @@ class Runner:
     def _detached(self) -> Any:
         """A connection that the pool knows no more: it does not count against it."""
         assert self.engines.sync is not None
+        # A file that was moved away would be made anew, and what SQLite holds beside it be dropped.
+        check_file(self._writer.path, self._writer.inode)
         try:
             pooled = self.engines.sync.raw_connection()
         except Exception as error:

@@ -375,6 +375,8 @@ def check_file(path: str, inode: int) -> None:
     Raises:
         StoreUnavailableError: It was deleted, moved or replaced.
     """
+    if not path:
+        return
     try:
         is_there = os.stat(path).st_ino == inode  # noqa: PTH116 - once for each append
     except OSError:
