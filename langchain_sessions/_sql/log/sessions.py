@@ -158,6 +158,9 @@ def list_sessions(tx: Transaction, query: SessionQuery) -> SessionSlice:
         reach = last.updated_at if is_back else last.updated_at - ACTIVITY_GRAIN
         if reach >= read_last.activity if is_back else reach < read_last.activity:
             more = _headings(tx, query, query.limit, (read_last, last, reach))
+            if query.after is None and not is_back:
+                # What was touched in between has left the range for the beginning of the list.
+                more += _headings(tx, query, query.limit)
             # Once, also where it was touched in between.
             found = [*{row.skey: row for row in (*found, *more)}.values()]
             found.sort(key=_PLACE, reverse=not is_back)
