@@ -263,6 +263,17 @@ class ThreadInReach(str):
         # LangGraph makes a text of it on the way to a history, and this one must arrive.
         return self
 
+    def __copy__(self) -> ThreadInReach:
+        return self
+
+    def __deepcopy__(self, memo: object) -> ThreadInReach:
+        # What was said may hold what cannot be copied: clients, locks.
+        return self
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        # An id that comes from a file is an id like any other, and what was said here is for nobody else.
+        return str, (str.__str__(self),)
+
 
 def _with_who_asked(configurable: Mapping[str, Any]) -> Mapping[str, Any]:
     """What a config says, with who asked for what LangGraph made it of: a graph within a thread, and nothing else."""

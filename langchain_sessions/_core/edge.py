@@ -366,7 +366,8 @@ def uuid_bytes(name: str) -> bytes | None:
     except ValueError:
         return None
     # In capitals, or with blanks, it would come back as another text.
-    return short if short.hex() == digits else None
+    # With more dashes than four, there are fewer digits.
+    return short if len(short) == _LENGTH and short.hex() == digits else None
 
 
 def packed_id(name: str) -> bytes:
@@ -384,13 +385,16 @@ def unpacked_id(packed: bytes | memoryview) -> str:
     Raises:
         CorruptRowError: They were altered.
     """
-    text = packed.hex()
-    if len(text) == _NIBBLES:
-        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
-    if len(text) < _NIBBLES:
-        problem = "The id of a checkpoint is altered; checkpoints of other threads can be read."
-        raise CorruptRowError(problem)
-    return bytes(packed[_LENGTH + 1 :]).decode()
+    try:
+        text = packed.hex()
+        if len(text) == _NIBBLES:
+            return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+        if len(text) > _NIBBLES:
+            return bytes(packed[_LENGTH + 1 :]).decode()
+    except (AttributeError, UnicodeDecodeError):
+        pass  # a text, or bytes of none
+    problem = "The id of a checkpoint is altered; checkpoints of other threads can be read."
+    raise CorruptRowError(problem)
 
 
 def _beside(name: str) -> bytes:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import json
 import logging
+import pickle
+import threading
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -335,3 +337,16 @@ def test_a_policy_is_asked_for_what_langgraph_asks_too(sessions: SessionService)
     for ask in (graph.get_state, lambda config: next(graph.get_state_history(config))):
         with pytest.raises(SessionNotFoundError):
             ask(named)
+
+
+def test_a_state_is_copied_and_pickled_whatever_says_who_asks(sessions: SessionService) -> None:
+    graph = _asking(sessions, lambda config: config["configurable"].get("user_id"))
+    ada: Any = {"configurable": {"thread_id": "t1", "user_id": "ada", "client": threading.Lock()}}
+    graph.invoke({"messages": "hi"}, ada)
+    config = graph.get_state(ada).config
+    again = copy.deepcopy(config)
+    assert again == config
+    assert graph.get_state(again).next == graph.get_state(ada).next
+    # What comes out of a file is an id like any other.
+    again = pickle.loads(pickle.dumps(config))  # noqa: S301 - made just now
+    assert type(again["configurable"]["thread_id"]) is str

@@ -14,6 +14,7 @@ from langchain_sessions._core.edge import unpacked_id
 from langchain_sessions._sql.tables import rebuilding
 from langchain_sessions._sql.tables.schema import build_tables, ddl_by_table
 from langchain_sessions._sql.tables.types import as_bytes, ident_type
+from langchain_sessions.errors import SchemaError
 from tests.faults.drills import make_service, opened
 from tests.servers.databases import connection, tables
 
@@ -86,3 +87,27 @@ def test_threads_are_read_back_equal(
         assert [*saver.list({"configurable": {"thread_id": "one"}})] == found[0]
     with connection(url) as conn:
         assert sorted(tables(conn)) == sorted(build_tables(PREFIX).metadata.tables)
+
+
+@pytest.mark.backends(*FLAVOURS)
+def test_a_table_of_somebody_elses_stays_where_it_is(backend: str, fresh_database: Callable[[], str]) -> None:
+    """A copy that somebody made by hand may have the name that a table is set aside by."""
+    url = fresh_database()
+    with opened(make_service(url, table_prefix=PREFIX)) as (service,):
+        play(saver := SessionCheckpointSaver(service))
+        found = seen(saver)
+    go_back(url, FLAVOURS[backend])
+    engine = create_engine(url)
+    quoted = engine.dialect.identifier_preparer.quote_identifier
+    with engine.begin() as conn:
+        conn.execute(text(f"CREATE TABLE {quoted(PREFIX + 'checkpoints_old')} (cid int)"))
+    with opened(make_service(url, table_prefix=PREFIX, create_schema=False)) as (service,):
+        with pytest.raises(SchemaError, match="checkpoints_old"):
+            service.create_schema()
+        with engine.begin() as conn:
+            conn.execute(text(f"ALTER TABLE {quoted(PREFIX + 'checkpoints_old')} RENAME TO {quoted('a_copy')}"))
+        service.create_schema()
+        assert seen(SessionCheckpointSaver(service)) == found
+    with connection(url) as conn:
+        assert "a_copy" in tables(conn)
+    engine.dispose()

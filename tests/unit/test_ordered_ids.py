@@ -20,6 +20,9 @@ SWAPPED = st.builds(lambda name, at, tail: name[:at] + tail + name[at + 1 :], FE
 IDS = FEW | CUT | SWAPPED | st.text(max_size=40) | st.uuids().map(str)
 
 
+DASHED = "--345678-1234-1234-1234-123456789012"
+
+
 @settings(max_examples=600)
 @given(IDS, IDS)
 @example(NIL, "")
@@ -28,12 +31,15 @@ IDS = FEW | CUT | SWAPPED | st.text(max_size=40) | st.uuids().map(str)
 @example(ALL, ALL + "a")
 @example(ALL, "g")
 @example("00000000", "00000000-")
+@example(DASHED, "34--5678-1234-1234-1234-123456789012")
 def test_they_sort_as_the_ids_do(one: str, other: str) -> None:
     assert (packed_id(one) < packed_id(other)) == (one < other)
     assert (packed_id(one) == packed_id(other)) == (one == other)
 
 
 @given(IDS)
+@example(DASHED)
+@example("1234-678-1234-1234-1234-1234--789012")
 def test_they_come_back(name: str) -> None:
     assert unpacked_id(packed_id(name)) == name
 

@@ -245,7 +245,10 @@ def _pack_ids(tx: Transaction) -> None:
     """Ids of checkpoints as bytes: they are in keys, by which rows are sorted."""
     for table in (tx.tables.threads.checkpoints, tx.tables.threads.writes):
         old = f"{table.name}{SET_ASIDE}"
-        if not has_table(tx, old) and not _holds_bytes(tx, table.name, "cid"):
+        if has_table(tx, table.name) and not _holds_bytes(tx, table.name, "cid"):
+            if has_table(tx, old):  # ours would not stand beside it: what is set aside has another name meanwhile
+                problem = f"The table {old!r} is in the way of a migration: give it another name."
+                raise SchemaError(problem)
             _set_aside(tx, table, old)
         _create_tables(tx, _flavour(tx), (table,))
         if has_table(tx, old):
