@@ -6,7 +6,7 @@ import random
 import threading
 from array import array
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from hypothesis import given
@@ -19,6 +19,7 @@ from langchain_sessions._core.flow import drive
 from langchain_sessions._core.rows import SUMMARY, SYNTHETIC, EventRow
 from langchain_sessions._log.indexing import indexer_of
 from langchain_sessions._log.log import log_of
+from langchain_sessions._recall.index import indexing
 from langchain_sessions._recall.index.buckets import Bucket, bucket_of, is_dense, pack_bucket, split_occurrences
 from langchain_sessions._recall.index.builder import IndexBuilder
 from langchain_sessions._recall.index.chunks import LARGEST_CHUNK, ChunkSize, OpenChunk, PackedEvents, chunks_to_merge
@@ -328,6 +329,32 @@ def test_what_waits_is_indexed_in_one_step_and_read_in_parts(ada: SessionService
         del watched.find_events
     assert len(asked) == 3
     assert max(asked) == 512
+    assert ada.verify("s1") == []
+
+
+def test_a_step_that_long_texts_end_does_not_make_the_next_ones_small(
+    ada: SessionService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for start in range(0, 1200, 300):
+        ada.append("s1", [HumanMessage("\n\n".join([f"word{n} again. " * 60] * 3)) for n in range(start, start + 300)])
+    log = log_of(ada)
+    indexer, asked = indexer_of(log), list[int]()
+    monkeypatch.setattr(indexing, "MOST_PASSAGES_HELD", 100)
+    watched: Any = log.store
+    original = watched.find_events
+
+    def noted(*arguments: Any) -> EventSlice:
+        asked.append(arguments[1].limit)
+        return cast("EventSlice", original(*arguments))
+
+    watched.find_events = noted
+    try:
+        drive(indexer.rebuild(log.key("s1")))
+    finally:
+        del watched.find_events
+    # A step ends after some 34 messages of three passages, and takes a read or two.
+    assert min(asked[:-2]) > 20
+    assert len(asked) < 80
     assert ada.verify("s1") == []
 
 

@@ -120,9 +120,8 @@ class Indexer:
             entries += some
             left -= sum(len(entry.lengths) for _, entry in some)
             after = found.view.last_seq if len(some) == len(rows) < limit else some[-1][0].seq
-            # Where events are so long that a step takes few of them, the next one reads no more than it may take.
-            at_once = 2 * len(some) if len(some) < len(rows) else at_once
-        return entries, after, at_once
+        # Where events are so long that a step takes few of them, the next one reads no more than it may take.
+        return entries, after, at_once if left > 0 else min(BATCH, 2 * len(entries))
 
     def rows_of(self, key: SessionKey, chunk: StoredChunk, traits: ChunkTraits) -> Flow[list[EventRow]]:
         """The events of a chunk as the log has them; none where the session is gone."""
