@@ -22,7 +22,7 @@ MOST = 400
 """How many messages of a conversation are."""
 _WINDOW = 12
 _MOST_A_STEP = 3
-_STEP_BYTES = 1000
+_STEP_BYTES = 500
 """About what a checkpoint of a small graph takes here beside its messages, with what its tasks wrote."""
 
 

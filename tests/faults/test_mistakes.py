@@ -34,6 +34,9 @@ DECODERS = {
     "append": set[str](),
     "put": set[str](),
     "get_tuple": {
+        "_chat/address:_made_at",
+        "_chat/address:whole_time",
+        "_chat/address:whole_versions",
         "_core/checkpoints:lengthened",
         "_core/checkpoints:opened",
         "_threads/rebuild:_body",

@@ -90,9 +90,9 @@ class Shortlist:
     def ranked(self) -> list[Found]:
         """Rank them by their words, the best first."""
         places, describe = self.places, self._joined.describe
-        described = [
+        described = (
             (position, describe(*places[position], chosen)) for position, chosen in sorted(self._chosen.items())
-        ]
+        )
         return self._found(rank(described, self._statistics, self._weights))
 
     def _found(self, ranked: Iterable[RankedEvent]) -> list[Found]:

@@ -13,6 +13,7 @@ from langchain_sessions._sql.driver.transaction import Later, Transaction, param
 from langchain_sessions._sql.log.criteria import run_status
 from langchain_sessions._sql.log.expiry_in_sql import is_there
 from langchain_sessions._sql.log.lookup import event_columns, key_values, owner_criterion, session_columns, session_row
+from langchain_sessions._sql.tables.types import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -123,7 +124,7 @@ def ask_progress(tx: Transaction, searched: SearchedLogs, some: Some = ALL) -> L
 
 def event_and_run_columns(tables: Tables) -> list[ColumnElement[Any]]:
     """What `events_in` reads; the statement has a value for `q_idle`."""
-    return [*event_columns(tables), run_status(tables).label("status")]
+    return [*event_columns(tables), run_status(tables).label(quoted("status"))]
 
 
 def events_in(rows: Iterable[tuple[Any, ...]]) -> tuple[list[EventRow], dict[str, Standing]]:

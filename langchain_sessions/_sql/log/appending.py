@@ -90,7 +90,9 @@ def _append_alone(store: SqlStore, key: SessionKey, batch: AppendBatch, *, plain
             appended = None
         if appended is not None:
             return appended
-    # Whatever the reason (ended, expired, aliased ids, a version), the full way finds it under the lock and says it.
+    # The full way moves the session on: where it was is no longer known.
+    store.heads.pop(key, None)
+    # Whatever the reason (ended, expired, aliased ids, a version), it finds that under the lock and says it.
     return (yield from ask(store.run, _PLAIN[False], append_locked, key, batch))
 
 
