@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from langchain_sessions.events import Standing
     from langchain_sessions.stores._values import SearchedLogs
 
+_STATUS: Final = quoted("status")
+
 
 MOST_NAMED: Final = 512
 """Sessions that a statement names by their keys."""
@@ -124,7 +126,7 @@ def ask_progress(tx: Transaction, searched: SearchedLogs, some: Some = ALL) -> L
 
 def event_and_run_columns(tables: Tables) -> list[ColumnElement[Any]]:
     """What `events_in` reads; the statement has a value for `q_idle`."""
-    return [*event_columns(tables), run_status(tables).label(quoted("status"))]
+    return [*event_columns(tables), run_status(tables).label(_STATUS)]
 
 
 def events_in(rows: Iterable[tuple[Any, ...]]) -> tuple[list[EventRow], dict[str, Standing]]:
