@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from operator import sub
 from typing import TYPE_CHECKING, NamedTuple
 
 from langchain_sessions._core import message_types as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.edge import UNREADABLE, built
+from langchain_sessions._core.keeping import kept
 from langchain_sessions._core.ranges import NO_SEQS, SeqRange, SeqSet, decode_ranges
 from langchain_sessions._core.rows import Counters, EventRow, Mark, tally
 from langchain_sessions.errors import CorruptRowError
@@ -246,7 +247,7 @@ class LogView:
         """Whether everything stands where it was logged: nothing was hidden, edited or archived, and no run is open."""
         return self.ledger is EMPTY_LEDGER and not self.head and not self.invocations and not self.has_unfinished
 
-    @cached_property
+    @kept
     def outdated(self) -> Mapping[int, int]:
         """What a graph held of a message of which its head holds another revision, and that: whichever came first."""
         return _outdated(self.ledger.edits, self._lookup[0])

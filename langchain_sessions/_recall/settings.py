@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._core.edge import helpful, require
+from langchain_sessions._core.keeping import kept
 from langchain_sessions._core.showing import brief
 from langchain_sessions._recall.rank.ranking import RankingWeights
 
@@ -74,14 +74,14 @@ class SearchSettings:
         is_judge = callable(self.rerank) or callable(getattr(self.rerank, "compress_documents", None))
         require(self.rerank is None or is_judge, "rerank", judges)
 
-    @cached_property
+    @kept
     def index_builder(self) -> IndexBuilder:
         """What makes terms and entries; built on first use, since the tables behind it take a while to load."""
         from langchain_sessions._recall.index.builder import IndexBuilder  # noqa: PLC0415
 
         return IndexBuilder(self)
 
-    @cached_property
+    @kept
     def reranker(self) -> Reranker | None:
         """What asks `rerank`; None where there is nothing to ask."""
         if self.rerank is None:
@@ -90,7 +90,7 @@ class SearchSettings:
 
         return Reranker(self.rerank)
 
-    @cached_property
+    @kept
     def embedder(self) -> Embedder | None:
         """The door to `embed`, the same for all services of these settings; None where there is none."""
         if self.embed is None:

@@ -15,6 +15,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 
 from langchain_sessions._core import locks
+from langchain_sessions._core.keeping import kept
 from langchain_sessions.checkpointer import SessionCheckpointSaver
 from tests.faults.drills import assert_whole, make_service, message, opened
 from tests.faults.processes import append_some, open_fresh, run_at_once
@@ -209,3 +210,32 @@ def test_item_3_a_lock_that_nobody_gives_back_is_free_in_a_child(monkeypatch: py
     finally:
         enough.set()
         holder.join()
+
+
+class _Slow:
+    """Something whose value takes as long to work out as somebody else likes."""
+
+    def __init__(self, entered: threading.Event, enough: threading.Event) -> None:
+        self._entered, self._enough = entered, enough
+
+    @kept
+    def value(self) -> str:
+        self._entered.set()
+        self._enough.wait(60)
+        return "worked out"
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_does_not_wait_for_a_value_that_another_thread_was_working_out() -> None:
+    """`functools.cached_property` locks its whole class before Python 3.12."""
+    entered, enough, set_already = threading.Event(), threading.Event(), threading.Event()
+    set_already.set()
+    slow = _Slow(entered, enough)
+    worker = threading.Thread(target=lambda: slow.value)
+    worker.start()
+    entered.wait(60)
+    try:
+        assert _in_child(lambda: _Slow(threading.Event(), set_already).value == "worked out" or os._exit(3)) == 0
+    finally:
+        enough.set()
+        worker.join()

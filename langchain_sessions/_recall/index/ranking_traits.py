@@ -6,10 +6,10 @@ import json
 from array import array
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import accumulate, chain, compress, pairwise, repeat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from langchain_sessions._core.keeping import kept
 from langchain_sessions._recall.index.columns import from_bytes, to_bytes
 from langchain_sessions._recall.index.inverted import HUMAN, LABELLED, LEFT_OUT
 
@@ -140,7 +140,7 @@ class ChunkTraits:
     branches: list[str | None] = field(default_factory=list["str | None"])
     _columns: dict[int, Columns] = field(default_factory=dict[int, Columns], repr=False, compare=False)
 
-    @cached_property
+    @kept
     def speakers(self) -> Speakers:
         """Who speaks, as far as it is known."""
         marks = bytes(self.flags).translate(_IS_LABELLED)
@@ -151,37 +151,37 @@ class ChunkTraits:
         labels = {label: n for (number, mark), n in counts.items() if mark and (label := self.authors[number])}
         return Speakers(known, labels)
 
-    @cached_property
+    @kept
     def left_out(self) -> Sequence[int]:
         """The indexes of events of which the index has no words."""
         marks = bytes(self.flags).translate(_IS_LEFT_OUT)
         return [*compress(range(len(marks)), marks)] if any(marks) else ()
 
-    @cached_property
+    @kept
     def firsts(self) -> Sequence[int] | None:
         """The number of the first passage of each event, and one past the last; None where each event is one."""
         if len(self.passage_lengths) == len(self.seqs):
             return None
         return list(accumulate(self.counts, initial=0))
 
-    @cached_property
+    @kept
     def owners(self) -> Sequence[int] | None:
         """The event of each passage; None where each event is one."""
         if self.firsts is None:
             return None
         return list(chain.from_iterable([at] * count for at, count in enumerate(self.counts)))
 
-    @cached_property
+    @kept
     def lengths(self) -> Sequence[int]:
         """Number of terms of each event."""
         return event_lengths(self.passage_lengths, self.firsts)
 
-    @cached_property
+    @kept
     def shares(self) -> Sequence[int]:
         """Mean number of terms of the passages of each event."""
         return passage_shares(self.passage_lengths, self.firsts)
 
-    @cached_property
+    @kept
     def human_talk(self) -> tuple[int, int]:
         """How many events a human said, and how many terms these have."""
         return human_talk(self.lengths, self.flags)

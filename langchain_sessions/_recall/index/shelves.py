@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from array import array
 from bisect import bisect_right
-from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from langchain_sessions._core.keeping import kept
 from langchain_sessions._recall.index.chunks import OpenChunk, PackedEvents
 from langchain_sessions._recall.index.columns import from_bytes, to_bytes
 from langchain_sessions._recall.index.ranking_traits import LONGEST, ChunkTraits, EventTraits, human_talk
@@ -83,7 +83,7 @@ class ShelfTraits:
         self.passages = sum(log.passages for log in logs)
         self.terms = sum(log.terms for log in logs)
 
-    @cached_property
+    @kept
     def is_taken(self) -> bytes:
         """A byte for each slot: 255 where there is an event."""
         return bytes(self.traits.kinds).translate(_EMPTY)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import secrets
 from collections import Counter
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._core.collecting import resting_collector
 from langchain_sessions._core.flow import Flow, ask
+from langchain_sessions._core.keeping import kept
 from langchain_sessions._core.rows import SessionKey
 from langchain_sessions._recall.findings import MOST_APART, Traits
 from langchain_sessions._recall.index.chunks import PackedEvents
@@ -76,7 +76,7 @@ class Shelver:
         self._admission = Admission(EventFilter(), encoder.codec)
         _, self._shelves_known = self._builder.caches(self._store)
 
-    @cached_property
+    @kept
     def mender(self) -> Mender:
         """What compares it all with the logs; no search needs it."""
         return Mender(self._indexer, self)
