@@ -38,6 +38,8 @@ URL = "LANGCHAIN_SESSIONS_TEST_CASSANDRA"
 KEYSPACE = "sessions"
 PACKAGES = ("openjdk-17-jre-headless", "maven")
 START_SECONDS = 240.0
+PATIENTLY = ("-Dcassandra.ring_delay_ms=20000",)
+"""For how long a node listens for the others before it gives up; it waits as long while it joins, so not at first."""
 # Two cores carry three nodes and the tests: what the driver waits for before it says that nobody is there.
 PATIENT: Mapping[str, Any] = {"connect_timeout": 60, "control_connection_timeout": 60, "max_schema_agreement_wait": 60}
 KEPT = Path.home() / ".cache" / "langchain-sessions" / f"cassandra-{RELEASE}"
@@ -225,21 +227,22 @@ class Nodes:
     def start(self, number: int, *options: str) -> float:
         """Start a node and wait until it answers; how many seconds that took.
 
-        On a busy machine a node may not hear of the others in time and end: it is started again.
+        On a busy machine a node may not hear of the others in time and end: it is started again, and listens longer.
         """
         began = time.monotonic()
-        for _ in range(2):
+        for listening in ((), PATIENTLY):
             with contextlib.suppress(ServerUnavailableError):
-                self._start(number, *options)
+                self._start(number, *options, *listening)
                 return time.monotonic() - began
-        self._start(number, *options)
+        self._start(number, *options, *PATIENTLY)
         return time.monotonic() - began
 
     def _start(self, number: int, *options: str) -> None:
         began, home = time.monotonic(), self._home(number)
         java, *arguments = (home / "command").read_text().splitlines()
+        arguments[-3:-3] = options  # of two that say something of the same, the later one holds
         started = subprocess.run(
-            ["/bin/sh", "-c", DETACHED, "node", str(home / "out.log"), java, *options, *arguments],
+            ["/bin/sh", "-c", DETACHED, "node", str(home / "out.log"), java, *arguments],
             cwd=home,
             env={"PATH": os.defpath, "HOME": str(home), "LC_ALL": "C"},
             user=self.user,
