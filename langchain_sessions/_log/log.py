@@ -295,7 +295,7 @@ def new_draft(
     owner = _new_owner(log, user_id)
     now = log.now()
     draft = SessionDraft(app=log.app, id=check_id(session_id, "session_id"), user_id=owner, now=now, anew=anew)
-    return draft if ttl is None else replace(draft, **expiry_columns(ttl, now, slides=log.slides))
+    return draft if ttl is None else draft._replace(**expiry_columns(ttl, now, slides=log.slides))
 
 
 def _new_owner(log: Log, user_id: str | Unset | None) -> str | None:

@@ -29,6 +29,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 from langchain_sessions._core.checkpoints import NO_EVENTS, CheckpointRow, MessageRow, ValueRow, WriteRow
@@ -41,8 +42,7 @@ if TYPE_CHECKING:
     from langchain_sessions.stores._values import SessionDraft
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PutDecision:
+class PutDecision(NamedTuple):
     """A checkpoint ready to be written.
 
     Attributes:
@@ -70,8 +70,7 @@ Decide = Callable[[SessionRow, Sequence[EventRow], Sequence[WriteRow]], PutDecis
 """Given the session, the stored revisions of the plan's `idents`, and the parent's writes that wait: what to write."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PutPlan:
+class PutPlan(NamedTuple):
     """A checkpoint to write.
 
     Attributes:
@@ -103,7 +102,7 @@ class PutPlan:
     shape_body: bytes
     idents: tuple[str, ...]
     decide: Decide
-    since: Mapping[str, int] = field(default_factory=dict[str, int])
+    since: Mapping[str, int] = MappingProxyType({})
     strict: bool = False
     named_in: int | None = None
 
@@ -115,8 +114,7 @@ class PutResult(NamedTuple):
     decision: PutDecision
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WritesPlan:
+class WritesPlan(NamedTuple):
     """Pending writes to store.
 
     The rows are asked for late, for a session key: while they waited, the log may have taken their messages over.

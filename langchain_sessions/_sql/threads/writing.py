@@ -5,7 +5,7 @@ Several calls for one thread share one; where that fails, each is written by its
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -293,7 +293,7 @@ def put_writes(tx: Transaction, plan: WritesPlan, session: SessionRow | None = N
     if session is None:
         located = _ask_session(tx, plan.key, plan.draft.now)
         tx.flush()
-        draft = replace(plan.draft, anew=False)
+        draft = plan.draft._replace(anew=False)
         session = session_row(located.row) if located.row is not None else open_session(tx, draft)
     rows = call_passed_in(plan.rows, session.skey)
     _need_values(tx, session, plan.needs)
