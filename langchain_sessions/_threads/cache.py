@@ -169,6 +169,12 @@ class ThreadCache:
         seq = None if self.is_rewound else self._newest.get(ident)
         return None if seq is None else max((seq, *self._older.get(ident, ())))
 
+    @property
+    def known_to(self) -> int:
+        """Up to which position every event is known; 0 where an earlier revision than the newest may be in force."""
+        first, last = (self._known.ranges or ((0, 0),))[0]
+        return last if first == 1 and not self.is_rewound else 0
+
     def lacks(self, seqs: SeqSet) -> SeqSet:
         """Those of some positions that are not known."""
         return seqs - self._known

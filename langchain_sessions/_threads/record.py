@@ -193,7 +193,7 @@ class Record:
     metadata: Slot
     shape: tuple[int, bytes]
     """The names in it, which others share, behind their digest."""
-    slots: dict[str, Slot] = field(default_factory=dict[str, Slot])
+    slots: dict[str, Slot] = field(default_factory=dict)
     delta: str | None = None
     """The delta channel whose list is the conversation, though it is not stored here as a value."""
     delta_runs: bytes = b""
@@ -280,8 +280,8 @@ class Given:
     thread: ThreadCache | None
     parent: Record | None
     cutter: Cutter
-    pieces: dict[bytes, ValueRow] = field(default_factory=dict[bytes, ValueRow])
-    needs: set[bytes] = field(default_factory=set[bytes])
+    pieces: dict[bytes, ValueRow] = field(default_factory=dict)
+    needs: set[bytes] = field(default_factory=set)
 
     def dump(self, channel: str, value: Any, refs: bytes | None, packed: bytes | None) -> tuple[Slot, Tree | None]:
         """A value as it is stored, and its pieces, which it shares with what the channel holds."""

@@ -86,6 +86,7 @@ class PutPlan(NamedTuple):
         shape_body: These names.
         idents: Identities of messages that may be stored already.
         since: Positions behind which revisions of some of them are wanted; earlier ones need not be read.
+        known_to: Where the log ends there, it has no other revisions of `idents` than those wanted by `since`.
         decide: Decides positions; see `Decide`. May raise `StalePlanError`.
         strict: Refuse it where the head is not its parent.
         named_in: The key of the session that has both names already; elsewhere they are stored.
@@ -103,6 +104,7 @@ class PutPlan(NamedTuple):
     idents: tuple[str, ...]
     decide: Decide
     since: Mapping[str, int] = MappingProxyType({})
+    known_to: int = 0
     strict: bool = False
     named_in: int | None = None
 
