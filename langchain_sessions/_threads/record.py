@@ -225,7 +225,8 @@ def record_of(ns: int, checkpoint: Mapping[str, Any], parent: str | None, metada
     Raises:
         InvalidInputError: An id or a version cannot be stored.
     """
-    rest = {key: value for key, value in checkpoint.items() if key not in _STANDARD}
+    is_usual = checkpoint.keys() <= _STANDARD
+    rest = {} if is_usual else {key: value for key, value in checkpoint.items() if key not in _STANDARD}
     # Older releases of LangGraph do not write it, and None means something else.
     told = checkpoint.get("updated_channels", False)
     updated = told if told in (None, False) else tuple(told)
