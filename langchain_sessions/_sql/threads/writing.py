@@ -141,13 +141,18 @@ def _look_up(
         session, waits = _locate(tx, plan.key, plan.draft.now)
         if session is None:
             return open_session(tx, plan.draft), [], []
-    related = _ask_relatives(tx, plan, session) if plan.idents else []
+    # Most often nobody wrote since the caller looked.
+    last_seq = plan.known_to or 1 if session is None else session.last_seq
+    related = _ask_relatives(tx, plan, last_seq) if plan.idents else []
     staged = ask_staged(tx, plan.key) if waits else None
     tx.flush()
     if located is not None:
         if located.row is None:
             return open_session(tx, plan.draft), [], []
         session = session_row(located.row)
+        if plan.idents and last_seq <= plan.known_to < session.last_seq:
+            related = _ask_relatives(tx, plan, session.last_seq)
+            tx.flush()
     assert session is not None
     found = sorted([EventRow(*row) for answer in related for row in answer.rows]) if related else []
     return session, found, staged_in(staged) if staged is not None else []
@@ -192,13 +197,13 @@ def _locating_with_staged(tx: Transaction, shape: str) -> Select[Any]:
     return locating(tx, shape, lock=False).add_columns(waits)
 
 
-def _ask_relatives(tx: Transaction, plan: PutPlan, session: SessionRow | None) -> list[Later]:
-    """Ask for the stored revisions of some messages, the session's if that is known."""
+def _ask_relatives(tx: Transaction, plan: PutPlan, last_seq: int) -> list[Later]:
+    """Ask for the stored revisions of some messages, of which there may be some in a log that ends at a position."""
     # Of these the caller knows all revisions up to a position, so that only newer ones are read.
     known = [ident for ident in plan.idents if ident in plan.since]
     since = min((plan.since[ident] for ident in known), default=0)
     unknown = [ident for ident in plan.idents if ident not in plan.since]
-    if session is not None and session.last_seq <= plan.known_to:
+    if last_seq <= plan.known_to:
         unknown = []
     return [*_ask_revisions(tx, plan, known, since), *_ask_revisions(tx, plan, unknown, 0)]
 
