@@ -337,7 +337,7 @@ class SessionCheckpointSaver(LogsThreads, BaseCheckpointSaver[Any]):
         if not key.admits(source.user_id):
             raise SessionNotFoundError(key.id)
         draft = adapter_draft(log, str(target_thread_id))
-        draft = replace(draft, user_id=source.user_id, title=source.title)
+        draft = draft._replace(user_id=source.user_id, title=source.title)
         yield from ask(log.store.fork_session, key, draft, None)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:

@@ -35,7 +35,6 @@ _NEAR = 1 << 31
 """Of times what is less than this, either way, is a difference; a time so near to 1970 is put in a list."""
 _ALTERED = "a version or a time is altered"
 _CONFIG = 'pass {"configurable": {"session_id": ..., "user_id": ...}}'
-
 _PLACES = frozenset({"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map"})
 
 _log = logging.getLogger(__name__)
@@ -81,6 +80,7 @@ class Addressing:
         self._owner = owner
         self._has_told = False
         self._newest: tuple[str | None, SessionService] | None = None
+        self._newest_thread: tuple[object, object, Log, str] | None = None
 
     def find(self, config: RunnableConfig | None) -> Address | None:
         """The session of a config as its owner sees it; None where the config names no session.
@@ -120,12 +120,18 @@ class Addressing:
         Raises:
             InvalidInputError: As `require`.
         """
-        sessions, session_id = self.require(config)
         named, said = configurable(config), None
-        if callable(self._owner):
-            said = {key: value for key, value in _with_who_asked(named).items() if not _is_place(key)}
+        thread, user, newest = named.get("thread_id"), named.get("user_id"), self._newest_thread
+        # A run asks twice a step, each time with the very objects of its config.
+        if newest is None or newest[0] is not thread or newest[1] is not user or "session_id" in named:
+            sessions, session_id = self.require(config)
+            newest = (thread, user, log_of(sessions), session_id)
+            if callable(self._owner):
+                said = {key: value for key, value in _with_who_asked(named).items() if not _is_place(key)}
+            elif type(thread) is str and type(user) in (str, type(None)) and "session_id" not in named:
+                self._newest_thread = newest
         namespace, cid = str(named.get("checkpoint_ns") or ""), named.get("checkpoint_id") or None
-        return _tuple(ThreadConfig, (log_of(sessions), session_id, namespace, cid, said))
+        return _tuple(ThreadConfig, (newest[2], newest[3], namespace, cid, said))
 
     def _view(self, config: RunnableConfig | None, configurable: Mapping[str, Any]) -> SessionService:
         sessions, owner, policy = self._sessions, log_of(self._sessions).owner, self._owner
@@ -237,8 +243,7 @@ class ThreadConfig(NamedTuple):
     @property
     def key(self) -> SessionKey:
         """The session. Its id was checked where the config was read."""
-        log, session_id, *_ = self
-        return _tuple(SessionKey, (log.app, session_id, log.owner))
+        return _tuple(SessionKey, (self.log.app, self.session_id, self.log.owner))
 
     def query(self, **wanted: Any) -> CheckpointQuery:
         """A query for checkpoints of the thread, of the namespace unless `ns` says otherwise."""
@@ -289,9 +294,7 @@ def _is_place(key: str) -> bool:
 
 def config_of(session: SessionRow, namespace: str, cid: str, said: Mapping[str, Any] | None = None) -> RunnableConfig:
     """The config of a checkpoint. It names the owner, so that going on from an old state needs nothing else."""
-    if session.user_id is None and not said:
-        return {"configurable": {"thread_id": session.id, "checkpoint_ns": namespace, "checkpoint_id": cid}}
-    thread = _in_reach(session, said)
+    thread = session.id if session.user_id is None and not said else _in_reach(session, said)
     named = {"thread_id": thread, "checkpoint_ns": namespace, "checkpoint_id": cid}
     if session.user_id is not None:
         named["user_id"] = session.user_id

@@ -240,11 +240,12 @@ _USUAL = (
 
 def shortened(metadata: bytes) -> bytes:
     """Packed metadata without the words that are always the same."""
+    if _SIGN in metadata:
+        return metadata  # a number may hold the bytes of a sign
     short = metadata
     for usual, sign in _USUAL:
         short = short.replace(usual, sign, 1)
-    # A number may hold the bytes of a sign: then it stays as it is.
-    return _SIGN + short if len(short) < len(metadata) and lengthened(_SIGN + short) == metadata else metadata
+    return _SIGN + short if len(short) < len(metadata) else metadata
 
 
 def lengthened(metadata: bytes) -> bytes:

@@ -7,7 +7,7 @@ import struct
 import zlib
 from dataclasses import FrozenInstanceError, is_dataclass
 from datetime import datetime, timedelta, timezone
-from functools import wraps
+from functools import lru_cache, wraps
 from inspect import iscoroutinefunction, isfunction
 from os import urandom
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -356,8 +356,10 @@ _ABOVE, _BELOW = 0x40, 0x80
 those first that have more digits in common; or it stands before such, those first that have fewer."""
 
 
+@lru_cache(256)
 def uuid_bytes(name: str) -> bytes | None:
     """A UUID in its usual form as its bytes; None for any other text."""
+    # Of a checkpoint it is asked four times: of itself, and as the parent of the next.
     if len(name) != _CHARACTERS or name[8:24:5] != "----":
         return None
     digits = name.replace("-", "")

@@ -88,9 +88,11 @@ class SeqSet:
 
     def __sub__(self, other: SeqSet) -> SeqSet:
         """What is here and not there."""
-        if not self.ranges or not other.ranges:
+        mine, theirs = self.ranges, other.ranges
+        # Nearly always one of them is empty, or what is taken away stands behind or before all there is.
+        if not mine or not theirs or theirs[0][0] > mine[-1][1] or theirs[-1][1] < mine[0][0]:
             return self
-        return self & SeqSet.complement(other, self.ranges[0][0], self.ranges[-1][1])
+        return self & SeqSet.complement(other, mine[0][0], mine[-1][1])
 
     def complement(self, first: int, last: int) -> SeqSet:
         """The positions between `first` and `last` that are not in the set."""
@@ -104,7 +106,7 @@ class SeqSet:
             at = high + 1
         if at <= last:
             gaps.append((at, last))
-        return SeqSet(tuple(gaps))
+        return SeqSet(tuple(gaps)) if gaps else NO_SEQS
 
 
 _INFINITE = 1 << 63

@@ -53,7 +53,7 @@ def create_session(
     ttl = log.time_to_live if isinstance(time_to_live, Unset) else _duration(time_to_live)
     draft = new_draft(log, uuid.uuid4().hex if session_id is None else session_id, user_id, ttl)
     draft = _with_state(draft, state)
-    draft = replace(draft, title=check_title(title), metadata=dump_mapping(metadata or {}, "metadata"))
+    draft = draft._replace(title=check_title(title), metadata=dump_mapping(metadata or {}, "metadata"))
     row = yield from ask(log.store.create_session, draft)
     return log.session_of(row)
 
@@ -66,7 +66,7 @@ def open_session(log: Log, session_id: str, *, user_id: str | Unset | None = UNS
         if found is not None:
             return log.session_of(found)
     draft = new_draft(log, session_id, user_id, log.adapter_time_to_live)
-    row = yield from ask(log.store.open_session, replace(draft, anew=anew))
+    row = yield from ask(log.store.open_session, draft._replace(anew=anew))
     return log.session_of(row)
 
 
@@ -190,8 +190,8 @@ def fork_session(
     require(at_seq is None or (type(at_seq) is int and at_seq >= 0), "at_seq", "give a position of the log: 0, 1, 2 …")
     added = as_dict(metadata or {}, "metadata")
     source = yield from get_session(log, session_id)
-    draft = replace(
-        new_draft(log, uuid.uuid4().hex if new_id is None else new_id, UNSET, log.time_to_live),
+    draft = new_draft(log, uuid.uuid4().hex if new_id is None else new_id, UNSET, log.time_to_live)
+    draft = draft._replace(
         user_id=source.user_id,
         title=source.title if title is None else check_title(title),
         metadata=dump_exact({**source.metadata, **added, "forked_from": source.id}, "metadata"),
@@ -211,4 +211,4 @@ def _with_state(draft: SessionDraft, state: Mapping[str, Any] | None) -> Session
     stored = dump_delta(state, "state")
     shared = {key: value for key, value in state.items() if key.startswith((USER, APP))}
     own = {key: value for key, value in json.loads(stored or "{}").items() if key not in shared and value is not None}
-    return replace(draft, state=dump_exact(own, "state"), shared_delta=dump_delta(shared, "state"))
+    return draft._replace(state=dump_exact(own, "state"), shared_delta=dump_delta(shared, "state"))

@@ -294,19 +294,19 @@ def new_draft(
     """
     owner = _new_owner(log, user_id)
     now = log.now()
-    draft = SessionDraft(app=log.app, id=check_id(session_id, "session_id"), user_id=owner, now=now, anew=anew)
-    return draft if ttl is None else replace(draft, **expiry_columns(ttl, now, slides=log.slides))
+    draft = SessionDraft(log.app, check_id(session_id, "session_id"), owner, now, anew=anew)
+    return draft if ttl is None else draft._replace(**expiry_columns(ttl, now, slides=log.slides))
 
 
 def _new_owner(log: Log, user_id: str | Unset | None) -> str | None:
     """Who owns a session that this view creates."""
-    if isinstance(log.owner, Anyone):
+    owner = log.owner
+    if isinstance(owner, Anyone):
         owner = None if isinstance(user_id, Unset) else check_optional_id(user_id, "user_id")
-    else:
-        owner = log.owner
-        same = isinstance(user_id, Unset) or user_id == owner
-        require(same, "user_id", "this view is bound to another user")
-    require(owner is not None or not log.require_user, "user_id", "this service requires a user")
+    elif not isinstance(user_id, Unset):
+        require(user_id == owner, "user_id", "this view is bound to another user")
+    if owner is None:
+        require(not log.require_user, "user_id", "this service requires a user")
     return owner
 
 

@@ -81,10 +81,11 @@ def _alike(messages: Sequence[BaseMessage], others: Sequence[BaseMessage], snaps
 class ThreadCache:
     """What is known of one session's events. Keyed by a session key that is never used again."""
 
-    def __init__(self, skey: int, session_id: str, codec: MessageCodec, as_of: int = 0) -> None:
+    def __init__(self, skey: int, session_id: str, codec: MessageCodec, as_of: int, molds: dict[int, Mold]) -> None:
         """Know nothing yet.
 
-        `as_of` is the record that last overwrote texts of the session: what is known from before is outdated.
+        `as_of` is the record that last overwrote texts of the session: what is known from before is outdated. `molds`
+        are those of other threads, which get this one's.
         """
         self.skey = skey
         self.as_of = as_of
@@ -106,7 +107,7 @@ class ThreadCache:
         self._is_plain = True
         self._is_fresh = True
         """Nobody got an object of it yet."""
-        self._molds: dict[int, Mold] = {}
+        self._molds, self._others = molds.copy(), molds
         self._newest: dict[str, int] = {}
         self._older: dict[str, list[int]] = {}
         self._by_size: dict[str, tuple[int, dict[int, list[int]]]] = {}
@@ -169,6 +170,12 @@ class ThreadCache:
         seq = None if self.is_rewound else self._newest.get(ident)
         return None if seq is None else max((seq, *self._older.get(ident, ())))
 
+    @property
+    def known_to(self) -> int:
+        """Up to which position every event is known; 0 where an earlier revision than the newest may be in force."""
+        first, last = (self._known.ranges or ((0, 0),))[0]
+        return last if first == 1 and not self.is_rewound else 0
+
     def lacks(self, seqs: SeqSet) -> SeqSet:
         """Those of some positions that are not known."""
         return seqs - self._known
@@ -182,10 +189,12 @@ class ThreadCache:
             self._extra_snapshots[seq] = held(extra)
         if extra is not None:
             self._extras[seq] = extra
-        if extra or extra is None or type(message) not in KNOWN:
-            self._is_plain = False
+        is_plain = extra is not None and not extra and type(message) in KNOWN
+        self._is_plain &= is_plain
         if row.body is None:
-            self._molds[row.kind] = mold_of(message)
+            self._molds[row.kind] = mold = mold_of(message)
+            if is_plain:
+                self._others[row.kind] = mold
         return message
 
     def _view(self, runs: list[SeqRange]) -> _View:
@@ -362,6 +371,7 @@ class MessageCache:
         self._lock = new_lock()
         self._threads: OrderedDict[int, ThreadCache] = OrderedDict()
         self._keys: dict[tuple[str, str], int] = {}
+        self._molds: dict[int, Mold] = {}
         self._sizes: dict[int, int] = {}
         self._held = 0
 
@@ -371,19 +381,21 @@ class MessageCache:
         with self._lock:
             found = self._threads.get(skey)
             if found is None or found.as_of != as_of:
-                found = self._threads[skey] = ThreadCache(skey, session.id, self._codec, as_of)
+                found = self._threads[skey] = ThreadCache(skey, session.id, self._codec, as_of, self._molds)
+            # Asked for once more, what others hold was weighed; else those may have grown that were asked for lately.
+            count = 1 if next(reversed(self._threads)) == skey and name in self._keys else _GROWING
             self._threads.move_to_end(skey)
             self._keys[name] = skey
-            self._weigh()
+            self._weigh(count)
             while len(self._threads) > 1 and self._held > self._limit:
                 gone_key, gone = self._threads.popitem(last=False)
                 self._held -= self._sizes.pop(gone_key, 0)
                 self._keys.pop((session.app, gone.session_id), None)
             return found
 
-    def _weigh(self) -> None:
-        """Count what the threads hold that may have grown: those that were asked for last."""
-        for skey in islice(reversed(self._threads), _GROWING):
+    def _weigh(self, count: int) -> None:
+        """Count what some threads hold that may have grown: those that were asked for last."""
+        for skey in islice(reversed(self._threads), count):
             size = self._threads[skey].size
             self._held += size - self._sizes.get(skey, 0)
             self._sizes[skey] = size

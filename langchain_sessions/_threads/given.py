@@ -61,7 +61,7 @@ class OpenSlot:
     channel: str
     refs: list[int | Incoming]
     data: Slot | None
-    base: list[SeqRange] = field(default_factory=list[SeqRange])
+    base: list[SeqRange] = field(default_factory=list)
     """Runs that go before `refs`."""
     is_said: bool = False
     """It is no value: what a delta channel holds."""

@@ -25,7 +25,6 @@ from langchain_sessions._core.checkpoints import (
 )
 from langchain_sessions._core.codec.any_message import same_message
 from langchain_sessions._core.ledger import Edit
-from langchain_sessions._core.pieces import Tree
 from langchain_sessions._core.ranges import (
     NO_SEQS,
     SeqRange,
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
     from langchain_sessions._core.event_encoding import EventEncoder
+    from langchain_sessions._core.pieces import Tree
 
 START = "__start__"
 
@@ -68,19 +68,19 @@ class PlannedCheckpoint:
     pending: Sequence[PendingWrite]
     parent_start: Any
     now: int
-    open_slots: list[OpenSlot] = field(default_factory=list[OpenSlot])
-    incoming: list[Incoming] = field(default_factory=list[Incoming])
-    adopted: list[tuple[PendingWrite, WriteRow]] = field(default_factory=list[tuple[PendingWrite, WriteRow]])
-    matched: list[EventRow] = field(default_factory=list[EventRow])
+    open_slots: list[OpenSlot] = field(default_factory=list)
+    incoming: list[Incoming] = field(default_factory=list)
+    adopted: list[tuple[PendingWrite, WriteRow]] = field(default_factory=list)
+    matched: list[EventRow] = field(default_factory=list)
     parent_slot: Slot | None = None
     """What takes the place of the graph's input in the parent, once it is committed."""
-    since: dict[str, int] = field(default_factory=dict[str, int])
+    since: dict[str, int] = field(default_factory=dict)
     """Behind which positions revisions of its messages are not known."""
-    pieces: dict[bytes, ValueRow] = field(default_factory=dict[bytes, ValueRow])
+    pieces: dict[bytes, ValueRow] = field(default_factory=dict)
     """What large values consist of that is not stored yet."""
-    trees: list[Tree] = field(default_factory=list[Tree])
+    trees: list[Tree] = field(default_factory=list)
     """The large values."""
-    needs: set[bytes] = field(default_factory=set[bytes])
+    needs: set[bytes] = field(default_factory=set)
     """Values whose pieces are taken over."""
     conversation: Sequence[BaseMessage] = ()
     """The main list."""
@@ -97,6 +97,12 @@ class PlannedCheckpoint:
             return {}
         found = ((ident, self.thread.newest(ident)) for ident in self.idents)
         return {ident: seq for ident, seq in found if seq is not None}
+
+    @property
+    def known_to(self) -> int:
+        """How far the log is known; 0 where that tells nothing, since one without an id is stored by another name."""
+        is_named = not any(item.row.flags & r.NO_MESSAGE_ID for item in self.incoming)
+        return self.thread.known_to if is_named and self.thread is not None else 0
 
     # -- taking in -----------------------------------------------------------------------------------------
 
@@ -124,10 +130,9 @@ class PlannedCheckpoint:
         if main in lists and type(values.get(main)) is list:
             self.conversation = values[main]
         # The conversation first: the log's order is the order of its list.
-        scalars = [channel for channel, value in new.items() if type(value) in SCALARS and channel not in deltas]
-        for channel in scalars:
+        for channel in [name for name, value in new.items() if type(value) in SCALARS and name not in deltas]:
             self.record.slots[channel] = self.cutter.scalar(channel, new.pop(channel))
-        for channel in sorted({**new, **deltas}, key=lambda name: name != main):
+        for channel in sorted({**new, **deltas}, key=lambda name: name != main) if new or deltas else ():
             branch = branch_of(self.namespace)
             if channel != main:
                 branch = channel_branch(branch, channel)
@@ -280,12 +285,8 @@ class PlannedCheckpoint:
             return None
         if self.thread is None:
             return Recognised([], [None] * len(value)) if is_message_list(value) else None
-        runs: list[SeqRange] = []
-        if self.parent is not None:
-            slot = self.parent.slots.get(channel)
-            if slot is not None and slot.kind == RUNS and slot.refs:
-                runs = decode_ranges(slot.refs)
-        return self.thread.recognise(value, runs)
+        slot = NOTHING if self.parent is None else self.parent.slots.get(channel, NOTHING)
+        return self.thread.recognise(value, decode_ranges(slot.refs) if slot.kind == RUNS and slot.refs else [])
 
     def _new(self, message: BaseMessage, branch: str | None, *, is_rooted: bool) -> Incoming:
         # The graph goes on and may change the message, or give it an id, while this waits to be written.

@@ -193,7 +193,7 @@ class Record:
     metadata: Slot
     shape: tuple[int, bytes]
     """The names in it, which others share, behind their digest."""
-    slots: dict[str, Slot] = field(default_factory=dict[str, Slot])
+    slots: dict[str, Slot] = field(default_factory=dict)
     delta: str | None = None
     """The delta channel whose list is the conversation, though it is not stored here as a value."""
     delta_runs: bytes = b""
@@ -225,7 +225,8 @@ def record_of(ns: int, checkpoint: Mapping[str, Any], parent: str | None, metada
     Raises:
         InvalidInputError: An id or a version cannot be stored.
     """
-    rest = {key: value for key, value in checkpoint.items() if key not in _STANDARD}
+    is_usual = checkpoint.keys() <= _STANDARD
+    rest = {} if is_usual else {key: value for key, value in checkpoint.items() if key not in _STANDARD}
     # Older releases of LangGraph do not write it, and None means something else.
     told = checkpoint.get("updated_channels", False)
     updated = told if told in (None, False) else tuple(told)
@@ -280,8 +281,8 @@ class Given:
     thread: ThreadCache | None
     parent: Record | None
     cutter: Cutter
-    pieces: dict[bytes, ValueRow] = field(default_factory=dict[bytes, ValueRow])
-    needs: set[bytes] = field(default_factory=set[bytes])
+    pieces: dict[bytes, ValueRow] = field(default_factory=dict)
+    needs: set[bytes] = field(default_factory=set)
 
     def dump(self, channel: str, value: Any, refs: bytes | None, packed: bytes | None) -> tuple[Slot, Tree | None]:
         """A value as it is stored, and its pieces, which it shares with what the channel holds."""

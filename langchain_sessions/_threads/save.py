@@ -104,12 +104,12 @@ class CheckpointWriter:
                 return config_of(done.session, at.namespace, record.cid, at.said)
 
     def _planned(self, at: ThreadConfig, record: Record, thread: ThreadCache | None) -> PlannedCheckpoint:
-        came_from = (record.ns, record.parent or "")
+        came_from = record.ns, record.parent or ""
         return PlannedCheckpoint(
             record=with_own_names(record, () if thread is None else thread.shapes),
             namespace=at.namespace,
             encoder=self._encoder,
-            cutter=self._cutter(thread),
+            cutter=Cutter(self._forms, None if thread is None else thread.seal),
             thread=thread,
             parent=thread.records.get(came_from) if thread else None,
             pending=self._pending.get((at.session_id, at.namespace, record.parent or ""), ()),
@@ -117,18 +117,14 @@ class CheckpointWriter:
             now=at.log.now(),
         )
 
-    def _cutter(self, thread: ThreadCache | None) -> Cutter:
-        return Cutter(self._forms, thread.seal if thread is not None else None)
-
     def _plan(self, at: ThreadConfig, planned: PlannedCheckpoint, *, strict: bool, is_fork: bool) -> PutPlan:
         record, thread = planned.record, planned.thread
         shape, names = (NAMES_WITHIN, b"") if record.keeps_names else record.shape
-        is_fresh = record.ns == ROOT and record.parent is None
         is_named = thread is not None and {shape, record.ns} - {ROOT, NAMES_WITHIN} <= thread.named
         planned.since = planned.known_since()
         return PutPlan(
             key=at.key,
-            draft=adapter_draft(at.log, at.session_id, anew=is_fresh),
+            draft=adapter_draft(at.log, at.session_id, anew=record.ns == ROOT and record.parent is None),
             ns=record.ns,
             ns_name=at.namespace,
             cid=record.cid,
@@ -139,6 +135,7 @@ class CheckpointWriter:
             idents=planned.idents if planned.incoming else (),
             decide=planned.decide,
             since=planned.since,
+            known_to=planned.known_to if planned.incoming else 0,
             strict=strict,
             named_in=thread.skey if thread is not None and is_named else None,
         )
@@ -153,8 +150,9 @@ class CheckpointWriter:
         for seq in decision.rooted or ():
             if seq in thread.rows:
                 thread.rows[seq] = thread.rows[seq]._replace(flags=thread.rows[seq].flags | ROOTED)
-        thread.named.update({record.ns} if record.keeps_names else {record.ns, record.shape[0]})
-        thread.shapes.update([record.shape])
+        shape, names = record.shape
+        thread.named.update((record.ns,) if record.keeps_names else (record.ns, shape))
+        thread.shapes[shape] = names
         lighten(record)
         thread.keep(record)
         if planned.trees:
@@ -189,7 +187,8 @@ class CheckpointWriter:
         while True:
             ns = namespace_digest(at.namespace)
             parent = thread.records.get((ns, cid)) if thread is not None else None
-            given = Given(ns, task, task_path, thread, parent, self._cutter(thread))
+            cutter = Cutter(self._forms, None if thread is None else thread.seal)
+            given = Given(ns, task, task_path, thread, parent, cutter)
             pending = [
                 # LangGraph's own channels have places below zero, where a later write replaces an earlier one.
                 self._pending_write(given, WRITES_IDX_MAP.get(channel, number), channel, value)
@@ -264,8 +263,8 @@ class CheckpointWriter:
 
     def _expect(self, at: ThreadConfig, cid: str, pending: Sequence[PendingWrite]) -> None:
         """Remember writes until the next checkpoint takes their messages over."""
-        came_from = (at.session_id, at.namespace, cid)
-        self._pending[came_from] = [*self._pending.get(came_from, ()), *pending]
+        place = at.session_id, at.namespace, cid
+        self._pending[place] = [*self._pending[place], *pending] if place in self._pending else pending
         while len(self._pending) > _MAX_PENDING:
             self._pending.pop(next(iter(self._pending)), None)
 
@@ -306,20 +305,20 @@ class _Line(Generic[Turn, Company]):
 
     turn: Turn
     company: Company
-    waiting: list[_Call] = field(default_factory=list[_Call])
+    waiting: list[_Call] = field(default_factory=list)
     users: int = 0
 
     def take(self) -> list[_Call]:
         """What is committed next: writes, then the checkpoints, which take over what their parents' writes hold."""
         batch, self.waiting = self.waiting, []
-        taking = {(call.plan.ns, call.plan.parent) for call in batch if isinstance(call.plan, PutPlan)}
+        taking = [(call.plan.ns, call.plan.parent) for call in batch if isinstance(call.plan, PutPlan)]
         if not taking or len(batch) == 1:
             return batch
         batch.sort(key=lambda call: isinstance(call.plan, PutPlan))  # stable: those of a kind stay in their order
         # Without the checkpoint that takes them over they would be written twice, staged and then for good: it is one
         # of the next.
         early = [call for call in batch if call.is_patient and (call.plan.ns, call.plan.cid) not in taking]
-        self.waiting = [call for call in early if call.goes_later()]
+        self.waiting = [call for call in early if call.goes_later()] if early else early
         return [call for call in batch if call not in self.waiting] if self.waiting else batch
 
     def give_back(self, batch: Sequence[_Call], torn: _Call) -> None:

@@ -29,6 +29,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 from langchain_sessions._core.checkpoints import NO_EVENTS, CheckpointRow, MessageRow, ValueRow, WriteRow
@@ -41,8 +42,7 @@ if TYPE_CHECKING:
     from langchain_sessions.stores._values import SessionDraft
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PutDecision:
+class PutDecision(NamedTuple):
     """A checkpoint ready to be written.
 
     Attributes:
@@ -70,8 +70,7 @@ Decide = Callable[[SessionRow, Sequence[EventRow], Sequence[WriteRow]], PutDecis
 """Given the session, the stored revisions of the plan's `idents`, and the parent's writes that wait: what to write."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PutPlan:
+class PutPlan(NamedTuple):
     """A checkpoint to write.
 
     Attributes:
@@ -87,6 +86,7 @@ class PutPlan:
         shape_body: These names.
         idents: Identities of messages that may be stored already.
         since: Positions behind which revisions of some of them are wanted; earlier ones need not be read.
+        known_to: Where the log ends there, it has no other revisions of `idents` than those wanted by `since`.
         decide: Decides positions; see `Decide`. May raise `StalePlanError`.
         strict: Refuse it where the head is not its parent.
         named_in: The key of the session that has both names already; elsewhere they are stored.
@@ -103,7 +103,8 @@ class PutPlan:
     shape_body: bytes
     idents: tuple[str, ...]
     decide: Decide
-    since: Mapping[str, int] = field(default_factory=dict[str, int])
+    since: Mapping[str, int] = MappingProxyType({})
+    known_to: int = 0
     strict: bool = False
     named_in: int | None = None
 
@@ -115,8 +116,7 @@ class PutResult(NamedTuple):
     decision: PutDecision
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WritesPlan:
+class WritesPlan(NamedTuple):
     """Pending writes to store.
 
     The rows are asked for late, for a session key: while they waited, the log may have taken their messages over.

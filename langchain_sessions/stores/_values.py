@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 SameMessage = Callable[[EventRow, EventRow], bool]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SessionDraft:
+class SessionDraft(NamedTuple):
     """A session to create or open."""
 
     app: str

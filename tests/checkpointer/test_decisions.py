@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -125,7 +124,7 @@ def test_calls_that_waited_for_one_that_is_torn_away_are_written_by_the_next() -
 
     def submit(cid: str) -> None:
         try:
-            queue.submit(replace(writes_plan(service, lambda _skey: []), cid=cid), lambda _: done.append(cid))
+            queue.submit(writes_plan(service, lambda _skey: [])._replace(cid=cid), lambda _: done.append(cid))
         except KeyboardInterrupt:
             torn.append(cid)
 

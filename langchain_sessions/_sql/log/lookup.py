@@ -294,11 +294,11 @@ def update_rows(tx: Transaction, table: Table, same: Values, **values: Any) -> N
     """Set columns of the rows in which others have some values; no answer is waited for."""
     shape = ("update rows", table, *same, None, *values)
     given = {f"v_{name}": value for name, value in values.items()}
+    tx.later(tx.prepare(shape, _updating, table, same, values), {**same, **given})
 
-    def build() -> Any:
-        return update(table).where(*_matching(table, same)).values({name: param(f"v_{name}") for name in values})
 
-    tx.later(tx.prepare(shape, build), {**same, **given})
+def _updating(table: Table, same: Iterable[str], names: Iterable[str]) -> Any:
+    return update(table).where(*_matching(table, same)).values({name: param(f"v_{name}") for name in names})
 
 
 def delete_rows(tx: Transaction, table: Table, **same: Any) -> None:
@@ -434,8 +434,8 @@ def insert_writes(tx: Transaction, skey: int, ns: int, cid: bytes, writes: Seque
     elif len(body) < _ROOM and tx.pipelines:
         # Nothing is waited for: the first finds out by itself whether the second will do it.
         tx.later(tx.prepare("writes behind", lambda: inserting_writes(t, s, unless=room_within(t))), values)
-        tx.later(tx.prepare("writes within", lambda: writes_within(t)), values)
-    elif len(body) >= _ROOM or not tx.run(tx.prepare("writes within", lambda: writes_within(t)), values):
+        tx.later(tx.prepare("writes within", writes_within, t), values)
+    elif len(body) >= _ROOM or not tx.run(tx.prepare("writes within", writes_within, t), values):
         tx.later(tx.prepare("insert writes", lambda: inserting_writes(t, s)), values)
 
 

@@ -7,7 +7,6 @@ own.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +64,7 @@ def _as_one(plans: Sequence[Any]) -> WritesPlan:
     first: WritesPlan = plans[0]
     values = {value.digest: value for plan in plans for value in plan.values}
     needs = tuple(sorted({*chain.from_iterable(plan.needs for plan in plans)} - values.keys()))
-    return replace(first, rows=rows, values=tuple(values.values()), needs=needs)
+    return first._replace(rows=rows, values=tuple(values.values()), needs=needs)
 
 
 def stage_writes(tx: Transaction, skey: int, plan: WritesPlan, rows: Sequence[WriteRow]) -> None:

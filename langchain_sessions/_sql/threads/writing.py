@@ -5,7 +5,7 @@ Several calls for one thread share one; where that fails, each is written by its
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -56,9 +56,8 @@ from langchain_sessions.errors import HeadConflictError, SessionEndedError, Stor
 from langchain_sessions.stores._threads import PlanOutcome, PutDecision, PutPlan, PutResult, ThreadPlan, WritesPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
-    from langchain_sessions._core.checkpoints import ValueRow
     from langchain_sessions._core.rows import SessionKey
     from langchain_sessions._sql.driver.transaction import Later, Transaction
     from langchain_sessions._sql.store import SqlStore
@@ -95,17 +94,19 @@ def put_checkpoint(
     stale = session.head_id is not None and session.head_id not in (plan.parent, plan.cid)
     if plan.strict and plan.ns == ROOT and stale and not plan.is_fork:
         raise HeadConflictError(session.id, plan.parent, session.head_id or "")
-    mine = [item for item in staged if _is_of_parent(plan, item)]
-    writes = [write for item in mine for write in item.writes]
-    writes += [write for item in arrived for write in call_passed_in(item.rows, session.skey)]
+    mine = [item for item in staged if _is_of_parent(plan, item)] if staged else []
+    writes = [write for item in mine for write in item.writes] if mine else []
+    for item in arrived:
+        writes += call_passed_in(item.rows, session.skey)
     # Decided under the lock, from what is stored now: it may be asked again, and for another answer, if the transaction
     # is.
     decision = call_passed_in(plan.decide, session, relatives, writes)
+    needed = {*decision.row.digests, *decision.needs} if decision.row.outside or decision.needs else set[bytes]()
     for item in arrived:
-        _store_values(tx, session, item.values)
-    needed = {*decision.row.digests, *decision.needs}.union(*[item.needs for item in arrived])
+        insert_values(tx, session.skey, item.values)
+        needed.update(item.needs)
     # What another step stored may have been pruned since this saver saw it; a reference to nothing must not be written.
-    _need_values(tx, session, needed and needed - {value.digest for value in decision.values})
+    require_values(tx, session.skey, needed and needed - {value.digest for value in decision.values})
     if decision.parent is not None:
         _replace_start(tx, session.skey, decision.parent)
     # Before anything is inserted, so that what they took is used again at once.
@@ -119,7 +120,7 @@ def put_checkpoint(
     insert_checkpoint(tx, session.skey, decision.row)
     if plan.named_in != session.skey:
         name_things(tx, session.skey, (plan.ns, plan.ns_name), (plan.shape, plan.shape_body))
-    _store_values(tx, session, decision.values)
+    insert_values(tx, session.skey, decision.values)
     return PutResult(_move(tx, session, plan, decision), decision)
 
 
@@ -132,20 +133,29 @@ def _look_up(
     tx: Transaction, plan: PutPlan, session: SessionRow | None
 ) -> tuple[SessionRow, list[EventRow], list[StagedWrites]]:
     """The session, locked, opened where there is none; revisions of the new messages; and what is staged."""
-    located = None if session is not None else _ask_session(tx, plan.key, plan.draft.now)
-    if located is not None and located.row is None and not tx.pipelines:
+    located, waits = None, True
+    if session is None and tx.pipelines:
+        located = _ask_session(tx, plan.key, plan.draft.now)
+    elif session is None:
         # Where an answer is there at once, what cannot be there is not asked for.
-        return open_session(tx, plan.draft), [], []
-    related = _ask_relatives(tx, plan) if plan.idents else []
-    staged = ask_staged(tx, plan.key)
+        session, waits = _locate(tx, plan.key, plan.draft.now)
+        if session is None:
+            return open_session(tx, plan.draft), [], []
+    # Most often nobody wrote since the caller looked.
+    last_seq = plan.known_to or 1 if session is None else session.last_seq
+    related = _ask_relatives(tx, plan, last_seq) if plan.idents else []
+    staged = ask_staged(tx, plan.key) if waits else None
     tx.flush()
     if located is not None:
         if located.row is None:
             return open_session(tx, plan.draft), [], []
         session = session_row(located.row)
+        if plan.idents and last_seq <= plan.known_to < session.last_seq:
+            related = _ask_relatives(tx, plan, session.last_seq)
+            tx.flush()
     assert session is not None
     found = sorted([EventRow(*row) for answer in related for row in answer.rows]) if related else []
-    return session, found, staged_in(staged)
+    return session, found, staged_in(staged) if staged is not None else []
 
 
 def _store_writes(
@@ -174,12 +184,27 @@ def _ask_session(tx: Transaction, key: SessionKey, now: int) -> Later:
     return tx.later(tx.prepare(("locate", shape, True), partial(locating, tx, shape, lock=True)), key_values(key, now))
 
 
-def _ask_relatives(tx: Transaction, plan: PutPlan) -> list[Later]:
-    """Ask for the stored revisions of some messages."""
+def _locate(tx: Transaction, key: SessionKey, now: int) -> tuple[SessionRow | None, bool]:
+    """The session of a key, in a file that is locked, and whether anything is staged in it."""
+    shape = owner_shape(key.owner)
+    found = tx.row(tx.prepare(("locate with staged", shape), _locating_with_staged, tx, shape), key_values(key, now))
+    return (None, False) if found is None else (session_row(found[:-1]), bool(found[-1]))
+
+
+def _locating_with_staged(tx: Transaction, shape: str) -> Select[Any]:
+    t, s = tx.tables.threads.staged.c, tx.tables.sessions
+    waits = select(t.n).where(t.skey == s.c.skey, t.body.is_not(None)).correlate(s).exists()
+    return locating(tx, shape, lock=False).add_columns(waits)
+
+
+def _ask_relatives(tx: Transaction, plan: PutPlan, last_seq: int) -> list[Later]:
+    """Ask for the stored revisions of some messages, of which there may be some in a log that ends at a position."""
     # Of these the caller knows all revisions up to a position, so that only newer ones are read.
     known = [ident for ident in plan.idents if ident in plan.since]
     since = min((plan.since[ident] for ident in known), default=0)
     unknown = [ident for ident in plan.idents if ident not in plan.since]
+    if last_seq <= plan.known_to:
+        unknown = []
     return [*_ask_revisions(tx, plan, known, since), *_ask_revisions(tx, plan, unknown, 0)]
 
 
@@ -293,11 +318,11 @@ def put_writes(tx: Transaction, plan: WritesPlan, session: SessionRow | None = N
     if session is None:
         located = _ask_session(tx, plan.key, plan.draft.now)
         tx.flush()
-        draft = replace(plan.draft, anew=False)
+        draft = plan.draft._replace(anew=False)
         session = session_row(located.row) if located.row is not None else open_session(tx, draft)
     rows = call_passed_in(plan.rows, session.skey)
-    _need_values(tx, session, plan.needs)
-    _store_values(tx, session, plan.values)
+    require_values(tx, session.skey, plan.needs)
+    insert_values(tx, session.skey, plan.values)
     stage_writes(tx, session.skey, plan, rows)
     if plan.named_in != session.skey:
         name_things(tx, session.skey, (plan.ns, plan.ns_name))
@@ -414,13 +439,3 @@ def clear_staged(tx: Transaction, skey: int, gone: Sequence[StagedWrites]) -> No
     # They stand behind each other: hundreds of tasks of a step are one statement.
     stretches = fold_ranges(sorted(item.n for item in gone))
     tx.run_many(tx.prepare("clear staged", build), [{"k_skey": skey, "low": low, "high": up} for low, up in stretches])
-
-
-def _store_values(tx: Transaction, session: SessionRow, values: Sequence[ValueRow]) -> None:
-    if values:
-        insert_values(tx, session.skey, values)
-
-
-def _need_values(tx: Transaction, session: SessionRow, wanted: Collection[bytes]) -> None:
-    if wanted:
-        require_values(tx, session.skey, wanted)

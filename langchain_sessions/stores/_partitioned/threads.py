@@ -202,7 +202,7 @@ def _commit_now(at: Partitions, plans: Sequence[ThreadPlan], group: _Group) -> F
     writes = [plan for plan in (plans[number] for number in group.writes) if isinstance(plan, WritesPlan)]
     arrived = [plan for plan in (plans[number] for number in group.arrived) if isinstance(plan, WritesPlan)]
     first = put if put is not None else writes[0]
-    draft = first.draft if put is not None else replace(first.draft, anew=False)
+    draft = first.draft if put is not None else first.draft._replace(anew=False)
     lost = 0
     while True:
         outcomes: dict[int, PlanOutcome] = dict.fromkeys([*group.writes, *group.arrived])

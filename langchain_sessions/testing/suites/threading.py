@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -309,9 +308,9 @@ class ThreadSuite(StoreSuite):
         values = tuple(ValueRow(name, row) for name, row in rows.items())
         thread.put("c1", says=["one"])
         large = WriteRow("t", 0, "channel", "", CUT, None, names[0] + b"more")
-        plan = replace(thread.writes("c1", large), values=values)
+        plan = thread.writes("c1", large)._replace(values=values)
         assert thread.store.commit_threads([plan]) == [None]
-        (outcome,) = thread.store.commit_threads([replace(plan, values=(), needs=(b"g" * NAME,))])
+        (outcome,) = thread.store.commit_threads([plan._replace(values=(), needs=(b"g" * NAME,))])
         assert isinstance(outcome, StalePlanError)
 
         def told(thread: Thread) -> dict[bytes, bytes]:
@@ -334,7 +333,7 @@ class ThreadSuite(StoreSuite):
         name = bytes(NAME)
         thread.put("c1", says=["one"])
         large = WriteRow("t", 0, "channel", "", CUT, None, name)
-        plan = replace(thread.writes("c2", large), values=(ValueRow(name, b"large"),))
+        plan = thread.writes("c2", large)._replace(values=(ValueRow(name, b"large"),))
         assert thread.store.commit_threads([plan]) == [None]
 
         def keep(rows: ThreadRows) -> Collection[CheckpointKey]:
