@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from splintr import Tokenizer
 
 from langchain_sessions import EstimatedTokenCounter
-from langchain_sessions._tokens.estimate import classes_of, cost_of, letters_in
+from langchain_sessions._tokens.estimate import classes_of, cost_of, letters_in, words_of
 from langchain_sessions._tokens.languages import GROUPS
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def rate(texts: Sequence[str], language: str, counter: EstimatedTokenCounter, ex
     rest, letters = 0.0, 0
     for text in texts:
         classes = classes_of(text)
-        costs = counter.costs(text, classes)
+        costs = counter.costs(text, classes, words_of(classes))
         rest += sum(costs.values()) - cost_of(costs, group)
         letters += letters_in(classes, group)
     return (sum(exact) - rest) / letters if letters else 0.0

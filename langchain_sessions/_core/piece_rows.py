@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 import secrets
 import zlib
-from typing import TYPE_CHECKING, AnyStr, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import ormsgpack
+
+from langchain_sessions._core.alike import common_end, common_start, same_first, same_last
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -182,29 +184,51 @@ class Told(NamedTuple):
     depth: int
 
 
-def delta_row(part: bytes, others: Sequence[Told]) -> bytes | None:
-    """The row of a part that says what is different from others; None where it is better stored as it is."""
-    found = [(other, _ends(part, other.part)) for other in others if other.depth < MOST_DEPTH]
-    found = [(other, ends) for other, ends in found if sum(ends) >= len(part) // 8 or _has_some_of(other.part, part)]
-    if not found:
+def delta_row(part: bytes, others: Sequence[Told], most: int = LONGEST) -> bytes | None:
+    """The row of a part that says what is different from others; None where it is better stored as it is.
+
+    Args:
+        part: The part.
+        others: What it may be told by.
+        most: How much of it may lie between what it begins and ends with as one of them does.
+    """
+    size, near = len(part), list[tuple[int, int, int, Told]]()
+    for other in others:
+        if other.depth < MOST_DEPTH:
+            first, last = _ends(part, other.part)
+            if first + last >= size // 8 or _has_some_of(other.part, part):
+                near.append((first + last, first, last, other))
+    if not near:
         return None
-    others, ends = [other for other, _ in found[: len(DELTAS)]], [ends for _, ends in found]
-    best = max(range(len(others)), key=lambda at: sum(ends[at]))
-    first, last = ends[best]
-    others = [others[best], *(other for at, other in enumerate(others) if at != best)]
-    middle, is_deflated = part[first : len(part) - last], b"\0"
+    del near[len(DELTAS) :]
+    best = near[0] if len(near) == 1 else max(near, key=_how_much)
+    alike, first, last, other = best
+    if size - alike > most:
+        return None
+    told_by = [other, *[each[3] for each in near if each is not best]]
+    middle, is_deflated = part[first : size - last], b"\0"
     if len(middle) > _WORTH_TELLING:
-        small = _deflated(middle, 6, _before([other.part for other in others]))
+        small = _deflated(middle, 6, _before([each.part for each in told_by]))
         if len(small) < len(middle):
             middle, is_deflated = small, b"\1"
     if is_deflated == b"\0":
         # Only what it begins and ends with is of use.
-        others = others[:1]
-    if len(middle) > len(part) // 4 and first + last < len(part) // 4:
+        told_by = told_by[:1]
+    if len(middle) > size // 4 and alike < size // 4:
         return None
-    depth = 1 + max(other.depth for other in others)
-    header = DELTAS[len(others) - 1] + b"".join(other.name for other in others) + bytes([depth]) + is_deflated
+    depth = 1 + max([each.depth for each in told_by])
+    header = DELTAS[len(told_by) - 1] + b"".join([each.name for each in told_by]) + bytes([depth]) + is_deflated
     return header + first.to_bytes(2, "big") + last.to_bytes(2, "big") + middle
+
+
+def _how_much(near: tuple[int, int, int, Told]) -> int:
+    return near[0]
+
+
+def between(part: bytes, row: bytes) -> int:
+    """How much of a part lies between what it begins and ends with as that does which tells it."""
+    at = 1 + NAME * (row[0] - 7) + 2
+    return len(part) - int.from_bytes(row[at : at + 2], "big") - int.from_bytes(row[at + 2 : at + 4], "big")
 
 
 def _has_some_of(other: bytes, part: bytes) -> bool:
@@ -307,22 +331,25 @@ class Gap(NamedTuple):
 
 def gaps(old: Sequence[bytes], new: Sequence[bytes]) -> list[Gap]:
     """Where a list of names is not as another one."""
-    most, first = min(len(old), len(new)), 0
-    while first < most and old[first] == new[first]:
-        first += 1
-    last = 0
-    while last < most - first and old[-1 - last] == new[-1 - last]:
-        last += 1
-    where = {old[at]: at for at in range(len(old) - last - 1, first - 1, -1)}
+    first = same_first(old, new)
+    last = same_last(old, new, min(len(old), len(new)) - first)
+    end, new_end = len(old) - last, len(new) - last
+    where = {old[at]: at for at in range(end - 1, first - 1, -1)}
     found: list[Gap] = []
-    at = new_at = first
-    for place in range(first, len(new) - last):
+    at = new_at = place = first
+    while place < new_end:
         known = where.get(new[place], -1)
-        if known >= at:
+        if known < at:
+            place += 1
+            continue
+        if known > at or place > new_at:
             found.append(Gap(at, known, new_at, place))
-            at, new_at = known + 1, place + 1
-    found.append(Gap(at, len(old) - last, new_at, len(new) - last))
-    return [gap for gap in found if gap.start < gap.end or gap.new_start < gap.new_end]
+        same = same_first(old[known:end], new[place:new_end])
+        at, new_at = known + same, place + same
+        place = new_at
+    if at < end or new_at < new_end:
+        found.append(Gap(at, end, new_at, new_end))
+    return found
 
 
 def splice_row(base: bytes, spent: int, new: Sequence[bytes], where: Sequence[Gap]) -> bytes:
@@ -379,37 +406,3 @@ def spliced(leaves: Sequence[bytes], changes: Iterable[tuple[int, int, list[byte
         made += new
         at = start + count
     return [*made, *leaves[at:]]
-
-
-# -- bytes -------------------------------------------------------------------------------------------------
-
-
-def common_start(one: AnyStr, other: AnyStr, start: int = 0, begin: int = 0) -> int:
-    """How many bytes, or characters, two values begin with alike, or go on with from a place of each."""
-    size, at = min(len(one) - start, len(other) - begin), 0
-    step = _first_step(size)
-    begins: Callable[..., bool] = one.startswith
-    while at < size and step:
-        if begins(other[begin + at : begin + at + step], start + at):
-            at += step
-        else:
-            step //= 2
-    return max(0, min(at, size))
-
-
-def common_end(one: AnyStr, other: AnyStr, most: int) -> int:
-    """How many bytes, or characters, two values end with alike, at most so many."""
-    end, at = len(other), 0
-    step = _first_step(most)
-    ends: Callable[..., bool] = one.endswith
-    while at < most and step:
-        if ends(other[max(0, end - at - step) : end - at], 0, len(one) - at):
-            at += step
-        else:
-            step //= 2
-    return max(0, min(at, most))
-
-
-def _first_step(size: int) -> int:
-    """How much to compare at once: a power of two, no more than it takes."""
-    return min(1 << max(size - 1, 0).bit_length(), 1 << 16)

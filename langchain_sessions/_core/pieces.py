@@ -14,13 +14,14 @@ without the cipher can tell what a name stands for, nor whether two sessions hol
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from itertools import accumulate
+from itertools import accumulate, count
 from typing import TYPE_CHECKING, NamedTuple
 
+from langchain_sessions._core.alike import common_end, common_start
 from langchain_sessions._core.checkpoints import ValueRow
-from langchain_sessions._core.piece_cuts import IN_CLEAR, SEALED, cut_where_they_say
+from langchain_sessions._core.keeping import kept
+from langchain_sessions._core.piece_cuts import IN_CLEAR, SEALED, end_of_part
 from langchain_sessions._core.piece_rows import (
-    LONGEST,
     NAME,
     NODE,
     SPLICE,
@@ -28,8 +29,7 @@ from langchain_sessions._core.piece_rows import (
     PieceReader,
     Seal,
     Told,
-    common_end,
-    common_start,
+    between,
     delta_row,
     depth_of,
     gaps,
@@ -48,13 +48,14 @@ if TYPE_CHECKING:
 LIMIT = 1024
 """Longer values are cut."""
 _MOST_NAMES = 64
-_LAST_OF_GROUP = 16
-"""A name whose first byte is below ends its group: one in 16."""
+_LAST_OF_GROUP = bytes([16])
+"""A name that is less ends its group: one in 16."""
 _ROW = 60
 """Bytes that a row takes beside what it holds, about."""
 _FEWEST_TOLD = 4
 _MOST_STEPS = 8
 _PROBE = 32
+_ENOUGH = 64
 
 
 class Below(NamedTuple):
@@ -91,8 +92,8 @@ class Spine(NamedTuple):
     passed: frozenset[bytes] = frozenset()
 
 
-class Tree(NamedTuple):
-    """A value in pieces.
+class _Tree(NamedTuple):
+    """What a tree holds.
 
     Attributes:
         root: The name that stands for all of it.
@@ -112,7 +113,11 @@ class Tree(NamedTuple):
     spine: Spine
     below: Mapping[bytes, Below]
 
-    @property
+
+class Tree(_Tree):
+    """A value in pieces."""
+
+    @kept
     def held(self) -> frozenset[bytes]:
         """The names of all rows that are read for it."""
         spine = self.spine
@@ -150,11 +155,16 @@ def cut(data: bytes, base: Tree | None = None, others: Sequence[Tree] = (), seal
     """
     key = b"" if seal is None else seal.key
     stored = [*others] if base is None else [base, *others]
-    known = frozenset[bytes]().union(*(tree.names for tree in stored))
+    for tree in stored:
+        if tree.data == data:
+            return Cut(tree, [], {tree.root})
     leaves, ends, fresh = _leaves(data, base, seal)
-    fresh = {name: at for name, at in fresh.items() if name not in known}
+    parts = frozenset(leaves)
+    fresh = {name: at for name, at in fresh.items() if not _is_in(name, stored)}
     changed = gaps(base.leaves, leaves) if base is not None else []
-    below = {name: told for tree in stored for name, told in tree.below.items()}
+    below: dict[bytes, Below] = {}
+    for tree in stored:
+        below.update(tree.below)
     needs = {tree.root for tree in stored if not tree.names.isdisjoint(leaves)}
     rows: dict[bytes, bytes] = {}
     near: dict[int, list[tuple[Tree, Told]]] = {}
@@ -162,7 +172,7 @@ def cut(data: bytes, base: Tree | None = None, others: Sequence[Tree] = (), seal
         places = {*fresh.values()}
         near = {} if base is None else _in_their_place(base, changed, places)
         for tree in others:
-            _add_those_within(near, tree, data, ends, places, {*leaves})
+            _add_those_within(near, tree, data, ends, places, parts)
     for name, at in fresh.items():
         part = data[ends[at - 1] if at else 0 : ends[at]]
         candidates = near.get(at, [])
@@ -173,11 +183,13 @@ def cut(data: bytes, base: Tree | None = None, others: Sequence[Tree] = (), seal
             # Of what tells the part before it nobody knows who needs it.
             needs.update({*kids_of(row)}.difference(told.name for _, told in candidates))
         rows[name] = leaf_row(part, seal) if row is None else row
-    below = {name: below[name] for name in leaves if name in below} if below else below
+    below = {name: below[name] for name in below.keys() & parts}
     root, nodes = _nodes(leaves, key)
-    new = {} if root in known else {name: row for name, row in nodes.items() if name not in known}
+    new = {name: row for name, row in nodes.items() if not _is_in(name, stored)}
+    names = parts.union(nodes.keys() - new.keys())
+    if root not in new:
+        new = {}
     told = _told_names(leaves, base, changed, new) if new and base is not None else None
-    names = known.intersection(nodes).union(leaves)
     if told is not None:
         row, spine = told
         new = {root: row}
@@ -191,6 +203,11 @@ def cut(data: bytes, base: Tree | None = None, others: Sequence[Tree] = (), seal
     rows.update(new)
     tree = Tree(root, names.union(new), data, leaves, ends, spine, below)
     return Cut(tree, [ValueRow(name, row) for name, row in rows.items()], needs)
+
+
+def _is_in(name: bytes, trees: Iterable[Tree]) -> bool:
+    """Whether some value has a piece."""
+    return any(name in tree.names for tree in trees)
 
 
 def _told_names(
@@ -222,7 +239,8 @@ def _shortest(part: bytes, candidates: list[Told], below: Mapping[bytes, Below])
     wholes = [below[told.name].whole if told.name in below else told for told in candidates]
     if wholes == candidates:
         return row
-    other = delta_row(part, wholes)
+    # What differs more takes more, and is not even tried.
+    other = delta_row(part, wholes) if row is None else delta_row(part, wholes, _ENOUGH + between(part, row) * 3 // 2)
     # The sooner one is at the whole, the better.
     is_better = other is not None and (row is None or len(other) <= len(row) + NAME)
     return other if is_better else row
@@ -254,7 +272,7 @@ def _add_those_within(  # noqa: PLR0917 - what is known while a value is cut
     data: bytes,
     ends: list[int],
     places: set[int],
-    leaves: set[bytes],
+    leaves: frozenset[bytes],
 ) -> None:
     """Add the parts of another value that new ones hold some bytes of."""
     begin = ends[min(places) - 1] if min(places) else 0
@@ -277,35 +295,39 @@ def _leaves(data: bytes, base: Tree | None, seal: Seal | None) -> tuple[list[byt
     """The names of a value's parts, where these end, and the places of those that were looked at."""
     key, rule = (b"", IN_CLEAR) if seal is None else (seal.key, SEALED)
     fresh: dict[bytes, int] = {}
-    leaves, ends, rest = _same_beginning(data, base)
-    start = ends[-1] if ends else 0
-    size, step = len(data), 1 << 16
-    known = {} if base is None else {name: at for at, name in enumerate(base.leaves)}
+    known: dict[bytes, int] | None = None
+    leaves, ends, tail = _same_beginning(data, base)
+    start, size = ends[-1] if ends else 0, len(data)
     while start < size or not leaves:
-        if start in rest and base is not None:
-            at = rest[start]
+        if base is not None and (at := _place_at(base.ends, start + len(base.data) - size, tail)) is not None:
             leaves += base.leaves[at:]
-            ends += [end + size - len(base.data) for end in base.ends[at:]]
+            ends += _moved(base.ends[at:], size - len(base.data))
             break
-        # A part at a time, so that little is turned into digits where the rest is the same.
-        window = data[start : start + step + LONGEST]
-        for part in cut_where_they_say(window, rule, is_last=start + len(window) == size):
-            name = leaf_name(part, key)
-            fresh.setdefault(name, len(leaves))
-            start += len(part)
-            leaves.append(name)
-            ends.append(start)
-            if start in rest:
-                break
-            if base is not None and (same := _same_from(base, known.get(name), data, start)):
+        end = end_of_part(data, start, rule)
+        name = leaf_name(data[start:end], key)
+        fresh.setdefault(name, len(leaves))
+        leaves.append(name)
+        ends.append(end)
+        start = end
+        if base is not None and name in base.names:
+            known = known or dict(zip(base.leaves, count()))
+            same = _same_from(base, known[name], data, start)
+            if same is not None:
                 # Behind a part that both have they mostly go on alike: compared, which takes less than to cut again.
-                shift = start - same.start
                 leaves += base.leaves[same.first : same.last]
-                ends += [end + shift for end in base.ends[same.first : same.last]]
+                ends += _moved(base.ends[same.first : same.last], start - same.start)
                 start = ends[-1]
-                break
-        step = min(step * 2, 1 << 20)
     return leaves, ends, fresh
+
+
+def _place_at(ends: list[int], start: int, first: int) -> int | None:
+    """Which part begins at a place, where it is behind the first of those that two values end with."""
+    at = bisect_left(ends, start, first, len(ends) - 1)
+    return at + 1 if at < len(ends) - 1 and ends[at] == start else None
+
+
+def _moved(ends: list[int], shift: int) -> list[int]:
+    return [end + shift for end in ends] if shift else ends
 
 
 class _Same(NamedTuple):
@@ -316,10 +338,8 @@ class _Same(NamedTuple):
     start: int
 
 
-def _same_from(base: Tree, at: int | None, data: bytes, start: int) -> _Same | None:
+def _same_from(base: Tree, at: int, data: bytes, start: int) -> _Same | None:
     """The parts behind one of another value that stand at a place of this one; None where it goes on otherwise."""
-    if at is None:
-        return None
     there, first = base.ends[at], at + 1
     # As below, the last one ends where it does because its value does.
     most = len(base.ends) - 1
@@ -329,23 +349,16 @@ def _same_from(base: Tree, at: int | None, data: bytes, start: int) -> _Same | N
     return _Same(first, last, there)
 
 
-def _same_beginning(data: bytes, base: Tree | None) -> tuple[list[bytes], list[int], dict[int, int]]:
-    """The parts that a value begins with as another one did; and where parts begin that both end with.
-
-    Returns:
-        Names, ends, and which of the other's parts begins at a place of the value from which on they are the same.
-    """
+def _same_beginning(data: bytes, base: Tree | None) -> tuple[list[bytes], list[int], int]:
+    """The parts that a value begins with as another one did; and the first of the parts that both end with."""
     if base is None:
-        return [], [], {}
+        return [], [], 0
     before = base.data
     same = common_start(before, data)
     # The last part ends where it does because the value does.
-    count = min(bisect_right(base.ends, same), len(base.ends) - 1)
-    end = common_end(before, data, min(len(data), len(before)) - (base.ends[count - 1] if count else 0))
-    shift = len(data) - len(before)
-    first = bisect_left(base.ends, len(before) - end, count)
-    rest = {base.ends[at] + shift: at + 1 for at in range(first, len(base.ends) - 1)}
-    return base.leaves[:count], base.ends[:count], rest
+    most = min(bisect_right(base.ends, same), len(base.ends) - 1)
+    end = common_end(before, data, min(len(data), len(before)) - (base.ends[most - 1] if most else 0))
+    return base.leaves[:most], base.ends[:most], bisect_left(base.ends, len(before) - end, most)
 
 
 def _nodes(leaves: list[bytes], key: bytes) -> tuple[bytes, dict[bytes, bytes]]:
@@ -361,14 +374,14 @@ def _nodes(leaves: list[bytes], key: bytes) -> tuple[bytes, dict[bytes, bytes]]:
 
 def _groups(names: list[bytes]) -> Iterable[list[bytes]]:
     """Names in groups of at least two, but for the last, cut where the names say so."""
-    group: list[bytes] = []
-    for name in names:
-        group.append(name)
-        if len(group) > 1 and (name[0] < _LAST_OF_GROUP or len(group) == _MOST_NAMES):
-            yield group
-            group = []
-    if group:
-        yield group
+    start, size = 0, len(names)
+    for end in [*[at for at, name in enumerate(names, 1) if name < _LAST_OF_GROUP], size]:
+        while end - start > _MOST_NAMES:
+            yield names[start : start + _MOST_NAMES]
+            start += _MOST_NAMES
+        if end - start > 1 or start < end == size:
+            yield names[start:end]
+            start = end
 
 
 # -- reading -----------------------------------------------------------------------------------------------

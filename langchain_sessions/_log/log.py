@@ -52,7 +52,7 @@ _tuple = tuple.__new__
 Service = TypeVar("Service", bound="SessionService")
 # Logs that are counted; with more, counting begins anew: of each too little is known, and a search finds what waits.
 _MOST_LOGS: Final = 10_000
-_EDITS: Final = 4
+_EDITS: Final = 16
 """What an edit replaces is read for the index and not inverted, so that so many times as much may wait."""
 
 

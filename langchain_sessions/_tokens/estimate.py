@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections import Counter
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -22,6 +23,19 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from langchain_sessions._core.edge import require
 from langchain_sessions._tokens.base import MediaCosts, TokenTotal, Tool
+from langchain_sessions._tokens.classes import (
+    CLASSES,
+    CONTINUATION,
+    COUNTED,
+    COUNTED_OF_WORDS,
+    DIGITS,
+    FIRSTS,
+    LETTERS,
+    MASKS,
+    NUMBERS,
+    RUNS,
+    START,
+)
 from langchain_sessions._tokens.content import Media, call_texts, texts_and_media
 from langchain_sessions._tokens.language_rates import RATES
 from langchain_sessions._tokens.languages import (
@@ -35,24 +49,8 @@ from langchain_sessions._tokens.languages import (
     by_words,
     speakers,
 )
-from langchain_sessions._tokens.weights import (
-    ACCENTED,
-    ARABIC,
-    CYRILLIC,
-    EMOJI,
-    EXTENDED,
-    GREEK,
-    HAN,
-    HANGUL,
-    HEBREW,
-    INDIC,
-    KANA,
-    SYMBOL,
-    WEIGHTS,
-    WIDE,
-    Vocabulary,
-    Weights,
-)
+from langchain_sessions._tokens.long_texts import LONG, Counts, LongTexts, Measure, Tally
+from langchain_sessions._tokens.weights import WEIGHTS, Vocabulary, Weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -181,61 +179,11 @@ def _compact(schema: Mapping[str, Any]) -> str:
     return json.dumps(schema, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
-# Lead bytes of UTF-8 up to and including the first number, from the previous one on.
-_LEADS = (
-    (0xC2, SYMBOL),
-    (0xCD, ACCENTED),
-    (0xCF, GREEK),
-    (0xD3, CYRILLIC),
-    (0xD7, HEBREW),
-    (0xDF, ARABIC),
-    (0xE0, INDIC),
-    (0xE1, EXTENDED),
-    (0xE2, SYMBOL),
-    (0xE3, KANA),
-    (0xE9, HAN),
-    (0xED, HANGUL),
-    (0xEE, SYMBOL),
-    (0xEF, WIDE),
-    (0xFF, EMOJI),
-)
-
 _UPPER, _MARK, _DIGIT, _NEWLINE, _BLANK = b"A.0\n "  # numbers: bytes are looked for several times as long
-_FIRST_NOT_ASCII = 0x80
 _FOUR, _FEW = 4, 8
 _ALWAYS = 2  # words and the rest
 _DRAWN = 20
 """Text that has a capital behind a small letter less often than once in so many characters is no random data."""
-
-
-def _class_of(byte: int) -> int:
-    char = chr(byte)
-    if byte >= _FIRST_NOT_ASCII:
-        return next(kind for last, kind in _LEADS if byte <= last)[0]
-    if char.isalpha():
-        return ord("A" if char.isupper() else "a")
-    if char.isdigit():
-        return ord("0")
-    if char == "\n":
-        return ord("\n")
-    return ord(" " if char.isspace() else ".")
-
-
-_CLASSES = bytes(map(_class_of, range(256)))
-_CONTINUATION = bytes(range(_FIRST_NOT_ASCII, 0xC0))
-_START = b"\0\1"  # in a mask: the first character of a run
-
-
-def _mask(*classes: bytes) -> bytes:
-    """Make the translation that turns these classes into 1 and all others into 0."""
-    return bytes(bytes([byte]) in classes for byte in range(256))
-
-
-_DIGITS = _mask(b"0")
-# Each word becomes one class, its first letter's, which `bytes.title` makes a capital.
-_LETTERS = b"a" + ACCENTED + EXTENDED
-_FIRSTS = bytes.maketrans(_LETTERS.upper(), b"AAA")
-_MASKS = {script: _mask(script) for _, script in _LEADS}
 
 
 class EstimatedTokenCounter(TextCounter):
@@ -260,6 +208,7 @@ class EstimatedTokenCounter(TextCounter):
         self.vocabulary = vocabulary
         self._weights = WEIGHTS[vocabulary]
         self._rates = RATES[vocabulary]
+        self._long = LongTexts(_measured)
 
     def __repr__(self) -> str:
         """Name the vocabulary that is estimated."""
@@ -274,8 +223,10 @@ class EstimatedTokenCounter(TextCounter):
         """Estimate a bare text; 0 for the empty one, at least 1 for any other."""
         if not text:
             return 0
+        if len(text) >= LONG and (found := self._long.measure(text)) is not None:
+            return self._count_measured(text, found)
         classes = classes_of(text)
-        costs = self.costs(text, classes)
+        costs = self.costs(text, classes, words_of(classes))
         tokens = sum(costs.values())
         if len(costs) > _ALWAYS or len(text) > _SHORT or classes.count(_BLANK) > _FOUR:
             languages = languages_of(text, classes)
@@ -283,13 +234,26 @@ class EstimatedTokenCounter(TextCounter):
                 tokens += self._beside_english(languages, classes, costs)
         return int(tokens) or 1
 
-    def costs(self, text: str, classes: bytes) -> dict[bytes, float]:
-        """What a text takes by its weights: words in ASCII under `a`, other scripts by their class, the rest blank."""
+    def _count_measured(self, text: str, measure: Measure) -> int:
+        """The same of a text that is mostly one of those before it."""
+        classes, short, said = measure
+        costs = self.costs(text, classes, short)
+        tokens = sum(costs.values())
+        if not text.isascii() or not _is_mostly_english(said, classes.count(b" ")):
+            tokens += self._beside_english(_languages_in(text, classes), classes, costs)
+        return int(tokens) or 1
+
+    def costs(self, text: str, classes: Counts, short: Counts) -> dict[bytes, float]:
+        """What a text takes by its weights: words in ASCII under `a`, other scripts by their class, the rest blank.
+
+        Args:
+            text: The text.
+            classes: Its classes, or what was counted of them.
+            short: The same with one class for each word.
+        """
         w = self._weights
         costs: dict[bytes, float] = {} if text.isascii() else _cost_of_scripts(classes, w)
         rest = 0.5
-        # With one class for each word what is left is a third as long to look through, and borders are where they were.
-        short = classes.title().translate(_FIRSTS, _LETTERS)
         count = short.count
         starts = count(b"A")
         words = w.letter * (len(classes) - len(short) + starts) + w.word * starts
@@ -317,7 +281,7 @@ class EstimatedTokenCounter(TextCounter):
         return costs
 
     def _beside_english(
-        self, languages: Iterable[tuple[str, float]], classes: bytes, costs: Mapping[bytes, float]
+        self, languages: Iterable[tuple[str, float]], classes: Counts, costs: Mapping[bytes, float]
     ) -> float:
         """How much more a text takes than the weights say, which know the letters of English: less where negative."""
         more = 0.0
@@ -330,18 +294,48 @@ class EstimatedTokenCounter(TextCounter):
 def classes_of(text: str) -> bytes:
     """The class of each character, behind a blank: it makes the first word start like every other."""
     if text.isascii():
-        return b" " + text.encode().translate(_CLASSES)
-    return b" " + text.encode("utf-8", "surrogatepass").translate(_CLASSES, _CONTINUATION)
+        return b" " + text.encode().translate(CLASSES)
+    return b" " + text.encode("utf-8", "surrogatepass").translate(CLASSES, CONTINUATION)
 
 
-def _numbers_in(classes: bytes, digits: int) -> int:
+def words_of(classes: bytes) -> bytes:
+    """Classes with one for each word: a third as long to look through, and borders are where they were."""
+    return classes.title().translate(FIRSTS, LETTERS)
+
+
+def _numbers_in(short: Counts, digits: int) -> int:
     """How many numbers some digits are: a few are found sooner one by one."""
+    if not isinstance(short, bytes):
+        return short.count(NUMBERS)
     if digits > _FEW:
-        return classes.translate(_DIGITS).count(_START)
-    return digits - classes.split(b"0")[1:-1].count(b"")
+        return short.translate(DIGITS).count(START)
+    return digits - short.split(b"0")[1:-1].count(b"")
 
 
-def letters_in(classes: bytes, group: bytes) -> int:
+def _runs_of(classes: Counts, script: bytes) -> int:
+    """How many runs of a class there are."""
+    if not isinstance(classes, bytes):
+        return classes.count(RUNS + script)
+    return classes.translate(MASKS[script]).count(START)
+
+
+def _measured(part: str, *, is_first: bool) -> Measure:
+    """What the estimate asks of a part of a text."""
+    classes = classes_of(part)
+    if not is_first:
+        classes = classes[1:]  # the blank is in front of the text, not of each part
+    short = words_of(classes)
+    counts = Counter({what: classes.count(what) for what in COUNTED})
+    for script, mask in MASKS.items():
+        if script in classes:
+            counts[script] = classes.count(script)
+            counts[RUNS + script] = classes.translate(mask).count(START)
+    of_words = Counter({what: short.count(what) for what in COUNTED_OF_WORDS})
+    of_words[NUMBERS] = short.translate(DIGITS).count(START)
+    return Measure(Tally(len(classes), counts), Tally(len(short), of_words), part.count(" the "))
+
+
+def letters_in(classes: Counts, group: bytes) -> int:
     """How many characters are of some classes."""
     return sum(map(classes.count, group))
 
@@ -351,13 +345,13 @@ def cost_of(costs: Mapping[bytes, float], group: bytes) -> float:
     return sum(costs.get(bytes([kind]), 0.0) for kind in group)
 
 
-def _cost_of_scripts(classes: bytes, weights: Weights) -> dict[bytes, float]:
+def _cost_of_scripts(classes: Counts, weights: Weights) -> dict[bytes, float]:
     costs: dict[bytes, float] = {}
     for script, per_char, per_run in weights.scripts:
         if script[0] in classes:
             costs[script] = per_char * classes.count(script)
             if per_run:
-                costs[script] += per_run * classes.translate(_MASKS[script]).count(_START)
+                costs[script] += per_run * _runs_of(classes, script)
     return costs
 
 
@@ -373,14 +367,24 @@ def languages_of(text: str, classes: bytes) -> list[tuple[str, float]]:
         text: The text.
         classes: The classes of its characters.
     """
+    # Most of what is said is English, or has no sentences at all.
+    if text.isascii() and (said := text.count(" the ")) and _is_mostly_english(said, text.count(" ")):
+        return []
+    return _languages_in(text, classes)
+
+
+def _is_mostly_english(said: int, blanks: int) -> bool:
+    """Whether a text in ASCII with so many articles and blanks is plainly English."""
+    return said > 0 and said * _WORDS_A_THE > blanks
+
+
+def _languages_in(text: str, classes: Counts) -> list[tuple[str, float]]:
+    """The same of a text that is not plainly English."""
     found: list[tuple[str, float]] = []
     alphabets: list[Iterable[str]] = []
     if not text.isascii():
         found = by_script(text, classes)
         alphabets = [languages for script, languages in ALPHABETS if script in classes]
-    # Most of what is said is English, or has no sentences at all.
-    elif (said := text.count(" the ")) and said * _WORDS_A_THE > text.count(" "):
-        return found
     # Most messages are short, and are counted when they are appended.
     sample = text if len(text) <= _SHORT else _sampled(text)
     words = sample.lower().split()

@@ -29,6 +29,8 @@ from langchain_sessions._tokens.weights import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from langchain_sessions._tokens.long_texts import Counts
+
 ENGLISH: Final = "English"
 
 IN_LATIN: Final = {
@@ -174,7 +176,7 @@ _HAN_A_KANA = 4
 ALPHABETS = ((CYRILLIC, IN_CYRILLIC), (ARABIC, IN_ARABIC))
 
 
-def by_script(text: str, classes: bytes) -> list[tuple[str, float]]:
+def by_script(text: str, classes: Counts) -> list[tuple[str, float]]:
     """The languages that are told by the script that they are written in."""
     found = [(language, 1.0) for script, language in SCRIPTS_OF_ONE if script in classes]
     if KANA in classes and _is_japanese(text):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import and_, func, insert, select
 
-from langchain_sessions._core.piece_rows import common_end, common_start
+from langchain_sessions._core.alike import common_end, common_start
 from langchain_sessions._core.rows import EventRow
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.log.lookup import event_columns, insert_events, insert_marks, update_rows

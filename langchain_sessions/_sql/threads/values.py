@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Select, bindparam, case, delete, func, lit
 
 from langchain_sessions._core.checkpoints import ValueRow, digests_in, unpack_writes
 from langchain_sessions._core.piece_removal import made_whole, staying
-from langchain_sessions._core.piece_rows import DELTAS, NAME, NODE, SPLICE, kids_of
+from langchain_sessions._core.piece_rows import DELTAS, NAME, NAMING, NODE, SPLICE, kids_of
 from langchain_sessions._sql.log.lookup import put_rows
 from langchain_sessions._sql.tables.types import as_bytes, quoted
 from langchain_sessions._sql.threads.staging import writes_stored
@@ -24,6 +24,8 @@ _PLACES = 64
 """As many names as a piece can have."""
 # A power of two, as the numbers of parameters are.
 _CHUNK = 256
+_PARAMETERS = [f"d{at}" for at in range(_CHUNK)]
+_WITH_NAMES = frozenset(NAMING)
 
 
 def insert_values(tx: Transaction, skey: int, values: Sequence[ValueRow]) -> None:
@@ -82,8 +84,8 @@ def read_values(
         for answer in answers:
             new.update(rows_of_values(answer.rows))
         found.update(new)
-        # Level by level: as many round trips as the value is deep, not one for each piece.
-        left = [digest for row in new.values() for digest in kids_of(row)]
+        # Level by level: as many round trips as the value is deep, not one for each piece. Most have no names behind.
+        left = [digest for row in new.values() if row[:1] in _WITH_NAMES for digest in kids_of(row)]
     return found
 
 
@@ -165,9 +167,9 @@ def _chunks(digests: Sequence[bytes]) -> list[Sequence[bytes]]:
     return [digests[start : start + _CHUNK] for start in range(0, len(digests), _CHUNK)]
 
 
-def _names(count: int) -> list[str]:
+def _names(count: int) -> Sequence[str]:
     """Names of parameters, at least so many: few statements for any count."""
-    return [f"d{at}" for at in range(1 << (count - 1).bit_length())]
+    return _PARAMETERS[: 1 << (count - 1).bit_length()]
 
 
 def _named(skey: int, names: Sequence[str], digests: Sequence[bytes]) -> dict[str, Any]:
