@@ -20,11 +20,13 @@ from sqlalchemy import (
     func,
     insert,
     literal_column,
+    null,
     select,
     update,
 )
 
 from langchain_sessions._core import rows as r
+from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import last_mark
 from langchain_sessions._core.rows import (
@@ -37,6 +39,7 @@ from langchain_sessions._core.rows import (
     counted,
     due_times,
 )
+from langchain_sessions._core.state import reaches_further, with_replaced
 from langchain_sessions._sql.driver.failures import UniqueViolationError
 from langchain_sessions._sql.driver.transaction import Row, Transaction, param
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
@@ -84,7 +87,7 @@ _counting: Callable[[EventRow], tuple[int, int]] = itemgetter(*map(EventRow._fie
 
 def append_events(store: SqlStore, key: SessionKey, batch: AppendBatch) -> Flow[Appended]:
     """Append the fast way, with others where some wait for the same session, or else the full way."""
-    plain = is_plain(batch, in_one=store.flavour == "postgresql")
+    plain = is_plain(batch, store.flavour)
     # SQLite's writers take turns anyway, one of them at a time.
     if store.flavour == "sqlite" or not plain or not _may_travel(batch):
         return _append_alone(store, key, batch, plain=plain)
@@ -124,9 +127,9 @@ def _may_travel(batch: AppendBatch) -> bool:
     return first.branch is None and first.invocation_id is None and first.delta is None
 
 
-def is_plain(batch: AppendBatch, *, in_one: bool = False) -> bool:
-    """Whether the fast way may serve the batch, `in_one` statement if asked."""
-    rows = batch.rows
+def is_plain(batch: AppendBatch, flavour: str) -> bool:
+    """Whether the fast way of a database may serve the batch."""
+    rows, in_one = batch.rows, flavour == "postgresql"
     if batch.replaces_only or (in_one and len(rows) > 1 and bytes_of(rows) > _MOST_BYTES):
         return False
     if batch.is_bare:
@@ -137,8 +140,10 @@ def is_plain(batch: AppendBatch, *, in_one: bool = False) -> bool:
         # Identities that the caller gave and failures change more than this log's newest rows.
         if row.event_id is not None or row.flags & _MARK == _MARKED_FAILED:
             return False
-        # So does state; one statement can change that of the session, once.
-        if row.delta is not None and (not in_one or row is not first or not _is_of_session(row.delta)):
+        # So does state that others share. That of the session SQLite changes, and one statement does so once.
+        if row.delta is not None and (flavour == "mysql" or reaches_further(row.delta)):
+            return False
+        if row.delta is not None and in_one and (row is not first or not _is_readable(row.delta)):
             return False
         # One statement adds to the counters of one scope and to one invocation.
         if row.branch != branch or row.invocation_id != invocation_id:
@@ -146,10 +151,10 @@ def is_plain(batch: AppendBatch, *, in_one: bool = False) -> bool:
     return True
 
 
-def _is_of_session(delta: str) -> bool:
-    from langchain_sessions._sql.log.one_statement import is_of_session
+def _is_readable(delta: str) -> bool:
+    from langchain_sessions._sql.log.one_statement import is_readable
 
-    return is_of_session(delta)
+    return is_readable(delta)
 
 
 def append_plain(tx: Transaction, key: SessionKey, batch: AppendBatch, heads: Heads) -> Appended | None:
@@ -174,9 +179,9 @@ def append_plain(tx: Transaction, key: SessionKey, batch: AppendBatch, heads: He
         moved = _move_here(tx, key, batch, values, heads)
         if moved is None:
             return None
-        skey, last = moved
+        skey, last, noted = moved
         rows = _numbered(batch, last)
-        insert_events(tx, skey, rows)
+        insert_events(tx, skey, rows if noted is batch.rows else _numbered(batch._replace(rows=noted), last))
     if not batch.is_bare and (rows[0].invocation_id is not None or rows[0].branch is not None):
         for upserted, upsert_values in _side_rows(tx, key, batch, rows[0].seq):
             tx.run(upserted, upsert_values)
@@ -185,29 +190,39 @@ def append_plain(tx: Transaction, key: SessionKey, batch: AppendBatch, heads: He
 
 def _move_here(
     tx: Transaction, key: SessionKey, batch: AppendBatch, values: Row, heads: Heads
-) -> tuple[int, int] | None:
-    """SQLite: the key of the session that was moved on, and where to; None where only the full way can answer."""
-    known = heads.pop(key, None)
+) -> tuple[int, int, tuple[EventRow, ...]] | None:
+    """SQLite: the key of the session that was moved on, where to, and the rows with what they replace of its state.
+
+    None where only the full way can answer.
+    """
+    known, rows = heads.pop(key, None), batch.rows
+    changes = not batch.is_bare and any(row.delta is not None for row in rows)
     is_stale = False
-    if known is not None:
+    if known is not None and not changes:
         skey, before, activity = known
         if activity > batch.now - ACTIVITY_GRAIN:
-            last = before + len(batch.rows)
+            last = before + len(rows)
             statement = tx.prepare_for(_KNOWN, ("bump known", _shape(key, batch)), _bump_known, tx, key, batch)
             if tx.run(statement, (skey, before, last) + values):  # noqa: RUF005 - which would make a list of it first
                 heads[key] = (skey, last, activity)
-                return skey, last
+                return skey, last, rows
             is_stale = True
     # The file is locked already. An UPDATE that returns what it changed takes longer than this and one that does
     # not: SQLite makes a table for the answer.
-    found = tx.row(tx.prepare_for(_GIVEN, ("to bump", _shape(key, batch)), _to_bump, tx, key, batch), values)
+    shape: tuple[Any, ...] = ("to bump", _shape(key, batch), changes)
+    found = tx.row(tx.prepare_for(_GIVEN, shape, _to_bump, tx, key, batch, changes), values)
     if found is None:
         return None
-    skey, before, activity, expires_at, renewal, grain = found
+    skey, before, activity, expires_at, renewal, grain, state = found
     check_position(key.id, before)
-    last = before + len(batch.rows)
+    last = before + len(rows)
     # SQLite writes the indexes of every column that is named, changed or not: of a conversation, once a minute.
-    due = due_times(batch.now, activity, expires_at, renewal, grain)
+    due: dict[str, Any] = due_times(batch.now, activity, expires_at, renewal, grain)
+    if changes:
+        try:
+            due["state"], rows = with_replaced(state, rows)
+        except UNREADABLE:
+            return None  # the full way says what is damaged
     shape = ("bump here", _shape(key, batch), *due)
     statement = tx.prepare_for((*_KNOWN, *due), shape, _bump_here, tx, key, batch, *due)
     tx.run(statement, (skey, before, last, *values, *due.values()))
@@ -216,7 +231,7 @@ def _move_here(
         if len(heads) >= _MOST_HEADS:
             heads.clear()
         heads[key] = (skey, last, max(activity, due.get("activity", 0)))
-    return skey, last
+    return skey, last, rows
 
 
 def _numbered(batch: AppendBatch, last: int) -> tuple[EventRow, ...]:
@@ -266,15 +281,16 @@ def _bump(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Update:
     return statement if tx.flavour == "mysql" else statement.returning(s.c.skey, s.c.last_seq)
 
 
-def _to_bump(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Select[Any]:
-    """SQLite: the session that is to be moved on, if the fast way may serve it, and the times that may be due."""
+def _to_bump(tx: Transaction, key: SessionKey, batch: AppendBatch, changes: bool) -> Select[Any]:  # noqa: FBT001 - given in order
+    """SQLite: the session that is to be moved on, if the fast way may serve it: what may be due of it."""
     s = tx.tables.sessions.c
     columns: list[ColumnElement[Any]] = [s.skey, s.last_seq, s.activity, s.expires_at, s.renewal, s.renewal_grain]
+    columns.append(s.state if changes else null())
     return select(*columns).where(*_served(tx, key, batch))
 
 
 def _bump_here(tx: Transaction, key: SessionKey, batch: AppendBatch, *due: str) -> Update:
-    """SQLite: `_bump` of the session that was found, which names of the times only those that are due."""
+    """SQLite: `_bump` of the session that was found, which names of times and state only what is due."""
     s = tx.tables.sessions
     times = {name: param(name) for name in due}
     moved = {"last_seq": param("b_last"), **_counters(tx, key, batch), **times}

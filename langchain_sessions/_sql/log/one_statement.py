@@ -36,7 +36,7 @@ from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.identity import identify_batch, require_version
 from langchain_sessions._core.ledger import last_mark, view_of
 from langchain_sessions._core.rows import EventRow, InvocationRow, SessionKey, SessionRow, held_by, owner_shape
-from langchain_sessions._core.state import APP, MOST_REPLACED, REPLACED, USER
+from langchain_sessions._core.state import MOST_REPLACED, REPLACED
 from langchain_sessions._sql.driver.transaction import Prepared, Row, Transaction, param
 from langchain_sessions._sql.log.lookup import key_criteria
 from langchain_sessions._sql.log.side_rows import note_invocation, note_scope, side_source
@@ -56,7 +56,6 @@ _NAMED = tuple(f"e_{name}" for name in EventRow._fields)
 _SAME = {"at": "k_now", "tokens": "b_tokens"}
 """What a message that is appended alone has in common with what is counted of it."""
 _EVENT = (*EventRow._fields, "base")
-_SHARED = (f'"{USER}', f'"{APP}')
 _UNSAFE = r"\\u(0000|[dD][89abAB])"
 """What PostgreSQL cannot read of JSON: characters that its text does not hold."""
 
@@ -66,9 +65,9 @@ def changes_state(batch: AppendBatch) -> bool:
     return batch.rows[0].delta is not None
 
 
-def is_of_session(delta: str) -> bool:
-    """Whether a change of state reaches no further than its session, in characters that PostgreSQL can read."""
-    return not any(mark in delta for mark in _SHARED) and re.search(_UNSAFE, delta) is None
+def is_readable(delta: str) -> bool:
+    """Whether PostgreSQL can read the characters of a change of state."""
+    return re.search(_UNSAFE, delta) is None
 
 
 def may_be_known(batch: AppendBatch) -> bool:
