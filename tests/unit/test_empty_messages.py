@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 from typing import cast as cast_type
 
@@ -55,6 +56,9 @@ if TYPE_CHECKING:
 _NAMED = tuple(f"e_{name}" for name in EventRow._fields)
 _SAME = {"at": "k_now", "tokens": "b_tokens"}
 """What a message that is appended alone has in common with what is counted of it."""
+_BARE = ("seq", "ident", "rev", "kind", "flags", "at", "tokens", "text", "folded", "body")
+_bare: Callable[[EventRow], Row] = itemgetter(*map(EventRow._fields.index, _BARE[1:]))
+_dumped = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 _EVENT = (*EventRow._fields, "base")
 _UNSAFE = r"\\u(0000|[dD][89abAB])"
 """What PostgreSQL cannot read of JSON: characters that its text does not hold."""
@@ -123,14 +127,17 @@ def _built(tx: Transaction, key: SessionKey, batch: AppendBatch, bump: Bump, mar
 
 def _as_json(batch: AppendBatch) -> str:
     """The rows of a batch as one value: a statement serves batches of every size, and the driver binds one text."""
-    rows = [
-        {
-            "seq": at,
-            **{name: value for name, value in zip(EventRow._fields[1:], row[1:], strict=True) if value is not None},
-        }
-        for at, row in enumerate(batch.rows)
-    ]
-    return json.dumps(rows, separators=(",", ":"), ensure_ascii=False)
+    if batch.is_bare:
+        return _dumped([dict(zip(_BARE, (at, *_bare(row)), strict=True)) for at, row in enumerate(batch.rows)])
+    return _dumped(
+        [
+            {
+                "seq": at,
+                **{name: value for name, value in zip(EventRow._fields[1:], row[1:], strict=True) if value is not None},
+            }
+            for at, row in enumerate(batch.rows)
+        ]
+    )
 
 
 class _OneStatement:
