@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage
@@ -34,14 +35,18 @@ from langchain_sessions.errors import CorruptRowError, InvalidInputError
 from langchain_sessions.events import EventKind, NewEvent, SessionEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     MessageTest = Callable[[EventRow, BaseMessage], bool]
     from langchain_sessions._core.ledger import LogView
     from langchain_sessions._tokens.base import TokenCounter
 
 _NO_KIND = -1
 _tuple = tuple.__new__
+_APART = ("event_id", "position", "branch", "author", "invocation_id", "extra", "rev")
+_NOTHING_APART = (*(None,) * (len(_APART) - 1), 0)
+_apart: Callable[[EventRow], tuple[object, ...]] = itemgetter(*map(EventRow._fields.index, _APART))
+_shown: Callable[[EventRow], tuple[int, int, int]] = itemgetter(
+    *map(EventRow._fields.index, ("kind", "flags", "tokens"))
+)
 _TOLD = r.SYNTHETIC | r.INTERRUPTED | r.ROOTED
 
 
@@ -157,14 +162,13 @@ class EventEncoder:
         Raises:
             CorruptRowError: It was stored before, and cannot be read.
         """
-        _, _, rev, event_id, position, kind, flags, _, tokens, branch, author, run, _, _, _, _, extra = row
-        is_new = view is None and not rev and event_id is None and position is None
-        is_bare = branch is None and author is None and run is None and extra is None
-        if is_new and is_bare and kind < k.FIRST_RECORD and not flags & _TOLD:
-            # What differs from its default has to be there from the start.
-            # Most callers throw an append's answer away: times, ids, the change of state and the message are read from
-            # the row when asked for.
-            return built(SessionEvent, {"tokens": tokens, "_read": (self._told, session_id, row, None)})
+        if view is None and _apart(row) == _NOTHING_APART:
+            kind, flags, tokens = _shown(row)
+            if kind < k.FIRST_RECORD and not flags & _TOLD:
+                # What differs from its default has to be there from the start.
+                # Most callers throw an append's answer away: times, ids, the change of state and the message are read
+                # from the row when asked for.
+                return built(SessionEvent, {"tokens": tokens, "_read": (self._told, session_id, row, None)})
         return built(SessionEvent, self._told(session_id, row, view))
 
     def _told(self, session_id: str, row: EventRow, view: LogView | None) -> dict[str, Any]:

@@ -55,6 +55,11 @@ def dump_delta(delta: Mapping[str, Any] | None, field: str = "state_delta") -> s
     return dump_exact(kept, field) if kept else None
 
 
+def reaches_further(delta: str) -> bool:
+    """Whether a stored delta may change state that others share: more seldom than it says so it does not."""
+    return f'"{USER}' in delta or f'"{APP}' in delta
+
+
 def split_delta(text: str | None) -> SplitDelta:
     """Sort a stored delta by reach."""
     split = SplitDelta({}, {}, {})

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from langchain_sessions._core.event_encoding import EventEncoder
     from langchain_sessions._core.rows import EventRow
     from langchain_sessions._log.log import Log
 
@@ -196,25 +197,38 @@ def append_events(
     if not events:
         yield from get_session(log, session_id)
         return []
-    now = log.now()
-    # That a run is open is said by its first event, that it is over by its last.
-    marked = -1 if not mark else 0 if invocation_status is InvocationStatus.OPEN else len(events) - 1
-    encoder = log.encoder
-    encoded: list[EventRow] = []
-    for at, event in enumerate(events):
-        if isinstance(event, NewEvent):
-            row = encoder.row(event, now, ordinal=first_ordinal + at, mark=mark if at == marked else 0)
-        else:
-            row = encoder.message_row(event, now)
-        encoded.append(row)
-    rows = tuple(encoded)
-    batch = _tuple(AppendBatch, (rows, now, log.codec.same, expected_version, False, log.idle_before(now), False))
+    now, encoder, first = log.now(), log.encoder, events[0]
+    if len(events) == 1 and not isinstance(first, NewEvent):
+        rows: tuple[EventRow, ...] = (encoder.message_row(first, now),)
+        is_bare = True
+    else:
+        # That a run is open is said by its first event, that it is over by its last.
+        marked = -1 if not mark else 0 if invocation_status is InvocationStatus.OPEN else len(events) - 1
+        rows, is_bare = _rows_of(events, encoder, now, first_ordinal, {marked: mark})
+    idle = now - log.invocation_timeout
+    batch = _tuple(AppendBatch, (rows, now, log.codec.same, expected_version, False, idle, False, is_bare))
     appended = yield from ask(log.store.append_events, key, batch)
     recall = after_append(log, key, appended.version, rows)
     if recall is not None:
         yield from recall
     told, view = encoder.appended, appended.view
     return [told(session_id, row, view) for row in appended.rows]
+
+
+def _rows_of(
+    events: Sequence[BaseMessage | NewEvent], encoder: EventEncoder, now: int, ordinal: int, marks: Mapping[int, int]
+) -> tuple[tuple[EventRow, ...], bool]:
+    """The rows of events, of which some are marked; and whether all of them are messages, of which no more is said."""
+    rows: list[EventRow] = []
+    is_bare = True
+    for at, event in enumerate(events):
+        if isinstance(event, NewEvent):
+            is_bare = False
+            row = encoder.row(event, now, ordinal=ordinal + at, mark=marks.get(at, 0))
+        else:
+            row = encoder.message_row(event, now)
+        rows.append(row)
+    return tuple(rows), is_bare
 
 
 def edit_message(

@@ -48,6 +48,8 @@ class AppendBatch(NamedTuple):
         replaces_only: Every row must replace a standing message (an edit).
         moves: It replaces it even by the same message: what was logged for a branch moves to the row's.
         idle_before: An invocation that is open and was not touched since counts as failed.
+        is_bare: Every row is known to be a message of which nothing else was said: no id of the append, branch, author
+            or run, no change of state and nothing extra.
     """
 
     rows: tuple[EventRow, ...]
@@ -57,6 +59,7 @@ class AppendBatch(NamedTuple):
     replaces_only: bool = False
     idle_before: int = 0
     moves: bool = False
+    is_bare: bool = False
 
 
 class Appended(NamedTuple):

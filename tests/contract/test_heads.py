@@ -125,3 +125,25 @@ def test_another_owner_gains_nothing_by_what_is_remembered(both: Both) -> None:
     service.append("s", HumanMessage("once more"))
     ada.append("s", HumanMessage("7"))
     assert positions(ada) == list(range(1, 8))
+
+
+def test_a_change_of_state_is_one_short_transaction(both: Both) -> None:
+    ada, again, _ = both
+    ada.append("s", HumanMessage("5"), state_delta={"a": 1, "b": [1]})
+    done = ["BEGIN", "SELECT", "UPDATE", "INSERT", "COMMIT"]
+    assert statements(ada, lambda: ada.append("s", HumanMessage("6"), state_delta={"a": None, "c": "ü"})) == done
+    # What another process changed meanwhile is what it changes.
+    again.append("s", HumanMessage("7"), state_delta={"b": 2})
+    ada.append("s", [HumanMessage("8"), HumanMessage("9")], state_delta={"c": True})
+    assert again.state("s") == ada.state("s") == {"b": 2, "c": True}
+    assert [event.state_delta for event in ada.events("s").items][-5:-2] == [
+        {"a": 1, "b": [1]},
+        {"a": None, "c": "ü"},
+        {"b": 2},
+    ]
+    # It notes what it replaced, so that a rewind has it again.
+    ada.rewind("s", to_seq=6)
+    assert ada.state("s") == {"b": [1], "c": "ü"}
+    # What others share goes the full way.
+    ada.append("s", HumanMessage("10"), state_delta={"user:name": "Ada", "a": 2})
+    assert ada.state("s") == {"b": [1], "c": "ü", "a": 2, "user:name": "Ada"}

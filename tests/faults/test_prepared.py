@@ -121,19 +121,6 @@ def test_more_rows_than_wait_in_a_queue_are_written(warm: SessionService, call: 
     assert len(found.items) == 1
 
 
-@pytest.mark.parametrize(
-    ("given", "numbered"),
-    [
-        ("SELECT 1", b"SELECT 1"),
-        ("a = %s AND b LIKE 'x%%' AND c = %s::BIGINT", b"a = $1 AND b LIKE 'x%' AND c = $2::BIGINT"),
-        ("%s%s", b"$1$2"),
-        ("%%s", b"%s"),
-    ],
-)
-def test_places_are_numbered(given: str, numbered: bytes) -> None:
-    assert libpq._numbered(given) == numbered
-
-
 def test_values_go_as_they_are_or_by_psycopg() -> None:
     assert libpq._as_given(("ü", 7, None, b"\0")) == (["ü".encode(), b"7", None, b"\0"], [0, 0, 0, 1])
     assert libpq._as_given((-(2**63), "")) == ([b"-9223372036854775808", b""], None)

@@ -36,3 +36,12 @@ def test_other_values_are_sent(dialect: Dialect) -> None:
     statement = Prepared(select(TABLE.c.n).where(TABLE.c.said == "it's 5"), dialect)
     assert "it's" not in statement.text
     assert statement.bind({}) == ("it's 5",)
+
+
+@pytest.mark.parametrize("style", ["format", "numeric_dollar"])
+def test_values_may_come_in_an_order_of_their_own(style: str) -> None:
+    t = TABLE.c
+    twice = select(t.n).where(t.n > param("n"), t.said == param("said"), t.n < param("n") + 1)
+    statement = Prepared(twice, _postgresql(paramstyle=style), ("said", "other", "n"))
+    sent = (8, "hi", 8) if style == "format" else (8, "hi")
+    assert statement.bind(("hi", "not asked for", 8)) == sent

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from langchain_sessions._core import message_types as k
 from langchain_sessions._core import rows as r
+from langchain_sessions._core.codec.empty import AS_ANSWER, form_of, is_empty
 from langchain_sessions._core.codec.same import is_same
 from langchain_sessions._core.codec.text import REASONING_FIELDS, searchable_text
 from langchain_sessions._core.codec.values import dump_json, dump_readably, load_json, pack, unpack
@@ -68,19 +69,6 @@ def assembled(cls: type[Model], fields: dict[str, Any], names: set[str], extra: 
     return message
 
 
-# Of the classes that have these fields and no others messages are spelled out where many are made.
-_BARE: Final[dict[str, Any]] = {"additional_kwargs": {}, "response_metadata": {}, "name": None, "id": None}
-_ANSWER: Final = {**_BARE, "tool_calls": [], "invalid_tool_calls": [], "usage_metadata": None}
-_AS_BARE, _AS_ANSWER, _AS_ITS_TEMPLATE = 1, 2, 0
-
-
-def _form_of(fields: dict[str, Any]) -> tuple[int, str]:
-    """How messages of a class are made, by the fields of an empty one; and what the class is called."""
-    others = {name: value for name, value in fields.items() if name != "type"}
-    form = _AS_BARE if others == _BARE else _AS_ANSWER if others == _ANSWER else _AS_ITS_TEMPLATE
-    return form, fields["type"]
-
-
 class _Opened(NamedTuple):
     """A sealed message after it was unsealed."""
 
@@ -114,8 +102,8 @@ class MessageCodec:
         self.encrypts = encrypts
         self._templates = {cls: _template(cls) for cls in CODES}
         self._empty = {cls: (each.fields.copy, each.dicts, each.lists) for cls, each in self._templates.items()}
-        forms = {cls: _form_of(each.fields) for cls, each in self._templates.items()}
-        self._of_kind = {kind: (cls, *forms[cls], *self._empty[cls]) for kind, cls in CLASSES.items()}
+        self._forms = {cls: form_of(each.fields) for cls, each in self._templates.items()}
+        self._of_kind = {kind: (cls, *self._forms[cls], *self._empty[cls]) for kind, cls in CLASSES.items()}
 
     def encode(self, message: BaseMessage) -> EncodedMessage:
         """The columns of a message. Never refuses one for its content; chunks become whole messages."""
@@ -138,15 +126,8 @@ class MessageCodec:
         # An id that is read twice may differ: LangGraph assigns ids on another thread while a message is stored.
         message_id = fields.get("id")
         named = ident_of(message_id)
-        template = self._templates[type(message)].fields
-        rest: dict[str, Any] = {}
-        for name, value in fields.items():
-            default = template.get(name, _UNKNOWN)
-            # Values of other classes are not asked: an array answers with an array.
-            if value is default or (type(value) is type(default) and value == default):
-                continue
-            if name not in _COLUMNS:
-                rest[name] = value
+        cls = type(message)
+        rest = {} if is_empty(fields, *self._forms[cls]) else _besides(fields, self._templates[cls].fields)
         if named[1] & r.DIGEST_ID:
             rest["id"] = message_id
         extra = message.__pydantic_extra__
@@ -158,6 +139,8 @@ class MessageCodec:
         self, message: BaseMessage, content: Any, kind: int, named: tuple[str | None, int], rest: dict[str, Any]
     ) -> EncodedMessage:
         ident, flags = named
+        if not rest and type(content) is str and content.isascii() and "\0" not in content and not self.encrypts:
+            return kind, flags, ident, content, None, None  # nearly always: every database searches it as it is
         text = content if type(content) is str and is_storable(content) else None
         if text is None:
             rest["content"] = content
@@ -310,7 +293,7 @@ class MessageCodec:
                     "name": None,
                     "id": named,
                 }
-                if form == _AS_ANSWER:
+                if form == AS_ANSWER:
                     fields["tool_calls"], fields["invalid_tool_calls"], fields["usage_metadata"] = [], [], None
             else:
                 fields = copied()
@@ -365,6 +348,19 @@ def ident_of(message_id: Any) -> tuple[str | None, int]:
     if 0 < len(text) <= _MAX_ID and is_storable(text):
         return text, 0
     return f"sha256:{digest(text)}", r.DIGEST_ID
+
+
+def _besides(fields: dict[str, Any], template: dict[str, Any]) -> dict[str, Any]:
+    """What of a message has no column of its own and is not as in an empty one."""
+    found: dict[str, Any] = {}
+    for name, value in fields.items():
+        default = template.get(name, _UNKNOWN)
+        # Values of other classes are not asked: an array answers with an array.
+        if value is default or (type(value) is type(default) and value == default):
+            continue
+        if name not in _COLUMNS:
+            found[name] = value
+    return found
 
 
 def _template(cls: type[BaseMessage]) -> _Template:

@@ -20,6 +20,7 @@ from langchain_sessions._sql.driver.drivers import (
     database_of,
     is_supported,
     special_module,
+    special_of,
 )
 from langchain_sessions._sql.driver.failures import refused_option
 from langchain_sessions._sql.driver.lock_waits import (
@@ -268,10 +269,12 @@ def _told(engine: Engine, lock_seconds: float | None) -> Engine:
     return engine
 
 
-def positional(dialect: Dialect) -> Dialect:
-    """The same dialect, compiling to positional values, which every driver takes."""
-    if dialect.positional:
+def positional(engines: Engines) -> Dialect:
+    """The dialect of engines, compiling to positional values, which every driver takes."""
+    dialect = engines.dialect
+    special = special_of(dialect)
+    if dialect.positional or special is None:
         return dialect
     # Named values would be looked up in a dictionary by the driver at each call; `Prepared.bind` has put them in order.
-    copy: Dialect = type(dialect)(paramstyle="format")  # type: ignore[call-arg]
+    copy: Dialect = type(dialect)(paramstyle=special.style(owned=engines.owned))  # type: ignore[call-arg]
     return copy

@@ -36,6 +36,10 @@ class Special(Protocol):
         """What sends several statements at once, over synchronous and over adapted connections; None where none can."""
         ...
 
+    def style(self, *, owned: bool) -> str:
+        """How values stand in statements over connections of the library's own or (not `owned`) of the caller's."""
+        ...
+
     def cursor_of(self, driver: Any, dialect: Dialect) -> Any:
         """What the transactions of a connection of the library's own share; None where each makes its own."""
         ...

@@ -7,7 +7,6 @@ said a few times only, and values of other types than the tables have, go throug
 
 from __future__ import annotations
 
-import re
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +36,6 @@ _OUTDATED = ("26000", "0A000")
 _MOST_SMALL = 1_000
 _SMALL = tuple([b"%d" % number for number in range(_MOST_SMALL)])
 _NO_NUMBER = object()
-_PLACE = re.compile("%(s|%)")
 _Given = tuple["list[bytes | None]", "list[int] | None"]
 
 
@@ -48,7 +46,7 @@ class _Plan:
 
     def __init__(self, text: str, connection: Any) -> None:
         self.name = b""
-        self.text = _numbered(text)
+        self.text = text.encode()
         self._rows = Transformer(connection)
         self._has_loaders = False
 
@@ -149,7 +147,7 @@ class Cursor:
             are_answers: list[bool] = []
             for item, plan, values in zip(queue, plans, given, strict=True):
                 if plan is None:
-                    connection.send_query_params(_numbered(item.text), values[0], None, values[1], _BINARY)
+                    connection.send_query_params(item.text.encode(), values[0], None, values[1], _BINARY)
                 else:
                     if not plan.name:
                         fresh.append(item.text)
@@ -283,13 +281,3 @@ def _as_given(values: Sequence[Any]) -> _Given | None:
         else:
             return None
     return given, formats
-
-
-def _numbered(text: str) -> bytes:
-    """A statement with its places numbered, as the server has them."""
-    parts = _PLACE.split(text)
-    at, out = 0, [parts[0]]
-    for mark, part in zip(parts[1::2], parts[2::2], strict=True):
-        at += mark == "s"
-        out += [f"${at}" if mark == "s" else "%", part]
-    return "".join(out).encode()

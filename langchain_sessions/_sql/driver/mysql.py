@@ -129,6 +129,12 @@ def senders(*, owned: bool) -> tuple[Send, Send] | tuple[None, None]:
     return (send, send_adapted) if owned else (None, None)
 
 
+def style(*, owned: bool) -> str:
+    """One by one, in order."""
+    del owned
+    return "format"
+
+
 def cursor_of(driver: Any, dialect: Dialect) -> Any:
     """None: a cursor holds what it has read, and a new one costs nothing."""
     del driver, dialect

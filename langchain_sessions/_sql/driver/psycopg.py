@@ -173,11 +173,20 @@ def senders(*, owned: bool) -> tuple[Send, Send] | tuple[None, None]:
     return (send, send_adapted) if Pipeline.is_supported() else (None, None)
 
 
+def style(*, owned: bool) -> str:
+    """Numbered, so that a value which stands in several places is sent once; a caller's cursors may not know that."""
+    return "numeric_dollar" if owned else "format"
+
+
 def cursor_of(driver: Any, dialect: Dialect) -> Any:
     """What the transactions of a connection of our own share."""
+    from psycopg import AsyncRawCursor, RawCursor
+
     from langchain_sessions._sql.driver.libpq import Cursor
 
     driver.autocommit = True
+    inside: Any = dialect.get_driver_connection(driver)
+    inside.cursor_factory = AsyncRawCursor if dialect.is_async else RawCursor
     return Cursor(driver, dialect)
 
 

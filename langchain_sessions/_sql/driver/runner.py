@@ -57,7 +57,7 @@ class Runner:
     def __init__(self, engines: Engines, tables: Tables, *, creates: bool | None = None) -> None:
         """Run on these engines and tables, which are created where that is asked for, by default on SQLite only."""
         self.engines = engines
-        self.cache = StatementCache(positional(engines.dialect), tables)
+        self.cache = StatementCache(positional(engines), tables)
         self.flavour = self.cache.flavour
         self.is_checked = False
         self._creates = self.flavour == "sqlite" if creates is None else creates

@@ -32,6 +32,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Values = Mapping[str, Any]
 Row = tuple[Any, ...]
+Given = Values | Row
+"""Values by their names; or, where a statement was prepared for it, in an order of their own."""
 
 
 class Later:
@@ -81,8 +83,8 @@ class Prepared:
 
     __slots__ = ("bind", "columns", "names", "text")
 
-    def __init__(self, statement: ClauseElement, dialect: Dialect) -> None:
-        """Compile the statement for positional values."""
+    def __init__(self, statement: ClauseElement, dialect: Dialect, order: Sequence[str] = ()) -> None:
+        """Compile the statement for positional values, which it is given by name; or in an `order`, which is sooner."""
         visitors.traverse(statement, {}, {"bindparam": _spell_out})
         # Lists of values are written out into the text here: what is compiled once cannot grow when it runs.
         compiled: Any = cast("Any", statement).compile(dialect=dialect, compile_kwargs={"render_postcompile": True})
@@ -91,7 +93,7 @@ class Prepared:
         names: list[str] = compiled.positiontup or []
         self.names = tuple(names)
         fixed = {name: value for name, value in compiled.params.items() if value is not None}
-        self.bind: Callable[[Values], Row] = _binding(self.names, fixed)
+        self.bind: Callable[[Any], Row] = _placing(self.names, order) if order else _binding(self.names, fixed)
         """The values in the order of the text; literals of the statement are filled in."""
 
 
@@ -100,6 +102,11 @@ def _binding(names: tuple[str, ...], fixed: Values) -> Callable[[Values], Row]:
     if len(names) > 1 and not fixed:
         return itemgetter(*names)
     return lambda values: tuple([values[name] if name in values else fixed[name] for name in names])
+
+
+def _placing(names: tuple[str, ...], order: Sequence[str]) -> Callable[[Row], Row]:
+    """`Prepared.bind` of values that come in an order."""
+    return itemgetter(*map(order.index, names))
 
 
 class StatementCache:
@@ -113,9 +120,9 @@ class StatementCache:
         self.tables = tables
         self.known: dict[Hashable, Prepared] = {}
 
-    def add(self, shape: Hashable, statement: ClauseElement) -> Prepared:
+    def add(self, shape: Hashable, statement: ClauseElement, order: Sequence[str] = ()) -> Prepared:
         """Keep the statement of this shape, compiled."""
-        known = self.known[shape] = Prepared(statement, self.dialect)
+        known = self.known[shape] = Prepared(statement, self.dialect, order)
         return known
 
 
@@ -161,15 +168,21 @@ class Transaction:
         """The statement of this shape, which is built of `args` and compiled on first use."""
         return self.cache.known.get(shape) or self.cache.add(shape, build(*args))
 
+    def prepare_for(
+        self, order: Sequence[str], shape: Hashable, build: Callable[..., ClauseElement], *args: Any
+    ) -> Prepared:
+        """`prepare`, for values that are not given by their names but in an order."""
+        return self.cache.known.get(shape) or self.cache.add(shape, build(*args), order)
+
     # -- now -----------------------------------------------------------------------------------------------
 
-    def rows(self, statement: Prepared, values: Values) -> list[tuple[Any, ...]]:
+    def rows(self, statement: Prepared, values: Given) -> list[tuple[Any, ...]]:
         """All rows of a query."""
         found = self.ask(statement.text, statement.bind(values))
         self._read.append((statement.columns, found))
         return found
 
-    def row(self, statement: Prepared, values: Values) -> tuple[Any, ...] | None:
+    def row(self, statement: Prepared, values: Given) -> tuple[Any, ...] | None:
         """The first row of a query, or None."""
         if self._queue:
             found = self.rows(statement, values)
@@ -184,7 +197,7 @@ class Transaction:
         first: tuple[Any, ...] = found[0]
         return first
 
-    def run(self, statement: Prepared, values: Values) -> int:
+    def run(self, statement: Prepared, values: Given) -> int:
         """Run a statement; how many rows it changed."""
         if self._queue:
             outcome = self._wait(statement.text, statement.bind(values))

@@ -10,12 +10,25 @@ from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, Select, Table, case, exists, func, insert, literal_column, select, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Select,
+    Table,
+    case,
+    exists,
+    func,
+    insert,
+    literal_column,
+    null,
+    select,
+    update,
+)
 
 from langchain_sessions._core import rows as r
+from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import last_mark
-from langchain_sessions._core.message_types import FIRST_RECORD
 from langchain_sessions._core.rows import (
     ACTIVITY_GRAIN,
     OWNER_SHAPES,
@@ -26,8 +39,9 @@ from langchain_sessions._core.rows import (
     counted,
     due_times,
 )
+from langchain_sessions._core.state import reaches_further, with_replaced
 from langchain_sessions._sql.driver.failures import UniqueViolationError
-from langchain_sessions._sql.driver.transaction import Transaction, param
+from langchain_sessions._sql.driver.transaction import Row, Transaction, param
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions._sql.log.expiry_in_sql import renewed
 from langchain_sessions._sql.log.locked_appending import append_locked
@@ -44,7 +58,6 @@ from langchain_sessions.stores._values import AppendBatch, Appended
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sqlalchemy import ColumnElement
     from sqlalchemy.sql.dml import Insert, Update
 
     from langchain_sessions._sql.store import SqlStore
@@ -54,6 +67,12 @@ _MOST_BYTES = 32 * 1024 * 1024
 """A batch that says more goes to PostgreSQL row by row."""
 _PLAIN = (TransactionKind.APPEND, TransactionKind.STATEMENT)
 """The transaction of the fast way: of several statements, or of one."""
+_GIVEN = (
+    *("k_app", "k_id", "k_owner", "k_now", "k_expected"),
+    *("k_invocation", "b_count", "b_events", "b_turns", "b_tokens"),
+)
+"""The values of a statement on the session row, in their order."""
+_KNOWN = ("skey", "b_before", "b_last", *_GIVEN)
 Heads = dict[SessionKey, tuple[int, int, int]]
 """Of sessions where this process left them: the key, the newest position and the activity. What they are now the
 database says: it moves none on that is elsewhere."""
@@ -62,14 +81,13 @@ _FAILED = r.MARKS["failed"]
 _MARK, _MARKED_FAILED = 7 << r.MARK_SHIFT, _FAILED << r.MARK_SHIFT
 # Rows are made by the thousand, and the constructor of a named tuple takes twice as long.
 _tuple = tuple.__new__
-_counting: Callable[[EventRow], tuple[str | None, str | None, int, int, int]] = itemgetter(
-    *map(EventRow._fields.index, ("branch", "invocation_id", "kind", "flags", "tokens"))
-)
+_ONE: ColumnElement[int] = literal_column("1", BigInteger())
+_counting: Callable[[EventRow], tuple[int, int]] = itemgetter(*map(EventRow._fields.index, ("flags", "tokens")))
 
 
 def append_events(store: SqlStore, key: SessionKey, batch: AppendBatch) -> Flow[Appended]:
     """Append the fast way, with others where some wait for the same session, or else the full way."""
-    plain = is_plain(batch, in_one=store.flavour == "postgresql")
+    plain = is_plain(batch, store.flavour)
     # SQLite's writers take turns anyway, one of them at a time.
     if store.flavour == "sqlite" or not plain or not _may_travel(batch):
         return _append_alone(store, key, batch, plain=plain)
@@ -81,7 +99,8 @@ def _append_alone(store: SqlStore, key: SessionKey, batch: AppendBatch, *, plain
     if plain:
         in_one = store.flavour == "postgresql"
         try:
-            appended = yield from ask(store.run, _PLAIN[in_one], append_plain, key, batch, store.heads)
+            # Without `ask`, as nearly every append passes here.
+            appended: Appended | None = yield store.run, (_PLAIN[in_one], append_plain, key, batch, store.heads), {}
         except StoreError as error:
             # Somebody has the id already: whether with the same message, only the full way can tell. And what one
             # statement could not make of a state that is damaged, it tells.
@@ -102,23 +121,29 @@ def _append_plainly(store: SqlStore, key: SessionKey, batch: AppendBatch) -> Flo
 
 def _may_travel(batch: AppendBatch) -> bool:
     """Whether what is told of a plain batch does not depend on those before it."""
+    if batch.expected_version is not None or batch.is_bare:
+        return batch.expected_version is None
     first = batch.rows[0]
-    is_bare = batch.expected_version is None and first.branch is None and first.invocation_id is None
-    return is_bare and first.delta is None
+    return first.branch is None and first.invocation_id is None and first.delta is None
 
 
-def is_plain(batch: AppendBatch, *, in_one: bool = False) -> bool:
-    """Whether the fast way may serve the batch, `in_one` statement if asked."""
-    first = batch.rows[0]
-    if batch.replaces_only or (in_one and len(batch.rows) > 1 and bytes_of(batch.rows) > _MOST_BYTES):
+def is_plain(batch: AppendBatch, flavour: str) -> bool:
+    """Whether the fast way of a database may serve the batch."""
+    rows, in_one = batch.rows, flavour == "postgresql"
+    if batch.replaces_only or (in_one and len(rows) > 1 and bytes_of(rows) > _MOST_BYTES):
         return False
-    rows, branch, invocation_id = batch.rows, first.branch, first.invocation_id
+    if batch.is_bare:
+        return True
+    first = rows[0]
+    branch, invocation_id = first.branch, first.invocation_id
     for row in rows:
         # Identities that the caller gave and failures change more than this log's newest rows.
         if row.event_id is not None or row.flags & _MARK == _MARKED_FAILED:
             return False
-        # So does state; one statement can change that of the session, once.
-        if row.delta is not None and (not in_one or row is not first or not _is_of_session(row.delta)):
+        # So does state that others share. That of the session SQLite changes, and one statement does so once.
+        if row.delta is not None and (flavour == "mysql" or reaches_further(row.delta)):
+            return False
+        if row.delta is not None and in_one and (row is not first or not _is_readable(row.delta)):
             return False
         # One statement adds to the counters of one scope and to one invocation.
         if row.branch != branch or row.invocation_id != invocation_id:
@@ -126,10 +151,10 @@ def is_plain(batch: AppendBatch, *, in_one: bool = False) -> bool:
     return True
 
 
-def _is_of_session(delta: str) -> bool:
-    from langchain_sessions._sql.log.one_statement import is_of_session
+def _is_readable(delta: str) -> bool:
+    from langchain_sessions._sql.log.one_statement import is_readable
 
-    return is_of_session(delta)
+    return is_readable(delta)
 
 
 def append_plain(tx: Transaction, key: SessionKey, batch: AppendBatch, heads: Heads) -> Appended | None:
@@ -142,7 +167,7 @@ def append_plain(tx: Transaction, key: SessionKey, batch: AppendBatch, heads: He
     if tx.flavour == "postgresql":
         return _append_in_one(tx, key, batch, values)
     if tx.flavour == "mysql":
-        if tx.run(tx.prepare(("bump", _shape(key, batch)), _bump, tx, key, batch), values) == 0:
+        if tx.run(tx.prepare_for(_GIVEN, ("bump", _shape(key, batch)), _bump, tx, key, batch), values) == 0:
             return None
         # `LAST_INSERT_ID(expression)` hands a value of the changed row back with the UPDATE's answer: no second round
         # trip.
@@ -154,52 +179,59 @@ def append_plain(tx: Transaction, key: SessionKey, batch: AppendBatch, heads: He
         moved = _move_here(tx, key, batch, values, heads)
         if moved is None:
             return None
-        skey, last = moved
+        skey, last, noted = moved
         rows = _numbered(batch, last)
-        insert_events(tx, skey, rows)
-    if values["k_invocation"] is not None or rows[0].branch is not None:
+        insert_events(tx, skey, rows if noted is batch.rows else _numbered(batch._replace(rows=noted), last))
+    if not batch.is_bare and (rows[0].invocation_id is not None or rows[0].branch is not None):
         for upserted, upsert_values in _side_rows(tx, key, batch, rows[0].seq):
             tx.run(upserted, upsert_values)
     return _tuple(Appended, (rows, last, None))
 
 
 def _move_here(
-    tx: Transaction, key: SessionKey, batch: AppendBatch, values: dict[str, Any], heads: Heads
-) -> tuple[int, int] | None:
-    """SQLite: the key of the session that was moved on, and where to; None where only the full way can answer."""
-    known = heads.pop(key, None)
+    tx: Transaction, key: SessionKey, batch: AppendBatch, values: Row, heads: Heads
+) -> tuple[int, int, tuple[EventRow, ...]] | None:
+    """SQLite: the key of the session that was moved on, where to, and the rows with what they replace of its state.
+
+    None where only the full way can answer.
+    """
+    known, rows = heads.pop(key, None), batch.rows
+    changes = not batch.is_bare and any(row.delta is not None for row in rows)
     is_stale = False
-    if known is not None:
+    if known is not None and not changes:
         skey, before, activity = known
         if activity > batch.now - ACTIVITY_GRAIN:
-            last = before + len(batch.rows)
-            values["skey"], values["b_before"], values["b_last"] = skey, before, last
-            if tx.run(tx.prepare(("bump known", _shape(key, batch)), _bump_known, tx, key, batch), values):
+            last = before + len(rows)
+            statement = tx.prepare_for(_KNOWN, ("bump known", _shape(key, batch)), _bump_known, tx, key, batch)
+            if tx.run(statement, (skey, before, last) + values):  # noqa: RUF005 - which would make a list of it first
                 heads[key] = (skey, last, activity)
-                return skey, last
+                return skey, last, rows
             is_stale = True
     # The file is locked already. An UPDATE that returns what it changed takes longer than this and one that does
     # not: SQLite makes a table for the answer.
-    found = tx.row(tx.prepare(("to bump", _shape(key, batch)), _to_bump, tx, key, batch), values)
+    shape: tuple[Any, ...] = ("to bump", _shape(key, batch), changes)
+    found = tx.row(tx.prepare_for(_GIVEN, shape, _to_bump, tx, key, batch, changes), values)
     if found is None:
         return None
-    skey, before, activity, expires_at, renewal, grain = found
+    skey, before, activity, expires_at, renewal, grain, state = found
     check_position(key.id, before)
-    last = before + len(batch.rows)
+    last = before + len(rows)
     # SQLite writes the indexes of every column that is named, changed or not: of a conversation, once a minute.
-    due = due_times(batch.now, activity, expires_at, renewal, grain)
-    values["skey"], values["b_last"] = skey, last
-    shape: tuple[str, ...] = ("bump here",)
-    if due:
-        values.update(due)
-        shape = ("bump here", *due)
-    tx.run(tx.prepare(shape, _bump_here, tx, *due), values)
+    due: dict[str, Any] = due_times(batch.now, activity, expires_at, renewal, grain)
+    if changes:
+        try:
+            due["state"], rows = with_replaced(state, rows)
+        except UNREADABLE:
+            return None  # the full way says what is damaged
+    shape = ("bump here", _shape(key, batch), *due)
+    statement = tx.prepare_for((*_KNOWN, *due), shape, _bump_here, tx, key, batch, *due)
+    tx.run(statement, (skey, before, last, *values, *due.values()))
     # Where another process writes as well, or a time slides, there is no sense in guessing.
     if not is_stale and renewal is None:
         if len(heads) >= _MOST_HEADS:
             heads.clear()
         heads[key] = (skey, last, max(activity, due.get("activity", 0)))
-    return skey, last
+    return skey, last, rows
 
 
 def _numbered(batch: AppendBatch, last: int) -> tuple[EventRow, ...]:
@@ -215,74 +247,68 @@ def _numbered(batch: AppendBatch, last: int) -> tuple[EventRow, ...]:
     return tuple(found)
 
 
-def _shape(key: SessionKey, batch: AppendBatch) -> tuple[str, bool, bool]:
-    """What a statement on the session row of a batch depends on: its criterion of owners, a version, a run."""
-    named = batch.rows[0].invocation_id is not None
-    return (OWNER_SHAPES.get(type(key.owner), "is"), batch.expected_version is not None, named)
+def _shape(key: SessionKey, batch: AppendBatch) -> tuple[str, bool, bool, bool]:
+    """What a statement on the session row of a batch depends on: its owners, a version, a run, how many it counts."""
+    owner = OWNER_SHAPES.get(type(key.owner), "is")
+    if batch.is_bare:
+        return owner, batch.expected_version is not None, False, len(batch.rows) == 1
+    return owner, batch.expected_version is not None, batch.rows[0].invocation_id is not None, False
 
 
-def _bump_values(key: SessionKey, batch: AppendBatch) -> dict[str, Any]:
+def _bump_values(key: SessionKey, batch: AppendBatch) -> Row:
+    """What the statement on the session row of a batch is given, in the order of `_GIVEN`."""
     app, session_id, owner = key
-    rows, now, _, expected, _, _, _ = batch
-    branch, invocation_id, kind, flags, tokens = _counting(rows[0])
-    turns = 1 if flags & r.TURN else 0
-    events = 1
-    if branch is not None or len(rows) > 1 or kind >= FIRST_RECORD:
-        events, turns, tokens = counted(rows) if branch is None else (0, 0, 0)
-    return {
-        "k_app": app,
-        "k_id": session_id,
-        "k_owner": owner,
-        "k_now": now,
-        "k_expected": expected,
-        "k_invocation": invocation_id,
-        "b_count": len(rows),
-        "b_events": events,
-        "b_turns": turns,
-        "b_tokens": tokens,
-    }
+    rows, now, _, expected, _, _, _, is_bare = batch
+    if is_bare and len(rows) == 1:
+        flags, tokens = _counting(rows[0])
+        return app, session_id, owner, now, expected, None, 1, 1, 1 if flags & r.TURN else 0, tokens
+    first = rows[0]
+    events, turns, tokens = counted(rows) if first.branch is None else (0, 0, 0)
+    return app, session_id, owner, now, expected, first.invocation_id, len(rows), events, turns, tokens
 
 
 def _bump(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Update:
     """Move the session row on by the size of the batch, if the fast way may serve it."""
     s = tx.tables.sessions
     now = param("k_now", BigInteger())
-    next_seq = s.c.last_seq + param("b_count", BigInteger())
+    next_seq = s.c.last_seq + (_ONE if _shape(key, batch)[-1] else param("b_count", BigInteger()))
     times = {
         "activity": case((s.c.activity <= now - ACTIVITY_GRAIN, now), else_=s.c.activity),
         "expires_at": renewed(tx.tables, now),
     }
     last = func.last_insert_id(next_seq) if tx.flavour == "mysql" else next_seq
-    statement = update(s).where(*_served(tx, key, batch)).values(last_seq=last, **_counters(tx), **times)
+    statement = update(s).where(*_served(tx, key, batch)).values(last_seq=last, **_counters(tx, key, batch), **times)
     return statement if tx.flavour == "mysql" else statement.returning(s.c.skey, s.c.last_seq)
 
 
-def _to_bump(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Select[Any]:
-    """SQLite: the session that is to be moved on, if the fast way may serve it, and the times that may be due."""
+def _to_bump(tx: Transaction, key: SessionKey, batch: AppendBatch, changes: bool) -> Select[Any]:  # noqa: FBT001 - given in order
+    """SQLite: the session that is to be moved on, if the fast way may serve it: what may be due of it."""
     s = tx.tables.sessions.c
     columns: list[ColumnElement[Any]] = [s.skey, s.last_seq, s.activity, s.expires_at, s.renewal, s.renewal_grain]
+    columns.append(s.state if changes else null())
     return select(*columns).where(*_served(tx, key, batch))
 
 
-def _bump_here(tx: Transaction, *due: str) -> Update:
-    """SQLite: `_bump` of the session that was found, which names of the times only those that are due."""
+def _bump_here(tx: Transaction, key: SessionKey, batch: AppendBatch, *due: str) -> Update:
+    """SQLite: `_bump` of the session that was found, which names of times and state only what is due."""
     s = tx.tables.sessions
     times = {name: param(name) for name in due}
-    return update(s).where(s.c.skey == param("skey")).values(last_seq=param("b_last"), **_counters(tx), **times)
+    moved = {"last_seq": param("b_last"), **_counters(tx, key, batch), **times}
+    return update(s).where(s.c.skey == param("skey")).values(**moved)
 
 
 def _bump_known(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Update:
     """SQLite: `_bump` of a session that is where this process left it, if the fast way may serve it."""
     s = tx.tables.sessions
     here = (s.c.skey == param("skey"), s.c.last_seq == param("b_before"), s.c.renewal.is_(None))
-    moved = {"last_seq": param("b_last"), **_counters(tx)}
+    moved = {"last_seq": param("b_last"), **_counters(tx, key, batch)}
     return update(s).where(*here, *_served(tx, key, batch)).values(**moved)
 
 
 def _served(tx: Transaction, key: SessionKey, batch: AppendBatch) -> list[ColumnElement[bool]]:
     """The criteria of a session that the fast way may serve."""
     s = tx.tables.sessions
-    owner, expects, named = _shape(key, batch)
+    owner, expects, named, _ = _shape(key, batch)
     # With `aliased` some event bears an id of the caller's, which the unique index on identities does not know.
     found = [*key_criteria(tx.tables, owner), s.c.ended_at.is_(None), s.c.aliased == literal_column("0")]
     if expects:
@@ -294,14 +320,15 @@ def _served(tx: Transaction, key: SessionKey, batch: AppendBatch) -> list[Column
     return found
 
 
-def _counters(tx: Transaction) -> dict[str, Any]:
+def _counters(tx: Transaction, key: SessionKey, batch: AppendBatch) -> dict[str, Any]:
     """What every append moves of a session row."""
     s = tx.tables.sessions.c
     now = param("k_now", BigInteger())
+    events = _ONE if _shape(key, batch)[-1] else param("b_events", BigInteger())
     return {
         # As in `moved`: never back.
         "updated_at": case((s.updated_at > now, s.updated_at), else_=now),
-        "live_events": s.live_events + param("b_events", BigInteger()),
+        "live_events": s.live_events + events,
         "live_turns": s.live_turns + param("b_turns", BigInteger()),
         "live_tokens": s.live_tokens + param("b_tokens", BigInteger()),
     }
@@ -358,17 +385,19 @@ def _scope_values(batch: AppendBatch) -> dict[str, Any]:
     return {"scope": scope, **dict(zip(Counters._fields, counted(batch.rows), strict=True))}
 
 
-def _append_in_one(tx: Transaction, key: SessionKey, batch: AppendBatch, values: dict[str, Any]) -> Appended | None:
+def _append_in_one(tx: Transaction, key: SessionKey, batch: AppendBatch, values: Row) -> Appended | None:
     """PostgreSQL: bump, insert and side rows in one round trip."""
     # Who has another database does not load it: a cold process is felt more than any append.
     from langchain_sessions._sql.log.one_statement import known_again, prepare_one
 
-    first = batch.rows[0]
-    if first.invocation_id is not None:
-        values.update(_invocation_values(batch, last_mark(batch.rows), 0))
-    if first.branch is not None:
-        values.update(_scope_values(batch))
-    found = tx.row(prepare_one(tx, key, batch, _bump, values), values)
+    others: dict[str, Any] = {}
+    if not batch.is_bare:
+        first = batch.rows[0]
+        if first.invocation_id is not None:
+            others = _invocation_values(batch, last_mark(batch.rows), 0)
+        if first.branch is not None:
+            others.update(_scope_values(batch))
+    found = tx.row(*prepare_one(tx, key, batch, (_bump, _GIVEN), values, others))
     if found is None:
         return None
     last, *known = found

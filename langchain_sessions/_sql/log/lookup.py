@@ -9,10 +9,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from importlib import import_module
 from itertools import compress, repeat
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy import (
@@ -315,6 +313,9 @@ def _params(names: Iterable[str]) -> dict[str, Any]:
     return {name: param(name) for name in names}
 
 
+_IN_ORDER = ("skey", *EventRow._fields)
+
+
 def insert_events(tx: Transaction, skey: int, rows: Sequence[EventRow]) -> None:
     """Insert rows that have their positions, and their marks.
 
@@ -323,8 +324,8 @@ def insert_events(tx: Transaction, skey: int, rows: Sequence[EventRow]) -> None:
     """
     if len(rows) == 1:
         (row,) = rows
-        statement = tx.prepare(held_by(row), _insert_held, tx.tables.events, row)
-        tx.insert_tuples(statement, [_taking(statement.names)((skey,) + row)])  # noqa: RUF005 - which makes a list first
+        statement = tx.prepare_for(_IN_ORDER, held_by(row), _insert_held, tx.tables.events, row)
+        tx.insert_tuples(statement, [statement.bind((skey,) + row)])  # noqa: RUF005 - which makes a list first
     else:
         columns = list(zip(*rows, strict=True))
         held = tuple([column.count(None) < len(rows) for column in columns])
@@ -334,12 +335,6 @@ def insert_events(tx: Transaction, skey: int, rows: Sequence[EventRow]) -> None:
         if row.extra is not None:
             insert_marks(tx, skey, rows)
             break
-
-
-@cache
-def _taking(names: tuple[str, ...]) -> Callable[[Row], Row]:
-    """What takes the columns of these names out of a row behind the key of its session."""
-    return itemgetter(*map(("skey", *EventRow._fields).index, names))
 
 
 def insert_marks(tx: Transaction, skey: int, rows: Sequence[EventRow]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 from typing import cast as cast_type
 
@@ -36,8 +37,8 @@ from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.identity import identify_batch, require_version
 from langchain_sessions._core.ledger import last_mark, view_of
 from langchain_sessions._core.rows import EventRow, InvocationRow, SessionKey, SessionRow, held_by, owner_shape
-from langchain_sessions._core.state import APP, MOST_REPLACED, REPLACED, USER
-from langchain_sessions._sql.driver.transaction import Prepared, Transaction, param
+from langchain_sessions._core.state import MOST_REPLACED, REPLACED
+from langchain_sessions._sql.driver.transaction import Prepared, Row, Transaction, param
 from langchain_sessions._sql.log.lookup import key_criteria
 from langchain_sessions._sql.log.side_rows import note_invocation, note_scope, side_source
 from langchain_sessions._sql.log.views import FEW, few_unfinished
@@ -53,8 +54,12 @@ if TYPE_CHECKING:
     from sqlalchemy.sql.selectable import CTE
 
 _NAMED = tuple(f"e_{name}" for name in EventRow._fields)
+_SAME = {"at": "k_now", "tokens": "b_tokens"}
+"""What a message that is appended alone has in common with what is counted of it."""
+_BARE = ("seq", "ident", "rev", "kind", "flags", "at", "tokens", "text", "folded", "body")
+_bare: Callable[[EventRow], Row] = itemgetter(*map(EventRow._fields.index, _BARE[1:]))
+_dumped = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 _EVENT = (*EventRow._fields, "base")
-_SHARED = (f'"{USER}', f'"{APP}')
 _UNSAFE = r"\\u(0000|[dD][89abAB])"
 """What PostgreSQL cannot read of JSON: characters that its text does not hold."""
 
@@ -64,9 +69,9 @@ def changes_state(batch: AppendBatch) -> bool:
     return batch.rows[0].delta is not None
 
 
-def is_of_session(delta: str) -> bool:
-    """Whether a change of state reaches no further than its session, in characters that PostgreSQL can read."""
-    return not any(mark in delta for mark in _SHARED) and re.search(_UNSAFE, delta) is None
+def is_readable(delta: str) -> bool:
+    """Whether PostgreSQL can read the characters of a change of state."""
+    return re.search(_UNSAFE, delta) is None
 
 
 def may_be_known(batch: AppendBatch) -> bool:
@@ -80,47 +85,59 @@ def may_be_known(batch: AppendBatch) -> bool:
     return False
 
 
-Bump = Callable[[Transaction, SessionKey, AppendBatch], "Update"]
+Bump = tuple[Callable[[Transaction, SessionKey, AppendBatch], "Update"], tuple[str, ...]]
+"""What builds the statement on the session row, and the names of its values."""
 
 
-def prepare_one(tx: Transaction, key: SessionKey, batch: AppendBatch, bump: Bump, values: dict[str, Any]) -> Prepared:
-    """The statement of a batch; what it is given is put into `values`, beside those of its `bump`."""
+def prepare_one(
+    tx: Transaction, key: SessionKey, batch: AppendBatch, bump: Bump, values: Row, others: dict[str, Any]
+) -> tuple[Prepared, Row]:
+    """The statement of a batch, and its values: those of its `bump` first, and `others` of its run and its branch."""
     first = batch.rows[0]
-    named, branched = first.invocation_id is not None, first.branch is not None
-    mark = last_mark(batch.rows) if named else 0
-    held: tuple[tuple[bool, ...], ...] = ()
+    order = bump[1]
+    held: tuple[object, ...] = ()
     if len(batch.rows) == 1:
         held = held_by(first)
-        values.update(zip(_NAMED, first))  # noqa: B905 - a tuple of these names
+        values, order = values + first, order + _NAMED
     else:
-        values["e_rows"] = _as_json(batch)
-    changes = changes_state(batch)
+        values, order = (*values, _as_json(batch)), (*order, "e_rows")
+    known = may_be_known(batch)
+    if batch.is_bare:
+        parts: tuple[bool, ...] = (known, batch.expected_version is None, first.at == batch.now)
+        shape: tuple[Any, ...] = ("append bare", held, owner_shape(key.owner), parts)
+        return tx.prepare_for(order, shape, _built, tx, key, batch, bump, False), values  # noqa: FBT003 - no mark
+    named, branched, changes = first.invocation_id is not None, first.branch is not None, changes_state(batch)
+    mark = last_mark(batch.rows) if named else 0
     if changes:
         # The document goes on with what is replaced: its last brace is written behind that.
-        values["e_delta"], values["e_noted"] = (
+        others["s_delta"], others["s_noted"] = (
             first.delta,
             f'{first.extra[:-1] + "," if first.extra else "{"}"{REPLACED}":',
         )
-        values["e_extra"] = first.extra
-    parts = (named, bool(mark), branched, changes, may_be_known(batch), batch.expected_version is not None)
+        others["s_extra"] = first.extra
+    parts = (named, bool(mark), branched, changes, known, batch.expected_version is not None)
     shape = ("append", held, owner_shape(key.owner), *parts)
-    return tx.prepare(shape, _built, tx, key, batch, bump, bool(mark))
+    statement = tx.prepare_for((*order, *others), shape, _built, tx, key, batch, bump, bool(mark))
+    return statement, (*values, *others.values())
 
 
 def _built(tx: Transaction, key: SessionKey, batch: AppendBatch, bump: Bump, marked: bool) -> Any:  # noqa: FBT001 - given in order
-    return _OneStatement(tx, key, batch).build(bump(tx, key, batch), marked=marked)
+    return _OneStatement(tx, key, batch).build(bump[0](tx, key, batch), marked=marked)
 
 
 def _as_json(batch: AppendBatch) -> str:
     """The rows of a batch as one value: a statement serves batches of every size, and the driver binds one text."""
-    rows = [
-        {
-            "seq": at,
-            **{name: value for name, value in zip(EventRow._fields[1:], row[1:], strict=True) if value is not None},
-        }
-        for at, row in enumerate(batch.rows)
-    ]
-    return json.dumps(rows, separators=(",", ":"), ensure_ascii=False)
+    if batch.is_bare:
+        return _dumped([dict(zip(_BARE, (at, *_bare(row)), strict=True)) for at, row in enumerate(batch.rows)])
+    return _dumped(
+        [
+            {
+                "seq": at,
+                **{name: value for name, value in zip(EventRow._fields[1:], row[1:], strict=True) if value is not None},
+            }
+            for at, row in enumerate(batch.rows)
+        ]
+    )
 
 
 class _OneStatement:
@@ -133,6 +150,8 @@ class _OneStatement:
         self._tx = tx
         self._tables = tx.tables
         self._batch = batch
+        # One bare message: of what is said of it and of its session the same value is sent once.
+        self._is_alone = batch.is_bare and batch.rows[0].at == batch.now
         self._mine = key_criteria(tx.tables, owner_shape(key.owner))
         self._given: CTE | None = None
         self._names: Sequence[str] = EventRow._fields[1:]
@@ -187,14 +206,17 @@ class _OneStatement:
         return insert(table).from_select(names, select(moved.c.skey, *columns).select_from(*places))
 
     def _one(self, name: str) -> ColumnElement[Any]:
-        return cast(param(f"e_{name}"), self._tables.events.c[name].type)
+        kind = self._tables.events.c[name].type
+        if self._is_alone and name in _SAME:
+            return cast(param(_SAME[name], BigInteger()), kind)
+        return literal_column("0") if name == "rev" else cast(param(f"e_{name}"), kind)
 
     def _noted(self, moved: CTE) -> ColumnElement[Any]:
         """The `extra` of the event that changes the state: with what it replaces, unless that is large."""
         kind = self._tables.events.c.extra.type
-        noted = cast(param("e_noted"), Text()) + moved.c.was + literal_column("'}'")
+        noted = cast(param("s_noted"), Text()) + moved.c.was + literal_column("'}'")
         is_small = func.length(moved.c.was) <= literal_column(str(MOST_REPLACED))
-        told = case((is_small, noted), else_=cast(param("e_extra"), Text()))
+        told = case((is_small, noted), else_=cast(param("s_extra"), Text()))
         if self._given is not None:
             told = case((self._given.c.delta.is_not(None), told), else_=self._given.c.extra)
         return cast(told, kind)
@@ -208,7 +230,7 @@ class _OneStatement:
         # Locked before it is read: what another writer has put there meanwhile is seen.
         here = select(s.c.skey, s.c.state).where(*self._mine, *whole).with_for_update().cte(quoted("here"))
         held = _entries(here.c.state)
-        given = _entries(cast(param("e_delta"), Text()))
+        given = _entries(cast(param("s_delta"), Text()))
         name = func.to_json(func.coalesce(held.c.key, given.c.key))
         entry = cast(name, Text()) + literal_column("':'") + cast(func.coalesce(given.c.value, held.c.value), Text())
         stays = or_(given.c.key.is_(None), func.json_typeof(given.c.value) != literal_column("'null'"))

@@ -240,7 +240,11 @@ def _lead(key: SessionKey, leader: Passenger, together: Send[Appended | None]) -
     """Send the batches of several as one, and tell each its part; None where each is to go alone."""
     all_of_them = [leader, *leader.others]
     rows = tuple([row for each in all_of_them for row in each.batch.rows])
-    batch = leader.batch._replace(rows=rows, now=max(each.batch.now for each in all_of_them))
+    batch = leader.batch._replace(
+        rows=rows,
+        now=max(each.batch.now for each in all_of_them),
+        is_bare=all(each.batch.is_bare for each in all_of_them),
+    )
     try:
         appended = yield from together(key, batch)
     except Exception:
