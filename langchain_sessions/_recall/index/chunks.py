@@ -10,14 +10,12 @@ from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from langchain_sessions._recall.index.buckets import Bucket, PackedOccurrences, bucket_of
+from langchain_sessions._recall.index.buckets import Bucket, PackedOccurrences, bucket_of, sought
 from langchain_sessions._recall.index.open_postings import OpenPostings
 from langchain_sessions._recall.index.ranking_traits import LONGEST, ChunkTraits, Columns, EventTraits
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
-
-    from langchain_sessions._recall.rank.zone import Lookup
 
 LARGEST_CHUNK: Final = 4096
 """Events per chunk: few rows to read at 100 000 events, and a merge that takes tens of milliseconds."""
@@ -166,9 +164,11 @@ class PackedEvents:
 
     def find(self, term: str) -> PackedOccurrences | None:
         """Where a term occurs."""
-        bucket = self._bucket(bucket_of(term))
+        bucket = self._read.get(name := sought(term)[0]) or self._bucket(name)
         data = None if bucket is None else bucket.find(term)
-        return None if data is None else PackedOccurrences(data, len(self.traits.passage_lengths), self.traits.owners)
+        if data is None:
+            return None
+        return PackedOccurrences(data, len(self.traits.passage_lengths), self.traits.owners)
 
     def expand(self, beginning: str) -> Iterable[str]:
         """The terms that begin so."""
@@ -178,10 +178,10 @@ class PackedEvents:
         found = [bucket for each in names if (bucket := self._bucket(each)) is not None]
         return [term for bucket in found for term in bucket.terms() if term.startswith(beginning) and ":" not in term]
 
-    def left_out(self, lookup: Lookup) -> int:
-        """Something may be found in each."""
-        del lookup
-        return 0
+    @property
+    def left_out(self) -> Sequence[range]:
+        """None."""
+        return ()
 
     def vocabulary(self) -> Iterable[str]:
         """All terms that were read."""

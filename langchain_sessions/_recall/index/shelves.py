@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from langchain_sessions._recall.index.postings import Entry
-    from langchain_sessions._recall.rank.zone import Lookup
 
 GAP: Final = 4
 """Slots between two logs, at least: as far as neighbours reach."""
@@ -169,12 +168,10 @@ class ShelfEvents(PackedEvents):
             events, terms = events - fewer[0], terms - fewer[1]
         return events, terms
 
-    def left_out(self, lookup: Lookup) -> int:
-        """In how many events a term occurs that do not count here."""
-        slots = chain.from_iterable(range(log.first, log.first + log.slots) for log in self._left_out)
-        if isinstance(lookup, bytes):
-            return sum(1 for slot in slots if lookup[slot])
-        return sum(1 for slot in slots if slot in lookup)
+    @property
+    def left_out(self) -> Sequence[range]:
+        """The slots of logs that are searched elsewhere."""
+        return [range(log.first, log.first + log.slots) for log in self._left_out]
 
 
 class OpenShelf:
