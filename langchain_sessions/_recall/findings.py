@@ -18,10 +18,10 @@ from langchain_sessions.filters import AnyBranch
 from langchain_sessions.stores._values import IndexedLog, IndexQuery, shelf_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from langchain_sessions._core.codec.any_message import MessageCodec
-    from langchain_sessions._core.rows import EventRow
+    from langchain_sessions._core.rows import EventRow, SessionKey
     from langchain_sessions._recall.index.traits_cache import ChunkKey, TraitsCache
     from langchain_sessions._recall.rank.admission import Admission
     from langchain_sessions._recall.rank.ranking import RankedEvent
@@ -94,14 +94,24 @@ class KnownTraits(Generic[T]):
 
     def __init__(self, cache: TraitsCache[T]) -> None:
         self._cache = cache
-        self.held = cache.held()
+        # Whatever was told to be known stays so for the whole search.
+        self._held: dict[ChunkKey, T] = {}
+
+    def __contains__(self, place: object) -> bool:
+        """Whether a place need not be read."""
+        if place in self._held:
+            return True
+        known = self._cache.get(place)  # type: ignore[arg-type]
+        if known is None:
+            return False
+        self._held[place] = known  # type: ignore[index]
+        return True
 
     def of(self, place: ChunkKey, packed: bytes) -> T:
         """What is at a place."""
-        known = self.held.get(place)
+        known = self._held.get(place)
         if known is None:
-            return self._cache.put(place, packed)
-        self._cache.touch(place)
+            known = self._held[place] = self._cache.put(place, packed)
         return known
 
 
@@ -114,14 +124,21 @@ class Traits:
     """
 
     def __init__(self, builder: IndexBuilder, store: SessionStore) -> None:
-        chunks, self._shelf_cache = builder.caches(store)
+        chunks, self._shelf_cache, self.logs = builder.caches(store)
         self.chunks = KnownTraits(chunks)
         self.shelves = KnownTraits(self._shelf_cache)
         self.apart = self._shelf_cache.apart
 
     def __contains__(self, place: object) -> bool:
         """Whether something is known."""
-        return place in self.shelves.held or place in self.chunks.held
+        # `shelf_key` has no session.
+        return place in (self.chunks if place[0] else self.shelves)  # type: ignore[index]
+
+    def keep(self, key: SessionKey, logs: Sequence[IndexedLog]) -> None:
+        """Keep which chunks the index of a log consists of."""
+        for log in logs:
+            if log.chunks and (log.session.skey, log.generation) not in self.logs.of(key):
+                self.logs.put(key, log.session.skey, log.generation, log.chunks)
 
     def searched_shelves(self, read: IndexRead) -> list[ShelfEvents]:
         """The shelves that were read, without what is to be searched elsewhere."""
@@ -169,14 +186,14 @@ class ReadLogs:
                 tails.append(log.tail)
                 tests.append(admitted.__contains__ if len(admitted) < len(log.tail) else None)
             self._take(log, parts, tails)
-        filtered = any(test is not None for test in tests)
+        filtered = tests.count(None) < len(tests)
 
         def admits(number: int, index: int) -> bool:
             test = tests[number]
             return test is None or test(index)
 
         self.admits: Callable[[int, int], bool] | None = admits if filtered else None
-        self.events = sum(part.said for part in self._flat)
+        self.events = sum([part.said for part in self._flat])
 
     def _take(
         self, owner: IndexedLog | ShelfTraits, parts: list[PackedEvents | Segment], tails: list[list[EventRow]]

@@ -15,7 +15,7 @@ from langchain_sessions._recall.index.chunks import LAYOUT_VERSION
 from langchain_sessions._recall.index.inverted import LEFT_OUT
 from langchain_sessions._recall.index.postings import Entry, EntryMaker
 from langchain_sessions._recall.index.ranking_traits import ChunkTraits, EventTraits
-from langchain_sessions._recall.index.traits_cache import ShelfCache, TraitsCache
+from langchain_sessions._recall.index.traits_cache import LogCache, ShelfCache, TraitsCache
 from langchain_sessions._recall.text.documents import make_document, plain_text
 from langchain_sessions._recall.text.terms import TermMaker
 
@@ -34,6 +34,7 @@ _LONG: Final = 1_000
 _PLAIN: Final = frozenset((k.HUMAN, k.AI, k.SYSTEM))
 _SPECIAL: Final = r.SEALED | r.SYNTHETIC | r.SUMMARY
 _tuple = tuple.__new__
+Caches = tuple[TraitsCache[ChunkTraits], ShelfCache, LogCache]
 
 
 def tool_term(name: str) -> str:
@@ -59,7 +60,7 @@ class IndexBuilder:
         self.entries = EntryMaker(self.maker)
         self.taken_apart: OrderedDict[tuple[int, int], dict[int, bytes]] = OrderedDict()
         # Weak: settings may outlive the stores that they were used with.
-        self._caches: WeakKeyDictionary[SessionStore, tuple[TraitsCache[ChunkTraits], ShelfCache]] = WeakKeyDictionary()
+        self._caches: WeakKeyDictionary[SessionStore, Caches] = WeakKeyDictionary()
         # Whatever changes an entry changes the name of the index, which is then built anew log by log.
         named = f"{LAYOUT_VERSION}:{self.maker.fingerprint}"
         self.fingerprint = hashlib.sha256(named.encode()).hexdigest()[:32]
@@ -93,10 +94,10 @@ class IndexBuilder:
         """An entry that holds no words."""
         return Entry(((),), (0,), LEFT_OUT, row.author, from_micros(row.at).timestamp())
 
-    def caches(self, store: SessionStore) -> tuple[TraitsCache[ChunkTraits], ShelfCache]:
-        """What this process has read of the indexes of a store: of chunks, and of shelves."""
+    def caches(self, store: SessionStore) -> Caches:
+        """What this process has read of the indexes of a store: of chunks, of shelves, and of single logs."""
         known = self._caches.get(store)
-        return known or self._caches.setdefault(store, (TraitsCache(ChunkTraits.unpack), ShelfCache()))
+        return known or self._caches.setdefault(store, (TraitsCache(ChunkTraits.unpack), ShelfCache(), LogCache()))
 
     @staticmethod
     def traits(row: EventRow, entry: Entry) -> EventTraits:

@@ -97,7 +97,10 @@ class PackedEvents:
         buckets: Buckets of the terms that are asked for, by name.
     """
 
-    __slots__ = ("_read", "buckets", "events", "hidden", "passages", "said", "size", "taken", "traits")
+    __slots__ = (
+        *("_read", "buckets", "events", "hidden", "human_talk", "labels", "logs"),
+        *("passages", "said", "size", "speakers", "taken", "traits"),
+    )
 
     def __init__(self, traits: ChunkTraits, size: int, buckets: Mapping[str, bytes]) -> None:
         self.traits = traits
@@ -106,6 +109,11 @@ class PackedEvents:
         self.size = size
         self.taken: bytes | bytearray | None = None
         self.hidden: set[int] = set()
+        self.human_talk = traits.human_talk
+        self.speakers: Collection[str]
+        self.labels: Mapping[str, int]
+        self.speakers, self.labels = traits.speakers
+        self.logs: tuple[Sequence[int], Sequence[int]] = (0,), (self.events,)
         self.buckets = buckets
         self._read: dict[str, Bucket] = {}
 
@@ -115,26 +123,6 @@ class PackedEvents:
         if known is None and (data := self.buckets.get(name)) is not None:
             known = self._read[name] = Bucket(bytes(data))
         return known
-
-    @property
-    def speakers(self) -> Collection[str]:
-        """All known authors."""
-        return self.traits.speakers.known
-
-    @property
-    def labels(self) -> Mapping[str, int]:
-        """The names that texts of `LABELLED` events begin with, and how often."""
-        return self.traits.speakers.labels
-
-    @property
-    def logs(self) -> tuple[Sequence[int], Sequence[int]]:
-        """Its own."""
-        return (0,), (self.events,)
-
-    @property
-    def human_talk(self) -> tuple[int, int]:
-        """How many events a human said, and how many terms these have."""
-        return self.traits.human_talk
 
     def columns(self, longest: int) -> Columns:
         """What is added up of the lengths of its events."""

@@ -74,7 +74,7 @@ class Shelver:
         self._store = indexer.store
         self._builder = indexer.builder
         self._admission = Admission(EventFilter(), encoder.codec)
-        _, self._shelves_known = self._builder.caches(self._store)
+        _, self._shelves_known, _ = self._builder.caches(self._store)
 
     @kept
     def mender(self) -> Mender:

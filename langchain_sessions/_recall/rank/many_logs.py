@@ -231,14 +231,14 @@ class _LogsEndToEnd:
         # Of two names nobody knows which one is asked about. One that several bear means any of them.
         self._named = asked.names[0] if len(asked.names) == 1 else frozenset[str]()
         # Among the events of one log this tells nothing.
-        several = sum(len(home.firsts) for home in self._homes) > 1
+        several = sum([len(home.firsts) for home in self._homes]) > 1
         self._present = Present(asked.names, self._parts, self._homes) if asked.names and several else None
         self._human = self._human_share(asked)
         self.units: Sequence[Postings] = ()
         self._passages: dict[tuple[int, int], Mapping[int, int]] = {}
         self._starts: list[int] = []
-        self._hides = any(part.hidden for part in self._parts)
-        self._has_gaps = any(part.taken is not None for part in self._parts)
+        self._hides = sum([bool(part.hidden) for part in self._parts]) > 0
+        self._has_gaps = [part.taken for part in self._parts].count(None) < len(self._parts)
         position = 0
         for log in logs:
             for part in log:
@@ -406,7 +406,7 @@ class _LogsEndToEnd:
 
 def _homes_of(number: int, log: Sequence[InvertedEvents]) -> Iterator[Home]:
     """Which logs lie in the parts of one, or on a shelf."""
-    whole = (sum(part.events for part in log),) if len(log) > 1 else None
+    whole = (sum([part.events for part in log]),) if len(log) > 1 else None
     for part in log:
         firsts, sizes = part.logs
         yield Home(number, firsts, sizes, whole or sizes)

@@ -194,7 +194,9 @@ class RankedSearch:
         if self._codec.encrypts:
             return (yield from self._read_sealed(request.searched))
         traits = traits or Traits(self._builder, self._store)
-        wanted = replace(index_query(request, query, self._builder), held=traits, apart=traits.apart)
+        searched = request.searched
+        known = traits.logs.of(searched.key) if searched.session_id is not None else {}
+        wanted = replace(index_query(request, query, self._builder), held=traits, apart=traits.apart, chunks=known)
         read = IndexRead([], [])
         stuck = False
         for attempt in range(_ROUNDS):
@@ -215,6 +217,8 @@ class RankedSearch:
             stuck = not moved and not is_shelved
             if not moved and not read.behind and is_shelved:
                 break  # the store keeps no index
+        if searched.session_id is not None:
+            traits.keep(searched.key, read.logs)
         return read
 
     def _with_words(self, logs: list[IndexedLog], admission: Admission, traits: Traits) -> Flow[list[IndexedLog]]:
