@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from langchain_sessions._core import message_types as k
@@ -12,6 +12,7 @@ from langchain_sessions._core import rows as r
 from langchain_sessions._core.edge import from_micros
 from langchain_sessions._core.message_types import only_tool_of, tools_of
 from langchain_sessions._recall.index.chunks import LAYOUT_VERSION
+from langchain_sessions._recall.index.directories import DirectoryTraits
 from langchain_sessions._recall.index.inverted import LEFT_OUT
 from langchain_sessions._recall.index.postings import Entry, EntryMaker
 from langchain_sessions._recall.index.ranking_traits import ChunkTraits, EventTraits
@@ -34,7 +35,15 @@ _LONG: Final = 1_000
 _PLAIN: Final = frozenset((k.HUMAN, k.AI, k.SYSTEM))
 _SPECIAL: Final = r.SEALED | r.SYNTHETIC | r.SUMMARY
 _tuple = tuple.__new__
-Caches = tuple[TraitsCache[ChunkTraits], ShelfCache, LogCache]
+
+
+class Caches(NamedTuple):
+    """What a process has read of the indexes of a store: of chunks, of shelves, of directories, and of single logs."""
+
+    chunks: TraitsCache[ChunkTraits]
+    shelves: ShelfCache
+    directories: TraitsCache[DirectoryTraits]
+    logs: LogCache
 
 
 def tool_term(name: str) -> str:
@@ -95,9 +104,13 @@ class IndexBuilder:
         return Entry(((),), (0,), LEFT_OUT, row.author, from_micros(row.at).timestamp())
 
     def caches(self, store: SessionStore) -> Caches:
-        """What this process has read of the indexes of a store: of chunks, of shelves, and of single logs."""
+        """What this process has read of the indexes of a store."""
         known = self._caches.get(store)
-        return known or self._caches.setdefault(store, (TraitsCache(ChunkTraits.unpack), ShelfCache(), LogCache()))
+        if known is None:
+            directories = TraitsCache(DirectoryTraits.unpack)
+            made = Caches(TraitsCache(ChunkTraits.unpack), ShelfCache(), directories, LogCache())
+            known = self._caches.setdefault(store, made)
+        return known
 
     @staticmethod
     def traits(row: EventRow, entry: Entry) -> EventTraits:

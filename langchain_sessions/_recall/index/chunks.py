@@ -17,6 +17,8 @@ from langchain_sessions._recall.index.ranking_traits import LONGEST, ChunkTraits
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from langchain_sessions._recall.rank.zone import Lookup
+
 LARGEST_CHUNK: Final = 4096
 """Events per chunk: few rows to read at 100 000 events, and a merge that takes tens of milliseconds."""
 
@@ -88,6 +90,34 @@ def chunks_to_merge(stored: Sequence[ChunkSize], added: int, terms: int) -> list
     return taken
 
 
+class NotReadError(Exception):
+    """Words of a chunk are asked for that were not read: whoever did not read them reads them now."""
+
+
+class Counted:
+    """Where a term occurs in a chunk that was not read: it is known in how many events."""
+
+    __slots__ = ("_events",)
+
+    def __init__(self, events: int) -> None:
+        self._events = events
+
+    def __len__(self) -> int:
+        return self._events
+
+    def lookup(self) -> Lookup:
+        """Not known."""
+        raise NotReadError
+
+    def pairs(self) -> Iterable[tuple[int, int]]:
+        """Not known."""
+        raise NotReadError
+
+    def passages(self) -> Mapping[int, int]:
+        """Not known."""
+        raise NotReadError
+
+
 class PackedEvents:
     """A stored chunk as ranking reads it: any terms whose buckets were read, and the traits of its events.
 
@@ -95,10 +125,13 @@ class PackedEvents:
         traits: What is known of its events.
         size: Number of terms of all events.
         buckets: Buckets of the terms that are asked for, by name.
+
+    Attributes:
+        counted: Where these were not read: in how many events each of the asked terms occurs; else None.
     """
 
     __slots__ = (
-        *("_read", "buckets", "events", "hidden", "human_talk", "labels", "logs"),
+        *("_read", "buckets", "counted", "events", "hidden", "human_talk", "labels", "logs"),
         *("passages", "said", "size", "speakers", "taken", "traits"),
     )
 
@@ -115,6 +148,7 @@ class PackedEvents:
         self.speakers, self.labels = traits.speakers
         self.logs: tuple[Sequence[int], Sequence[int]] = (0,), (self.events,)
         self.buckets = buckets
+        self.counted: Mapping[str, int] | None = None
         self._read: dict[str, Bucket] = {}
 
     def _bucket(self, name: str) -> Bucket | None:
@@ -150,16 +184,30 @@ class PackedEvents:
         """When, in seconds since 1970."""
         return self.traits.first_second + self.traits.seconds[index]
 
-    def find(self, term: str) -> PackedOccurrences | None:
+    def find(self, term: str) -> PackedOccurrences | Counted | None:
         """Where a term occurs."""
+        if self.counted is not None:
+            return self._counted_of(term)
         bucket = self._read.get(name := sought(term)[0]) or self._bucket(name)
         data = None if bucket is None else bucket.find(term)
         if data is None:
             return None
         return PackedOccurrences(data, len(self.traits.passage_lengths), self.traits.owners)
 
+    def _counted_of(self, term: str) -> Counted | None:
+        assert self.counted is not None  # noqa: S101 - asked of what was not read
+        if (events := self.counted.get(term)) is None:
+            raise NotReadError
+        return Counted(events) if events else None
+
+    def fill(self, buckets: Mapping[str, bytes]) -> None:
+        """Take the buckets, which were not read before."""
+        self.buckets, self.counted = buckets, None
+
     def expand(self, beginning: str) -> Iterable[str]:
         """The terms that begin so."""
+        if self.counted is not None:
+            raise NotReadError
         name = bucket_of(beginning)
         # One letter may begin many buckets; two lie in one.
         names = (name,) if bucket_of(beginning + "zz") == name else self.buckets
@@ -173,5 +221,7 @@ class PackedEvents:
 
     def vocabulary(self) -> Iterable[str]:
         """All terms that were read."""
+        if self.counted is not None:
+            raise NotReadError
         found = [bucket for name in self.buckets if (bucket := self._bucket(name)) is not None]
         return chain.from_iterable(bucket.terms() for bucket in found)
