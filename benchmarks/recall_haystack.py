@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from benchmarks.recall_scores import Outcome
     from benchmarks.recall_sets import QuestionSet, Said
     from langchain_sessions._recall.index.inverted import InvertedEvents
-    from langchain_sessions._recall.rank.zone import Lookup
 
 TIMES: Final = (1, 10, 100)
 _ASKED: Final = 40
@@ -163,11 +162,6 @@ class _Shelf(Segment):
     def taken(self) -> bytearray:  # type: ignore[override]
         """0 where a slot is empty."""
         return self._is_taken
-
-    def left_out(self, lookup: Lookup) -> int:
-        """Nothing occurs in an empty slot."""
-        del lookup
-        return 0
 
 
 def _retold(said: Said, round_: int, chance: random.Random) -> Said:

@@ -11,6 +11,7 @@ from langchain_sessions._core.ledger import LogView
 from langchain_sessions._recall.index.buckets import bucket_of
 from langchain_sessions._recall.index.builder import IndexBuilder, only_term, tool_term
 from langchain_sessions._recall.index.chunks import PackedEvents
+from langchain_sessions._recall.index.directories import is_directory
 from langchain_sessions._recall.index.postings import Segment
 from langchain_sessions._recall.index.shelves import GAP, LONGEST_LOG, ShelfEvents, ShelfTraits
 from langchain_sessions._recall.rank.admission import TAKEN_BACK
@@ -18,10 +19,10 @@ from langchain_sessions.filters import AnyBranch
 from langchain_sessions.stores._values import IndexedLog, IndexQuery, shelf_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from langchain_sessions._core.codec.any_message import MessageCodec
-    from langchain_sessions._core.rows import EventRow
+    from langchain_sessions._core.rows import EventRow, SessionKey
     from langchain_sessions._recall.index.traits_cache import ChunkKey, TraitsCache
     from langchain_sessions._recall.rank.admission import Admission
     from langchain_sessions._recall.rank.ranking import RankedEvent
@@ -94,14 +95,24 @@ class KnownTraits(Generic[T]):
 
     def __init__(self, cache: TraitsCache[T]) -> None:
         self._cache = cache
-        self.held = cache.held()
+        # Whatever was told to be known stays so for the whole search.
+        self._held: dict[ChunkKey, T] = {}
+
+    def __contains__(self, place: object) -> bool:
+        """Whether a place need not be read."""
+        if place in self._held:
+            return True
+        known = self._cache.get(place)  # type: ignore[arg-type]
+        if known is None:
+            return False
+        self._held[place] = known  # type: ignore[index]
+        return True
 
     def of(self, place: ChunkKey, packed: bytes) -> T:
         """What is at a place."""
-        known = self.held.get(place)
+        known = self._held.get(place)
         if known is None:
-            return self._cache.put(place, packed)
-        self._cache.touch(place)
+            known = self._held[place] = self._cache.put(place, packed)
         return known
 
 
@@ -114,14 +125,29 @@ class Traits:
     """
 
     def __init__(self, builder: IndexBuilder, store: SessionStore) -> None:
-        chunks, self._shelf_cache = builder.caches(store)
+        chunks, self._shelf_cache, directories, self.logs = builder.caches(store)
         self.chunks = KnownTraits(chunks)
         self.shelves = KnownTraits(self._shelf_cache)
+        self.directories = KnownTraits(directories)
         self.apart = self._shelf_cache.apart
 
     def __contains__(self, place: object) -> bool:
         """Whether something is known."""
-        return place in self.shelves.held or place in self.chunks.held
+        # `shelf_key` has no session.
+        # `shelf_key` has no session.
+        if not place[0]:  # type: ignore[index]
+            return place in self.shelves
+        return place in (self.directories if is_directory(place[1]) else self.chunks)  # type: ignore[index]
+
+    def keep(self, key: SessionKey, logs: Sequence[IndexedLog]) -> None:
+        """Keep which chunks the index of a log consists of."""
+        for log in logs:
+            skey = log.session.skey
+            for chunk in log.chunks:
+                if is_directory(chunk.number) and chunk.traits:
+                    self.directories.of((skey, chunk.number, chunk.written), chunk.traits)
+            if log.chunks and (skey, log.generation) not in self.logs.of(key):
+                self.logs.put(key, skey, log.generation, log.chunks)
 
     def searched_shelves(self, read: IndexRead) -> list[ShelfEvents]:
         """The shelves that were read, without what is to be searched elsewhere."""
@@ -132,7 +158,20 @@ class Traits:
 
 
 class ReadLogs:
-    """What was read, as parts to rank, and the way back from a part to its log."""
+    """What was read, as parts to rank, and the way back from a part to its log.
+
+    Args:
+        read: What was read.
+        admission: What may be found.
+        builder: Made the terms.
+        codec: Reads the messages that are not indexed.
+        traits: What is known of chunks and shelves.
+        counted: Of chunks whose words were not read, by number and generation: in how many events each word is.
+
+    Attributes:
+        parts: Those of each log.
+        unread: Those whose words were not read, by the number of the chunk.
+    """
 
     def __init__(
         self,
@@ -141,7 +180,10 @@ class ReadLogs:
         builder: IndexBuilder,
         codec: MessageCodec,
         traits: Traits,
+        *,
+        counted: Mapping[tuple[int, int], Mapping[str, int]],
     ) -> None:
+        self.unread: dict[int, PackedEvents] = {}
         self.parts: list[list[PackedEvents | Segment]] = []
         self._owners: list[IndexedLog | ShelfTraits] = []
         self._flat: list[PackedEvents | Segment] = []
@@ -156,8 +198,13 @@ class ReadLogs:
             chunks: list[PackedEvents] = []
             tails: list[list[EventRow]] = []
             for chunk in log.chunks:
+                if is_directory(chunk.number):
+                    continue
                 known = traits.chunks.of((log.session.skey, chunk.number, chunk.written), chunk.traits)
                 part = PackedEvents(known, chunk.terms, log.buckets.get(chunk.number, {}))
+                part.counted = counted.get((chunk.number, chunk.written))
+                if part.counted is not None:
+                    self.unread[chunk.number] = part
                 chunks.append(part)
                 tails.append([])
                 tests.append(admission.quick(part, log.view))
@@ -169,14 +216,14 @@ class ReadLogs:
                 tails.append(log.tail)
                 tests.append(admitted.__contains__ if len(admitted) < len(log.tail) else None)
             self._take(log, parts, tails)
-        filtered = any(test is not None for test in tests)
+        filtered = tests.count(None) < len(tests)
 
         def admits(number: int, index: int) -> bool:
             test = tests[number]
             return test is None or test(index)
 
         self.admits: Callable[[int, int], bool] | None = admits if filtered else None
-        self.events = sum(part.said for part in self._flat)
+        self.events = sum([part.said for part in self._flat])
 
     def _take(
         self, owner: IndexedLog | ShelfTraits, parts: list[PackedEvents | Segment], tails: list[list[EventRow]]

@@ -226,6 +226,8 @@ class IndexQuery:
         buckets: Buckets of terms.
         beginnings: Also buckets that begin so.
         most_scanned: How many events may be left to scan; above that nothing is read but what lags behind.
+        of_chunks: Of a log only the buckets of the chunks of these numbers; None for all.
+        chunks: The chunks that the caller knows: those of an index by the key of its session and its generation.
         held: Traits that the caller has: key of the session, number of the chunk, generation that wrote it; of a shelf
             `shelf_key`.
         most_apart: With shelves: how many logs that a shelf would take may be read one by one; None for without.
@@ -239,6 +241,10 @@ class IndexQuery:
     buckets: tuple[str, ...]
     beginnings: tuple[str, ...] = ()
     most_scanned: int = 0
+    of_chunks: tuple[int, ...] | None = None
+    chunks: Mapping[tuple[int, int], tuple[StoredChunk, ...]] = field(
+        default_factory=dict[tuple[int, int], "tuple[StoredChunk, ...]"]
+    )
     held: Container[tuple[int, int, int]] = ()
     most_apart: int | None = None
     longest_shelved: int = 0
@@ -274,7 +280,7 @@ class StoredChunk(NamedTuple):
 class IndexedLog(NamedTuple):
     """One log as search reads it: its chunks, the asked buckets by chunk, and the events after the last chunk.
 
-    Of the runs that are not done its view tells at least those of these events.
+    Of the runs that are not done its view tells at least those of these events. The generation is that of its index.
     """
 
     session: SessionRow
@@ -282,6 +288,7 @@ class IndexedLog(NamedTuple):
     chunks: tuple[StoredChunk, ...]
     buckets: Mapping[int, Mapping[str, bytes]]
     tail: list[EventRow]
+    generation: int = 0
 
 
 class IndexRead(NamedTuple):

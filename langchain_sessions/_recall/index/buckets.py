@@ -7,6 +7,7 @@ by `bytes.find`, its occurrences are arrays.
 from __future__ import annotations
 
 from array import array
+from functools import lru_cache
 from itertools import compress
 from typing import TYPE_CHECKING, Final
 
@@ -33,6 +34,12 @@ def bucket_of(term: str) -> str:
     return term[:2] if term < TWO_LETTERS_BELOW else term[:1]
 
 
+@lru_cache(maxsize=256)
+def sought(term: str) -> tuple[str, bytes]:
+    """The bucket that a term lies in, and how it stands there."""
+    return bucket_of(term), b"\n%b\n" % term.encode("utf-8", "surrogatepass")
+
+
 class Bucket:
     """One bucket of one chunk as it was read; nothing is unpacked before it is asked for.
 
@@ -40,18 +47,19 @@ class Bucket:
         data: As `pack_bucket` made it: the terms, the dense ones last, how long each is packed, and what is packed.
     """
 
-    __slots__ = ("_data", "_start", "_words")
+    __slots__ = ("_data", "_start", "_terms")
 
     def __init__(self, data: bytes) -> None:
-        size = int.from_bytes(data[:4], "little")
-        self._words = data[4 : 4 + size]
-        self._start = 4 + size
+        self._start = 4 + int.from_bytes(data[:4], "little")
         self._data = data
+        self._terms = -1
 
-    def _packed(self, at: int, terms: int) -> bytes:
-        """The occurrences of one of so many terms."""
+    def _packed(self, at: int) -> bytes:
+        """The occurrences of a term."""
+        if self._terms < 0:
+            self._terms = self._data.count(b"\n", 4, self._start) - 1
         data, start = self._data, self._start + 2 * at
-        packed = self._start + 2 * terms
+        packed = self._start + 2 * self._terms
         before, size = data[self._start : start], data[start] | data[start + 1] << 8
         if len(data) - packed < _WIDEST:
             # Digits to this base add up to what the number leaves: a tenth of what it takes to add them one by one.
@@ -63,16 +71,12 @@ class Bucket:
     def find(self, term: str) -> bytes | None:
         """The packed occurrences of a term; None where it does not occur."""
         # With the line ends, so that no term is found within another.
-        words = self._words
-        found = words.find(b"\n%b\n" % term.encode("utf-8", "surrogatepass"))
-        if found < 0:
-            return None
-        at = words.count(b"\n", 0, found)
-        return self._packed(at, at + words.count(b"\n", found + 1))
+        found = self._data.find(sought(term)[1], 4, self._start)
+        return None if found < 0 else self._packed(self._data.count(b"\n", 4, found))
 
     def terms(self) -> list[str]:
         """All terms."""
-        return self._words[1:-1].decode("utf-8", "surrogatepass").split("\n")
+        return self._data[5 : self._start - 1].decode("utf-8", "surrogatepass").split("\n")
 
     def read_columns(self, passages: int) -> tuple[list[str], list[int], bytes, list[tuple[str, bytes]]]:
         """The sparse terms, how long the occurrences of each are and all of them; and each dense one with its counts.
@@ -170,7 +174,9 @@ class PackedOccurrences:
         self._owners = owners
 
     def __len__(self) -> int:
-        return count_postings(self._data, self._passages) if self._owners is None else len(self.lookup())
+        if self._owners is None:
+            return count_postings(self._data, self._passages)
+        return len({*map(self._owners.__getitem__, split_occurrences(self._data, self._passages)[0])})
 
     def lookup(self) -> dict[int, int] | bytes:
         """The count at each index: of what occurs, or a byte for every event of the chunk."""

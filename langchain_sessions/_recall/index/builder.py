@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from langchain_sessions._core import message_types as k
@@ -12,10 +12,11 @@ from langchain_sessions._core import rows as r
 from langchain_sessions._core.edge import from_micros
 from langchain_sessions._core.message_types import only_tool_of, tools_of
 from langchain_sessions._recall.index.chunks import LAYOUT_VERSION
+from langchain_sessions._recall.index.directories import DirectoryTraits
 from langchain_sessions._recall.index.inverted import LEFT_OUT
 from langchain_sessions._recall.index.postings import Entry, EntryMaker
 from langchain_sessions._recall.index.ranking_traits import ChunkTraits, EventTraits
-from langchain_sessions._recall.index.traits_cache import ShelfCache, TraitsCache
+from langchain_sessions._recall.index.traits_cache import LogCache, ShelfCache, TraitsCache
 from langchain_sessions._recall.text.documents import make_document, plain_text
 from langchain_sessions._recall.text.terms import TermMaker
 
@@ -34,6 +35,15 @@ _LONG: Final = 1_000
 _PLAIN: Final = frozenset((k.HUMAN, k.AI, k.SYSTEM))
 _SPECIAL: Final = r.SEALED | r.SYNTHETIC | r.SUMMARY
 _tuple = tuple.__new__
+
+
+class Caches(NamedTuple):
+    """What a process has read of the indexes of a store: of chunks, of shelves, of directories, and of single logs."""
+
+    chunks: TraitsCache[ChunkTraits]
+    shelves: ShelfCache
+    directories: TraitsCache[DirectoryTraits]
+    logs: LogCache
 
 
 def tool_term(name: str) -> str:
@@ -59,7 +69,7 @@ class IndexBuilder:
         self.entries = EntryMaker(self.maker)
         self.taken_apart: OrderedDict[tuple[int, int], dict[int, bytes]] = OrderedDict()
         # Weak: settings may outlive the stores that they were used with.
-        self._caches: WeakKeyDictionary[SessionStore, tuple[TraitsCache[ChunkTraits], ShelfCache]] = WeakKeyDictionary()
+        self._caches: WeakKeyDictionary[SessionStore, Caches] = WeakKeyDictionary()
         # Whatever changes an entry changes the name of the index, which is then built anew log by log.
         named = f"{LAYOUT_VERSION}:{self.maker.fingerprint}"
         self.fingerprint = hashlib.sha256(named.encode()).hexdigest()[:32]
@@ -93,10 +103,14 @@ class IndexBuilder:
         """An entry that holds no words."""
         return Entry(((),), (0,), LEFT_OUT, row.author, from_micros(row.at).timestamp())
 
-    def caches(self, store: SessionStore) -> tuple[TraitsCache[ChunkTraits], ShelfCache]:
-        """What this process has read of the indexes of a store: of chunks, and of shelves."""
+    def caches(self, store: SessionStore) -> Caches:
+        """What this process has read of the indexes of a store."""
         known = self._caches.get(store)
-        return known or self._caches.setdefault(store, (TraitsCache(ChunkTraits.unpack), ShelfCache()))
+        if known is None:
+            directories = TraitsCache(DirectoryTraits.unpack)
+            made = Caches(TraitsCache(ChunkTraits.unpack), ShelfCache(), directories, LogCache())
+            known = self._caches.setdefault(store, made)
+        return known
 
     @staticmethod
     def traits(row: EventRow, entry: Entry) -> EventTraits:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from langchain_sessions._recall.index.buckets import Bucket, PackedOccurrences, bucket_of
+from langchain_sessions._recall.index.buckets import Bucket, PackedOccurrences, bucket_of, sought
 from langchain_sessions._recall.index.open_postings import OpenPostings
 from langchain_sessions._recall.index.ranking_traits import LONGEST, ChunkTraits, Columns, EventTraits
 
@@ -90,6 +90,34 @@ def chunks_to_merge(stored: Sequence[ChunkSize], added: int, terms: int) -> list
     return taken
 
 
+class NotReadError(Exception):
+    """Words of a chunk are asked for that were not read: whoever did not read them reads them now."""
+
+
+class Counted:
+    """Where a term occurs in a chunk that was not read: it is known in how many events."""
+
+    __slots__ = ("_events",)
+
+    def __init__(self, events: int) -> None:
+        self._events = events
+
+    def __len__(self) -> int:
+        return self._events
+
+    def lookup(self) -> Lookup:
+        """Not known."""
+        raise NotReadError
+
+    def pairs(self) -> Iterable[tuple[int, int]]:
+        """Not known."""
+        raise NotReadError
+
+    def passages(self) -> Mapping[int, int]:
+        """Not known."""
+        raise NotReadError
+
+
 class PackedEvents:
     """A stored chunk as ranking reads it: any terms whose buckets were read, and the traits of its events.
 
@@ -97,9 +125,15 @@ class PackedEvents:
         traits: What is known of its events.
         size: Number of terms of all events.
         buckets: Buckets of the terms that are asked for, by name.
+
+    Attributes:
+        counted: Where these were not read: in how many events each of the asked terms occurs; else None.
     """
 
-    __slots__ = ("_read", "buckets", "events", "hidden", "passages", "said", "size", "taken", "traits")
+    __slots__ = (
+        *("_read", "buckets", "counted", "events", "hidden", "human_talk", "labels", "logs"),
+        *("passages", "said", "size", "speakers", "taken", "traits"),
+    )
 
     def __init__(self, traits: ChunkTraits, size: int, buckets: Mapping[str, bytes]) -> None:
         self.traits = traits
@@ -108,7 +142,13 @@ class PackedEvents:
         self.size = size
         self.taken: bytes | bytearray | None = None
         self.hidden: set[int] = set()
+        self.human_talk = traits.human_talk
+        self.speakers: Collection[str]
+        self.labels: Mapping[str, int]
+        self.speakers, self.labels = traits.speakers
+        self.logs: tuple[Sequence[int], Sequence[int]] = (0,), (self.events,)
         self.buckets = buckets
+        self.counted: Mapping[str, int] | None = None
         self._read: dict[str, Bucket] = {}
 
     def _bucket(self, name: str) -> Bucket | None:
@@ -117,26 +157,6 @@ class PackedEvents:
         if known is None and (data := self.buckets.get(name)) is not None:
             known = self._read[name] = Bucket(bytes(data))
         return known
-
-    @property
-    def speakers(self) -> Collection[str]:
-        """All known authors."""
-        return self.traits.speakers.known
-
-    @property
-    def labels(self) -> Mapping[str, int]:
-        """The names that texts of `LABELLED` events begin with, and how often."""
-        return self.traits.speakers.labels
-
-    @property
-    def logs(self) -> tuple[Sequence[int], Sequence[int]]:
-        """Its own."""
-        return (0,), (self.events,)
-
-    @property
-    def human_talk(self) -> tuple[int, int]:
-        """How many events a human said, and how many terms these have."""
-        return self.traits.human_talk
 
     def columns(self, longest: int) -> Columns:
         """What is added up of the lengths of its events."""
@@ -164,26 +184,44 @@ class PackedEvents:
         """When, in seconds since 1970."""
         return self.traits.first_second + self.traits.seconds[index]
 
-    def find(self, term: str) -> PackedOccurrences | None:
+    def find(self, term: str) -> PackedOccurrences | Counted | None:
         """Where a term occurs."""
-        bucket = self._bucket(bucket_of(term))
+        if self.counted is not None:
+            return self._counted_of(term)
+        bucket = self._read.get(name := sought(term)[0]) or self._bucket(name)
         data = None if bucket is None else bucket.find(term)
-        return None if data is None else PackedOccurrences(data, len(self.traits.passage_lengths), self.traits.owners)
+        if data is None:
+            return None
+        return PackedOccurrences(data, len(self.traits.passage_lengths), self.traits.owners)
+
+    def _counted_of(self, term: str) -> Counted | None:
+        assert self.counted is not None  # noqa: S101 - asked of what was not read
+        if (events := self.counted.get(term)) is None:
+            raise NotReadError
+        return Counted(events) if events else None
+
+    def fill(self, buckets: Mapping[str, bytes]) -> None:
+        """Take the buckets, which were not read before."""
+        self.buckets, self.counted = buckets, None
 
     def expand(self, beginning: str) -> Iterable[str]:
         """The terms that begin so."""
+        if self.counted is not None:
+            raise NotReadError
         name = bucket_of(beginning)
         # One letter may begin many buckets; two lie in one.
         names = (name,) if bucket_of(beginning + "zz") == name else self.buckets
         found = [bucket for each in names if (bucket := self._bucket(each)) is not None]
         return [term for bucket in found for term in bucket.terms() if term.startswith(beginning) and ":" not in term]
 
-    def left_out(self, lookup: Lookup) -> int:
-        """Something may be found in each."""
-        del lookup
-        return 0
+    @property
+    def left_out(self) -> Sequence[range]:
+        """None."""
+        return ()
 
     def vocabulary(self) -> Iterable[str]:
         """All terms that were read."""
+        if self.counted is not None:
+            raise NotReadError
         found = [bucket for name in self.buckets if (bucket := self._bucket(name)) is not None]
         return chain.from_iterable(bucket.terms() for bucket in found)

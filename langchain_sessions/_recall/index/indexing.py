@@ -21,6 +21,14 @@ from langchain_sessions._recall.index.chunks import (
     PackedEvents,
     chunks_to_merge,
 )
+from langchain_sessions._recall.index.directories import (
+    ChunkWithWords,
+    DirectoryTraits,
+    directory_words,
+    due_directory,
+    is_directory,
+    make_directory,
+)
 from langchain_sessions._recall.index.ranking_traits import ChunkTraits
 from langchain_sessions.errors import (
     CorruptRowError,
@@ -42,7 +50,6 @@ if TYPE_CHECKING:
     from langchain_sessions.stores._values import SearchedLogs
 
 T = TypeVar("T")
-ChunkWithWords = tuple[StoredChunk, "Mapping[str, bytes]"]
 _log = logging.getLogger(__name__)
 BATCH: Final = 512
 """Events that are read at once, and that an append leaves to the next: what bounds the longest pause."""
@@ -84,13 +91,19 @@ class Indexer:
             SealedEventError: The log holds what this codec cannot read.
         """
         added = lost = 0
-        fewest, end = BATCH, None
+        fewest, end, is_whole = BATCH, None, True
         # Words in an index would tell what the codec hides: such logs are scanned.
         if self.codec.encrypts:
             return 0
         while lost < _LOST:
             progress = yield from ask(self.store.find_index, key, self.builder.fingerprint, self.now())
             end = progress.last_seq if end is None else min(end, progress.last_seq)
+            if is_whole and (due := due_directory([number for number, *_ in progress.chunks])):
+                listed = yield from self._directory(key, progress, due)
+                # What cannot be listed is looked through.
+                is_whole = listed is not None
+                lost += not (listed and (yield from ask(self.store.write_index, key, listed, self.now())))
+                continue
             if progress.indexed_to >= end:
                 break
             entries, upto, fewest = yield from self._next(key, progress.indexed_to, end, fewest)
@@ -184,7 +197,7 @@ class Indexer:
         if not entries:
             return IndexChange(progress=progress, fingerprint=self.builder.fingerprint, indexed_to=upto)
         terms = sum(sum(entry.lengths) for _, entry in entries)
-        merged = chunks_to_merge([ChunkSize(*chunk) for chunk in progress.chunks], len(entries), terms)
+        merged = chunks_to_merge(_sizes(progress), len(entries), terms)
         numbers = [chunk.number for chunk in merged]
         chunk = OpenChunk()
         if numbers:
@@ -199,6 +212,24 @@ class Indexer:
             chunk.add(self.builder.traits(row, entry), entry.passages)
         change = partial(_change, self.builder.fingerprint, progress, chunk, upto, tuple(numbers))
         return _made(key.id, [row for row, _ in entries], change)
+
+    def _directory(self, key: SessionKey, progress: IndexProgress, due: Sequence[int]) -> Flow[IndexChange | None]:
+        """A directory of some chunks; None where they cannot be read, or somebody was faster."""
+        loaded = yield from ask(self.store.load_chunks, key, progress, due, self.now())
+        if loaded is None or len(loaded) < len(due):
+            return None
+        try:
+            with resting_collector():
+                chunk, buckets = make_directory(loaded, progress.generation + 1)
+        except UNREADABLE:
+            return None
+        return IndexChange(
+            progress=progress,
+            fingerprint=self.builder.fingerprint,
+            indexed_to=progress.indexed_to,
+            chunk=chunk,
+            buckets=buckets,
+        )
 
     def catch_up_quietly(self, key: SessionKey) -> Flow[None]:
         """`catch_up` beside something that has succeeded: what fails here is done by the next search."""
@@ -219,8 +250,9 @@ class Indexer:
         for _ in range(_LOST):
             progress = yield from ask(self.store.find_index, key, self.builder.fingerprint, self.now())
             found = yield from self._differences(key, progress)
-            if found is not None:
-                return found
+            wrong = None if found is None else (yield from self._wrong_directories(key, progress))
+            if found is not None and wrong is not None:
+                return found + wrong
         problem = "The index kept changing while it was compared; try again."
         raise StoreUnavailableError(problem)
 
@@ -271,7 +303,7 @@ class Indexer:
     def _differences(self, key: SessionKey, progress: IndexProgress) -> Flow[list[str] | None]:
         found: list[str] = []
         after = 0
-        for number, *_ in progress.chunks:
+        for number, *_ in _sizes(progress):
             loaded = yield from ask(self.store.load_chunks, key, progress, [number], self.now())
             if loaded is None:
                 return None
@@ -300,6 +332,34 @@ class Indexer:
             if progress.indexed_to > left.view.last_seq:
                 found.append("the index claims to hold events that the log does not have")
         return found
+
+    def _wrong_directories(self, key: SessionKey, progress: IndexProgress) -> Flow[list[str] | None]:
+        found: list[str] = []
+        for number in [number for number, *_ in progress.chunks if is_directory(number)]:
+            is_right = yield from self._is_directory_right(key, progress, number)
+            if is_right is None:
+                return None
+            if not is_right:
+                found.append(f"directory {number} of the index differs from its chunks")
+        return found
+
+    def _is_directory_right(self, key: SessionKey, progress: IndexProgress, number: int) -> Flow[bool | None]:
+        """Whether a directory says what its chunks hold; None where the index moved on."""
+        loaded = yield from ask(self.store.load_chunks, key, progress, [number], self.now())
+        if not loaded:
+            return None
+        try:
+            covers = DirectoryTraits.unpack(loaded[0][0].traits).covers
+            chunks = yield from ask(self.store.load_chunks, key, progress, sorted(covers), self.now())
+            if chunks is None:
+                return None
+            there = [chunk for chunk in chunks if covers[chunk[0].number] == chunk[0].written]
+            numbers = [stored.number for stored, _ in there]
+            made = make_directory(there, 0) if there else (loaded[0][0], {})
+            return directory_words(loaded[0], numbers) == directory_words(made, numbers)
+        except UNREADABLE as error:
+            problem = f"Directory {number} of the index of session {key.id!r} cannot be read."
+            raise CorruptRowError(problem) from error
 
     def _whole(self, session_id: str, rows: list[EventRow], without: Collection[int] = ()) -> OpenChunk:
         """A chunk of rows, without the words of some."""
@@ -339,6 +399,11 @@ def _made(session_id: str, rows: Iterable[EventRow], make: Callable[[], T]) -> T
     raise CorruptRowError(problem)
 
 
+def _sizes(progress: IndexProgress) -> list[ChunkSize]:
+    """The chunks of an index but for its directories."""
+    return [ChunkSize(*chunk) for chunk in progress.chunks if not is_directory(chunk[0])]
+
+
 def _left_out(stored: StoredChunk) -> set[int]:
     """Of which events a chunk has no words. They may be left out of any: who needs them has it made whole."""
     traits = ChunkTraits.unpack(stored.traits)
@@ -363,7 +428,7 @@ def _change(
 ) -> IndexChange:
     traits = ChunkTraits.of(chunk.traits)
     events = len(chunk.traits)
-    number = replaced[0] if replaced else max((number for number, *_ in progress.chunks), default=0) + 1
+    number = replaced[0] if replaced else max((size.number for size in _sizes(progress)), default=0) + 1
     return IndexChange(
         progress=progress,
         fingerprint=fingerprint,

@@ -128,6 +128,7 @@ class InvertedEvents(Protocol):
         """The terms that begin so."""
         ...
 
-    def left_out(self, lookup: Lookup) -> int:
-        """In how many of the events in which a term occurs nothing may be found."""
+    @property
+    def left_out(self) -> Sequence[range]:
+        """Events that have words and are not to be searched here."""
         ...

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from langchain_sessions._recall.rank.ranking import RankingWeights
-    from langchain_sessions._recall.rank.zone import Lookup
     from langchain_sessions._recall.text.documents import Document
     from langchain_sessions._recall.text.grammar import Query
     from langchain_sessions._recall.text.terms import TermMaker
@@ -221,10 +220,10 @@ class Segment:
         """The terms that begin so."""
         return [term for term in self.postings if term.startswith(beginning)]
 
-    def left_out(self, lookup: Lookup) -> int:
-        """Something may be found in each."""
-        del lookup
-        return 0
+    @property
+    def left_out(self) -> Sequence[range]:
+        """None."""
+        return ()
 
 
 def search_segments(

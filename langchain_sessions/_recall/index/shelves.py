@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from langchain_sessions._recall.index.postings import Entry
-    from langchain_sessions._recall.rank.zone import Lookup
 
 GAP: Final = 4
 """Slots between two logs, at least: as far as neighbours reach."""
@@ -136,45 +135,29 @@ class ShelfEvents(PackedEvents):
         self.passages = shelf.passages - sum(log.passages for log in self._left_out)
         self.size -= sum(log.terms for log in self._left_out)
         self.taken = shelf.is_taken
+        # Labels were told from other beginnings of texts log by log.
+        self.speakers, self.labels = shelf.names, {}
+        self.logs = shelf.firsts, shelf.sizes
         if self._left_out:
-            self.taken = bytearray(shelf.is_taken)
-            for log in self._left_out:
-                self.taken[log.first : log.first + log.slots] = bytes(log.slots)
+            self._leave_out(shelf)
 
-    @property
-    def speakers(self) -> Collection[str]:
-        """All who speak; labels were told from other beginnings of texts log by log."""
-        return self.shelf.names
-
-    @property
-    def labels(self) -> Mapping[str, int]:
-        """None is left."""
-        return {}
-
-    @property
-    def logs(self) -> tuple[Sequence[int], Sequence[int]]:
-        """Those of the shelf that are searched here."""
-        if not self._left_out:
-            return self.shelf.firsts, self.shelf.sizes
-        kept = [log for log in self.shelf.logs if log not in self._left_out]
-        return [log.first for log in kept], [log.slots for log in kept]
-
-    @property
-    def human_talk(self) -> tuple[int, int]:
-        """How many events a human said, and how many terms these have."""
-        events, terms = self.traits.human_talk
+    def _leave_out(self, shelf: ShelfTraits) -> None:
+        """Take the logs that are searched elsewhere out of what is known of all."""
+        self.taken = bytearray(shelf.is_taken)
+        events, terms = shelf.traits.human_talk
         for log in self._left_out:
             place = slice(log.first, log.first + log.slots)
-            fewer = human_talk(self.traits.lengths[place], self.traits.flags[place])
+            self.taken[place] = bytes(log.slots)
+            fewer = human_talk(shelf.traits.lengths[place], shelf.traits.flags[place])
             events, terms = events - fewer[0], terms - fewer[1]
-        return events, terms
+        self.human_talk = events, terms
+        kept = [log for log in shelf.logs if log not in self._left_out]
+        self.logs = [log.first for log in kept], [log.slots for log in kept]
 
-    def left_out(self, lookup: Lookup) -> int:
-        """In how many events a term occurs that do not count here."""
-        slots = chain.from_iterable(range(log.first, log.first + log.slots) for log in self._left_out)
-        if isinstance(lookup, bytes):
-            return sum(1 for slot in slots if lookup[slot])
-        return sum(1 for slot in slots if slot in lookup)
+    @property
+    def left_out(self) -> Sequence[range]:
+        """The slots of logs that are searched elsewhere."""
+        return [range(log.first, log.first + log.slots) for log in self._left_out]
 
 
 class OpenShelf:

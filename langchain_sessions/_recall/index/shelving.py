@@ -13,6 +13,7 @@ from langchain_sessions._core.keeping import kept
 from langchain_sessions._core.rows import SessionKey
 from langchain_sessions._recall.findings import MOST_APART, Traits
 from langchain_sessions._recall.index.chunks import PackedEvents
+from langchain_sessions._recall.index.directories import is_directory
 from langchain_sessions._recall.index.inverted import LABELLED
 from langchain_sessions._recall.index.mending import Mender
 from langchain_sessions._recall.index.ranking_traits import ChunkTraits
@@ -74,7 +75,7 @@ class Shelver:
         self._store = indexer.store
         self._builder = indexer.builder
         self._admission = Admission(EventFilter(), encoder.codec)
-        _, self._shelves_known = self._builder.caches(self._store)
+        self._shelves_known = self._builder.caches(self._store).shelves
 
     @kept
     def mender(self) -> Mender:
@@ -263,6 +264,8 @@ class Shelver:
         """Copy one log, of some events no words; False where it is for another shelf."""
         parts: list[PackedEvents] = []
         for chunk in log.chunks:
+            if is_directory(chunk.number):
+                continue
             buckets = {name: data for name, data in log.buckets.get(chunk.number, {}).items() if name}
             parts.append(PackedEvents(ChunkTraits.unpack(chunk.traits), chunk.terms, buckets))
         if any(self._admission.may_come_back(part.traits, log.view) for part in parts if part.traits.left_out):

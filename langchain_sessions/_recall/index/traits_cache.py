@@ -11,10 +11,14 @@ from langchain_sessions._recall.index.shelves import ShelfTraits, stale_copies
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from langchain_sessions._core.rows import SessionKey
+    from langchain_sessions.stores._values import StoredChunk
+
 MOST_BYTES: Final = 16 * 2**20
 """Of packed traits; enough for a million events."""
 
 _MOST_SETS: Final = 256
+_MOST_CHUNKS: Final = 16_384
 _MOST_APART: Final = 65_536
 
 ChunkKey = tuple[int, int, int]
@@ -42,10 +46,14 @@ class TraitsCache(Generic[T]):
         self._known: OrderedDict[ChunkKey, tuple[T, int]] = OrderedDict()
         self._bytes = 0
 
-    def held(self) -> Mapping[ChunkKey, T]:
-        """All that is kept, as of now."""
+    def get(self, key: ChunkKey) -> T | None:
+        """The traits of a key; None where they are not kept. What is used is kept longer than what is not."""
         with self._lock:
-            return {key: traits for key, (traits, _) in self._known.items()}
+            known = self._known.get(key)
+            if known is None:
+                return None
+            self._known.move_to_end(key)
+            return known[0]
 
     def put(self, key: ChunkKey, packed: bytes) -> T:
         """Unpack traits and keep them."""
@@ -60,11 +68,36 @@ class TraitsCache(Generic[T]):
                 self._bytes -= size
         return traits
 
-    def touch(self, key: ChunkKey) -> None:
-        """Keep what was used longer than what was not."""
+
+class LogCache:
+    """Of which chunks indexes of single logs consist, of those that were asked for last; safe to share between threads.
+
+    The chunks of a generation are always the same, so what is found here is right wherever the index is of it still.
+    """
+
+    def __init__(self) -> None:
+        self._lock = new_lock()
+        self._known: OrderedDict[SessionKey, tuple[tuple[int, int], tuple[StoredChunk, ...]]] = OrderedDict()
+        self._chunks = 0
+
+    def of(self, key: SessionKey) -> dict[tuple[int, int], tuple[StoredChunk, ...]]:
+        """What is known of a log: by the key of its session and the generation of its index, its chunks."""
         with self._lock:
-            if key in self._known:
-                self._known.move_to_end(key)
+            known = self._known.get(key)
+            if known is None:
+                return {}
+            self._known.move_to_end(key)
+            return {known[0]: known[1]}
+
+    def put(self, key: SessionKey, skey: int, generation: int, chunks: Sequence[StoredChunk]) -> None:
+        """Keep the chunks of a log, without their traits."""
+        bare = tuple([chunk._replace(traits=b"") if chunk.traits else chunk for chunk in chunks])
+        with self._lock:
+            self._chunks += len(bare) - len(self._known.pop(key, ((), ()))[1])
+            self._known[key] = (skey, generation), bare
+            while self._chunks > _MOST_CHUNKS and len(self._known) > 1:
+                _, (_, gone) = self._known.popitem(last=False)
+                self._chunks -= len(gone)
 
 
 class ShelfCache(TraitsCache[ShelfTraits]):

@@ -199,5 +199,5 @@ def _replaced(view: LogView, *, for_good: bool) -> set[int]:
 
 def _places(part: PackedEvents, terms: Iterable[str]) -> set[int]:
     """The events in which any of some terms occurs."""
-    found = filter(None, map(part.find, terms))
+    found = [each for term in terms if (each := part.find(term)) is not None]
     return {index for each in found for index, _ in each.pairs()}

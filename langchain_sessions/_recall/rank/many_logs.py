@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from langchain_sessions._recall.index.inverted import HUMAN, Group, InvertedEvents, Occurrences
+from langchain_sessions._recall.index.inverted import HUMAN, Group, InvertedEvents
 from langchain_sessions._recall.rank.company import Home, Logs, Present
 from langchain_sessions._recall.rank.kernel import longest_neighbour
+from langchain_sessions._recall.rank.occurring import Postings
 from langchain_sessions._recall.rank.ranking import (
     COMPARED,
     Candidate,
@@ -25,7 +26,7 @@ from langchain_sessions._recall.rank.ranking import (
     rank_by_meaning,
 )
 from langchain_sessions._recall.rank.shortlisting import Choice, Chosen, shortlist
-from langchain_sessions._recall.rank.zone import Layout, Lookup, Postings
+from langchain_sessions._recall.rank.zone import Layout
 from langchain_sessions._recall.text.speakers import means_the_human, names_in, speakers_in
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ CANDIDATES: Final = 300
 # Shorter beginnings join words that have nothing to do with each other.
 _SHORTEST_BEGINNING: Final = 5
 _LONGEST_ENDING: Final = 4
-_MOST_COUNTED: Final = 255
 
 # Assistants say five to twenty times as much at a time as those who ask them; of two people none says twice as much.
 _AT_LENGTH: Final = 2
@@ -231,14 +231,14 @@ class _LogsEndToEnd:
         # Of two names nobody knows which one is asked about. One that several bear means any of them.
         self._named = asked.names[0] if len(asked.names) == 1 else frozenset[str]()
         # Among the events of one log this tells nothing.
-        several = sum(len(home.firsts) for home in self._homes) > 1
+        several = sum([len(home.firsts) for home in self._homes]) > 1
         self._present = Present(asked.names, self._parts, self._homes) if asked.names and several else None
         self._human = self._human_share(asked)
         self.units: Sequence[Postings] = ()
         self._passages: dict[tuple[int, int], Mapping[int, int]] = {}
         self._starts: list[int] = []
-        self._hides = any(part.hidden for part in self._parts)
-        self._has_gaps = any(part.taken is not None for part in self._parts)
+        self._hides = sum([bool(part.hidden) for part in self._parts]) > 0
+        self._has_gaps = [part.taken for part in self._parts].count(None) < len(self._parts)
         position = 0
         for log in logs:
             for part in log:
@@ -268,6 +268,7 @@ class _LogsEndToEnd:
         """How the parts lie, and which of their events may be chosen."""
         parts = self._parts
         named, weights = self._named, self._weights
+        longest = longest_neighbour(weights)
 
         def is_named(number: int, index: int) -> bool:
             return parts[number].author(index) in named
@@ -281,7 +282,7 @@ class _LogsEndToEnd:
         return Layout(
             starts=self._starts,
             sizes=[part.events for part in parts],
-            columns=[part.columns(longest_neighbour(weights)) for part in parts],
+            columns_of=lambda number: parts[number].columns(longest),
             average=self._average_window(),
             taken=[part.taken for part in parts],
             admits=may_be if admits or self._hides else None,
@@ -293,28 +294,7 @@ class _LogsEndToEnd:
 
     def postings(self, group: Group) -> Postings:
         """Find where any of a group's terms occurs, and how often."""
-        lookups: list[Lookup | None] = []
-        occurring: list[Sequence[Occurrences]] = []
-        total = 0
-        begins = any(term.endswith("*") for term in group)
-        for part in self._parts:
-            terms = _expand(group, part) if begins else group
-            found = [each for term in terms if (each := part.find(term)) is not None]
-            occurring.append(found)
-            if not found:
-                lookups.append(None)
-                continue
-            if len(found) == 1 and not part.hidden:
-                lookups.append(lookup := found[0].lookup())
-                total += len(found[0]) - part.left_out(lookup)
-                continue
-            joined: dict[int, int] = {}
-            for index, count in chain.from_iterable(each.pairs() for each in found):
-                if index not in part.hidden:
-                    joined[index] = min(_MOST_COUNTED, joined.get(index, 0) + count)
-            lookups.append(joined or None)
-            total += len(joined) - part.left_out(joined)
-        return Postings(lookups, total, occurring)
+        return Postings(self._parts, group)
 
     def related(self, group: Group) -> Group:
         """The terms that begin as one of a group does which occurs nowhere: "adopter" where only "adopt" was said."""
@@ -417,7 +397,7 @@ class _LogsEndToEnd:
         known = self._passages.get((unit, number))
         if known is None:
             joined: dict[int, int] = {}
-            for occurrences in self.units[unit].occurring[number]:
+            for occurrences in self.units[unit].occurring.get(number, ()):
                 for at, count in occurrences.passages().items():
                     joined[at] = joined.get(at, 0) + count
             known = self._passages[unit, number] = joined
@@ -426,7 +406,7 @@ class _LogsEndToEnd:
 
 def _homes_of(number: int, log: Sequence[InvertedEvents]) -> Iterator[Home]:
     """Which logs lie in the parts of one, or on a shelf."""
-    whole = (sum(part.events for part in log),) if len(log) > 1 else None
+    whole = (sum([part.events for part in log]),) if len(log) > 1 else None
     for part in log:
         firsts, sizes = part.logs
         yield Home(number, firsts, sizes, whole or sizes)
@@ -435,12 +415,3 @@ def _homes_of(number: int, log: Sequence[InvertedEvents]) -> Iterator[Home]:
 def _is_form(one: str, other: str) -> bool:
     """Whether one of two terms is the other with a short ending."""
     return abs(len(one) - len(other)) <= _LONGEST_ENDING and (one.startswith(other) or other.startswith(one))
-
-
-def _expand(group: Group, part: InvertedEvents) -> Iterable[str]:
-    """Find the terms that a group stands for here; one that ends in `*` stands for all that begin so."""
-    known = dict.fromkeys(term for term in group if not term.endswith("*"))
-    for term in group:
-        if term.endswith("*"):
-            known.update(dict.fromkeys(part.expand(term[:-1])))
-    return known

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.matching import EventQuery
 from langchain_sessions._core.message_types import MESSAGE_CODES, speaker_of
 from langchain_sessions._core.ranges import SeqSet
-from langchain_sessions._core.rows import EventRow, SessionKey, bytes_of
+from langchain_sessions._core.rows import EventRow, SessionKey
 from langchain_sessions._recall.findings import Finding, ReadLogs, Traits, index_query
+from langchain_sessions._recall.index.chunks import NotReadError
+from langchain_sessions._recall.index.directories import is_directory
 from langchain_sessions._recall.meaning.nearness import SCANNED, asked_text, nearest
+from langchain_sessions._recall.rank.first_look import FirstLook, heavy
 from langchain_sessions._recall.rank.many_logs import shortlist_logs
 from langchain_sessions._recall.rank.ranking import COMPARED
 from langchain_sessions._recall.rank.reranking import RERANKED
 from langchain_sessions._recall.request import shown_before
-from langchain_sessions._recall.settings import MOST_BYTES
 from langchain_sessions._recall.text.documents import searchable_text
 from langchain_sessions._recall.text.grammar import ClauseKind, Query, QueryMatcher
 from langchain_sessions._recall.text.passages import split_passages
@@ -65,6 +68,17 @@ class Ranking:
     behind: list[SessionKey]
 
 
+class _Asked(NamedTuple):
+    """One search on its way: what is asked, what may be found, what is known of the index, and what is meant."""
+
+    request: SearchRequest
+    query: Query
+    admission: Admission
+    traits: Traits
+    meaning: Meaning | None
+    semantic: Semantic | None
+
+
 class RankedSearch:
     """Finds events by their words.
 
@@ -99,12 +113,29 @@ class RankedSearch:
     def find(self, request: SearchRequest, query: Query, admission: Admission) -> Flow[Ranking]:
         """What fits a query, checked as far as the page that is asked for."""
         traits = Traits(self._builder, self._store)
-        read = yield from self.read(request, query, traits)
+        look = FirstLook(self._store, self._builder, request, query, traits)
+        seen = None if self._codec.encrypts else (yield from look.ask())
+        read = seen or (yield from self.read(request, query, traits))
+        asked = _Asked(request, query, admission, traits, *(yield from self._meant(request.searched, query)))
+        if seen is not None:
+            with suppress(NotReadError):
+                return (yield from self._found(asked, seen, look))
+            read = yield from self.read(request, query, traits)
+        return (yield from self._found(asked, read))
+
+    def _found(self, asked: _Asked, read: IndexRead, look: FirstLook | None = None) -> Flow[Ranking]:
+        """What fits a query among what was read.
+
+        Raises:
+            NotReadError: It takes more of the words than a first look read.
+        """
+        request, query, admission, traits, meaning, semantic = asked
         read = read._replace(logs=(yield from self._with_words(read.logs, admission, traits)))
-        logs = ReadLogs(read, admission, self._builder, self._codec, traits)
+        logs = ReadLogs(read, admission, self._builder, self._codec, traits, counted=look.counted if look else {})
         candidates = self._builder.settings.candidates
+        if look is not None:
+            yield from look.read(logs, candidates)
         matcher = QueryMatcher(query, self._builder.maker)
-        meaning, semantic = yield from self._meant(request.searched, query)
         ranks = _Ranks(request, logs)
         while True:
             hits, bounded = yield from self._best(logs, query, candidates, meaning)
@@ -194,14 +225,16 @@ class RankedSearch:
         if self._codec.encrypts:
             return (yield from self._read_sealed(request.searched))
         traits = traits or Traits(self._builder, self._store)
-        wanted = replace(index_query(request, query, self._builder), held=traits, apart=traits.apart)
+        searched = request.searched
+        known = traits.logs.of(searched.key) if searched.session_id is not None else {}
+        wanted = replace(index_query(request, query, self._builder), held=traits, apart=traits.apart, chunks=known)
         read = IndexRead([], [])
         stuck = False
         for attempt in range(_ROUNDS):
             last = stuck or attempt == _ROUNDS - 1
             asked = replace(wanted, most_scanned=_EVERYTHING, most_apart=None) if last else wanted
             read = yield from ask(self._store.load_index, asked)
-            behind = read.behind or _heavy(read.logs)
+            behind = read.behind or heavy(read.logs)
             is_shelved = not read.unshelved and self._shelver.is_current(read)
             if last or (not behind and is_shelved):
                 break
@@ -215,6 +248,8 @@ class RankedSearch:
             stuck = not moved and not is_shelved
             if not moved and not read.behind and is_shelved:
                 break  # the store keeps no index
+        if searched.session_id is not None:
+            traits.keep(searched.key, read.logs)
         return read
 
     def _with_words(self, logs: list[IndexedLog], admission: Admission, traits: Traits) -> Flow[list[IndexedLog]]:
@@ -224,6 +259,8 @@ class RankedSearch:
             key = SessionKey(log.session.app, log.session.id, log.session.user_id)
             chunks, buckets, read = list[StoredChunk](), dict(log.buckets), list[EventRow]()
             for stored in log.chunks:
+                if is_directory(stored.number):
+                    continue
                 known = traits.chunks.of((log.session.skey, stored.number, stored.written), stored.traits)
                 lacking, gone = admission.split_left_out(known, log.view) if known.left_out else (set(), set())
                 rows = (yield from self._indexer.rows_of(key, stored, known)) if lacking else []
@@ -287,19 +324,6 @@ class RankedSearch:
                 if (log.session.skey, row.seq) in waiting:
                     hit = waiting[log.session.skey, row.seq]
                     hit.row, hit.view = row, log.rows.view
-
-
-def _heavy(logs: Iterable[IndexedLog]) -> list[SessionKey]:
-    """Whose text waits for the index in such amount that no search should scan it, the most first."""
-    waiting = sorted(((bytes_of(log.tail), log.session) for log in logs if log.tail), key=lambda pair: -pair[0])
-    left = sum(size for size, _ in waiting)
-    found: list[SessionKey] = []
-    for size, session in waiting:
-        if left <= MOST_BYTES:
-            break
-        found.append(SessionKey(session.app, session.id, session.user_id))
-        left -= size
-    return found
 
 
 def _without_phrases(query: Query) -> Query | None:

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langchain_sessions._recall.index.columns import from_bytes
 from langchain_sessions._recall.rank.kernel import FULL, MOST_OWN, Kernel
-from langchain_sessions._recall.rank.zone import Layout, Lookup, Postings, Zone
+from langchain_sessions._recall.rank.zone import Layout, Lookup, Zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from langchain_sessions._recall.rank.occurring import Postings
     from langchain_sessions._recall.rank.ranking import RankingWeights, TermStatistics
 
 _CROWDED: Final = 3
@@ -67,8 +68,8 @@ def shortlist(
     zone = Zone(layout, seeds, weights.reach)
     if not zone.size:
         return Choice({}, is_cut)
-    kernel = Kernel(weights, zone.columns(layout.columns), layout.average)
-    counted = [zone.counts(unit.lookups) for unit in postings]
+    kernel = Kernel(weights, zone.columns(layout.columns_of), layout.average)
+    counted = [zone.counts(unit) for unit in postings]
     windows = [kernel.windows(counts) for counts in counted]
     best = _best(zone, kernel.rough(windows, rarity), layout, weights, limit)
     places = [at for at, _ in best]
@@ -107,11 +108,10 @@ def _seeds(postings: Sequence[Postings], layout: Layout, rarity: Sequence[float]
     # So few that all of them are ranked: nothing is chosen, and nothing is missed.
     if sum(unit.frequency for unit in postings) <= 4 * limit:
         places = {
-            start + index
+            layout.starts[number] + index
             for unit in postings
-            for start, lookup in zip(layout.starts, unit.lookups, strict=True)
-            if lookup
-            for index in _indexes(lookup)
+            for number in unit.occurring
+            for index in _indexes(unit.lookup(number) or {})
         }
         return sorted(places), False
     own: list[_Cells] = [{} for _ in layout.starts]
@@ -135,8 +135,12 @@ def _add(own: list[_Cells], unit: Postings, gain: float, enough: int) -> None:
     """
     left = enough if unit.frequency > 4 * enough else unit.frequency
     # From the newest part back: of a very common word the newest are taken.
-    for cells, lookup in zip(reversed(own), reversed(unit.lookups), strict=True):
-        if not lookup:
+    for number in reversed(unit.occurring):
+        cells = own[number]
+        # Where nothing was taken up, there is nothing to decide among: it is not looked up.
+        if left <= 0 and not cells:
+            continue
+        if not (lookup := unit.lookup(number)):
             continue
         if left > 0:
             found: Iterable[int] = {index >> 1 for index in _indexes(lookup)}

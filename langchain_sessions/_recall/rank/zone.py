@@ -18,20 +18,12 @@ from langchain_sessions._recall.rank.company import Home, Logs, Span, company, s
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from langchain_sessions._recall.index.inverted import Occurrences
+    from langchain_sessions._recall.rank.occurring import Postings
 
 _NONE: Final = repeat(0)
 
 Lookup = Mapping[int, int] | bytes
 """How often a term occurs at which index of a part: what occurs, or a byte for every event."""
-
-
-class Postings(NamedTuple):
-    """Where any term of one unit of a query occurs: by part, in how many events in all, and as it was found."""
-
-    lookups: Sequence[Lookup | None]
-    frequency: int
-    occurring: Sequence[Sequence[Occurrences]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +33,7 @@ class Layout:
     Attributes:
         starts: Where each part begins.
         sizes: How many events each holds.
-        columns: What is added up of the lengths of the events of each part.
+        columns_of: What is added up of the lengths of the events of a part.
         average: Mean length of a passage read with its neighbours.
         taken: By part, a byte for each event: 0 where nothing may be found; None where everything may.
         admits: Whether an event (part, index) may be chosen; None for all.
@@ -53,7 +45,7 @@ class Layout:
 
     starts: Sequence[int]
     sizes: Sequence[int]
-    columns: Sequence[Columns]
+    columns_of: Callable[[int], Columns]
     average: float
     taken: Sequence[bytes | bytearray | None] = ()
     admits: Callable[[int, int], bool] | None = None
@@ -108,12 +100,12 @@ class Zone:
         told = int.from_bytes(near, "little") & int.from_bytes(b"".join(found), "little")
         self.candidates = told.to_bytes(self.size, "little")
 
-    def columns(self, columns: Sequence[Columns]) -> Columns:
+    def columns(self, columns_of: Callable[[int], Columns]) -> Columns:
         """What is added up of the lengths of the events at each place; 0 where there is none."""
         near, shares, worth = bytearray(self.size), bytearray(self.size), bytearray(b"%c" % WHOLE * self.size)
         is_long = False
         for part, at, indexes in self.stretches:
-            of, end = columns[part], at + len(indexes)
+            of, end = columns_of(part), at + len(indexes)
             near[at:end] = of.near[indexes.start : indexes.stop]
             shares[at:end] = of.shares[indexes.start : indexes.stop]
             if of.worth is not None:
@@ -142,11 +134,11 @@ class Zone:
         starts = [span.start for span in spans]
         return [found.get(spans[bisect_right(starts, place) - 1].log, 0.0) for place in places]
 
-    def counts(self, lookups: Sequence[Lookup | None]) -> bytes:
+    def counts(self, unit: Postings) -> bytes:
         """How often a unit occurs at each place; empty where nowhere."""
         found: list[bytes | bytearray] = []
         for piece in self._pieces:
-            lookup = lookups[piece.part]
+            lookup = unit.lookup(piece.part)
             if isinstance(lookup, bytes):
                 found += piece.cut(lookup)
             elif lookup and len(lookup) > piece.places:

@@ -46,11 +46,12 @@ def speakers_in(logs: Iterable[Sequence[InvertedEvents]]) -> set[str]:
     """All who speak in some logs: authors, and the labels of those logs that are transcripts."""
     found: set[str] = set()
     for log in logs:
-        found.update(chain.from_iterable(part.speakers for part in log))
+        found.update(*[part.speakers for part in log])
         labels: Counter[str] = Counter()
         for part in log:
-            labels.update(part.labels)
-        found.update(labels_in(labels, sum(part.events for part in log)))
+            if part.labels:
+                labels.update(part.labels)
+        found.update(labels_in(labels, sum([part.events for part in log])))
     return found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Select, and_, func, literal_column, or_, select
+from sqlalchemy import Select, and_, exists, func, literal_column, not_, or_, select
 
 from langchain_sessions._core import message_types as k
 from langchain_sessions._core.expiry import is_expired
@@ -39,6 +39,7 @@ from langchain_sessions._sql.index.shelves import (
     find_shelf_buckets,
     find_shelves,
     load_shelves,
+    padded,
     read_copies,
     shelves_of,
 )
@@ -157,7 +158,9 @@ class _Asked:
         indexed = tx.pipelines or any(_indexed_to(place, query) for place in known)
         lags = tx.pipelines or any(place[0].last_seq > _indexed_to(place, query) for place in known)
         nothing = Later()
-        self._chunks = _chunks(tx, query, some) if indexed else nothing
+        listed = [(place[0].skey, place[-1]) for place in known]
+        is_known = bool(listed) and all(each in query.chunks for each in listed)
+        self._chunks = _chunks(tx, query, some) if indexed and not is_known else nothing
         wanted = indexed and (query.buckets or query.beginnings)
         self._buckets = _buckets(tx, query, some) if wanted else nothing
         self._tails = _tails(tx, query, some) if lags else nothing
@@ -181,11 +184,16 @@ class _Asked:
         if self._is_checked and self._moved(places):
             return None
         known = {place[0].skey: _indexed_to(place, self._query) for place in places}
-        listed = sorted(row for row in self._chunks.rows if known.get(row[0]))
+        chunks = self._listed(places, known)
         held = self._query.held
-        missing = [(skey, number) for skey, number, *_, written in listed if (skey, number, written) not in held]
-        chunks = _with_traits(listed, _traits(self._tx, missing))
+        missing = [
+            (skey, chunk.number)
+            for skey, some in chunks.items()
+            for chunk in some
+            if (skey, chunk.number, chunk.written) not in held
+        ]
         if missing:
+            chunks = _with_traits(chunks, _traits(self._tx, missing))
             # They were read after all else; the index may have moved since then.
             self._generations = self._ask()
             self._tx.flush()
@@ -196,14 +204,28 @@ class _Asked:
         for skey, *row in self._tails.rows:
             tails[skey].append(tuple(row))
         found: list[IndexedLog] = []
-        for session, *_ in places:
+        for session, _, _, generation in places:
             skey = session.skey
             # Where an event of a chunk stands is asked when it is read: here only what is read is looked up.
             rows, runs = events_in(tails.get(skey, ()))
             tail = [row for row in rows if known[skey] < row.seq <= session.last_seq]
             view = view_with(session, runs)
-            found.append(IndexedLog(session, view, tuple(chunks.get(skey, ())), buckets.get(skey, {}), tail))
+            found.append(IndexedLog(session, view, chunks.get(skey, ()), buckets.get(skey, {}), tail, generation))
         return found
+
+    def _listed(
+        self, places: Sequence[LogProgress], indexed_to: Mapping[int, int]
+    ) -> dict[int, tuple[StoredChunk, ...]]:
+        """The chunks of each session in order, those that the caller knows and those that were read; without traits."""
+        listed: dict[int, list[StoredChunk]] = defaultdict(list)
+        for skey, number, last_seq, events, terms, written in sorted(self._chunks.rows):
+            listed[skey].append(StoredChunk(number, last_seq, events, terms, written, b""))
+        known = self._query.chunks
+        return {
+            session.skey: known.get((session.skey, generation)) or tuple(listed.get(session.skey, ()))
+            for session, _, _, generation in places
+            if indexed_to[session.skey]
+        }
 
 
 def _lags(places: Sequence[LogProgress], query: IndexQuery) -> list[tuple[int, LogProgress]]:
@@ -240,28 +262,35 @@ def _generations(tx: Transaction, searched: SearchedLogs, some: Some) -> Later:
 
 
 def _chunks(tx: Transaction, query: IndexQuery, some: Some) -> Later:
-    """The chunks of every session, without their traits."""
-    s, chunks = tx.tables.sessions, tx.tables.recall.chunks
+    """The chunks of every session, without their traits; not those that the caller knows."""
+    s, logs, chunks = tx.tables.sessions, tx.tables.recall.logs, tx.tables.recall.chunks
     searched = query.searched
+    known = next(iter(query.chunks), None)
 
     def build() -> Select[Any]:
         # `written` tells a chunk from another that took its number: with it traits can be kept by the process.
         columns = [chunks.c[name] for name in ("skey", "chunk", "last_seq", "events", "terms", "written")]
         joined = s.join(chunks, chunks.c.skey == s.c.skey)
-        return select(*columns).select_from(joined).where(*searched_criteria(tx, searched, some))
+        criteria = searched_criteria(tx, searched, some)
+        if known is not None:
+            same = exists().where(logs.c.skey == param("q_skey"), logs.c.generation == param("q_generation"))
+            criteria.append(not_(and_(s.c.skey == param("q_skey"), same)))
+        return select(*columns).select_from(joined).where(*criteria)
 
-    return tx.later(
-        tx.prepare(("recall chunks", *searched_shape(searched, some)), build), searched_values(searched, some)
-    )
+    values = searched_values(searched, some)
+    if known is not None:
+        values.update(q_skey=known[0], q_generation=known[1])
+    return tx.later(tx.prepare(("recall chunks", known is not None, *searched_shape(searched, some)), build), values)
 
 
-def _with_traits(rows: Sequence[Row], traits: Mapping[tuple[int, int], bytes]) -> dict[int, list[StoredChunk]]:
+def _with_traits(
+    chunks: Mapping[int, tuple[StoredChunk, ...]], traits: Mapping[tuple[int, int], bytes]
+) -> dict[int, tuple[StoredChunk, ...]]:
     """Chunks by session, with the traits that the caller does not have."""
-    found: dict[int, list[StoredChunk]] = defaultdict(list)
-    for skey, number, last_seq, events, terms, written in rows:
-        known = traits.get((skey, number), b"")
-        found[skey].append(StoredChunk(number, last_seq, events, terms, written, known))
-    return found
+    return {
+        skey: tuple(chunk._replace(traits=traits.get((skey, chunk.number), b"")) for chunk in some)
+        for skey, some in chunks.items()
+    }
 
 
 def _traits(tx: Transaction, places: Sequence[tuple[int, int]]) -> dict[tuple[int, int], bytes]:
@@ -285,19 +314,28 @@ def _traits(tx: Transaction, places: Sequence[tuple[int, int]]) -> dict[tuple[in
 
 
 def _buckets(tx: Transaction, query: IndexQuery, some: Some) -> Later:
-    """The asked buckets of every chunk."""
+    """The asked buckets of every chunk, or of those that are named."""
     s, chunks, terms = tx.tables.sessions, tx.tables.recall.chunks, tx.tables.recall.terms
+    numbers = None if query.of_chunks is None else padded(query.of_chunks)
+    if numbers == []:
+        return Later()
 
     def build() -> Select[Any]:
+        columns = [terms.c.skey, terms.c.chunk, terms.c.bucket, terms.c.data]
+        criteria = [*searched_criteria(tx, query.searched, some), bucket_criterion(terms, query)]
+        if numbers is not None:
+            named = terms.c.chunk.in_([param(f"q_chunk{at}") for at in range(len(numbers))])
+            joined = s.join(terms, terms.c.skey == s.c.skey)
+            return select(*columns).select_from(joined).where(*criteria, named)
         # The sum keeps SQLite from going past the chunks to all terms of a session.
         mine = and_(terms.c.skey == chunks.c.skey + literal_column("0"), terms.c.chunk == chunks.c.chunk)
         joined = s.join(chunks, chunks.c.skey == s.c.skey).join(terms, mine)
-        columns = [terms.c.skey, terms.c.chunk, terms.c.bucket, terms.c.data]
-        criteria = searched_criteria(tx, query.searched, some)
-        return select(*columns).select_from(joined).where(*criteria, bucket_criterion(terms, query))
+        return select(*columns).select_from(joined).where(*criteria)
 
-    shape = ("recall buckets", *searched_shape(query.searched, some), *bucket_shape(query))
-    return tx.later(tx.prepare(shape, build), {**searched_values(query.searched, some), **bucket_values(query)})
+    shape = ("recall buckets", len(numbers or ()), *searched_shape(query.searched, some), *bucket_shape(query))
+    values = {**searched_values(query.searched, some), **bucket_values(query)}
+    values.update((f"q_chunk{at}", number) for at, number in enumerate(numbers or ()))
+    return tx.later(tx.prepare(shape, build), values)
 
 
 def _by_chunk(rows: Sequence[Row]) -> dict[int, dict[int, dict[str, bytes]]]:

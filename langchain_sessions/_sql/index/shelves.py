@@ -6,7 +6,7 @@ lists are the same, whatever was on a shelf in between was there all the time.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import ColumnElement, Select, Table, and_, insert, or_, select
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from langchain_sessions.stores._values import IndexQuery
+
+T = TypeVar("T")
 
 _AT_ONCE = 500
 # No bucket that begins so comes after this in the order of code points.
@@ -167,10 +169,10 @@ def _rows_of(tx: Transaction, numbers: Sequence[int], bucket: str) -> list[tuple
 # -- which buckets -----------------------------------------------------------------------------------------
 
 
-def _padded(query: IndexQuery) -> list[str]:
-    """The asked buckets, some of them twice: few shapes for all numbers of them."""
-    size = 1 << max(0, len(query.buckets) - 1).bit_length()
-    return [*query.buckets, *query.buckets[-1:] * (size - len(query.buckets))] if query.buckets else []
+def padded(asked: Sequence[T]) -> list[T]:
+    """What is asked for, some of it twice: few shapes for all numbers of them."""
+    size = 1 << max(0, len(asked) - 1).bit_length()
+    return [*asked, *[asked[-1]] * (size - len(asked))] if asked else []
 
 
 def bucket_criterion(terms: Table, query: IndexQuery) -> ColumnElement[bool]:
@@ -180,18 +182,18 @@ def bucket_criterion(terms: Table, query: IndexQuery) -> ColumnElement[bool]:
         for at in range(len(query.beginnings))
     ]
     if query.buckets:
-        wanted.append(terms.c.bucket.in_([param(f"q_bucket{at}") for at in range(len(_padded(query)))]))
+        wanted.append(terms.c.bucket.in_([param(f"q_bucket{at}") for at in range(len(padded(query.buckets)))]))
     return or_(*wanted)
 
 
 def bucket_shape(query: IndexQuery) -> tuple[int, int]:
     """What tells such statements from each other."""
-    return len(_padded(query)), len(query.beginnings)
+    return len(padded(query.buckets)), len(query.beginnings)
 
 
 def bucket_values(query: IndexQuery) -> dict[str, Any]:
     """The values of `bucket_criterion`."""
-    values: dict[str, Any] = {f"q_bucket{at}": bucket for at, bucket in enumerate(_padded(query))}
+    values: dict[str, Any] = {f"q_bucket{at}": bucket for at, bucket in enumerate(padded(query.buckets))}
     values.update((f"q_from{at}", start) for at, start in enumerate(query.beginnings))
     values.update((f"q_to{at}", start + _BEGINNING_END) for at, start in enumerate(query.beginnings))
     return values

@@ -214,7 +214,7 @@ def load_head(head: Head) -> SessionHead:
             left=left,
             scopes={scope: Counters(*item) for scope, item in document.get("scopes", {}).items()},
             leases={scope: (item[0], item[1]) for scope, item in document.get("leases", {}).items()},
-            index=IndexHead(indexed_to, generation, fingerprint, tuple(tuple(chunk) for chunk in chunks)),
+            index=IndexHead(indexed_to, generation, fingerprint, tuple(map(tuple, chunks))),
             vectors=VectorHead(*document["vectors"]),
             owed=tuple((delta, at) for delta, at in document.get("owed", ())),
             has_thread=document.get("has_thread", False),

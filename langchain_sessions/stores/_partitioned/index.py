@@ -216,15 +216,19 @@ def _behind(heads: Sequence[SessionHead], query: IndexQuery) -> list[SessionHead
 
 def _read_log(at: Partitions, head: SessionHead, query: IndexQuery) -> Flow[IndexedLog]:
     indexed_to = _indexed_to(head, query.fingerprint)
-    chunks = [StoredChunk(*chunk, b"") for chunk in head.index.chunks] if indexed_to else []
-    missing = [chunk.number for chunk in chunks if (head.skey, chunk.number, chunk.written) not in query.held]
+    known = query.chunks.get((head.skey, head.index.generation), ())
+    chunks = known or [StoredChunk(*chunk, b"") for chunk in head.index.chunks] if indexed_to else []
+    skey = head.skey
+    missing = [chunk.number for chunk in chunks if (skey, chunk.number, chunk.written) not in query.held]
     traits = yield from _rows_of(at, head, (keys.exactly(traits_key(head, number)) for number in missing))
-    known = {keys.number_in(key): value for key, value in traits.items()}
+    packed = {keys.number_in(key): value for key, value in traits.items()}
     asked: list[Range] = []
     for chunk in chunks:
-        asked += [keys.exactly(keys.at(head.skey, keys.BUCKET, chunk.number, bucket)) for bucket in query.buckets]
+        if query.of_chunks is not None and chunk.number not in query.of_chunks:
+            continue
+        asked += [keys.exactly(keys.at(skey, keys.BUCKET, chunk.number, bucket)) for bucket in query.buckets]
         # The digits of a text that goes on are those of its beginning and then others.
-        starts = (keys.at(head.skey, keys.BUCKET, chunk.number, beginning) for beginning in query.beginnings)
+        starts = (keys.at(skey, keys.BUCKET, chunk.number, beginning) for beginning in query.beginnings)
         # Behind every hexadecimal digit.
         asked += [Range(start, f"{start}g") for start in starts]
     buckets: dict[int, dict[str, bytes]] = {}
@@ -232,9 +236,10 @@ def _read_log(at: Partitions, head: SessionHead, query: IndexQuery) -> Flow[Inde
         buckets.setdefault(keys.number_in(key, 2), {})[keys.text_in(key)] = value
     messages = EventQuery(kinds=MESSAGE_CODES, after_seq=indexed_to, idle_before=query.searched.idle_before)
     tail = yield from read_matching(at, head, messages)
-    with_traits = tuple(chunk._replace(traits=known.get(chunk.number, b"")) for chunk in chunks)
+    if packed:
+        chunks = [chunk._replace(traits=packed.get(chunk.number, b"")) for chunk in chunks]
     # Where an event of a chunk stands is asked when it is read: here only the runs of the tail were looked up.
-    return IndexedLog(head.session, tail.view, with_traits, buckets, tail.rows)
+    return IndexedLog(head.session, tail.view, tuple(chunks), buckets, tail.rows, head.index.generation)
 
 
 def _rows_of(at: Partitions, head: SessionHead, ranges: Iterable[Range]) -> Flow[dict[str, bytes]]:

@@ -112,6 +112,24 @@ class IndexSuite(_Beginning, StoreSuite):
         held = frozenset({(progress.skey, 1, log.chunks[0].written)})
         assert kept.load_index(self.query(self.searched(key, now), held=held)).logs[0].chunks[0].traits == b""
 
+    def test_of_an_index_no_more_is_read_than_is_asked_for(self, kept: SessionStore, key: SessionKey, now: int) -> None:
+        for number, upto in ((1, 2), (2, 4)):
+            assert kept.write_index(key, self.indexed(kept.find_index(key, _KIND, now), number, upto), now)
+        query = self.query(self.searched(key, now))
+        (log,) = kept.load_index(query).logs
+        assert set(log.buckets) == {1, 2}
+        for some in ((), (2,), (2, 9), (1, 2, 7)):
+            (part,) = kept.load_index(replace(query, of_chunks=some)).logs
+            assert set(part.buckets) == set(some) & {1, 2}
+            assert part.chunks == log.chunks
+        known = {(log.session.skey, log.generation): tuple(chunk._replace(traits=b"") for chunk in log.chunks)}
+        again = replace(query, chunks=known)
+        assert kept.load_index(again).logs[0].chunks == log.chunks
+        assert kept.write_index(key, self.indexed(kept.find_index(key, _KIND, now), 3, 6), now)
+        (moved,) = kept.load_index(again).logs
+        assert [chunk.number for chunk in moved.chunks] == [1, 2, 3]
+        assert moved.generation > log.generation
+
     def test_of_two_writers_one_gets_through(self, kept: SessionStore, key: SessionKey, now: int) -> None:
         progress = kept.find_index(key, _KIND, now)
         assert kept.write_index(key, self.indexed(progress, 1, 4), now) is True
