@@ -152,7 +152,7 @@ class CheckpointWriter:
             thread.add([*planned.matched, *decision.fresh])
         for seq in decision.rooted or ():
             if seq in thread.rows:
-                thread.rows[seq] = thread.rows[seq]._replace(flags=thread.rows[seq].flags | ROOTED)
+                thread.rows[seq] = thread.row(seq)._replace(flags=thread.row(seq).flags | ROOTED)
         thread.named.update({record.ns} if record.keeps_names else {record.ns, record.shape[0]})
         thread.shapes.update([record.shape])
         lighten(record)
