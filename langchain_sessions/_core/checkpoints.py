@@ -115,6 +115,10 @@ class StagedWrites(NamedTuple):
         return unpack_writes(self.packed)
 
 
+MessageParts = tuple[int, str, int, int, str | None, str | None]
+"""What a `MessageRow` is made of."""
+
+
 class MessageRow(NamedTuple):
     """What a checkpoint needs of an event: enough to rebuild its message."""
 

@@ -155,9 +155,8 @@ def cut(data: bytes, base: Tree | None = None, others: Sequence[Tree] = (), seal
     """
     key = b"" if seal is None else seal.key
     stored = [*others] if base is None else [base, *others]
-    for tree in stored:
-        if tree.data == data:
-            return Cut(tree, [], {tree.root})
+    if base is not None and base.data == data:
+        return Cut(base, [], {base.root})  # of the others nobody knows by which key they are named
     leaves, ends, fresh = _leaves(data, base, seal)
     parts = frozenset(leaves)
     fresh = {name: at for name, at in fresh.items() if not _is_in(name, stored)}

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from contextlib import nullcontext
-from itertools import islice
+from itertools import islice, repeat
 from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langchain_sessions._core.checkpoints import NAMES_WITHIN, MessageRow, blanked_at
-from langchain_sessions._core.codec.any_message import assembled, equal
+from langchain_sessions._core.checkpoints import NAMES_WITHIN, MessageParts, MessageRow, blanked_at
+from langchain_sessions._core.codec.any_message import equal
 from langchain_sessions._core.collecting import resting_collector
 from langchain_sessions._core.locks import new_lock
 from langchain_sessions._core.ranges import NO_SEQS, SeqRange, SeqSet, expand_ranges, fold_ranges
 from langchain_sessions._core.rows import NO_MESSAGE_ID, EventRow, SessionRow
-from langchain_sessions._threads.split import KNOWN, Mold, held, is_message_list, mold_of
+from langchain_sessions._threads.split import KNOWN, held, is_message_list
 from langchain_sessions._threads.trees import TreeCache
 
 if TYPE_CHECKING:
@@ -44,13 +44,6 @@ _MANY = 200
 """From so many messages on the collector rests while they are made: before, it would hardly have looked."""
 
 
-def _cast_fields(row: EventRow | MessageRow, mold: Mold) -> dict[str, Any]:
-    fields = mold.fields.copy()
-    fields["content"] = row.text
-    fields["id"] = None if row.flags & NO_MESSAGE_ID else row.ident
-    return fields
-
-
 class Recognised(NamedTuple):
     """Where the messages of a list are stored: the runs that it shares with the list before it, then each by itself."""
 
@@ -65,6 +58,7 @@ class _View(NamedTuple):
     runs: list[SeqRange]
     objects: list[BaseMessage]
     fields: list[dict[str, Any]]
+    extras: list[dict[str, Any] | None]
     snapshots: list[dict[str, Any]]
 
 
@@ -81,16 +75,19 @@ def _alike(messages: Sequence[BaseMessage], others: Sequence[BaseMessage], snaps
 class ThreadCache:
     """What is known of one session's events. Keyed by a session key that is never used again."""
 
-    def __init__(self, skey: int, session_id: str, codec: MessageCodec, as_of: int, molds: dict[int, Mold]) -> None:
+    def __init__(
+        self, skey: int, session_id: str, codec: MessageCodec, as_of: int, molds: dict[int, dict[str, Any]]
+    ) -> None:
         """Know nothing yet.
 
         `as_of` is the record that last overwrote texts of the session: what is known from before is outdated. `molds`
-        are those of other threads, which get this one's.
+        are what messages without a body look like, by their kinds: all threads of a codec share them.
         """
         self.skey = skey
         self.as_of = as_of
         self.session_id = session_id
-        self.rows: dict[int, EventRow | MessageRow] = {}
+        self.rows: dict[int, EventRow | MessageParts] = {}
+        """What was read of each."""
         self.records: OrderedDict[tuple[int, str], Record] = OrderedDict()
         self.starts: dict[tuple[int, str], Any] = {}
         self.named: set[int] = set()
@@ -102,12 +99,11 @@ class ThreadCache:
         self._codec = codec
         self._objects: dict[int, BaseMessage] = {}
         self._snapshots: dict[int, dict[str, Any]] = {}
-        self._extras: dict[int, dict[str, Any]] = {}
         self._extra_snapshots: dict[int, dict[str, Any]] = {}
         self._is_plain = True
         self._is_fresh = True
         """Nobody got an object of it yet."""
-        self._molds, self._others = molds.copy(), molds
+        self._molds = molds
         self._newest: dict[str, int] = {}
         self._older: dict[str, list[int]] = {}
         self._by_size: dict[str, tuple[int, dict[int, list[int]]]] = {}
@@ -121,7 +117,7 @@ class ThreadCache:
         """Roughly how many bytes it takes."""
         return self._bytes + self.trees.size + len(self.rows) * _PER_MESSAGE
 
-    def add(self, rows: Iterable[EventRow | MessageRow]) -> None:
+    def add(self, rows: Iterable[EventRow | MessageParts]) -> None:
         """Take stored events in."""
         known = self.rows
         new = {row[0]: row for row in rows if row[0] not in known}
@@ -132,38 +128,36 @@ class ThreadCache:
         self.rows.update(new)
         self._known = self._known | SeqSet.of(new)
 
-    def _make(self, rows: dict[int, EventRow | MessageRow]) -> None:
-        molds, newest, objects, extras = self._molds, self._newest, self._objects, self._extras
-        size = 0
-        for seq, row in rows.items():
-            # Unpacked: to ask a row for each part by its name took a tenth of the whole.
-            _, ident, kind, flags, text, body = row if type(row) is MessageRow else (seq, *_parts(row))
-            if flags & NO_MESSAGE_ID:
-                ident = None
-            if text is not None:
-                size += len(text)
-            mold = molds.get(kind) if text is not None and body is None else None
-            if mold is None:
-                self._build(row)
-                size += len(body or "")
-            else:
-                # Nearly all of a thread that is read for the first time have a text and an id and nothing else. They
-                # are made here, without a call for each part.
-                cls, stored, dicts, lists = mold
-                fields = stored.copy()
-                fields["content"], fields["id"] = text, ident
-                for name in dicts:
-                    fields[name] = {}
-                for name in lists:
-                    fields[name] = []
-                extra: dict[str, Any] = {}
-                extras[seq] = extra
-                objects[seq] = assembled(cls, fields, {"content"}, extra)
-            if ident is not None:
+    def _make(self, new: dict[int, EventRow | MessageParts]) -> None:
+        rows = [*new.values()]
+        if EventRow in set(map(type, rows)):
+            rows = [(row.seq, *_parts(row)) if type(row) is EventRow else row for row in rows]
+        seqs, idents, kinds, flags, texts, bodies = zip(*rows, strict=True)
+        none = repeat(None)
+        made, left = self._codec.cast(zip(none, idents, kinds, flags, none, none, none, texts, bodies, strict=False))
+        for at in left:
+            made[at] = self._build(MessageRow(*rows[at]))
+        objects, snapshots = self._objects, self._snapshots
+        for seq, body, message in zip(seqs, bodies, made, strict=True):
+            objects[seq] = message
+            # A snapshot of a text and an id is made when it is first compared.
+            if body is not None and seq not in snapshots:
+                snapshots[seq] = held(message.__dict__)
+        self._bytes += sum(map(len, filter(None, texts))) + sum(map(len, filter(None, bodies)))
+        self._name(seqs, idents, flags)
+
+    def _name(self, seqs: Sequence[int], idents: Sequence[str], flags: Sequence[int]) -> None:
+        """Remember where messages with ids are stored."""
+        newest, each = self._newest, zip(seqs, idents, flags, strict=True)
+        named = {ident: seq for seq, ident, flag in each if not flag & NO_MESSAGE_ID}
+        if len(named) == len(seqs) and newest.keys().isdisjoint(named):
+            newest.update(named)
+            return
+        for seq, ident, flag in zip(seqs, idents, flags, strict=True):
+            if not flag & NO_MESSAGE_ID:
                 if ident in newest:
                     self._older.setdefault(ident, []).append(newest[ident])
                 newest[ident] = seq
-        self._bytes += size
 
     def newest(self, ident: str) -> int | None:
         """Where the newest revision that is known of a message is stored; None where none is, or some went back."""
@@ -176,6 +170,11 @@ class ThreadCache:
         first, last = (self._known.ranges or ((0, 0),))[0]
         return last if first == 1 and not self.is_rewound else 0
 
+    def row(self, seq: int) -> EventRow | MessageRow:
+        """What is stored of a message."""
+        read = self.rows[seq]
+        return read if isinstance(read, (EventRow, MessageRow)) else MessageRow(*read)
+
     def lacks(self, seqs: SeqSet) -> SeqSet:
         """Those of some positions that are not known."""
         return seqs - self._known
@@ -187,14 +186,8 @@ class ThreadCache:
         extra = message.__pydantic_extra__
         if extra:
             self._extra_snapshots[seq] = held(extra)
-        if extra is not None:
-            self._extras[seq] = extra
-        is_plain = extra is not None and not extra and type(message) in KNOWN
-        self._is_plain &= is_plain
-        if row.body is None:
-            self._molds[row.kind] = mold = mold_of(message)
-            if is_plain:
-                self._others[row.kind] = mold
+        if extra or extra is None or type(message) not in KNOWN:
+            self._is_plain = False
         return message
 
     def _view(self, runs: list[SeqRange]) -> _View:
@@ -204,6 +197,7 @@ class ThreadCache:
             return last
         objects: list[BaseMessage] = []
         fields: list[dict[str, Any]] = []
+        extras: list[dict[str, Any] | None] = []
         snapshots: list[dict[str, Any]] = []
         left = runs
         if (
@@ -215,28 +209,41 @@ class ThreadCache:
             at = len(last.runs) - 1
             (first, end), (first_now, end_now) = last.runs[at], runs[at]
             if first == first_now and end <= end_now:
-                objects, fields, snapshots = last.objects.copy(), last.fields.copy(), last.snapshots.copy()
+                _, objects, fields, extras, snapshots = last
+                objects, fields, extras, snapshots = [*objects], [*fields], [*extras], [*snapshots]
                 left = [(end + 1, end_now), *runs[at + 1 :]]
         seqs = expand_ranges(left)
         objects += map(self._objects.__getitem__, seqs)
         fields += map(_fields, objects[len(fields) :])
-        self._last = view = _View(runs, objects, fields, snapshots)
+        extras += map(_extras, objects[len(extras) :])
+        self._last = view = _View(runs, objects, fields, extras, snapshots)
         return view
 
     def _snapshot(self, seq: int) -> dict[str, Any]:
         """The fields of a message as they are stored."""
         kept = self._snapshots.get(seq)
-        if kept is None:
-            row = self.rows[seq]
-            self._snapshots[seq] = kept = _cast_fields(row, self._molds[row.kind])
-        return kept
+        return self._cast_snapshots([seq])[0] if kept is None else kept
+
+    def _cast_snapshots(self, seqs: Sequence[int]) -> list[dict[str, Any]]:
+        """Snapshots; those that are missing are of messages that say no more than their text and their id."""
+        snapshots, molds = self._snapshots, self._molds
+        for seq in seqs:
+            if seq not in snapshots:
+                row = self.rows[seq]
+                _, ident, kind, flags, text, _ = (seq, *_parts(row)) if type(row) is EventRow else row
+                if kind not in molds:
+                    molds[kind] = held(vars(self._codec.decode(self.session_id, self.row(seq))))
+                snapshots[seq] = fields = molds[kind].copy()
+                fields["content"] = text
+                fields["id"] = None if flags & NO_MESSAGE_ID else ident
+        return [*map(snapshots.__getitem__, seqs)]
 
     def _snapshots_of(self, view: _View) -> list[dict[str, Any]]:
         """Those of a view, all of them. A view is never changed: another thread may be looking at it."""
         if len(view.snapshots) == len(view.objects):
             return view.snapshots
         more = expand_ranges(view.runs)[len(view.snapshots) :]
-        whole = view._replace(snapshots=[*view.snapshots, *map(self._snapshot, more)])
+        whole = view._replace(snapshots=view.snapshots + self._cast_snapshots(more))
         if self._last is view:
             self._last = whole
         return whole.snapshots
@@ -249,7 +256,7 @@ class ThreadCache:
             return view.objects.copy()
         self._last = None
         return [
-            message if self._holds(seq, message) else self._build(self.rows[seq])
+            message if self._holds(seq, message) else self._build(self.row(seq))
             for seq, message in zip(expand_ranges(runs), view.objects, strict=True)
         ]
 
@@ -275,7 +282,7 @@ class ThreadCache:
             # LangChain's own classes keep their fields in one dictionary for life, and what is extra in another.
             return (
                 equal(view.fields, snapshots)
-                and not any(self._extras.values())
+                and not any(view.extras)
                 and _alike(made, objects[served:], snapshots[served:])
                 and not any(map(_extras, made))
             )
@@ -307,7 +314,7 @@ class ThreadCache:
             seqs = expand_ranges(before)
             count = self._same_beginning(messages, seqs)
             shared = list(fold_ranges(seqs[:count]))
-            left = [seq for seq in seqs[count:] if self.rows[seq].flags & NO_MESSAGE_ID]
+            left = [seq for seq in seqs[count:] if self.row(seq).flags & NO_MESSAGE_ID]
         others = messages[count:]
         if not is_message_list(others):
             return None
@@ -371,7 +378,7 @@ class MessageCache:
         self._lock = new_lock()
         self._threads: OrderedDict[int, ThreadCache] = OrderedDict()
         self._keys: dict[tuple[str, str], int] = {}
-        self._molds: dict[int, Mold] = {}
+        self._molds: dict[int, dict[str, Any]] = {}
         self._sizes: dict[int, int] = {}
         self._held = 0
 

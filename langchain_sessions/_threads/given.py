@@ -138,5 +138,5 @@ class Said:
         return next((at for at, each in enumerate(self.more) if self._name_of(each) == message_id), None)
 
     def _name_of(self, item: Any) -> str | None:
-        row = item.row if self._thread is None or type(item) is not int else self._thread.rows[item]
+        row = item.row if self._thread is None or type(item) is not int else self._thread.row(item)
         return None if row.flags & NO_MESSAGE_ID else row.ident

@@ -380,10 +380,10 @@ class PlannedCheckpoint:
         main = self.record.delta or self.record.main
         if self.record.ns != ROOT or main is None or self.thread is None:
             return SeqSet()
-        rows = self.thread.rows
+        row = self.thread.row
         slots = [slot for slot in self.open_slots if slot.channel == main]
         seqs = (item for slot in slots for item in slot.refs if type(item) is int)
-        return SeqSet.of(seq for seq in seqs if not rows[seq].flags & r.ROOTED)
+        return SeqSet.of(seq for seq in seqs if not row(seq).flags & r.ROOTED)
 
     def _adopt(self) -> CheckpointRow | None:
         """Rewrite what the parent holds inline, now that the log has it."""

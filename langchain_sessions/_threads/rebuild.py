@@ -147,7 +147,7 @@ class Rebuilder:
         seqs = expand_ranges(runs)
         messages = self._messages(found, thread, runs)
         try:
-            return join(loaded, messages, lambda at: thread.rows[seqs[at]].text or "")
+            return join(loaded, messages, lambda at: thread.row(seqs[at]).text or "")
         except UNREADABLE as error:  # marks that name nothing
             raise _corrupt(found) from error
 

@@ -149,7 +149,7 @@ class CheckpointWriter:
             thread.add([*planned.matched, *decision.fresh])
         for seq in decision.rooted or ():
             if seq in thread.rows:
-                thread.rows[seq] = thread.rows[seq]._replace(flags=thread.rows[seq].flags | ROOTED)
+                thread.rows[seq] = thread.row(seq)._replace(flags=thread.row(seq).flags | ROOTED)
         shape, names = record.shape
         thread.named.update((record.ns,) if record.keeps_names else (record.ns, shape))
         thread.shapes[shape] = names

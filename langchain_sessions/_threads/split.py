@@ -236,9 +236,13 @@ def _are_same(found: Any, given: Any) -> bool:
 def snapshot(value: Any) -> Any:
     """A copy of a value that shares what cannot change."""
     kind = type(value)
+    # Copied whole, then what nests, of which there is little: this runs for each message that says more than a text.
     if kind is dict:
-        # Scalars are not worth a call: this runs for each field of each message that is loaded.
-        return {key: item if type(item) in _LEAVES else snapshot(item) for key, item in value.items()}
+        copied = value.copy()
+        for key, item in value.items():
+            if type(item) not in _LEAVES:
+                copied[key] = snapshot(item)
+        return copied
     if kind is list:
         return [item if type(item) in _LEAVES else snapshot(item) for item in value]
     if kind in _LEAVES:
@@ -277,19 +281,3 @@ def brief_skeleton(data: bytes) -> bytes:
 def whole_skeleton(data: bytes) -> bytes:
     """What `brief_skeleton` was given."""
     return data[1:].replace(_SHORT, _REFERENCE) if data[:1] == _SIGN else data
-
-
-class Mold(NamedTuple):
-    """What messages of one class have in common that consist of a text and an id."""
-
-    cls: type[BaseMessage]
-    fields: dict[str, Any]
-    dicts: tuple[str, ...]
-    lists: tuple[str, ...]
-
-
-def mold_of(message: BaseMessage) -> Mold:
-    """What messages like this one have in common."""
-    fields = snapshot(message.__dict__)
-    dicts, lists = (tuple(name for name, item in fields.items() if type(item) is kind) for kind in (dict, list))
-    return Mold(type(message), fields, dicts, lists)

@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
-from langchain_sessions._core.checkpoints import NO_EVENTS, CheckpointRow, MessageRow, ValueRow, WriteRow
+from langchain_sessions._core.checkpoints import NO_EVENTS, CheckpointRow, MessageParts, ValueRow, WriteRow
 from langchain_sessions._core.rows import EventRow, Owner, SessionKey, SessionRow
 from langchain_sessions._core.twins import threaded
 
@@ -170,7 +170,8 @@ class CheckpointDetails:
         values: Values that lie beside a row, or that its writes begin with, by digest; and where one consists of
             names (`kids_of`), these too, and so on. One that is gone is left out.
         shapes: The names behind a shape; empty where they are gone.
-        events: Messages that the checkpoints or their writes mention and the reader lacks.
+        events: Messages that the checkpoints or their writes mention and the reader lacks: `MessageRow`s, or what
+            these are made of.
     """
 
     writes: dict[tuple[int, int, str], list[WriteRow]] = field(
@@ -178,7 +179,7 @@ class CheckpointDetails:
     )
     values: dict[tuple[int, bytes], bytes] = field(default_factory=dict[tuple[int, bytes], bytes])
     shapes: dict[tuple[int, int], bytes] = field(default_factory=dict[tuple[int, int], bytes])
-    events: dict[int, list[MessageRow]] = field(default_factory=dict[int, list[MessageRow]])
+    events: dict[int, Sequence[MessageParts]] = field(default_factory=dict[int, Sequence[MessageParts]])
 
 
 PageEnd = tuple[str, int, int]

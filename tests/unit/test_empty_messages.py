@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from langchain_sessions._core.codec.any_message import MessageCodec
-from langchain_sessions._core.codec.empty import AS_ANSWER, is_empty
+from langchain_sessions._core.codec.templates import AS_ANSWER, is_empty
 
 CODEC = MessageCodec()
 

@@ -17,8 +17,8 @@ from pydantic import BaseModel
 
 from langchain_sessions._core import message_types as k
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.codec.empty import AS_ANSWER, form_of, is_empty
 from langchain_sessions._core.codec.same import is_same
+from langchain_sessions._core.codec.templates import AS_ANSWER, form_of, is_empty, template_of
 from langchain_sessions._core.codec.text import REASONING_FIELDS, searchable_text
 from langchain_sessions._core.codec.values import dump_json, dump_readably, load_json, pack, unpack
 from langchain_sessions._core.edge import UNREADABLE, folded_column, is_storable
@@ -27,7 +27,7 @@ from langchain_sessions._core.view import plain_values
 from langchain_sessions.errors import CorruptRowError, SealedEventError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
@@ -43,7 +43,6 @@ _CALL_BLOCKS: Final = frozenset({"tool_use", "tool_call", "function_call", "tool
 _MAX_ID = 255
 _NO_ID = r.NO_MESSAGE_ID
 _UNKNOWN: Final = object()
-_COLUMNS: Final = ("content", "id")
 _CLASS = "$class"
 _EXTRA = "$extra"
 
@@ -57,6 +56,11 @@ _set_fields, _set_names, _set_extra, _set_private = (
     cast("Any", BaseModel.__dict__[name]).__set__
     for name in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
 )
+_read: Callable[[str, int], tuple[Any, int]] = cast("Any", json.JSONDecoder()).scan_once
+"""What `json.loads` asks for a value: what was stored has no blanks around it, and nothing else is after it."""
+_MARKED: Final = '"$'
+"""So begins whatever says in a body that a value is no plain JSON; a value of somebody's that does is no harm."""
+_NOTHING: Final[dict[str, Any]] = {}
 
 
 def assembled(cls: type[Model], fields: dict[str, Any], names: set[str], extra: dict[str, Any] | None) -> Model:
@@ -80,14 +84,6 @@ class _Opened(NamedTuple):
     body: str | None
 
 
-class _Template(NamedTuple):
-    """What an empty message of one class looks like, so that only differences are stored."""
-
-    fields: dict[str, Any]
-    dicts: tuple[str, ...]
-    lists: tuple[str, ...]
-
-
 class MessageCodec:
     """Turns messages into columns and back.
 
@@ -100,9 +96,9 @@ class MessageCodec:
         """See the class."""
         self.serde = serde
         self.encrypts = encrypts
-        self._templates = {cls: _template(cls) for cls in CODES}
+        self._templates = {cls: template_of(cls) for cls in CODES}
         self._empty = {cls: (each.fields.copy, each.dicts, each.lists) for cls, each in self._templates.items()}
-        self._forms = {cls: form_of(each.fields) for cls, each in self._templates.items()}
+        self._forms = {cls: form_of(cls) for cls in CODES}
         self._of_kind = {kind: (cls, *self._forms[cls], *self._empty[cls]) for kind, cls in CLASSES.items()}
 
     def encode(self, message: BaseMessage) -> EncodedMessage:
@@ -273,17 +269,33 @@ class MessageCodec:
 
     def decode_all(self, session_id: str, rows: Sequence[EventRow]) -> list[BaseMessage]:
         """The messages of many rows."""
-        messages: list[BaseMessage] = []
-        # Most rows are a text and an id, and most prompts hold twenty: what `decode` would call is done here.
+        made, left = self.cast(plain_values(rows))
+        for at in left:
+            made[at] = self.decode(session_id, rows[at])
+        return made
+
+    def cast(self, rows: Iterable[tuple[Any, ...]]) -> tuple[list[BaseMessage], list[int]]:
+        """The messages of rows of `PLAIN` columns, and which of them are for `decode`: those stand there as None.
+
+        Nearly all hold a text, an id and what plain JSON says besides. They are made here, with no call for each part.
+        """
+        messages: list[Any] = []
+        left: list[int] = []
         of_kind = self._of_kind.get
-        for _, ident, kind, flags, _, _, _, text, body in plain_values(rows):
+        fields: dict[str, Any]
+        for _, ident, kind, flags, _, _, _, text, body in rows:
             made = of_kind(kind)
-            if body is not None or made is None or type(text) is not str:
-                messages.append(self.decode(session_id, rows[len(messages)]))
+            plain = _NOTHING if type(text) is str else None
+            rest = plain if body is None else _said_in(body, flags, text)
+            try:
+                named = None if flags & _NO_ID else ident
+            except TypeError:
+                named = rest = None
+            if made is None or rest is None:
+                left.append(len(messages))
+                messages.append(None)
                 continue
             cls, form, called, copied, dicts, lists = made
-            named = None if flags & _NO_ID else ident
-            fields: dict[str, Any]
             if form:
                 fields = {
                     "content": text,
@@ -304,12 +316,30 @@ class MessageCodec:
                 fields["content"] = text
                 fields["id"] = named
             message = _new(cls)
+            if rest:
+                fields.update(rest)
+                _set_names(message, {"content", *rest})
+            else:
+                _set_names(message, {"content"})
             _set_fields(message, fields)
-            _set_names(message, {"content"})
             _set_extra(message, {})
             _set_private(message, None)
             messages.append(message)
-        return messages
+        return messages, left
+
+
+def _said_in(body: object, flags: int, text: object) -> dict[str, Any] | None:
+    """What plain JSON says of a message beside its text; None where it says more, or cannot be read."""
+    if type(body) is not str or _MARKED in body:
+        return None
+    try:
+        if flags & r.SEALED:
+            return None
+        rest, end = _read(body, 0)
+        content = rest.get("content", text)
+    except Exception:  # whatever it is, who reads it by itself says what is wrong
+        return None
+    return rest if end == len(body) and (type(content) is str or type(content) is list) else None
 
 
 def equal(one: Any, other: Any) -> bool:
@@ -358,22 +388,9 @@ def _besides(fields: dict[str, Any], template: dict[str, Any]) -> dict[str, Any]
         # Values of other classes are not asked: an array answers with an array.
         if value is default or (type(value) is type(default) and value == default):
             continue
-        if name not in _COLUMNS:
+        if name not in ("content", "id"):
             found[name] = value
     return found
-
-
-def _template(cls: type[BaseMessage]) -> _Template:
-    fields: dict[str, Any] = {}
-    for name, field in cls.model_fields.items():
-        if not field.is_required():
-            fields[name] = field.get_default(call_default_factory=True)
-    # What is required was given with every message that is stored: a row that lacks it is read all the same.
-    for name in cls.model_fields:
-        if name != "content":
-            fields.setdefault(name, None)
-    dicts, lists = (tuple(name for name, value in fields.items() if type(value) is kind) for kind in (dict, list))
-    return _Template(fields, dicts, lists)
 
 
 def _says_more(rest: dict[str, Any]) -> bool:

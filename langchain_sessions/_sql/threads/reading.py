@@ -7,7 +7,6 @@ ledger, so an undone rewind brings it back by itself.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, and_, bindparam, or_, select
@@ -15,6 +14,7 @@ from sqlalchemy import ColumnElement, Select, and_, bindparam, or_, select
 from langchain_sessions._core.checkpoints import (
     WITHIN,
     CheckpointRow,
+    MessageParts,
     MessageRow,
     PackedWrites,
     StagedWrites,
@@ -53,14 +53,12 @@ from langchain_sessions.stores._threads import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Collection, Sequence
 
     from langchain_sessions.stores._threads import PageEnd, StoredIn
 
 # Candidates that are read at once; what is out of sight or not accepted among them is read in vain.
 _PAGE = 50
-_message_row: Callable[[Any], MessageRow] = partial(tuple.__new__, MessageRow)
-"""`MessageRow._make` without its check: a thread that was not seen before has thousands."""
 
 
 def find_checkpoints(
@@ -380,8 +378,8 @@ def _ask_parts(tx: Transaction, skey: int, row: CheckpointRow) -> Later:
     return tx.later(tx.prepare("parts", build), {"skey": skey, "ns": row.ns, "cid": packed_id(row.cid)})
 
 
-def read_events(tx: Transaction, skey: int, seqs: SeqSet) -> list[MessageRow]:
-    """The messages at some positions."""
+def read_events(tx: Transaction, skey: int, seqs: SeqSet) -> list[MessageParts]:
+    """What `MessageRow`s are made of, at some positions."""
     e = tx.tables.events.c
 
     def build() -> Select[Any]:
@@ -391,7 +389,7 @@ def read_events(tx: Transaction, skey: int, seqs: SeqSet) -> list[MessageRow]:
     statement = tx.prepare("messages between", build)
     answers = [tx.later(statement, {"skey": skey, "low": low, "high": high}) for low, high in seqs.ranges]
     tx.flush()
-    return [message for answer in answers for message in map(_message_row, answer.rows)]
+    return [parts for answer in answers for parts in answer.rows]
 
 
 def load_lineage(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from langchain_sessions._core.checkpoints import CUT, NAMES_WITHIN, ROOT, CheckpointRow, ValueRow, WriteRow
+from langchain_sessions._core.checkpoints import CUT, NAMES_WITHIN, ROOT, CheckpointRow, MessageRow, ValueRow, WriteRow
 from langchain_sessions._core.edge import to_micros
 from langchain_sessions._core.message_types import HUMAN
 from langchain_sessions._core.piece_rows import NAME, NODE
@@ -152,7 +152,7 @@ class ThreadSuite(StoreSuite):
         skey = done.session.skey
         assert page.details.values == {(skey, b"d" * 16): b"large"}
         assert page.details.shapes == {(skey, 5): b"names"}
-        assert [event.text for event in page.details.events[skey]] == ["one", "two"]
+        assert [MessageRow(*parts).text for parts in page.details.events[skey]] == ["one", "two"]
         assert texts(ada.messages("s1")) == ["one", "two"]
         assert ada.count("s1").events == 2
         assert ada.verify("s1") == []
