@@ -332,12 +332,9 @@ class ThreadCache:
 
     def _same_beginning(self, messages: Sequence[BaseMessage], seqs: Sequence[int]) -> int:
         """How many messages at the beginning are the same."""
-        count = 0
-        for seq, message in zip(seqs, messages, strict=False):
-            if not self._holds(seq, message):
-                break
-            count += 1
-        return count
+        pairs = enumerate(zip(seqs, messages, strict=False))
+        other = (at for at, (seq, message) in pairs if not self._holds(seq, message))
+        return next(other, min(len(seqs), len(messages)))
 
     def position(self, message: BaseMessage) -> int | None:
         """Where a message with an id is stored; None where it is not known."""
@@ -393,19 +390,15 @@ class MessageCache:
             count = 1 if next(reversed(self._threads)) == skey and name in self._keys else _GROWING
             self._threads.move_to_end(skey)
             self._keys[name] = skey
-            self._weigh(count)
+            for key in islice(reversed(self._threads), count):
+                size = self._threads[key].size
+                self._held += size - self._sizes.get(key, 0)
+                self._sizes[key] = size
             while len(self._threads) > 1 and self._held > self._limit:
                 gone_key, gone = self._threads.popitem(last=False)
                 self._held -= self._sizes.pop(gone_key, 0)
                 self._keys.pop((session.app, gone.session_id), None)
             return found
-
-    def _weigh(self, count: int) -> None:
-        """Count what some threads hold that may have grown: those that were asked for last."""
-        for skey in islice(reversed(self._threads), count):
-            size = self._threads[skey].size
-            self._held += size - self._sizes.get(skey, 0)
-            self._sizes[skey] = size
 
     def known(self, app: str, session_id: str) -> ThreadCache | None:
         """What is known of the session that had this id when it was last seen. It may be gone."""

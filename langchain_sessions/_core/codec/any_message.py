@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from langchain_sessions._core import message_types as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.codec.same import is_same
-from langchain_sessions._core.codec.templates import AS_ANSWER, form_of, is_empty, template_of
+from langchain_sessions._core.codec.templates import AS_ANSWER, besides, form_of, is_empty, template_of
 from langchain_sessions._core.codec.text import REASONING_FIELDS, searchable_text
 from langchain_sessions._core.codec.values import dump_json, dump_readably, load_json, pack, unpack
 from langchain_sessions._core.edge import UNREADABLE, folded_column, is_storable
@@ -42,7 +42,6 @@ _CALL_BLOCKS: Final = frozenset({"tool_use", "tool_call", "function_call", "tool
 
 _MAX_ID = 255
 _NO_ID = r.NO_MESSAGE_ID
-_UNKNOWN: Final = object()
 _CLASS = "$class"
 _EXTRA = "$extra"
 
@@ -123,7 +122,7 @@ class MessageCodec:
         message_id = fields.get("id")
         named = ident_of(message_id)
         cls = type(message)
-        rest = {} if is_empty(fields, *self._forms[cls]) else _besides(fields, self._templates[cls].fields)
+        rest = {} if is_empty(fields, *self._forms[cls]) else besides(fields, self._templates[cls].fields)
         if named[1] & r.DIGEST_ID:
             rest["id"] = message_id
         extra = message.__pydantic_extra__
@@ -378,19 +377,6 @@ def ident_of(message_id: Any) -> tuple[str | None, int]:
     if 0 < len(text) <= _MAX_ID and is_storable(text):
         return text, 0
     return f"sha256:{digest(text)}", r.DIGEST_ID
-
-
-def _besides(fields: dict[str, Any], template: dict[str, Any]) -> dict[str, Any]:
-    """What of a message has no column of its own and is not as in an empty one."""
-    found: dict[str, Any] = {}
-    for name, value in fields.items():
-        default = template.get(name, _UNKNOWN)
-        # Values of other classes are not asked: an array answers with an array.
-        if value is default or (type(value) is type(default) and value == default):
-            continue
-        if name not in ("content", "id"):
-            found[name] = value
-    return found
 
 
 def _says_more(rest: dict[str, Any]) -> bool:

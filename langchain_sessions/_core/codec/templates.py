@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 _BARE: Final[dict[str, Any]] = {"additional_kwargs": {}, "response_metadata": {}, "name": None, "id": None}
 _ANSWER: Final = {**_BARE, "tool_calls": [], "invalid_tool_calls": [], "usage_metadata": None}
 AS_BARE, AS_ANSWER, AS_ITS_TEMPLATE = 1, 2, 0
+_UNKNOWN: Final = object()
 _SIZES: Final = {AS_BARE: len(_BARE) + 2, AS_ANSWER: len(_ANSWER) + 2}
 """Fields with the content and the name of the class."""
 
@@ -60,3 +61,16 @@ def is_empty(fields: dict[str, Any], form: int, called: str) -> bool:
         return is_list and not calls and not broken and fields["usage_metadata"] is None
     except KeyError:
         return False
+
+
+def besides(fields: dict[str, Any], template: dict[str, Any]) -> dict[str, Any]:
+    """What of a message has no column of its own and is not as in an empty one."""
+    found: dict[str, Any] = {}
+    for name, value in fields.items():
+        default = template.get(name, _UNKNOWN)
+        # Values of other classes are not asked: an array answers with an array.
+        if value is default or (type(value) is type(default) and value == default):
+            continue
+        if name not in ("content", "id"):
+            found[name] = value
+    return found
