@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from langchain_core.messages import HumanMessage
 
 from langchain_sessions._core.rows import EDIT
 from langchain_sessions._log.log import Tally
+from langchain_sessions._recall.index.chunks import OpenChunk
 from langchain_sessions._recall.settings import MOST_BYTES
 
 if TYPE_CHECKING:
@@ -101,3 +104,19 @@ def test_a_page_of_megabytes_is_told_without_a_step_for_each_word(ada: SessionSe
             sys.setprofile(None)
         assert len(page.items) >= found
         assert steps < 100_000, query
+
+
+def test_the_collector_rests_while_a_chunk_is_filled(ada: SessionService) -> None:
+    """Lists are made for each word, and all of them stay."""
+    rests: list[bool] = []
+    add = OpenChunk.add
+
+    def watched(chunk: OpenChunk, *args: Any) -> None:
+        rests.append(not gc.isenabled())
+        add(chunk, *args)
+
+    ada.append("s1", [HumanMessage(f"needle{number}") for number in range(3)])
+    with patch.object(OpenChunk, "add", watched):
+        ada.reindex("s1")
+    assert rests == [True] * 3
+    assert gc.isenabled()
