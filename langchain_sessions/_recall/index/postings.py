@@ -157,7 +157,10 @@ class Segment:
                         known.by_passage = {}
                     known.by_passage[number] = min(_MOST_COUNTED, count)
                 else:
-                    known[index] = count if count < _MOST_COUNTED else _MOST_COUNTED
+                    # No call for each word: of hardly any that much is counted.
+                    known[index] = count
+                    if count > _MOST_COUNTED:
+                        known[index] = _MOST_COUNTED
         self.passage_lengths += entry.lengths
         self._firsts.append(len(self.passage_lengths))
         self.flags.append(entry.flags)

@@ -84,10 +84,7 @@ def means_the_human(query: str) -> bool:
     """Whether a query says "I" or "my" in its language: then it is about what the human said."""
     words = normalize(query).split()
     asked = {word.strip(".,;:!?\"'()") for word in words}
-    return (
-        not asked.isdisjoint(_FIRST_PERSON[guess_language(words)])
-        or _OTHER_FIRST_PERSON.search(query) is not None
-    )
+    return not asked.isdisjoint(_FIRST_PERSON[guess_language(words)]) or _OTHER_FIRST_PERSON.search(query) is not None
 
 
 def names_in(
