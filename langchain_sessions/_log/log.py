@@ -52,8 +52,9 @@ _tuple = tuple.__new__
 Service = TypeVar("Service", bound="SessionService")
 # Logs that are counted; with more, counting begins anew: of each too little is known, and a search finds what waits.
 _MOST_LOGS: Final = 10_000
-_EDITS: Final = 16
-"""What an edit replaces is read for the index and not inverted, so that so many times as much may wait."""
+_READ: Final = 16
+"""What an edit replaces is read for the index and not inverted, so that so many times as much may wait: on SQLite it
+takes a sixtieth."""
 
 
 class Tally:
@@ -66,18 +67,32 @@ class Tally:
     def __init__(self) -> None:
         """Nothing waits."""
         self._waiting: dict[tuple[str, str], int] = {}
+        # By log and message: how much of what waits is its newest revision.
+        self._edited: dict[tuple[str, str], dict[str, int]] = {}
 
-    def passes(self, key: SessionKey, size: int) -> bool:
-        """Count what was appended; whether with it too much waits, which is then counted as done."""
+    def passes(self, key: SessionKey, rows: Sequence[EventRow], *, is_due: bool) -> bool:
+        """Count what was appended; whether with it too much waits, or the index is due: all is then counted as done."""
         known, name = self._waiting, (key.app, key.id)
-        waiting = known.get(name, 0) + size
-        if waiting > MOST_BYTES:
+        waiting = known.get(name, 0)
+        for row in rows:
+            size = len(row.text or "") + len(row.body or "")
+            waiting += self._more(name, row.ident, size) if row.flags & EDIT else size
+        if is_due or waiting > MOST_BYTES:
             known.pop(name, None)
+            self._edited.pop(name, None)
             return True
         if len(known) >= _MOST_LOGS:
             known.clear()
+            self._edited.clear()
         known[name] = waiting
         return False
+
+    def _more(self, name: tuple[str, str], ident: str, size: int) -> int:
+        """How much an edit adds to what is inverted, where it takes the place of one that waits."""
+        edited = self._edited.setdefault(name, {})
+        before = edited.get(ident, 0)
+        edited[ident] = size
+        return size - before + before // _READ
 
 
 @dataclass(slots=True)
@@ -254,18 +269,9 @@ def after_append(log: Log, key: SessionKey, version: int, rows: Sequence[EventRo
     if search is None:
         return None
     added = len(rows)
-    index = version % INDEX_EVERY < added or log.shared.tally.passes(key, _waiting_in(rows))
+    index = log.shared.tally.passes(key, rows, is_due=version % INDEX_EVERY < added)
     embed = version % EMBED_EVERY < added and search.embedder is not None
     return _catch_up(log, key, index=index, embed=embed) if index or embed else None
-
-
-def _waiting_in(rows: Sequence[EventRow]) -> int:
-    """How much the index has to take in, in bytes that are inverted: of what an edit replaced nothing is."""
-    size = 0
-    for row in rows:
-        here = len(row.text or "") + len(row.body or "")
-        size += here // _EDITS if row.flags & EDIT else here
-    return size
 
 
 def _catch_up(log: Log, key: SessionKey, *, index: bool, embed: bool) -> Flow[None]:

@@ -301,9 +301,11 @@ def _segment(
             make = builder.stored_entry if log.view.edit_of(row.seq) is None else builder.replaced_entry
             segment.hidden.add(segment.add(make(log.session.id, row, codec)))
             continue
-        message = codec.decode(log.session.id, row)
-        index = segment.add(builder.entry(row, message))
-        if admission.admits(row, log.view) and admission.admits_message(row, message):
+        index = segment.add(builder.stored_entry(log.session.id, row, codec))
+        is_admitted = admission.admits(row, log.view)
+        if is_admitted and admission.asks_messages:
+            is_admitted = admission.admits_message(row, codec.decode(log.session.id, row))
+        if is_admitted:
             admitted.add(index)
     return segment, admitted
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from langchain_core.messages import HumanMessage
 
+from langchain_sessions._core.rows import EDIT
 from langchain_sessions._log.log import Tally
+from langchain_sessions._recall.index.chunks import OpenChunk
 from langchain_sessions._recall.settings import MOST_BYTES
 
 if TYPE_CHECKING:
@@ -50,16 +55,32 @@ def test_a_log_that_is_heavy_as_it_is_found_is_indexed_once(ada: SessionService)
     assert ada.reindex() == 0
 
 
+class Key:
+    app, id = "app", "s1"
+
+
+def passes(tally: Tally, size: int, ident: str = "", *, is_due: bool = False) -> bool:
+    row = SimpleNamespace(text="x" * size, body=None, ident=ident, flags=EDIT if ident else 0)
+    return tally.passes(Key, [row], is_due=is_due)  # type: ignore[arg-type, list-item]
+
+
 def test_the_tally_forgets_what_it_counted() -> None:
     tally = Tally()
-
-    class Key:
-        app, id = "app", "s1"
-
     for _ in range(3):
-        assert not tally.passes(Key, MOST_BYTES // 2)  # type: ignore[arg-type]
-        assert not tally.passes(Key, MOST_BYTES // 2)  # type: ignore[arg-type]
-        assert tally.passes(Key, 2)  # type: ignore[arg-type]
+        assert not passes(tally, MOST_BYTES // 2)
+        assert not passes(tally, MOST_BYTES // 2)
+        assert passes(tally, 2)
+        assert not passes(tally, MOST_BYTES)
+        assert passes(tally, 1, is_due=True)
+
+
+def test_of_revisions_the_tally_counts_the_last() -> None:
+    """The others are read, and have no words in the index."""
+    tally = Tally()
+    for _ in range(2):
+        times = next(number for number in range(100) if passes(tally, MOST_BYTES // 2, "draft"))
+        assert 10 <= times <= 20
+    assert [passes(tally, MOST_BYTES // 2, ident) for ident in "abc"] == [False, False, True]
 
 
 def test_a_page_of_megabytes_is_told_without_a_step_for_each_word(ada: SessionService) -> None:
@@ -83,3 +104,19 @@ def test_a_page_of_megabytes_is_told_without_a_step_for_each_word(ada: SessionSe
             sys.setprofile(None)
         assert len(page.items) >= found
         assert steps < 100_000, query
+
+
+def test_the_collector_rests_while_a_chunk_is_filled(ada: SessionService) -> None:
+    """Lists are made for each word, and all of them stay."""
+    rests: list[bool] = []
+    add = OpenChunk.add
+
+    def watched(chunk: OpenChunk, *args: Any) -> None:
+        rests.append(not gc.isenabled())
+        add(chunk, *args)
+
+    ada.append("s1", [HumanMessage(f"needle{number}") for number in range(3)])
+    with patch.object(OpenChunk, "add", watched):
+        ada.reindex("s1")
+    assert rests == [True] * 3
+    assert gc.isenabled()

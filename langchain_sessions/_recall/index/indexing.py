@@ -204,12 +204,14 @@ class Indexer:
             loaded = yield from ask(self.store.load_chunks, key, progress, numbers, self.now())
             if loaded is None:
                 return None
-            for stored, buckets in loaded:
-                chunk.extend(ChunkTraits.unpack(stored.traits), buckets.values())
+            with resting_collector():
+                for stored, buckets in loaded:
+                    chunk.extend(ChunkTraits.unpack(stored.traits), buckets.values())
             if chunk.passages > _MOST_PASSAGES_MERGED:
                 numbers, chunk = [], OpenChunk()
-        for row, entry in entries:
-            chunk.add(self.builder.traits(row, entry), entry.passages)
+        with resting_collector():
+            for row, entry in entries:
+                chunk.add(self.builder.traits(row, entry), entry.passages)
         change = partial(_change, self.builder.fingerprint, progress, chunk, upto, tuple(numbers))
         return _made(key.id, [row for row, _ in entries], change)
 

@@ -92,11 +92,13 @@ _MOST_COUNTED: Final = 255
 
 
 class _Counts(dict[int, int]):
-    """Occurrences of a term by index, and by passage where an event is several."""
+    """Occurrences of a term by index, and by passage where an event is several.
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.by_passage: dict[int, int] = {}
+    Attributes:
+        by_passage: None where no such event holds it, as it is with most terms of which there is one for each word.
+    """
+
+    by_passage: dict[int, int] | None = None
 
     def lookup(self) -> dict[int, int]:
         """Itself."""
@@ -108,7 +110,7 @@ class _Counts(dict[int, int]):
 
     def passages(self) -> dict[int, int]:
         """Number of a passage and count."""
-        return self.by_passage
+        return self.by_passage or {}
 
 
 @dataclass(slots=True)
@@ -142,12 +144,22 @@ class Segment:
         """Add the next event of the session; return its index."""
         index = len(self.flags)
         several = len(entry.lengths) > 1
+        postings = self.postings
         for number, terms in enumerate(entry.passages, self._firsts[-1]):
             for term, count in Counter(terms).items():
-                known = self.postings.setdefault(term, _Counts())
-                known[index] = min(_MOST_COUNTED, known.get(index, 0) + count)
+                known = postings.get(term)
+                if known is None:
+                    known = postings[term] = _Counts()
                 if several:
+                    known[index] = min(_MOST_COUNTED, known.get(index, 0) + count)
+                    if known.by_passage is None:
+                        known.by_passage = {}
                     known.by_passage[number] = min(_MOST_COUNTED, count)
+                else:
+                    # No call for each word: of hardly any that much is counted.
+                    known[index] = count
+                    if count > _MOST_COUNTED:
+                        known[index] = _MOST_COUNTED
         self.passage_lengths += entry.lengths
         self._firsts.append(len(self.passage_lengths))
         self.flags.append(entry.flags)

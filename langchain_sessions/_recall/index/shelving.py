@@ -321,7 +321,8 @@ class Shelver:
         traits = known[number]
         stale = stale_copies(list(known.items())).get(number, frozenset())
         mine = {log.skey for log in shelf.logs}
-        shelf.take(traits, buckets.values(), {*gone, *stale, *mine})
+        with resting_collector():
+            shelf.take(traits, buckets.values(), {*gone, *stale, *mine})
 
 
 def _first(logs: list[UnshelvedLog]) -> tuple[list[UnshelvedLog], list[UnshelvedLog]]:

@@ -76,6 +76,11 @@ class Admission:
         return passes(self._of_messages, row, message)
 
     @property
+    def asks_messages(self) -> bool:
+        """Whether `admits_message` looks at any."""
+        return bool(self._of_messages)
+
+    @property
     def needs_message(self) -> bool:
         """Whether the index cannot tell all that only the message can."""
         return bool(self._of_messages.keys() - INDEXED)

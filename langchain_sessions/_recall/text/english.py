@@ -27,7 +27,7 @@ _HAS_VOWEL: Final = re.compile("[aeiouy]")
 _CONSONANT_Y: Final = re.compile("([aeiouy])y")
 _REGIONS: Final = re.compile("([^aeiouy]*[aeiouy]+[^aeiouy])([^aeiouy]*[aeiouy]+[^aeiouy])?")
 _BEGINNINGS: Final = ("arsen", "commun", "emerg", "gener", "inter", "later", "organ", "past", "univers")
-_SHORT: Final = re.compile("(?:.*[^aeiouy][aeiouy][^aeiouywxY]|[aeiouy][^aeiouy]|.*past)", re.DOTALL)
+_LONG_BEFORE_E: Final = frozenset("aeiouywxY")
 _DOUBLES: Final = frozenset(letter * 2 for letter in "bdfgmnprt")
 _WITH_E: Final = frozenset(("at", "bl", "iz"))
 _WHOLE_BEFORE_ING: Final = frozenset(("even", "cann", "inn", "earr", "herr", "out"))
@@ -54,7 +54,8 @@ _STEP_2: Final = _by_end(
 )
 _STEP_3: Final = _by_end("icate ic|ative|alize al|iciti ic|ical ic|tional tion|ational ate|ful|ness")
 _STEP_4: Final = _by_end("ic|ance|ence|able|ible|ate|ive|ize|iti|al|ism|ion|er|ous|ant|ent|ment|ement")
-_CHANGING: Final = frozenset((*_STEP_2, *_STEP_3, *_STEP_4, "ed", "ng", "ll"))
+_SUFFIXED: Final = frozenset((*_STEP_2, *_STEP_3, *_STEP_4))
+_CHANGING: Final = frozenset((*_SUFFIXED, "ed", "ng", "ll"))
 _CHANGING_LETTERS: Final = frozenset("seyY")
 """How words end of which anything is taken: half of them do not."""
 
@@ -101,6 +102,14 @@ def _regions(word: str) -> tuple[int, int]:
     return match.end(1), size if second < 0 else second
 
 
+def _is_short(word: str) -> bool:
+    """Whether it ends in a short syllable: then an "e" that stood behind it is kept, or missed."""
+    if len(word) <= _TWO:
+        return len(word) == _TWO and word[0] in _VOWELS and word[1] not in _VOWELS
+    ends_short = word[-1] not in _LONG_BEFORE_E and word[-2] in _VOWELS and word[-3] not in _VOWELS
+    return ends_short or word.endswith("past")
+
+
 def _without_plural(word: str) -> str:
     if word[-1] == "s":
         if word.endswith("sses"):
@@ -141,27 +150,37 @@ def _repaired(left: str, first: int) -> str:
         return f"{left}e"
     if end in _DOUBLES:
         return left if len(left) == _SHORTEST and left[0] in "aeo" else left[:-1]
-    return f"{left}e" if len(left) == first and _SHORT.fullmatch(left) else left
+    return f"{left}e" if len(left) == first and _is_short(left) else left
 
 
 def _without_suffixes(word: str, first: int, second: int) -> str:
-    for suffix, instead in _STEP_2.get(word[-2:], ()):
-        if word.endswith(suffix):
-            start = len(word) - len(suffix)
-            is_after = suffix not in _AFTER or word[start - 1 : start] in _AFTER[suffix]
-            word = word[:start] + instead if start >= first and is_after else word
-            break
-    for suffix, instead in _STEP_3.get(word[-2:], ()):
-        if word.endswith(suffix):
-            start = len(word) - len(suffix)
-            word = word[:start] + instead if start >= (second if suffix == "ative" else first) else word
-            break
-    for suffix, _ in _STEP_4.get(word[-2:], ()):
-        if word.endswith(suffix):
-            start = len(word) - len(suffix)
-            word = word[:start] if start >= second and (suffix != "ion" or word[start - 1 : start] in _ST) else word
-            break
-    start = len(word) - 1
+    if word[-2:] in _SUFFIXED:
+        word = _without_suffix(word, first, second)
     if word[-1:] == "e":
-        return word[:-1] if start >= second or (start >= first and not _SHORT.fullmatch(word, 0, start)) else word
-    return word[:-1] if word.endswith("ll") and start >= second else word
+        start = len(word) - 1
+        return word[:-1] if start >= second or (start >= first and not _is_short(word[:-1])) else word
+    return word[:-1] if word[-2:] == "ll" and len(word) > second else word
+
+
+def _without_suffix(word: str, first: int, second: int) -> str:
+    end = word[-2:]
+    if end in _STEP_2:
+        for suffix, instead in _STEP_2[end]:
+            if word.endswith(suffix):
+                start = len(word) - len(suffix)
+                is_after = suffix not in _AFTER or word[start - 1 : start] in _AFTER[suffix]
+                word = word[:start] + instead if start >= first and is_after else word
+                end = word[-2:]
+                break
+    if end in _STEP_3:
+        for suffix, instead in _STEP_3[end]:
+            if word.endswith(suffix):
+                start = len(word) - len(suffix)
+                word = word[:start] + instead if start >= (second if suffix == "ative" else first) else word
+                end = word[-2:]
+                break
+    for suffix, _ in _STEP_4.get(end, ()):
+        if word.endswith(suffix):
+            start = len(word) - len(suffix)
+            return word[:start] if start >= second and (suffix != "ion" or word[start - 1 : start] in _ST) else word
+    return word

@@ -155,6 +155,7 @@ _VOTERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     }
 )
 """The guessable languages that a word is a function word of: most words of a text are none's."""
+_HAS_VOTERS: Final = frozenset(_VOTERS).__contains__
 
 _SCRIPTS: Final = (
     ("\u0370", "\u03ff", "greek"),
@@ -175,25 +176,20 @@ def language_of_script(character: str) -> str | None:
     return next((name for first, last, name in _SCRIPTS if first <= character <= last), None)
 
 
-def voters_for(word: str) -> tuple[str, ...]:
-    """The guessable languages that a lower-case word is a function word of."""
-    return _VOTERS.get(word, ())
-
-
-def guess_language(voters: Iterable[tuple[str, ...]], default: str = DEFAULT_LANGUAGE) -> str:
+def guess_language(words: Iterable[str], default: str = DEFAULT_LANGUAGE) -> str:
     """Guess the language of a text from its function words.
 
     Args:
-        voters: What `voters_for` says of the words of the text.
+        words: The words of the text, in lower case.
         default: The answer when there are fewer than three function words, or no clear winner.
 
     Returns:
         One of `GUESSABLE`, or the default.
     """
     votes: dict[str, int] = dict.fromkeys(GUESSABLE, 0)
-    # Most words are nobody's, and the others are those of few groups of languages: counted in C.
-    for names, count in Counter(voters).items():
-        for name in names:
+    # Most words are nobody's: passed over in C.
+    for word, count in Counter(filter(_HAS_VOTERS, words)).items():
+        for name in _VOTERS[word]:
             votes[name] += count
     best = max(votes, key=lambda name: (votes[name], name == default))
     return best if votes[best] >= _FEWEST_VOTES and votes[best] > votes.get(default, 0) else default

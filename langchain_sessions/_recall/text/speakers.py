@@ -11,7 +11,7 @@ from collections import Counter
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from langchain_sessions._recall.text.languages import guess_language, voters_for
+from langchain_sessions._recall.text.languages import guess_language
 from langchain_sessions._recall.text.terms import TOKEN, normalize
 
 if TYPE_CHECKING:
@@ -85,10 +85,7 @@ def means_the_human(query: str) -> bool:
     """Whether a query says "I" or "my" in its language: then it is about what the human said."""
     words = normalize(query).split()
     asked = {word.strip(".,;:!?\"'()") for word in words}
-    return (
-        not asked.isdisjoint(_FIRST_PERSON[guess_language(map(voters_for, words))])
-        or _OTHER_FIRST_PERSON.search(query) is not None
-    )
+    return not asked.isdisjoint(_FIRST_PERSON[guess_language(words)]) or _OTHER_FIRST_PERSON.search(query) is not None
 
 
 def names_in(

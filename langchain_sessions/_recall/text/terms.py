@@ -23,7 +23,6 @@ from langchain_sessions._recall.text.languages import (
     STOP_WORDS,
     guess_language,
     language_of_script,
-    voters_for,
 )
 from langchain_sessions._recall.text.numerals import figures_in
 from langchain_sessions._recall.text.stemming import make_stemmer, stemmer_languages
@@ -68,6 +67,7 @@ TOKEN: Final = re.compile(rf"[{_DENSE}]+|{_NUMBER}|{_LETTER}+(?:[{_MARK}]+{_LETT
 
 _DENSE_START: Final = re.compile(f"[{_DENSE}]")
 _PADDED: Final = re.compile("0[0-9]")
+_PADDED_SIZE: Final = 2
 _ELISION: Final = 2
 _NO_FORMS: Final[Mapping[str, str]] = MappingProxyType({})
 _ORDINAL: Final = re.compile(r"([0-9]+)(?:st|nd|rd|th)")
@@ -136,8 +136,11 @@ def plain_word(token: str) -> str:
         word = tail.replace("'", "") if len(head) <= _ELISION < len(tail) else head
     if word[0].isdigit():
         word = word.replace(",", "")
-        ordinal = _ORDINAL.fullmatch(word)
-        word = ordinal[1] if ordinal else word.removeprefix("0") if _PADDED.fullmatch(word) else word
+        if len(word) == _PADDED_SIZE:
+            word = word.removeprefix("0") if _PADDED.fullmatch(word) else word
+        elif not word.isdigit():
+            ordinal = _ORDINAL.fullmatch(word)
+            word = ordinal[1] if ordinal else word
     return word[:LONGEST_TERM]
 
 
@@ -156,12 +159,16 @@ class _StemCache(dict[str, str]):
         # A mapping that cannot be changed takes as long to ask as the rest of a new word.
         self._base_form = dict(BASE_FORMS.get(language, _NO_FORMS)).get
         self._stop_words = STOP_WORDS.get(language, frozenset())
+        # Both at once; a function word is for nothing.
+        self._instead = {**BASE_FORMS.get(language, _NO_FORMS), **dict.fromkeys(self._stop_words, "")}
 
     def __missing__(self, token: str) -> str:
-        if token.isalpha() and len(token) <= _LONGEST_STEMMED:
+        if len(token) <= _LONGEST_STEMMED and token.isalpha():
             # Nearly all: there is nothing to take off.
-            word = self._base_form(token, token)
-            term = "" if token in self._stop_words else self._stemmer(word) or word
+            word = self._instead.get(token, token)
+            term = word and (self._stemmer(word) or word)
+        elif token.isdigit():
+            term = plain_word(token)
         else:
             word = plain_word(token)
             is_topic = word and word not in self._stop_words and token not in self._stop_words
@@ -226,22 +233,6 @@ class _TermCache(dict[str, "tuple[str, ...]"]):
         return stems.stem(word)
 
 
-class _VoterCache(dict[str, "tuple[str, ...]"]):
-    """What single tokens say about the language of a text, bounded in the same way."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self._size = size
-
-    def __missing__(self, token: str) -> tuple[str, ...]:
-        voters = voters_for(plain_word(token))
-        if len(token) <= LONGEST_TERM:
-            if len(self) >= self._size:
-                self.clear()
-            self[token] = voters
-        return voters
-
-
 def _dense_terms(token: str) -> tuple[str, ...]:
     terms: list[str] = []
     for run in _DENSE_CUTS.split(token):
@@ -277,6 +268,13 @@ def _looked_up(cache: _TermCache, tokens: list[str], is_plain: bool) -> list[str
     return list(chain.from_iterable(map(cache.__getitem__, tokens)))
 
 
+def _without_clitics(tokens: list[str]) -> list[str]:
+    """The words that tokens are, as far as function words are concerned."""
+    if "'" not in "".join(tokens):
+        return tokens
+    return [plain_word(token) if "'" in token else token for token in tokens]
+
+
 class TermMaker:
     """Makes the terms of texts and of query words; safe to share between threads.
 
@@ -297,7 +295,6 @@ class TermMaker:
         self._default = DEFAULT_LANGUAGE if language == AUTO_LANGUAGE else language
         self._cache_size = cache_size
         self._caches = {self._default: _TermCache(self._default, cache_size)}
-        self._voters = _VoterCache(cache_size)
 
     @property
     def fingerprint(self) -> str:
@@ -322,7 +319,7 @@ class TermMaker:
         """The language of a text of which so much is no function word of the default language."""
         # English prose is nearly half function words; only a text that keeps almost everything is worth a guess.
         if self.language == AUTO_LANGUAGE and _SHORTEST_GUESSED <= len(tokens) < topical / _MOSTLY_TOPIC:
-            return guess_language(map(self._voters.__getitem__, tokens), self._default)
+            return guess_language(_without_clitics(tokens), self._default)
         return self._default
 
     def function_words(self, query: str) -> frozenset[str]:
@@ -332,7 +329,7 @@ class TermMaker:
         """
         if self.language != AUTO_LANGUAGE:
             return frozenset()
-        language = guess_language(map(self._voters.__getitem__, _tokens(query)[0]), self._default)
+        language = guess_language(_without_clitics(_tokens(query)[0]), self._default)
         return frozenset() if language == self._default else STOP_WORDS[language]
 
     def query_terms(self, word: str) -> tuple[tuple[str, ...], ...]:
