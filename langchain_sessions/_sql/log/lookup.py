@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from itertools import compress, repeat
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy import (
@@ -31,7 +31,9 @@ from sqlalchemy import (
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.checkpoints import StagedWrites, WriteRow, mentioned_in, pack_writes, unpack_staged
 from langchain_sessions._core.ledger import LogView, marks_of, open_invocations, view_of
+from langchain_sessions._core.packed_texts import PACKED_FROM, is_long, packed_form
 from langchain_sessions._core.rows import (
+    STORED,
     EventRow,
     InvocationRow,
     SessionKey,
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from langchain_sessions._sql.driver.transaction import Later
     from langchain_sessions._sql.tables.schema import Tables
 
+_text, _extra = attrgetter("text"), attrgetter("extra")
 ZERO: ColumnElement[int] = literal_column("0")
 # The constructor of a named tuple takes twice as long.
 _tuple = tuple.__new__
@@ -237,7 +240,7 @@ def skey_named(tx: Transaction) -> ScalarSelect[int]:
 
 
 def event_columns(tables: Tables) -> list[ColumnElement[Any]]:
-    """The columns of an `EventRow`, in its order."""
+    """The columns of an `EventRow`, in its order, and what `stored_row` reads behind them."""
     return [*tables.of_event.values()]
 
 
@@ -321,19 +324,18 @@ def insert_events(tx: Transaction, skey: int, rows: Sequence[EventRow]) -> None:
     What none of them has is not named: SQLite's driver looks for an adapter of each None that it is given, which
     takes as long as all the rest of a row.
     """
-    if len(rows) == 1:
-        (row,) = rows
+    if len(rows) == 1 and ((text := (row := rows[0]).text) is None or len(text) < PACKED_FROM):
         statement = tx.prepare(held_by(row), _insert_held, tx.tables.events, row)
         tx.insert_tuples(statement, [_taking(statement.names)((skey,) + row)])  # noqa: RUF005 - which makes a list first
     else:
         columns = list(zip(*rows, strict=True))
+        if any(map(is_long, map(_text, rows))):
+            columns = list(zip(*map(packed_form, rows), strict=True))
         held = tuple([column.count(None) < len(rows) for column in columns])
         values = list(zip(repeat(skey, len(rows)), *compress(columns, held), strict=True))
         tx.insert_tuples(tx.prepare(held, _insert_some, tx.tables.events, held), values)
-    for row in rows:
-        if row.extra is not None:
-            insert_marks(tx, skey, rows)
-            break
+    if any(map(_extra, rows)):
+        insert_marks(tx, skey, rows)
 
 
 @cache
@@ -344,9 +346,8 @@ def _taking(names: tuple[str, ...]) -> Callable[[Row], Row]:
 
 def insert_marks(tx: Transaction, skey: int, rows: Sequence[EventRow]) -> None:
     """Insert the marks of rows."""
-    if marks := marks_of(rows):
-        statement = tx.prepare("insert marks", lambda: insert(tx.tables.marks))
-        tx.run_many(statement, [{"skey": skey, **mark._asdict()} for mark in marks])
+    if marks := [{"skey": skey, **mark._asdict()} for mark in marks_of(rows)]:
+        tx.run_many(tx.prepare("insert marks", lambda: insert(tx.tables.marks)), marks)
 
 
 def _insert_held(events: Table, row: EventRow) -> Any:
@@ -354,7 +355,7 @@ def _insert_held(events: Table, row: EventRow) -> Any:
 
 
 def _insert_some(events: Table, held: Iterable[bool]) -> Any:
-    names = ("skey", *compress(EventRow._fields, held))
+    names = ("skey", *compress(STORED, held))
     return insert(events).values({name: param(name) for name in names})
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from binascii import b2a_base64
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from typing import cast as cast_type
@@ -35,7 +36,8 @@ from langchain_sessions._core import rows as r
 from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.identity import identify_batch, require_version
 from langchain_sessions._core.ledger import last_mark, view_of
-from langchain_sessions._core.rows import EventRow, InvocationRow, SessionKey, SessionRow, held_by, owner_shape
+from langchain_sessions._core.packed_texts import is_long, packed_form
+from langchain_sessions._core.rows import STORED, EventRow, InvocationRow, SessionKey, SessionRow, held_by, owner_shape
 from langchain_sessions._core.state import APP, MOST_REPLACED, REPLACED, USER
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction, param
 from langchain_sessions._sql.log.lookup import key_criteria
@@ -52,8 +54,7 @@ if TYPE_CHECKING:
     from sqlalchemy.sql.dml import Update
     from sqlalchemy.sql.selectable import CTE
 
-_NAMED = tuple(f"e_{name}" for name in EventRow._fields)
-_EVENT = (*EventRow._fields, "base")
+_NAMED = tuple(f"e_{name}" for name in STORED)
 _SHARED = (f'"{USER}', f'"{APP}')
 _UNSAFE = r"\\u(0000|[dD][89abAB])"
 """What PostgreSQL cannot read of JSON: characters that its text does not hold."""
@@ -88,10 +89,15 @@ def prepare_one(tx: Transaction, key: SessionKey, batch: AppendBatch, bump: Bump
     first = batch.rows[0]
     named, branched = first.invocation_id is not None, first.branch is not None
     mark = last_mark(batch.rows) if named else 0
-    held: tuple[tuple[bool, ...], ...] = ()
+    held: tuple[Any, ...] = ()
     if len(batch.rows) == 1:
-        held = held_by(first)
-        values.update(zip(_NAMED, first))  # noqa: B905 - a tuple of these names
+        stored: tuple[Any, ...] = first
+        if is_long(first.text):
+            stored = packed_form(first)
+            held = tuple([value is None for value in stored])
+        else:
+            held = held_by(first)
+        values.update(zip(_NAMED, stored))  # noqa: B905 - a tuple of these names
     else:
         values["e_rows"] = _as_json(batch)
     changes = changes_state(batch)
@@ -113,13 +119,14 @@ def _built(tx: Transaction, key: SessionKey, batch: AppendBatch, bump: Bump, mar
 
 def _as_json(batch: AppendBatch) -> str:
     """The rows of a batch as one value: a statement serves batches of every size, and the driver binds one text."""
-    rows = [
-        {
-            "seq": at,
-            **{name: value for name, value in zip(EventRow._fields[1:], row[1:], strict=True) if value is not None},
-        }
-        for at, row in enumerate(batch.rows)
-    ]
+    rows: list[dict[str, Any]] = []
+    for at, row in enumerate(batch.rows):
+        told: tuple[Any, ...] = row
+        if is_long(row.text):
+            *plain, packed = packed_form(row)
+            told = (*plain, None if packed is None else b2a_base64(packed, newline=False).decode())
+        given = {name: value for name, value in zip(STORED, told) if value is not None}  # noqa: B905 - as above
+        rows.append({**given, "seq": at})
     return json.dumps(rows, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -135,9 +142,9 @@ class _OneStatement:
         self._batch = batch
         self._mine = key_criteria(tx.tables, owner_shape(key.owner))
         self._given: CTE | None = None
-        self._names: Sequence[str] = EventRow._fields[1:]
+        self._names: Sequence[str] = STORED[1:]
         if len(batch.rows) == 1:
-            held = zip(EventRow._fields[1:], batch.rows[0][1:], strict=True)
+            held = zip(STORED[1:], packed_form(batch.rows[0])[1:], strict=True)
             self._names = [name for name, value in held if value is not None]
         else:
             self._given = _given_rows(tx.tables.events)
@@ -173,7 +180,8 @@ class _OneStatement:
             columns, places = [moved.c.last_seq, *(self._one(name) for name in self._names)], [moved]
         else:
             first = moved.c.last_seq - param("b_count", BigInteger()) + literal_column("1")
-            columns = [first + self._given.c.seq, *(self._given.c[name] for name in self._names)]
+            columns = [first + self._given.c.seq, *(self._given.c[name] for name in self._names[:-1])]
+            columns.append(func.decode(self._given.c[self._names[-1]], literal_column("'base64'")))
             places = [moved, self._given]
         names = ["skey", "seq", *self._names]
         if changes_state(self._batch):
@@ -230,7 +238,8 @@ class _OneStatement:
         mine = e.c.skey == s.c.skey
         mine &= e.c.ident == (self._one("ident") if self._given is None else self._given.c.ident)
         # By their places: names would be most of what is sent, and of what is read here.
-        event = func.json_build_array(*(e.c[name] for name in _EVENT))
+        elsewhere = or_(e.c.base.is_not(None), e.c.packed.is_not(None))
+        event = func.json_build_array(*(e.c[name] for name in EventRow._fields), elsewhere)
         events = select(func.json_agg(event)).where(mine).correlate(s)
         runs = few_unfinished(self._tx, s.c.skey).correlate(s).subquery(quoted("runs"))
         open_runs = select(func.json_agg(func.json_build_array(*runs.c))).select_from(runs)
@@ -261,8 +270,8 @@ def _is_readable(text: ColumnElement[Any]) -> ColumnElement[bool]:
 
 def _given_rows(table: Table) -> CTE:
     """The rows that a statement is given as JSON, as a table."""
-    kinds = (BigInteger() if isinstance(table.c[name].type, Integer) else Text() for name in EventRow._fields)
-    columns = [column(quoted(name), kind) for name, kind in zip(EventRow._fields, kinds, strict=True)]
+    kinds = (BigInteger() if isinstance(table.c[name].type, Integer) else Text() for name in STORED)
+    columns = [column(quoted(name), kind) for name, kind in zip(STORED, kinds, strict=True)]
     made = func.json_to_recordset(cast(param("e_rows"), JSON()))
     # Named once, however often it is asked: the text is sent each time that it stands in a statement.
     return select(made.table_valued(*columns, name=quoted("given")).render_derived(with_types=True)).cte(quoted("rows"))
@@ -277,9 +286,9 @@ def known_again(key: SessionKey, batch: AppendBatch, found: str) -> Appended | N
             return None
         view = view_of(whole, [InvocationRow._make(run) for run in runs or ()], batch.idle_before)
         relatives: list[EventRow] = []
-        for *event, base in events:
-            if base is not None:
-                return None  # its text is not in its row alone
+        for *event, is_elsewhere in events:
+            if is_elsewhere:
+                return None  # what it says is not in the columns that were read
             relatives.append(EventRow._make(event))
         relatives.sort()
         require_version(key.id, batch, relatives, view, whole.last_seq)

@@ -7,7 +7,6 @@ ledger, so an undone rewind brings it back by itself.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, and_, bindparam, or_, select
@@ -25,6 +24,7 @@ from langchain_sessions._core.checkpoints import (
     writes_in_sight,
 )
 from langchain_sessions._core.edge import packed_id, unpacked_id
+from langchain_sessions._core.packed_texts import said_in
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import ANYONE, SessionKey, SessionRow, owner_shape
 from langchain_sessions._sql.driver.transaction import Later, Transaction, call_passed_in
@@ -53,14 +53,13 @@ from langchain_sessions.stores._threads import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Collection, Sequence
 
     from langchain_sessions.stores._threads import PageEnd, StoredIn
 
 # Candidates that are read at once; what is out of sight or not accepted among them is read in vain.
 _PAGE = 50
-_message_row: Callable[[Any], MessageRow] = partial(tuple.__new__, MessageRow)
-"""`MessageRow._make` without its check: a thread that was not seen before has thousands."""
+_tuple = tuple.__new__
 
 
 def find_checkpoints(
@@ -386,12 +385,18 @@ def read_events(tx: Transaction, skey: int, seqs: SeqSet) -> list[MessageRow]:
 
     def build() -> Select[Any]:
         mine = (e.skey == bindparam("skey"), e.seq.between(bindparam("low"), bindparam("high")))
-        return select(*(tx.tables.of_event[name] for name in MessageRow._fields)).where(*mine)
+        return select(*(tx.tables.of_event[name] for name in (*MessageRow._fields, "packed"))).where(*mine)
 
     statement = tx.prepare("messages between", build)
     answers = [tx.later(statement, {"skey": skey, "low": low, "high": high}) for low, high in seqs.ranges]
     tx.flush()
-    return [message for answer in answers for message in map(_message_row, answer.rows)]
+    return [_message_row(row) for answer in answers for row in answer.rows]
+
+
+def _message_row(found: tuple[Any, ...]) -> MessageRow:
+    """`MessageRow._make` without its check, of what is packed behind it: a thread not seen before has thousands."""
+    row = _tuple(MessageRow, found[:-1])
+    return row if found[-1] is None else row._replace(text=said_in(found[-1])[0])
 
 
 def load_lineage(
