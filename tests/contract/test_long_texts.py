@@ -14,7 +14,10 @@ from langchain_sessions import EventFilter, SessionService
 from langchain_sessions._core.packed_texts import PACKED_FROM, pack_text, unpack_text
 from langchain_sessions._log.log import log_of
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
+from langchain_sessions._sql.index.deflated import opened as inflated
+from langchain_sessions._sql.index.deflated import rows_of
 from langchain_sessions.errors import CorruptRowError, EventConflictError
+from langchain_sessions.stores._values import StoredChunk
 from tests.faults.drills import make_service, opened
 
 if TYPE_CHECKING:
@@ -169,3 +172,35 @@ def test_both_texts_come_out_as_they_went_in(folded: str | None) -> None:
 def test_what_does_not_shrink_stays_as_it_is() -> None:
     draw = random.Random(7)  # noqa: S311 - the same text each time
     assert pack_text("".join(chr(draw.randrange(1, 128)) for _ in range(PACKED_FROM)), None) is None
+
+
+@on_databases
+def test_the_index_of_long_messages_is_deflated(service: SessionService) -> None:
+    draw = random.Random(3)  # noqa: S311 - the same words each time
+    words = ["".join(draw.choices("abcdefg", k=4)) for _ in range(900)]
+    service.append("s", [HumanMessage(" ".join(draw.choices(words, k=250))) for _ in range(600)])
+    assert service.search("needle", session_id="s").items[0].event.seq in {3, 8}
+    terms = log_of(service).store.tables.recall.terms  # type: ignore[attr-defined]
+    store: Any = log_of(service).store
+    asked = select(terms.c.chunk, terms.c.bucket, terms.c.data)
+    stored = {tuple(row[:2]): bytes(row[2]) for row in store.run(TransactionKind.READ, lambda tx: tx.once(asked))}
+    small = {place for place, data in stored.items() if len(inflated(data)) > len(data)}
+    assert {bucket for _, bucket in small} > {"", "aa", "gg"}
+    assert sum(map(len, stored.values())) < sum(len(inflated(data)) for data in stored.values()) * 2 / 3
+    assert service.verify("s") == []
+    place = max(small)
+    bad = stored[place][:60] + b"?" + stored[place][61:]
+    gone = update(terms).where(terms.c.chunk == place[0], terms.c.bucket == place[1]).values(data=bad)
+    store.run(TransactionKind.WRITE, lambda tx: tx.change(gone))
+    assert service.verify("s") != []
+
+
+@pytest.mark.parametrize(("flavour", "terms", "are_small"), [("sqlite", 9_999, False), ("sqlite", 90_000, True),
+                                                             ("postgresql", 9_999, True)])  # fmt: skip
+def test_words_of_short_messages_stay_as_a_search_reads_them(flavour: str, terms: int, *, are_small: bool) -> None:
+    traits, words = b"[1]\n" + bytes(3_000), {"aa": b"\3\0\0\0\na\n" + bytes(3_000), "bb": b"\3\0\0\0\nb\n"}
+    stored = dict(rows_of(flavour, StoredChunk(1, 100, 100, terms, 1, traits), words))
+    assert {name: inflated(memoryview(data)) for name, data in stored.items()} == {"": traits, **words}
+    assert {name: len(data) < 1_000 for name, data in stored.items()} == {"": True, "aa": are_small, "bb": True}
+    for damaged in (stored[""][:-1], stored[""][:9]):
+        assert inflated(damaged) == damaged

@@ -132,4 +132,5 @@ def _insert_chunk(tx: Transaction, skey: int, chunk: StoredChunk, buckets: Mappi
     whole = tx.prepare("recall new chunk", lambda: insert(chunks).values({c.name: param(c.name) for c in chunks.c}))
     tx.run(whole, row)
     statement = tx.prepare("recall new terms", lambda: insert(terms).values({c.name: param(c.name) for c in terms.c}))
-    tx.insert_tuples(statement, [(skey, chunk.number, bucket, data) for bucket, data in rows_of(chunk, buckets)])
+    rows = rows_of(tx.flavour, chunk, buckets)
+    tx.insert_tuples(statement, [(skey, chunk.number, bucket, data) for bucket, data in rows])

@@ -104,7 +104,7 @@ def _select(
         # No database here takes an OFFSET without a LIMIT, but for PostgreSQL.
         values["q_limit"] = 2**62
     statement = _prepared(tx, ("events", newest, limit is None and not offset), criteria, build)
-    rows = list(map(stored_row, tx.rows(statement, values)))
+    rows = [_tuple(EventRow, row[:-1]) if row[-1] is None else stored_row(row) for row in tx.rows(statement, values)]
     if newest:
         rows.reverse()
     return rows
@@ -278,14 +278,24 @@ def _in_one_packet(
 
 
 def _plain_rows(tx: Transaction, viewer: str | None, *of_log: ColumnElement[bool]) -> Select[Any]:
-    """The newest messages first, with what is packed behind them; without a position where other columns hold more."""
+    """The newest messages first; without a position where something is in columns that are not read.
+
+    Where the text is packed the position is below zero. SQLite then tells it in the text's place, which may hold bytes
+    there: a column that is nearly always empty would be asked of every row. Others have it in a column behind.
+    """
     e = tx.tables.events.c
     others = or_(
         e.rev != literal_column("0"),
         flagged(tx.tables, r.ROOTED),
         *(e[name].is_not(None) for name in SELDOM),
     )
-    found = select(case((others, null()), else_=e.seq), *(e[name] for name in PLAIN[1:]), e.packed)
+    is_packed = e.packed.is_not(None)
+    columns: list[ColumnElement[Any]] = [e[name] for name in PLAIN[1:]]
+    if tx.flavour == "sqlite":
+        columns[_TEXT - 1] = case((is_packed, e.packed), else_=e.text)
+    else:
+        columns.append(e.packed)
+    found = select(case((others, null()), (is_packed, -e.seq), else_=e.seq), *columns)
     found = found.where(
         *of_log, e.kind < k.FIRST_RECORD, visible(viewer, tx.tables).build() & ~flagged(tx.tables, r.SUMMARY)
     )
@@ -293,19 +303,24 @@ def _plain_rows(tx: Transaction, viewer: str | None, *of_log: ColumnElement[bool
 
 
 _position = itemgetter(0)
+_tuple = tuple.__new__
 _TEXT = PLAIN.index("text")
 
 
 def _if_plain(found: list[tuple[Any, ...]]) -> PlainRows | None:
     """The rows of `_plain_rows`, the oldest first; None where one of them says more."""
-    if None in map(_position, found):
+    positions = [*map(_position, found)]
+    if None in positions:
         return None
-    return PlainRows([row[:-1] if row[-1] is None else _with_text(row) for row in reversed(found)])
+    if positions and (min(positions) < 0 or len(found[0]) > len(PLAIN)):
+        return PlainRows([_with_text(row) if row[0] < 0 else row[: len(PLAIN)] for row in reversed(found)])
+    return PlainRows(found[::-1])
 
 
 def _with_text(row: tuple[Any, ...]) -> tuple[Any, ...]:
     """The `PLAIN` columns of a row whose text is packed."""
-    return (*row[:_TEXT], said_in(row[-1])[0], *row[_TEXT + 1 : -1])
+    packed = row[_TEXT] if len(row) == len(PLAIN) else row[-1]
+    return (-row[0], *row[1:_TEXT], said_in(packed)[0], *row[_TEXT + 1 : len(PLAIN)])
 
 
 def _messages(tx: Transaction) -> Criterion:
