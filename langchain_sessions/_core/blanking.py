@@ -266,7 +266,7 @@ def overwrite_thread(found: ThreadBytes, overwritten: Callable[[bytes], bytes]) 
     for part in found.writes:
         if (kept := part._replace(body=mended_body(part.body))) != part:
             change.writes.append(kept)
-    change.staged = {n: left for n, body in found.staged.items() if (left := mended(body)) != body}
+    change.staged = {n: left for n, body in found.staged.items() if (left := mended_body(body)) != body}
     if renamed:
         listed = {(row.ns, row.cid): row for row in (*found.checkpoints, *change.checkpoints)}
         packed = {row[:4]: row for row in (*found.writes, *change.writes)}

@@ -34,6 +34,7 @@ _SQUEEZED = b"\xc1"
 """What a deflated body begins with, and MessagePack never does."""
 _FEWEST = 400
 _SHORT = 1 << 12
+_LONG = 2_000
 _MOST = 1 << 20
 _ALTERED = "a body is altered"
 WITHIN = -1
@@ -293,13 +294,14 @@ def unpack_writes(body: bytes) -> list[WriteRow]:
 
 
 def pack_staged(ns: int, cid: str, writes: Sequence[WriteRow]) -> bytes:
-    """Writes with the checkpoint that they belong to. They are about to be stored for good: nothing is made smaller."""
-    return ormsgpack.packb([ns, _pack_id(cid), _in_groups(writes)])
+    """Writes with the checkpoint that they belong to. They pass through: only long ones are made smaller."""
+    body = ormsgpack.packb([ns, _pack_id(cid), _in_groups(writes)])
+    return body if len(body) < _LONG else squeezed(body)
 
 
 def unpack_staged(n: int, body: bytes) -> StagedWrites:
     """What `pack_staged` packed."""
-    ns, cid, packed = ormsgpack.unpackb(body)
+    ns, cid, packed = ormsgpack.unpackb(opened(body))
     return StagedWrites(n, ns, _unpack_id(cid), packed)
 
 

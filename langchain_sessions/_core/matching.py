@@ -166,7 +166,7 @@ def matches(row: EventRow, query: EventQuery, view: LogView) -> bool:
         and (query.before_seq is None or row.seq < query.before_seq)
         and (isinstance(query.branch, AnyBranch) or sees(query.branch, row))
         and (not query.standings or view.standing(row) in query.standings)
-        and _holds_keywords(row, query)
+        and (not asks_for_words(query) or holds_keywords(row, query))
         and (query.predicate is None or query.predicate(row))
     )
 
@@ -183,9 +183,13 @@ def compared_text(row: EventRow) -> str | None:
     return None if row.text is None else ascii_lower(row.text)
 
 
-def _holds_keywords(row: EventRow, query: EventQuery) -> bool:
-    if query.keyword is None and not query.keywords:
-        return True
+def asks_for_words(query: EventQuery) -> bool:
+    """Whether a query has keywords."""
+    return query.keyword is not None or bool(query.keywords)
+
+
+def holds_keywords(row: EventRow, query: EventQuery) -> bool:
+    """Whether a row has the keywords of a query, which has some."""
     text = compared_text(row)
     if text is None or (query.keyword is not None and query.keyword not in text):
         return False

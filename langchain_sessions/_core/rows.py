@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from langchain_sessions._core.expiry import renewed
 from langchain_sessions._core.message_types import FIRST_RECORD, HUMAN
+from langchain_sessions._core.packed_texts import said_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -118,6 +119,8 @@ class EventRow(NamedTuple):
         return None if self.flags & ROOTED else self.branch
 
 
+STORED: Final = (*EventRow._fields, "packed")
+"""What databases keep of an entry, in one row: a long text lies in the last column, deflated."""
 PLAIN: Final = ("seq", "ident", "kind", "flags", "at", "tokens", "invocation_id", "text", "body")
 """What most messages have, and no more."""
 SELDOM: Final = tuple(name for name in EventRow._fields if name not in {*PLAIN, "rev", "folded"})
@@ -138,6 +141,15 @@ def plain_rows(found: Iterable[tuple[Any, ...]]) -> list[EventRow]:
         )
         for seq, ident, kind, flags, at, tokens, run, text, body in found
     ]
+
+
+def stored_row(found: tuple[Any, ...]) -> EventRow:
+    """A row from the values of its columns and, behind them, of the one that holds a packed text."""
+    row: EventRow = _tuple(EventRow, found[:-1])
+    if found[-1] is None:
+        return row
+    text, folded = said_in(found[-1])
+    return row._replace(text=text, folded=folded)
 
 
 def light_row(values: tuple[Any, ...]) -> EventRow:

@@ -40,6 +40,9 @@ def _fill(service: SessionService) -> None:
         AIMessage("", tool_calls=[{"name": "look", "args": {"Aé": "E\u0301\\"}, "id": "c", "type": "tool_call"}]),
         ToolMessage([{"type": "text", "text": "🦜 %a"}], tool_call_id="c", name="look"),
         AIMessage("Eé", name="cleo"),
+        # So long that a database packs them.
+        HumanMessage("Aa %_b" * 400),
+        AIMessage("İıΣ ß🦜" * 400, tool_calls=[{"name": "find", "args": {"E": "b"}, "id": "f", "type": "tool_call"}]),
     ]
     for at, message in enumerate(said * 2):
         fresh = message if at < len(said) else message.model_copy(update={"id": None})

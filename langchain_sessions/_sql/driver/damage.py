@@ -15,6 +15,7 @@ from sqlalchemy import Integer, LargeBinary, String
 from langchain_sessions._core.checkpoints import unpack_staged, unpack_writes
 from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.ledger import Ledger
+from langchain_sessions._core.packed_texts import unpack_text
 from langchain_sessions._core.ranges import decode_ranges
 from langchain_sessions._core.rows import Mark
 
@@ -128,6 +129,7 @@ _DECODERS: dict[str, Callable[[Any], object]] = {
     "live_turns": _COUNT,
     "metadata": _document,
     "others": _ranges,
+    "packed": unpack_text,
     "refs": _ranges,
     "runs": _ranges,
     "staged": lambda body: unpack_staged(0, body).writes,

@@ -15,6 +15,7 @@ from langchain_sessions._core import message_types as k
 from langchain_sessions._core.expiry import is_expired
 from langchain_sessions._core.rows import SessionKey, SessionRow
 from langchain_sessions._sql.driver.transaction import Later, Row, Transaction, param
+from langchain_sessions._sql.index.deflated import opened
 from langchain_sessions._sql.index.searched_logs import (
     ALL,
     MOST_NAMED,
@@ -44,7 +45,6 @@ from langchain_sessions._sql.index.shelves import (
     shelves_of,
 )
 from langchain_sessions._sql.tables.recall import TRAITS
-from langchain_sessions._sql.tables.types import as_bytes
 from langchain_sessions.errors import SessionNotFoundError, StoreUnavailableError
 from langchain_sessions.stores._values import (
     IndexedLog,
@@ -309,7 +309,7 @@ def _traits(tx: Transaction, places: Sequence[tuple[int, int]]) -> dict[tuple[in
 
         values = {f"{name}{at}": place[side] for at, place in enumerate(padded) for side, name in ((0, "s"), (1, "c"))}
         for skey, number, data in tx.rows(tx.prepare("recall traits", build), values):
-            found[skey, number] = as_bytes(data)
+            found[skey, number] = opened(data)
     return found
 
 
@@ -342,7 +342,7 @@ def _by_chunk(rows: Sequence[Row]) -> dict[int, dict[int, dict[str, bytes]]]:
     """Buckets by session and chunk."""
     found: dict[int, dict[int, dict[str, bytes]]] = {}
     for skey, chunk, bucket, data in rows:
-        found.setdefault(skey, {}).setdefault(chunk, {})[bucket] = data
+        found.setdefault(skey, {}).setdefault(chunk, {})[bucket] = opened(data)
     return found
 
 

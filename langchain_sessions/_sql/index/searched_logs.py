@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Select, bindparam, exists, select
 
 from langchain_sessions._core.ledger import OF_RUNS, Ledger, LogView
 from langchain_sessions._core.ranges import decode_ranges
-from langchain_sessions._core.rows import EventRow, SessionRow, owner_shape
+from langchain_sessions._core.rows import EventRow, SessionRow, owner_shape, stored_row
 from langchain_sessions._sql.driver.transaction import Later, Transaction, param
 from langchain_sessions._sql.log.criteria import run_status
 from langchain_sessions._sql.log.expiry_in_sql import is_there
@@ -135,7 +135,7 @@ def events_in(rows: Iterable[tuple[Any, ...]]) -> tuple[list[EventRow], dict[str
     found: list[EventRow] = []
     runs: dict[str, Standing] = {}
     for row in rows:
-        event = EventRow(*row[:-1])
+        event = stored_row(row[:-1])
         found.append(event)
         if row[-1] is not None and event.run is not None:
             runs[event.run] = OF_RUNS[row[-1]]

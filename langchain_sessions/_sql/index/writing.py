@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Select, delete, insert, select, update
 
 from langchain_sessions._sql.driver.transaction import Transaction, param
+from langchain_sessions._sql.index.deflated import opened, rows_of
 from langchain_sessions._sql.log.lookup import locate, require_session
 from langchain_sessions._sql.tables.recall import TRAITS
-from langchain_sessions._sql.tables.types import as_bytes
 from langchain_sessions.stores._values import IndexChange, IndexProgress, StoredChunk
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def load_chunks(
         values = {"skey": progress.skey, "chunk": number}
         row = tx.row(tx.prepare("recall chunk", traits), values)
         if row is not None:
-            buckets = {name: as_bytes(data) for name, data in tx.rows(tx.prepare("recall words", words), values)}
+            buckets = {name: opened(data) for name, data in tx.rows(tx.prepare("recall words", words), values)}
             last_seq, events, size, written = row
             chunk = StoredChunk(number, last_seq, events, size, written, buckets.pop(TRAITS, b""))
             found.append((chunk, buckets))
@@ -132,5 +132,5 @@ def _insert_chunk(tx: Transaction, skey: int, chunk: StoredChunk, buckets: Mappi
     whole = tx.prepare("recall new chunk", lambda: insert(chunks).values({c.name: param(c.name) for c in chunks.c}))
     tx.run(whole, row)
     statement = tx.prepare("recall new terms", lambda: insert(terms).values({c.name: param(c.name) for c in terms.c}))
-    stored = {TRAITS: chunk.traits, **buckets}
-    tx.insert_tuples(statement, [(skey, chunk.number, bucket, data) for bucket, data in stored.items()])
+    rows = rows_of(tx.flavour, chunk, buckets)
+    tx.insert_tuples(statement, [(skey, chunk.number, bucket, data) for bucket, data in rows])

@@ -29,9 +29,11 @@ from langchain_sessions._core import rows as r
 from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import last_mark
+from langchain_sessions._core.packed_texts import packed_form
 from langchain_sessions._core.rows import (
     ACTIVITY_GRAIN,
     OWNER_SHAPES,
+    STORED,
     Counters,
     EventRow,
     SessionKey,
@@ -338,11 +340,12 @@ def insert_by_subselect(tx: Transaction, key: SessionKey, rows: tuple[EventRow, 
     """Insert where the session key is not known: MariaDB's UPDATE returns nothing."""
 
     def build() -> Insert:
-        named = {name: param(name) for name in EventRow._fields}
+        named = {name: param(name) for name in STORED}
         return insert(tx.tables.events).values(skey=skey_named(tx), **named)
 
     statement = tx.prepare("insert by subselect", build)
-    tx.run_many(statement, [{"k_app": key.app, "k_id": key.id, **row._asdict()} for row in rows])
+    place = {"k_app": key.app, "k_id": key.id}
+    tx.run_many(statement, [{**place, **dict(zip(STORED, packed_form(row), strict=True))} for row in rows])
 
 
 def _side_rows(tx: Transaction, key: SessionKey, batch: AppendBatch, first_seq: int) -> list[tuple[Any, Any]]:

@@ -15,7 +15,7 @@ from sqlalchemy import and_ as both
 
 from langchain_sessions._core import message_types as k
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.rows import LIGHT, EventRow, Mark, SessionRow, light_row
+from langchain_sessions._core.rows import LIGHT, EventRow, Mark, SessionRow, light_row, stored_row
 from langchain_sessions._sql.driver.transaction import param
 from langchain_sessions._sql.log.lookup import event_columns
 
@@ -99,5 +99,5 @@ def read_rows(tx: Transaction, session: SessionRow, seqs: SeqSet) -> list[EventR
     found: list[EventRow] = []
     for low, high in seqs.ranges:
         statement = select(*event_columns(tx.tables)).where(e.skey == session.skey, e.seq.between(low, high))
-        found.extend(EventRow(*row) for row in tx.once(statement.order_by(e.seq)))
+        found.extend(map(stored_row, tx.once(statement.order_by(e.seq))))
     return found

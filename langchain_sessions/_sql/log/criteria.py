@@ -117,7 +117,7 @@ def _any_of(name: str, column: ColumnElement[Any], values: Sequence[object]) -> 
 
 
 def _keywords(name: str, words: Sequence[str], tables: Tables, flavour: str, *, match_all: bool = True) -> Criterion:
-    """Literal occurrence in case-folded text; `%`, `_` and backslash mean themselves."""
+    """Literal occurrence in case-folded text; `%`, `_` and backslash mean themselves. Who reads asks what is packed."""
     e = tables.events.c
     named = {f"q_{name}{at}": word for at, word in enumerate(words)}
     find = {"postgresql": func.strpos, "sqlite": func.instr, "mysql": func.instr}[flavour]
@@ -128,7 +128,7 @@ def _keywords(name: str, words: Sequence[str], tables: Tables, flavour: str, *, 
         if flavour == "postgresql":
             given = [sql_cast(word, e.text.type) for word in given]
         clauses = [find(text, word) > 0 for word in given]
-        return and_(*clauses) if match_all else or_(*clauses)
+        return or_(e.packed.is_not(None), and_(*clauses) if match_all else or_(*clauses))
 
     return Criterion((name, len(named), match_all), build, named)
 

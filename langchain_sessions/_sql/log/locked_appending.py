@@ -20,6 +20,7 @@ from langchain_sessions._core.rows import (
     light_row,
     moved,
     owner_shape,
+    stored_row,
 )
 from langchain_sessions._core.state import require_owner, with_replaced
 from langchain_sessions._sql.driver.transaction import Transaction, param
@@ -120,7 +121,7 @@ def _ask_at_once(tx: Transaction, key: SessionKey, batch: AppendBatch) -> _Asked
 
 
 def _rows_of(asked: list[Later]) -> list[EventRow]:
-    return sorted({EventRow(*row) for answer in asked for row in answer.rows})
+    return sorted({stored_row(row) for answer in asked for row in answer.rows})
 
 
 def _ask_named(tx: Transaction, here: Mapping[str, Any], column: str, names: set[str]) -> list[Later]:

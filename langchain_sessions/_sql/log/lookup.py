@@ -6,7 +6,6 @@ running one on SQLite.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
@@ -29,7 +28,9 @@ from sqlalchemy import (
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.checkpoints import StagedWrites, WriteRow, mentioned_in, pack_writes, unpack_staged
 from langchain_sessions._core.ledger import LogView, marks_of, open_invocations, view_of
+from langchain_sessions._core.packed_texts import PACKED_FROM, packed_form
 from langchain_sessions._core.rows import (
+    STORED,
     EventRow,
     InvocationRow,
     SessionKey,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from langchain_sessions._sql.driver.transaction import Later
     from langchain_sessions._sql.tables.schema import Tables
 
+_TEXT, _EXTRA = map(EventRow._fields.index, ("text", "extra"))
 ZERO: ColumnElement[int] = literal_column("0")
 # The constructor of a named tuple takes twice as long.
 _tuple = tuple.__new__
@@ -235,7 +237,7 @@ def skey_named(tx: Transaction) -> ScalarSelect[int]:
 
 
 def event_columns(tables: Tables) -> list[ColumnElement[Any]]:
-    """The columns of an `EventRow`, in its order."""
+    """The columns of an `EventRow`, in its order, and what `stored_row` reads behind them."""
     return [*tables.of_event.values()]
 
 
@@ -322,26 +324,27 @@ def insert_events(tx: Transaction, skey: int, rows: Sequence[EventRow]) -> None:
     What none of them has is not named: SQLite's driver looks for an adapter of each None that it is given, which
     takes as long as all the rest of a row.
     """
-    if len(rows) == 1:
+    if len(rows) == 1 and ((text := rows[0].text) is None or len(text) < PACKED_FROM):
         (row,) = rows
         statement = tx.prepare_for(_IN_ORDER, held_by(row), _insert_held, tx.tables.events, row)
         tx.insert_tuples(statement, [statement.bind((skey,) + row)])  # noqa: RUF005 - which makes a list first
     else:
         columns = list(zip(*rows, strict=True))
+        if max(map(len, filter(None, columns[_TEXT])), default=0) >= PACKED_FROM:
+            columns = list(zip(*map(packed_form, rows), strict=True))
         held = tuple([column.count(None) < len(rows) for column in columns])
         values = list(zip(repeat(skey, len(rows)), *compress(columns, held), strict=True))
         tx.insert_tuples(tx.prepare(held, _insert_some, tx.tables.events, held), values)
     for row in rows:
-        if row.extra is not None:
+        if row[_EXTRA] is not None:
             insert_marks(tx, skey, rows)
             break
 
 
 def insert_marks(tx: Transaction, skey: int, rows: Sequence[EventRow]) -> None:
     """Insert the marks of rows."""
-    if marks := marks_of(rows):
-        statement = tx.prepare("insert marks", lambda: insert(tx.tables.marks))
-        tx.run_many(statement, [{"skey": skey, **mark._asdict()} for mark in marks])
+    if marks := [{"skey": skey, **mark._asdict()} for mark in marks_of(rows)]:
+        tx.run_many(tx.prepare("insert marks", lambda: insert(tx.tables.marks)), marks)
 
 
 def _insert_held(events: Table, row: EventRow) -> Any:
@@ -349,7 +352,7 @@ def _insert_held(events: Table, row: EventRow) -> Any:
 
 
 def _insert_some(events: Table, held: Iterable[bool]) -> Any:
-    names = ("skey", *compress(EventRow._fields, held))
+    names = ("skey", *compress(STORED, held))
     return insert(events).values({name: param(name) for name in names})
 
 
@@ -421,24 +424,19 @@ def staged_in(answer: Later) -> list[StagedWrites]:
 def insert_writes(tx: Transaction, skey: int, ns: int, cid: bytes, writes: Sequence[WriteRow]) -> None:
     """Store writes of a checkpoint for good: in its row where both are small, else behind those that it has."""
     refs, body = mentioned_in(writes), pack_writes(writes)
-    values = {"k_skey": skey, "w_ns": ns, "w_cid": cid, "w_refs": refs, "w_body": body, "w_room": _ROOM - len(body)}
+    room = _ROOM[tx.flavour] - len(body)
+    values = {"k_skey": skey, "w_ns": ns, "w_cid": cid, "w_refs": refs, "w_body": body, "w_room": room}
     t, s = tx.tables.threads, tx.tables.sessions
-    if len(body) < _ROOM and tx.flavour == "postgresql":
+    if room > 0 and tx.flavour == "postgresql":
         # Both in one statement.
         tx.later(tx.prepare("writes", lambda: inserting_writes(t, s, before=writes_within(t))), values)
-    elif len(body) < _ROOM and tx.pipelines:
+    elif room > 0 and tx.pipelines:
         # Nothing is waited for: the first finds out by itself whether the second will do it.
         tx.later(tx.prepare("writes behind", lambda: inserting_writes(t, s, unless=room_within(t))), values)
         tx.later(tx.prepare("writes within", writes_within, t), values)
-    elif len(body) >= _ROOM or not tx.run(tx.prepare("writes within", writes_within, t), values):
+    elif room <= 0 or not tx.run(tx.prepare("writes within", writes_within, t), values):
         tx.later(tx.prepare("insert writes", lambda: inserting_writes(t, s)), values)
 
 
-_ROOM = 300
-"""Bytes of a checkpoint and its writes that lie in one row. SQLite gives what exceeds a quarter of a page a page of its
-own."""
-
-
-def digest_of(app: str, session_id: str) -> str:
-    """The name of a tombstone: nothing of the id can be read from it."""
-    return hashlib.sha256(f"{len(app)}:{app}{session_id}".encode()).hexdigest()
+_ROOM = {"sqlite": 300, "postgresql": 1_000, "mysql": 1_000}
+"""Bytes of a checkpoint and its writes that lie in one row. SQLite gives what exceeds a quarter of a page another."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from binascii import b2a_base64
 from collections.abc import Callable
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -36,7 +37,8 @@ from langchain_sessions._core import rows as r
 from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.identity import identify_batch, require_version
 from langchain_sessions._core.ledger import last_mark, view_of
-from langchain_sessions._core.rows import EventRow, InvocationRow, SessionKey, SessionRow, held_by, owner_shape
+from langchain_sessions._core.packed_texts import is_long, packed_form
+from langchain_sessions._core.rows import STORED, EventRow, InvocationRow, SessionKey, SessionRow, held_by, owner_shape
 from langchain_sessions._core.state import MOST_REPLACED, REPLACED
 from langchain_sessions._sql.driver.transaction import Prepared, Row, Transaction, param
 from langchain_sessions._sql.log.lookup import key_criteria
@@ -53,13 +55,12 @@ if TYPE_CHECKING:
     from sqlalchemy.sql.dml import Update
     from sqlalchemy.sql.selectable import CTE
 
-_NAMED = tuple(f"e_{name}" for name in EventRow._fields)
+_NAMED = tuple(f"e_{name}" for name in STORED)
 _SAME = {"at": "k_now", "tokens": "b_tokens"}
 """What a message that is appended alone has in common with what is counted of it."""
 _BARE = ("seq", "ident", "rev", "kind", "flags", "at", "tokens", "text", "folded", "body")
 _bare: Callable[[EventRow], Row] = itemgetter(*map(EventRow._fields.index, _BARE[1:]))
 _dumped = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
-_EVENT = (*EventRow._fields, "base")
 _UNSAFE = r"\\u(0000|[dD][89abAB])"
 """What PostgreSQL cannot read of JSON: characters that its text does not hold."""
 
@@ -96,9 +97,13 @@ def prepare_one(
     first = batch.rows[0]
     order = bump[1]
     held: tuple[object, ...] = ()
-    if len(batch.rows) == 1:
+    if len(batch.rows) == 1 and is_long(first.text):
+        stored = packed_form(first)
+        held = tuple([value is None for value in stored])
+        values, order = values + stored, order + _NAMED
+    elif len(batch.rows) == 1:
         held = held_by(first)
-        values, order = values + first, order + _NAMED
+        values, order = values + first, order + _NAMED[:-1]
     else:
         values, order = (*values, _as_json(batch)), (*order, "e_rows")
     known = may_be_known(batch)
@@ -127,17 +132,17 @@ def _built(tx: Transaction, key: SessionKey, batch: AppendBatch, bump: Bump, mar
 
 def _as_json(batch: AppendBatch) -> str:
     """The rows of a batch as one value: a statement serves batches of every size, and the driver binds one text."""
-    if batch.is_bare:
+    if batch.is_bare and not any(is_long(row.text) for row in batch.rows):
         return _dumped([dict(zip(_BARE, (at, *_bare(row)), strict=True)) for at, row in enumerate(batch.rows)])
-    return _dumped(
-        [
-            {
-                "seq": at,
-                **{name: value for name, value in zip(EventRow._fields[1:], row[1:], strict=True) if value is not None},
-            }
-            for at, row in enumerate(batch.rows)
-        ]
-    )
+    rows: list[dict[str, Any]] = []
+    for at, row in enumerate(batch.rows):
+        told: tuple[Any, ...] = row
+        if is_long(row.text):
+            *plain, packed = packed_form(row)
+            told = (*plain, None if packed is None else b2a_base64(packed, newline=False).decode())
+        given = {name: value for name, value in zip(STORED, told) if value is not None}  # noqa: B905 - a row is shorter
+        rows.append({**given, "seq": at})
+    return _dumped(rows)
 
 
 class _OneStatement:
@@ -154,9 +159,9 @@ class _OneStatement:
         self._is_alone = batch.is_bare and batch.rows[0].at == batch.now
         self._mine = key_criteria(tx.tables, owner_shape(key.owner))
         self._given: CTE | None = None
-        self._names: Sequence[str] = EventRow._fields[1:]
+        self._names: Sequence[str] = STORED[1:]
         if len(batch.rows) == 1:
-            held = zip(EventRow._fields[1:], batch.rows[0][1:], strict=True)
+            held = zip(STORED[1:], packed_form(batch.rows[0])[1:], strict=True)
             self._names = [name for name, value in held if value is not None]
         else:
             self._given = _given_rows(tx.tables.events)
@@ -192,7 +197,8 @@ class _OneStatement:
             columns, places = [moved.c.last_seq, *(self._one(name) for name in self._names)], [moved]
         else:
             first = moved.c.last_seq - param("b_count", BigInteger()) + literal_column("1")
-            columns = [first + self._given.c.seq, *(self._given.c[name] for name in self._names)]
+            columns = [first + self._given.c.seq, *(self._given.c[name] for name in self._names[:-1])]
+            columns.append(func.decode(self._given.c[self._names[-1]], literal_column("'base64'")))
             places = [moved, self._given]
         names = ["skey", "seq", *self._names]
         if changes_state(self._batch):
@@ -252,7 +258,8 @@ class _OneStatement:
         mine = e.c.skey == s.c.skey
         mine &= e.c.ident == (self._one("ident") if self._given is None else self._given.c.ident)
         # By their places: names would be most of what is sent, and of what is read here.
-        event = func.json_build_array(*(e.c[name] for name in _EVENT))
+        elsewhere = or_(e.c.base.is_not(None), e.c.packed.is_not(None))
+        event = func.json_build_array(*(e.c[name] for name in EventRow._fields), elsewhere)
         events = select(func.json_agg(event)).where(mine).correlate(s)
         runs = few_unfinished(self._tx, s.c.skey).correlate(s).subquery(quoted("runs"))
         open_runs = select(func.json_agg(func.json_build_array(*runs.c))).select_from(runs)
@@ -283,8 +290,8 @@ def _is_readable(text: ColumnElement[Any]) -> ColumnElement[bool]:
 
 def _given_rows(table: Table) -> CTE:
     """The rows that a statement is given as JSON, as a table."""
-    kinds = (BigInteger() if isinstance(table.c[name].type, Integer) else Text() for name in EventRow._fields)
-    columns = [column(quoted(name), kind) for name, kind in zip(EventRow._fields, kinds, strict=True)]
+    kinds = (BigInteger() if isinstance(table.c[name].type, Integer) else Text() for name in STORED)
+    columns = [column(quoted(name), kind) for name, kind in zip(STORED, kinds, strict=True)]
     made = func.json_to_recordset(cast(param("e_rows"), JSON()))
     # Named once, however often it is asked: the text is sent each time that it stands in a statement.
     return select(made.table_valued(*columns, name=quoted("given")).render_derived(with_types=True)).cte(quoted("rows"))
@@ -299,9 +306,9 @@ def known_again(key: SessionKey, batch: AppendBatch, found: str) -> Appended | N
             return None
         view = view_of(whole, [InvocationRow._make(run) for run in runs or ()], batch.idle_before)
         relatives: list[EventRow] = []
-        for *event, base in events:
-            if base is not None:
-                return None  # its text is not in its row alone
+        for *event, is_elsewhere in events:
+            if is_elsewhere:
+                return None  # what it says is not in the columns that were read
             relatives.append(EventRow._make(event))
         relatives.sort()
         require_version(key.id, batch, relatives, view, whole.last_seq)

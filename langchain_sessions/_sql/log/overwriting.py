@@ -20,7 +20,7 @@ from langchain_sessions._core.checkpoints import WITHIN, ValueRow, stored_parent
 from langchain_sessions._core.edge import packed_id
 from langchain_sessions._core.ledger import open_invocations, tally_change, view_of
 from langchain_sessions._core.ranges import SeqSet
-from langchain_sessions._core.rows import ALL_AWAKE, EventRow, SessionKey, SessionRow, moved
+from langchain_sessions._core.rows import ALL_AWAKE, EventRow, SessionKey, SessionRow, moved, stored_row
 from langchain_sessions._sql.driver.transaction import call_passed_in
 from langchain_sessions._sql.log.by_position import load_marks, read_rows
 from langchain_sessions._sql.log.counting import add_counters
@@ -77,7 +77,7 @@ def _asked(tx: Transaction, session: SessionRow, view: LogView, plan: BlankPlan)
     e = tx.tables.events.c
     if plan.ident is not None:
         named = (e.skey == session.skey, e.ident == plan.ident, e.rev >= literal_column("0"))
-        return [EventRow(*row) for row in tx.once(select(*event_columns(tx.tables)).where(*named))]
+        return [*map(stored_row, tx.once(select(*event_columns(tx.tables)).where(*named)))]
     return read_rows(tx, session, SeqSet.of(plan.seqs) if plan.seqs else replaced_seqs(view))
 
 

@@ -6,17 +6,19 @@ and what is appended meanwhile is left out by position.
 
 from __future__ import annotations
 
+from itertools import islice
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Select, case, func, literal_column, null, or_, select
 
 from langchain_sessions._core import message_types as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.ledger import LogView, visible_scopes
-from langchain_sessions._core.matching import EventQuery, cut_window
+from langchain_sessions._core.matching import EventQuery, asks_for_words, cut_window, holds_keywords
+from langchain_sessions._core.packed_texts import said_in
 from langchain_sessions._core.ranges import SeqSet
-from langchain_sessions._core.rows import PLAIN, SELDOM, EventRow, SessionKey, SessionLog, owner_shape
+from langchain_sessions._core.rows import PLAIN, SELDOM, EventRow, SessionKey, SessionLog, owner_shape, stored_row
 from langchain_sessions._core.view import (
     MOST_READS,
     PlainRows,
@@ -47,6 +49,9 @@ from langchain_sessions._sql.log.lookup import (
 )
 from langchain_sessions.stores._values import ContextSlice, EventSlice
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 # Rows that a predicate looks at between two round trips: few enough to stop soon, enough for a whole log in reason.
 _CHUNK = 500
 
@@ -55,7 +60,7 @@ def find_events(tx: Transaction, key: SessionKey, query: EventQuery, now: int) -
     """The contract's `find_events`."""
     session, view = require_view(tx, key, now, query.idle_before)
     criteria = criteria_of(query, view, tx.tables, tx.flavour)
-    if query.predicate is not None:
+    if query.predicate is not None or asks_for_words(query):
         found = _looked_through(tx, session, criteria, query, view)
         return found._replace(view=with_runs(tx, session, view, found.rows, query.idle_before))
     rows = _select(tx, session, criteria, newest=query.newest, limit=query.limit, offset=query.offset)
@@ -99,7 +104,7 @@ def _select(
         # No database here takes an OFFSET without a LIMIT, but for PostgreSQL.
         values["q_limit"] = 2**62
     statement = _prepared(tx, ("events", newest, limit is None and not offset), criteria, build)
-    rows = list(map(EventRow._make, tx.rows(statement, values)))
+    rows = [_tuple(EventRow, row[:-1]) if row[-1] is None else stored_row(row) for row in tx.rows(statement, values)]
     if newest:
         rows.reverse()
     return rows
@@ -122,25 +127,48 @@ def _count(tx: Transaction, session: SessionLog, criteria: list[Criterion]) -> i
 def _looked_through(
     tx: Transaction, session: SessionLog, criteria: list[Criterion], query: EventQuery, view: LogView
 ) -> EventSlice:
-    """Ask the predicate row by row, in chunks, until the window is full."""
-    assert query.predicate is not None
-    wanted = None if query.limit is None or query.with_total else query.offset + query.limit
-    e = tx.tables.events.c
-    edge = session.last_seq + 1 if query.newest else 0
-    found: list[EventRow] = []
-    while wanted is None or len(found) < wanted:
-        side = (lambda: e.seq < param("q_edge")) if query.newest else (lambda: e.seq > param("q_edge"))
-        here = [*criteria, Criterion(("edge", query.newest), side, {"q_edge": edge})]
-        chunk = _select(tx, session, here, newest=query.newest, limit=_CHUNK)
-        if not chunk:
-            break
-        edge = chunk[0].seq if query.newest else chunk[-1].seq
-        found.extend(row for row in (reversed(chunk) if query.newest else chunk) if query.predicate(row))
-        if len(chunk) < _CHUNK:
-            break
+    """Ask rows one by one for what no database can tell of them, until the window is full."""
+    wanted = None if query.limit is None else query.offset + query.limit
+    is_told = query.with_total and wanted is not None and query.predicate is None
+    if query.with_total and not is_told:
+        wanted = None
+    # Of what is not packed a database has found the words already: mostly each row is one of those wanted.
+    first = _CHUNK if wanted is None or query.predicate is not None else min(wanted, _CHUNK)
+    found = list(islice(_passing(tx, session, criteria, query, first), wanted))
     if query.newest:
         found.reverse()
-    return cut_window(found, query, view)
+    window = cut_window(found, query, view)
+    return window._replace(total=_count_words(tx, session, criteria, query)) if is_told else window
+
+
+def _passing(
+    tx: Transaction, session: SessionLog, criteria: list[Criterion], query: EventQuery, size: int
+) -> Iterator[EventRow]:
+    """The rows that have the words of a query and pass its predicate, read in chunks of which the first has a size."""
+    e = tx.tables.events.c
+    edge = session.last_seq + 1 if query.newest else 0
+    words, predicate = asks_for_words(query), query.predicate
+    while size:
+        side = (lambda: e.seq < param("q_edge")) if query.newest else (lambda: e.seq > param("q_edge"))
+        here = [*criteria, Criterion(("edge", query.newest), side, {"q_edge": edge})]
+        chunk = _select(tx, session, here, newest=query.newest, limit=size)
+        if query.newest:
+            chunk.reverse()
+        for row in chunk:
+            if (not words or holds_keywords(row, query)) and (predicate is None or predicate(row)):
+                yield row
+        if len(chunk) < size:
+            return
+        edge, size = chunk[-1].seq, _CHUNK
+
+
+def _count_words(tx: Transaction, session: SessionLog, criteria: list[Criterion], query: EventQuery) -> int:
+    """How many rows have the words of a query; those whose text is packed are read for it."""
+    e = tx.tables.events.c
+    plain = Criterion("plain", lambda: e.packed.is_(None), {})
+    packed = Criterion("packed", lambda: e.packed.is_not(None), {})
+    read = _passing(tx, session, [*criteria, packed], query, _CHUNK)
+    return _count(tx, session, [*criteria, plain]) + sum(1 for _ in read)
 
 
 def load_context(
@@ -250,14 +278,24 @@ def _in_one_packet(
 
 
 def _plain_rows(tx: Transaction, viewer: str | None, *of_log: ColumnElement[bool]) -> Select[Any]:
-    """The newest messages first; without a position where something is in columns that are not read."""
+    """The newest messages first; without a position where something is in columns that are not read.
+
+    Where the text is packed the position is below zero. SQLite then tells it in the text's place, which may hold bytes
+    there: a column that is nearly always empty would be asked of every row. Others have it in a column behind.
+    """
     e = tx.tables.events.c
     others = or_(
         e.rev != literal_column("0"),
         flagged(tx.tables, r.ROOTED),
         *(e[name].is_not(None) for name in SELDOM),
     )
-    found = select(case((others, null()), else_=e.seq), *(e[name] for name in PLAIN[1:]))
+    is_packed = e.packed.is_not(None)
+    columns: list[ColumnElement[Any]] = [e[name] for name in PLAIN[1:]]
+    if tx.flavour == "sqlite":
+        columns[_TEXT - 1] = case((is_packed, e.packed), else_=e.text)
+    else:
+        columns.append(e.packed)
+    found = select(case((others, null()), (is_packed, -e.seq), else_=e.seq), *columns)
     found = found.where(
         *of_log, e.kind < k.FIRST_RECORD, visible(viewer, tx.tables).build() & ~flagged(tx.tables, r.SUMMARY)
     )
@@ -265,13 +303,24 @@ def _plain_rows(tx: Transaction, viewer: str | None, *of_log: ColumnElement[bool
 
 
 _position = itemgetter(0)
+_tuple = tuple.__new__
+_TEXT = PLAIN.index("text")
 
 
 def _if_plain(found: list[tuple[Any, ...]]) -> PlainRows | None:
     """The rows of `_plain_rows`, the oldest first; None where one of them says more."""
-    if None in map(_position, found):
+    positions = [*map(_position, found)]
+    if None in positions:
         return None
+    if positions and (min(positions) < 0 or len(found[0]) > len(PLAIN)):
+        return PlainRows([_with_text(row) if row[0] < 0 else row[: len(PLAIN)] for row in reversed(found)])
     return PlainRows(found[::-1])
+
+
+def _with_text(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The `PLAIN` columns of a row whose text is packed."""
+    packed = row[_TEXT] if len(row) == len(PLAIN) else row[-1]
+    return (-row[0], *row[1:_TEXT], said_in(packed)[0], *row[_TEXT + 1 : len(PLAIN)])
 
 
 def _messages(tx: Transaction) -> Criterion:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from sqlalchemy import and_, func, insert, select
 
 from langchain_sessions._core.alike import common_end, common_start
-from langchain_sessions._core.rows import EventRow
+from langchain_sessions._core.rows import EventRow, stored_row
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.log.lookup import event_columns, insert_events, insert_marks, update_rows
 from langchain_sessions._sql.tables.whole_texts import BITS
@@ -32,7 +32,7 @@ _LONGEST: Final = 1 << 22
 _NEW: Final = 8
 """At most this part of a text is told by a base. A text that grows is then stored whole each time it has grown by a
 seventh, and one that is written anew each time it is."""
-_WHOLE: Final = {"base": None, "kept": None, "folded_kept": None}
+_WHOLE: Final = {"base": None, "kept": None, "folded_kept": None, "packed": None}
 
 
 class Base(NamedTuple):
@@ -63,9 +63,11 @@ class Telling:
         """A row by its base; None for one that is stored whole, and is the base of what follows."""
         if row.text is None or not _SHORTEST <= len(row.text) <= _LONGEST:
             return None
+        # A row without a position of its own may be read in one go with what says no more than its text; it is packed.
+        if row.position is None:
+            return None
         base = self._bases.get(row.ident)
-        # A row without a position of its own may be read in one go with what says no more than its text.
-        found = None if base is None or row.position is None else _told(row, row.text, base)
+        found = None if base is None else _told(row, row.text, base)
         if found is None:
             self._bases[row.ident] = Base(row.seq, row.text, row.folded)
         return found
@@ -112,6 +114,7 @@ def _base_of(tx: Transaction, skey: int, ident: str, seq: int) -> list[Base]:
             select(*columns)
             .select_from(joined)
             .where(e.c.skey == param("skey"), e.c.seq == param("seq"), base.c.ident == param("ident"))
+            .where(base.c.packed.is_(None))  # no statement reads a part of it
         )
 
     given = {"skey": skey, "seq": seq, "ident": ident}
@@ -154,7 +157,7 @@ def release_bases(tx: Transaction, skey: int, going: Sequence[EventRow]) -> None
     # One by one: together they may be a thousand times as long as they lie there.
     for seq in sorted({*told} - gone):
         (found,) = tx.once(select(*event_columns(tx.tables)).where(e.c.skey == skey, e.c.seq == seq))
-        row = EventRow(*found)
+        row = stored_row(found)
         by = telling.told(row)
         if by is None:
             set_whole(tx, skey, seq, text=row.text, folded=row.folded)

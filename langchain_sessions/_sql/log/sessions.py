@@ -30,7 +30,6 @@ from langchain_sessions._sql.log.counting import recount
 from langchain_sessions._sql.log.expiry_in_sql import is_there
 from langchain_sessions._sql.log.lookup import (
     delete_rows,
-    digest_of,
     find_rows,
     insert_events,
     insert_row,
@@ -42,7 +41,7 @@ from langchain_sessions._sql.log.lookup import (
     session_row,
     set_session,
 )
-from langchain_sessions._sql.log.removing import remove_rows
+from langchain_sessions._sql.log.removing import digest_of, remove_rows
 from langchain_sessions._sql.log.revisions import Telling, insert_copies
 from langchain_sessions._sql.log.rewinding import replay
 from langchain_sessions._sql.log.shared_state import change_shared_state

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import exists, func, select
 
 from langchain_sessions._core.ledger import Ledger, count_scope, marks_of
-from langchain_sessions._core.rows import EventRow, Mark, SessionKey, SessionRow
+from langchain_sessions._core.packed_texts import said_in
+from langchain_sessions._core.rows import Mark, SessionKey, SessionRow, stored_row
 from langchain_sessions._core.state import is_same_state
 from langchain_sessions._sql.log.by_position import load_light, load_marks
 from langchain_sessions._sql.log.counting import read_counters
@@ -16,7 +17,11 @@ from langchain_sessions._sql.log.rewinding import replay
 from langchain_sessions._sql.log.views import load_view
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from langchain_sessions._sql.driver.transaction import Transaction
+
+_PAGE = 500
 
 
 def verify_session(tx: Transaction, key: SessionKey, now: int) -> list[str]:
@@ -47,7 +52,21 @@ def _lost_texts(tx: Transaction, session: SessionRow) -> list[str]:
     base = e.alias("base")
     whole = (base.c.skey == e.c.skey) & (base.c.seq == e.c.base) & base.c.base.is_(None)
     lost = select(e.c.seq).where(e.c.skey == session.skey, e.c.base.is_not(None), ~exists().where(whole))
-    return [f"event {seq} is told by one that is not there" for (seq,) in tx.once(lost.order_by(e.c.seq))]
+    found = [f"event {seq} is told by one that is not there" for (seq,) in tx.once(lost.order_by(e.c.seq))]
+    return [*found, *(f"the text of event {seq} cannot be read" for seq in _unreadable(tx, session))]
+
+
+def _unreadable(tx: Transaction, session: SessionRow) -> Iterator[int]:
+    """Events whose packed text is not what was written, or that have another one beside it."""
+    e, seq = tx.tables.events.c, 0
+    while True:
+        mine = (e.skey == session.skey, e.packed.is_not(None), e.seq > seq)
+        page = tx.once(select(e.seq, e.packed, e.text).where(*mine).order_by(e.seq).limit(_PAGE))
+        for seq, packed, text in page:
+            if text is not None or said_in(packed)[0] is None:
+                yield seq
+        if len(page) < _PAGE:
+            return
 
 
 def _stray_vectors(tx: Transaction, session: SessionRow) -> list[str]:
@@ -74,7 +93,7 @@ def _marks_in_log(tx: Transaction, session: SessionRow) -> list[Mark]:
     rows = tx.once(
         select(*event_columns(tx.tables)).where(e.skey == session.skey, e.extra.is_not(None)).order_by(e.seq)
     )
-    return marks_of(EventRow(*row) for row in rows)
+    return marks_of(map(stored_row, rows))
 
 
 def _wrong_counters(tx: Transaction, session: SessionRow) -> list[str]:

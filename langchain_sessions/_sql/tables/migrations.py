@@ -266,6 +266,11 @@ def _set_aside(tx: Transaction, table: Table, old: str) -> None:
             tx.script(f"DROP INDEX IF EXISTS {_quoted(tx, str(index.name))}")
 
 
+def _add_packed(tx: Transaction) -> None:
+    """A column for long texts; those that are there stay where they are."""
+    _add_columns(tx, tx.tables.events.c.packed)
+
+
 def _add_columns(tx: Transaction, *columns: Column[Any]) -> None:
     """Columns of a table that are NULL in the rows that are there: no database writes those anew for it."""
     for column in columns:
@@ -275,5 +280,5 @@ def _add_columns(tx: Transaction, *columns: Column[Any]) -> None:
             tx.script(f"ALTER TABLE {_quoted(tx, table)} ADD COLUMN {_quoted(tx, column.name)} {kind}")
 
 
-STEPS: Mapping[int, Step] = {2: _add_shelves, 3: _add_bases, 4: _add_writes_within, 5: _pack_ids}
+STEPS: Mapping[int, Step] = {2: _add_shelves, 3: _add_bases, 4: _add_writes_within, 5: _pack_ids, 6: _add_packed}
 """The step that leads to each version above 1."""

@@ -51,7 +51,7 @@ from langchain_sessions.errors import UnsupportedDatabaseError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 # Room for the emptied versions of all rows of a page: half a page for each would double what small threads leave.
 FILL_OF_STAGED = 85
 # PostgreSQL cuts names at 63 bytes, which leaves 33 to those of tables and indexes.
@@ -136,7 +136,8 @@ def build_tables(prefix: str = "") -> Tables:
     )
     quote_names(metadata)
     # Made of columns whose names are quoted.
-    return replace(tables, of_event={name: event_column(tables.events, name) for name in r.EventRow._fields})
+    columns = {name: event_column(tables.events, name) for name in r.EventRow._fields}
+    return replace(tables, of_event={**columns, "packed": tables.events.c.packed})
 
 
 def _beyond_sessions(metadata: MetaData, prefix: str) -> dict[str, Table]:
@@ -234,6 +235,8 @@ def _events(metadata: MetaData, prefix: str) -> Table:
         Column("base", BigInteger),
         Column("kept", BigInteger),
         Column("folded_kept", BigInteger),
+        # The text and what keyword search compares, deflated, where both columns hold nothing: `_core/packed_texts`.
+        Column("packed", bytes_type()),
         # What makes an append idempotent: the second of two equal ones runs into it and looks at what is there.
         UniqueConstraint("skey", "ident", "rev", name=f"{prefix}events_ident"),
         large=True,

@@ -25,6 +25,7 @@ from langchain_sessions._core.checkpoints import (
     writes_in_sight,
 )
 from langchain_sessions._core.edge import packed_id, unpacked_id
+from langchain_sessions._core.packed_texts import said_in
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import ANYONE, SessionKey, SessionRow, owner_shape
 from langchain_sessions._sql.driver.transaction import Later, Transaction, call_passed_in
@@ -384,12 +385,17 @@ def read_events(tx: Transaction, skey: int, seqs: SeqSet) -> list[MessageParts]:
 
     def build() -> Select[Any]:
         mine = (e.skey == bindparam("skey"), e.seq.between(bindparam("low"), bindparam("high")))
-        return select(*(tx.tables.of_event[name] for name in MessageRow._fields)).where(*mine)
+        return select(*(tx.tables.of_event[name] for name in (*MessageRow._fields, "packed"))).where(*mine)
 
     statement = tx.prepare("messages between", build)
     answers = [tx.later(statement, {"skey": skey, "low": low, "high": high}) for low, high in seqs.ranges]
     tx.flush()
-    return [parts for answer in answers for parts in answer.rows]
+    return [row[:-1] if row[-1] is None else _unpacked(row) for answer in answers for row in answer.rows]
+
+
+def _unpacked(found: tuple[Any, ...]) -> MessageRow:
+    """A message whose text is packed behind it."""
+    return MessageRow(*found[:-1])._replace(text=said_in(found[-1])[0])
 
 
 def load_lineage(

@@ -26,7 +26,7 @@ from langchain_sessions._core.edge import packed_id
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import Ledger, LogView, view_of
 from langchain_sessions._core.ranges import decode_ranges, fold_ranges
-from langchain_sessions._core.rows import Counters, EventRow, SessionRow, moved, owner_shape, tally
+from langchain_sessions._core.rows import Counters, EventRow, SessionRow, moved, owner_shape, stored_row, tally
 from langchain_sessions._core.thread_effects import counted_after_put
 from langchain_sessions._sql.driver.failures import UniqueViolationError
 from langchain_sessions._sql.driver.transaction import call_passed_in
@@ -154,7 +154,7 @@ def _look_up(
             related = _ask_relatives(tx, plan, session.last_seq)
             tx.flush()
     assert session is not None
-    found = sorted([EventRow(*row) for answer in related for row in answer.rows]) if related else []
+    found = sorted([stored_row(row) for answer in related for row in answer.rows]) if related else []
     return session, found, staged_in(staged) if staged is not None else []
 
 
