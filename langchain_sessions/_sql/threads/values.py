@@ -30,8 +30,6 @@ _WITH_NAMES = frozenset(NAMING)
 
 def insert_values(tx: Transaction, skey: int, values: Sequence[ValueRow]) -> None:
     """Store values, where the session does not have them."""
-    if not values:
-        return
     # Never written over: what bears a digest is what it is the digest of.
     rows = ({"skey": skey, **value._asdict()} for value in values)
     put_rows(tx, tx.tables.threads.stored_values, ("skey", "digest"), rows, over=False)
@@ -43,8 +41,6 @@ def require_values(tx: Transaction, skey: int, wanted: Collection[bytes]) -> Non
     Raises:
         StalePlanError: One is gone.
     """
-    if not wanted:
-        return
     v = tx.tables.threads.stored_values.c
     for some in _chunks(sorted(wanted)):
         names = _names(len(some))

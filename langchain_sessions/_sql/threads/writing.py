@@ -56,8 +56,9 @@ from langchain_sessions.errors import HeadConflictError, SessionEndedError, Stor
 from langchain_sessions.stores._threads import PlanOutcome, PutDecision, PutPlan, PutResult, ThreadPlan, WritesPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
+    from langchain_sessions._core.checkpoints import ValueRow
     from langchain_sessions._core.rows import SessionKey
     from langchain_sessions._sql.driver.transaction import Later, Transaction
     from langchain_sessions._sql.store import SqlStore
@@ -98,15 +99,14 @@ def put_checkpoint(
     writes = [write for item in mine for write in item.writes] if mine else []
     for item in arrived:
         writes += call_passed_in(item.rows, session.skey)
-    # Decided under the lock, from what is stored now: it may be asked again, and for another answer, if the transaction
-    # is.
+    # Decided under the lock, from what is stored now: asked again with the transaction, it may answer otherwise.
     decision = call_passed_in(plan.decide, session, relatives, writes)
     needed = {*decision.row.digests, *decision.needs} if decision.row.outside or decision.needs else set[bytes]()
     for item in arrived:
-        insert_values(tx, session.skey, item.values)
+        _store_values(tx, session, item.values)
         needed.update(item.needs)
     # What another step stored may have been pruned since this saver saw it; a reference to nothing must not be written.
-    require_values(tx, session.skey, needed and needed - {value.digest for value in decision.values})
+    _need_values(tx, session, needed and needed - {value.digest for value in decision.values})
     if decision.parent is not None:
         _replace_start(tx, session.skey, decision.parent)
     # Before anything is inserted, so that what they took is used again at once.
@@ -120,7 +120,7 @@ def put_checkpoint(
     insert_checkpoint(tx, session.skey, decision.row)
     if plan.named_in != session.skey:
         name_things(tx, session.skey, (plan.ns, plan.ns_name), (plan.shape, plan.shape_body))
-    insert_values(tx, session.skey, decision.values)
+    _store_values(tx, session, decision.values)
     return PutResult(_move(tx, session, plan, decision), decision)
 
 
@@ -232,8 +232,7 @@ def _ask_revisions(tx: Transaction, plan: PutPlan, idents: Sequence[str], since:
 
 def insert_checkpoint(tx: Transaction, skey: int, row: CheckpointRow) -> None:
     """Write a checkpoint's row. The writes of one that is put again stay."""
-    keys, values = ("skey", "ns", "cid"), {"skey": skey, **row._asdict()}
-    values["cid"] = packed_id(row.cid)
+    keys, values = ("skey", "ns", "cid"), {"skey": skey, **row._asdict(), "cid": packed_id(row.cid)}
     values["parent"], values["origin"] = stored_parent(row.cid, row.parent)
     put_rows(tx, tx.tables.threads.checkpoints, keys, [values], over=True, beside=("writes",))
 
@@ -259,9 +258,8 @@ def _replace_start(tx: Transaction, skey: int, parent: CheckpointRow) -> None:
         return update(t).where(and_(*key)).values(changes)
 
     named = {"v_others": parent.others, "v_outside": parent.outside, "v_body": parent.body}
-    tx.later(
-        tx.prepare("replace start", build), {"k_skey": skey, "k_ns": parent.ns, "k_cid": packed_id(parent.cid), **named}
-    )
+    place = {"k_skey": skey, "k_ns": parent.ns, "k_cid": packed_id(parent.cid)}
+    tx.later(tx.prepare("replace start", build), {**place, **named})
 
 
 def _move(tx: Transaction, session: SessionRow, plan: PutPlan, decision: PutDecision) -> SessionRow:
@@ -321,8 +319,8 @@ def put_writes(tx: Transaction, plan: WritesPlan, session: SessionRow | None = N
         draft = plan.draft._replace(anew=False)
         session = session_row(located.row) if located.row is not None else open_session(tx, draft)
     rows = call_passed_in(plan.rows, session.skey)
-    require_values(tx, session.skey, plan.needs)
-    insert_values(tx, session.skey, plan.values)
+    _need_values(tx, session, plan.needs)
+    _store_values(tx, session, plan.values)
     stage_writes(tx, session.skey, plan, rows)
     if plan.named_in != session.skey:
         name_things(tx, session.skey, (plan.ns, plan.ns_name))
@@ -439,3 +437,13 @@ def clear_staged(tx: Transaction, skey: int, gone: Sequence[StagedWrites]) -> No
     # They stand behind each other: hundreds of tasks of a step are one statement.
     stretches = fold_ranges(sorted(item.n for item in gone))
     tx.run_many(tx.prepare("clear staged", build), [{"k_skey": skey, "low": low, "high": up} for low, up in stretches])
+
+
+def _store_values(tx: Transaction, session: SessionRow, values: Sequence[ValueRow]) -> None:
+    if values:
+        insert_values(tx, session.skey, values)
+
+
+def _need_values(tx: Transaction, session: SessionRow, wanted: Collection[bytes]) -> None:
+    if wanted:
+        require_values(tx, session.skey, wanted)
