@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _fields = attrgetter("__dict__")
 _extras = attrgetter("__pydantic_extra__")
-_parts = attrgetter("ident", "kind", "flags", "text", "body")
+_parts = attrgetter(*MessageRow._fields)
 _PER_MESSAGE = 1_500
 _RECORDS = 64
 _MADE = 16
@@ -129,9 +129,9 @@ class ThreadCache:
         self._known = self._known | SeqSet.of(new)
 
     def _make(self, new: dict[int, EventRow | MessageParts]) -> None:
-        rows = [*new.values()]
+        rows: list[Any] = [*new.values()]
         if EventRow in set(map(type, rows)):
-            rows = [(row.seq, *_parts(row)) if type(row) is EventRow else row for row in rows]
+            rows = [_parts(row) if type(row) is EventRow else row for row in rows]
         seqs, idents, kinds, flags, texts, bodies = zip(*rows, strict=True)
         none = repeat(None)
         made, left = self._codec.cast(zip(none, idents, kinds, flags, none, none, none, texts, bodies, strict=False))
@@ -142,7 +142,7 @@ class ThreadCache:
             objects[seq] = message
             # A snapshot of a text and an id is made when it is first compared.
             if body is not None and seq not in snapshots:
-                snapshots[seq] = held(message.__dict__)
+                snapshots[seq] = held(vars(message))
         self._bytes += sum(map(len, filter(None, texts))) + sum(map(len, filter(None, bodies)))
         self._name(seqs, idents, flags)
 
@@ -229,8 +229,8 @@ class ThreadCache:
         snapshots, molds = self._snapshots, self._molds
         for seq in seqs:
             if seq not in snapshots:
-                row = self.rows[seq]
-                _, ident, kind, flags, text, _ = (seq, *_parts(row)) if type(row) is EventRow else row
+                row: Any = self.rows[seq]
+                _, ident, kind, flags, text, _ = _parts(row) if type(row) is EventRow else row
                 if kind not in molds:
                     molds[kind] = held(vars(self._codec.decode(self.session_id, self.row(seq))))
                 snapshots[seq] = fields = molds[kind].copy()

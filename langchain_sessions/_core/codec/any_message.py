@@ -59,7 +59,7 @@ _read: Callable[[str, int], tuple[Any, int]] = cast("Any", json.JSONDecoder()).s
 """What `json.loads` asks for a value: what was stored has no blanks around it, and nothing else is after it."""
 _MARKED: Final = '"$'
 """So begins whatever says in a body that a value is no plain JSON; a value of somebody's that does is no harm."""
-_NOTHING: Final[dict[str, Any]] = {}
+_UNFIT: Final = (*UNREADABLE, StopIteration)
 
 
 def assembled(cls: type[Model], fields: dict[str, Any], names: set[str], extra: dict[str, Any] | None) -> Model:
@@ -98,7 +98,7 @@ class MessageCodec:
         self._templates = {cls: template_of(cls) for cls in CODES}
         self._empty = {cls: (each.fields.copy, each.dicts, each.lists) for cls, each in self._templates.items()}
         self._forms = {cls: form_of(cls) for cls in CODES}
-        self._of_kind = {kind: (cls, *self._forms[cls], *self._empty[cls]) for kind, cls in CLASSES.items()}
+        self._of_kind = {kind: (cls, *self._forms[cls]) for kind, cls in CLASSES.items()}
 
     def encode(self, message: BaseMessage) -> EncodedMessage:
         """The columns of a message. Never refuses one for its content; chunks become whole messages."""
@@ -280,21 +280,17 @@ class MessageCodec:
         """
         messages: list[Any] = []
         left: list[int] = []
-        of_kind = self._of_kind.get
+        of_kind = self._of_kind
         fields: dict[str, Any]
         for _, ident, kind, flags, _, _, _, text, body in rows:
-            made = of_kind(kind)
-            plain = _NOTHING if type(text) is str else None
-            rest = plain if body is None else _said_in(body, flags, text)
             try:
+                cls, form, called = of_kind[kind]
                 named = None if flags & _NO_ID else ident
-            except TypeError:
-                named = rest = None
-            if made is None or rest is None:
+                said = None if body is None and type(text) is str else _said_in(body or "", flags, text)
+            except _UNFIT:
                 left.append(len(messages))
                 messages.append(None)
                 continue
-            cls, form, called, copied, dicts, lists = made
             if form:
                 fields = {
                     "content": text,
@@ -307,6 +303,7 @@ class MessageCodec:
                 if form == AS_ANSWER:
                     fields["tool_calls"], fields["invalid_tool_calls"], fields["usage_metadata"] = [], [], None
             else:
+                copied, dicts, lists = self._empty[cls]
                 fields = copied()
                 for name in dicts:
                     fields[name] = {}
@@ -315,9 +312,9 @@ class MessageCodec:
                 fields["content"] = text
                 fields["id"] = named
             message = _new(cls)
-            if rest:
-                fields.update(rest)
-                _set_names(message, {"content", *rest})
+            if said:
+                fields.update(said)
+                _set_names(message, {"content", *said})
             else:
                 _set_names(message, {"content"})
             _set_fields(message, fields)
@@ -327,18 +324,16 @@ class MessageCodec:
         return messages, left
 
 
-def _said_in(body: object, flags: int, text: object) -> dict[str, Any] | None:
-    """What plain JSON says of a message beside its text; None where it says more, or cannot be read."""
-    if type(body) is not str or _MARKED in body:
-        return None
-    try:
-        if flags & r.SEALED:
-            return None
-        rest, end = _read(body, 0)
-        content = rest.get("content", text)
-    except Exception:  # whatever it is, who reads it by itself says what is wrong
-        return None
-    return rest if end == len(body) and (type(content) is str or type(content) is list) else None
+def _said_in(body: str, flags: int, text: str | None) -> dict[str, Any]:
+    """What plain JSON says of a message beside its text; where it says more, or cannot be read, one of `_UNFIT`."""
+    if _MARKED in body or flags & r.SEALED:
+        raise ValueError
+    said: dict[str, Any]
+    said, end = _read(body, 0)
+    content: object = said.get("content", text)
+    if end != len(body) or (type(content) is not str and type(content) is not list):
+        raise ValueError
+    return said
 
 
 def equal(one: Any, other: Any) -> bool:
