@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import struct
 import zlib
@@ -338,6 +339,11 @@ def ascii_lower(text: str) -> str:
     if text.isascii():
         return text.lower()
     return text.encode(errors="surrogatepass").lower().decode(errors="surrogatepass")
+
+
+def digest_of(app: str, session_id: str) -> str:
+    """The name of a tombstone: nothing of the id can be read from it."""
+    return hashlib.sha256(f"{len(app)}:{app}{session_id}".encode()).hexdigest()
 
 
 # -- ids of checkpoints as bytes --------------------------------------------------------------------------------

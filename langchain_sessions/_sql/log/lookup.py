@@ -323,7 +323,7 @@ def insert_events(tx: Transaction, skey: int, rows: Sequence[EventRow]) -> None:
     What none of them has is not named: SQLite's driver looks for an adapter of each None that it is given, which
     takes as long as all the rest of a row.
     """
-    if len(rows) == 1 and ((text := rows[0][_TEXT]) is None or len(text) < PACKED_FROM):
+    if len(rows) == 1 and ((text := rows[0].text) is None or len(text) < PACKED_FROM):
         (row,) = rows
         statement = tx.prepare(held_by(row), _insert_held, tx.tables.events, row)
         tx.insert_tuples(statement, [_taking(statement.names)((skey,) + row)])  # noqa: RUF005 - which makes a list first
