@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import struct
 import zlib
@@ -332,12 +333,17 @@ def is_storable(text: str) -> bool:
     return _UNSTORABLE.search(text) is None
 
 
-_ASCII_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
-
-
 def ascii_lower(text: str) -> str:
     """Lower case of A to Z alone, which is what all databases agree on."""
-    return text.translate(_ASCII_LOWER)
+    # Bytes lower these alone, in a tenth of the time that looking up each character takes.
+    if text.isascii():
+        return text.lower()
+    return text.encode(errors="surrogatepass").lower().decode(errors="surrogatepass")
+
+
+def digest_of(app: str, session_id: str) -> str:
+    """The name of a tombstone: nothing of the id can be read from it."""
+    return hashlib.sha256(f"{len(app)}:{app}{session_id}".encode()).hexdigest()
 
 
 # -- ids of checkpoints as bytes --------------------------------------------------------------------------------

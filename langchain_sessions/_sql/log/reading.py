@@ -60,7 +60,7 @@ def find_events(tx: Transaction, key: SessionKey, query: EventQuery, now: int) -
     """The contract's `find_events`."""
     session, view = require_view(tx, key, now, query.idle_before)
     criteria = criteria_of(query, view, tx.tables, tx.flavour)
-    if query.predicate is not None or asks_for_words(query):
+    if query.predicate is not None or query.keyword is not None or query.keywords:
         found = _looked_through(tx, session, criteria, query, view)
         return found._replace(view=with_runs(tx, session, view, found.rows, query.idle_before))
     rows = _select(tx, session, criteria, newest=query.newest, limit=query.limit, offset=query.offset)

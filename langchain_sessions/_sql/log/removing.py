@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from sqlalchemy import (
     select,
 )
 
+from langchain_sessions._core.edge import digest_of
 from langchain_sessions._core.rows import Owner, SessionKey, owner_shape
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction
 from langchain_sessions._sql.log.expiry_in_sql import is_over, over_at
@@ -100,8 +100,3 @@ def purge_expired(tx: Transaction, app: str, owner: Owner, now: int, limit: int)
     rows = tx.rows(Prepared(gone, tx.cache.dialect), {"k_owner": owner, "k_now": now})
     remove_rows(tx, [row[0] for row in rows])
     return len(rows)
-
-
-def digest_of(app: str, session_id: str) -> str:
-    """The name of a tombstone: nothing of the id can be read from it."""
-    return hashlib.sha256(f"{len(app)}:{app}{session_id}".encode()).hexdigest()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import Column, ColumnElement, Select, insert, or_, select
 from sqlalchemy import and_ as both
 
+from langchain_sessions._core.edge import digest_of
 from langchain_sessions._core.expiry import is_expired
 from langchain_sessions._core.ledger import Ledger
 from langchain_sessions._core.ranges import SeqSet
@@ -41,7 +42,7 @@ from langchain_sessions._sql.log.lookup import (
     session_row,
     set_session,
 )
-from langchain_sessions._sql.log.removing import digest_of, remove_rows
+from langchain_sessions._sql.log.removing import remove_rows
 from langchain_sessions._sql.log.revisions import Telling, insert_copies
 from langchain_sessions._sql.log.rewinding import replay
 from langchain_sessions._sql.log.shared_state import change_shared_state
