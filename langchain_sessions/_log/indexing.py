@@ -71,7 +71,7 @@ def reindex_logs(log: Log, session_id: str | None, progress: Callable[[str, int]
         return (yield from shelver.reindex(log.app, log.owner, progress))
     key = log.key(session_id)
     added = yield from shelver.mender.mend(key)
-    added += yield from indexer.catch_up(key)
+    added += yield from indexer.catch_up_wholly(key)
     if progress is not None:
         progress(session_id, added)
     return added

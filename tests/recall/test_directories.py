@@ -174,6 +174,24 @@ def test_a_directory_is_compared_with_its_chunks(long: SessionService, monkeypat
     assert long.verify("s1") == []
 
 
+def test_who_appends_makes_one_at_most(long: SessionService, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = log_of(long)
+    indexer, key = indexer_of(log), log.key("s1")
+    with monkeypatch.context() as patched:
+        patched.setattr(indexing, "due_directory", lambda _: ())
+        drive(indexer.rebuild(key))
+    listed = [sum(is_directory(number) for number, *_ in progress(long).chunks)]
+    for at in range(2):
+        long.append("s1", [HumanMessage(f"topic{1000 + at} again")])
+        drive(indexer.catch_up(key))
+        listed.append(sum(is_directory(number) for number, *_ in progress(long).chunks))
+    assert listed == [0, 1, 2]
+    assert long.search("topic77", session_id="s1").items[0].event.seq == 78
+    long.reindex("s1")
+    assert sum(is_directory(number) for number, *_ in progress(long).chunks) > 2
+    assert not due_directory([number for number, *_ in progress(long).chunks])
+
+
 def test_a_directory_is_made_for_what_is_settled() -> None:
     numbers: list[int] = []
     made: list[int] = []

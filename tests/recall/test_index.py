@@ -75,7 +75,7 @@ def read(chunk: OpenChunk) -> Read:
     part = PackedEvents(ChunkTraits.unpack(ChunkTraits.of(chunk.traits).pack()), chunk.terms, packed)
     found = {term: found for term in part.vocabulary() if (found := part.find(term)) is not None}
     terms = {term: list(each.pairs()) for term, each in found.items()}
-    return list(part.traits.events()), terms, {term: each.passages() for term, each in found.items()}
+    return list(part.traits.events()), terms, {term: dict(each.passages()) for term, each in found.items()}
 
 
 EVENTS = st.tuples(FACTS, PASSAGES)

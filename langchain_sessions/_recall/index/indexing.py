@@ -55,6 +55,7 @@ BATCH: Final = 512
 """Events that are read at once, and that an append leaves to the next: what bounds the longest pause."""
 
 
+_ALL: Final = 1 << 16
 # Steps that another process was faster with, before a caller stops trying: the index moves on all the same.
 _LOST: Final = 5
 # Of an owner's newest sessions: a check of all of them would take as long as they are many.
@@ -79,29 +80,33 @@ class Indexer:
         self.builder = builder
         self.now = now
 
-    def catch_up(self, key: SessionKey) -> Flow[int]:
+    def catch_up(self, key: SessionKey, directories: int = 1) -> Flow[int]:
         """Bring the index of a log to where the log ends now; how many events were added.
 
         What others append meanwhile is left to the next: an append that had to follow them would never come back.
         Another process that does the same wins or loses batch by batch; nothing is indexed twice. What an encrypting
         codec wrote is never indexed.
 
+        Args:
+            key: Of the session.
+            directories: How many may be made beside those that a large step is followed by: each takes as long as one.
+
         Raises:
             SessionNotFoundError: There is none for this key.
             SealedEventError: The log holds what this codec cannot read.
         """
         added = lost = 0
-        fewest, end, is_whole = BATCH, None, True
+        fewest, end = BATCH, None
         # Words in an index would tell what the codec hides: such logs are scanned.
         if self.codec.encrypts:
             return 0
         while lost < _LOST:
             progress = yield from ask(self.store.find_index, key, self.builder.fingerprint, self.now())
             end = progress.last_seq if end is None else min(end, progress.last_seq)
-            if is_whole and (due := due_directory([number for number, *_ in progress.chunks])):
+            if directories > 0 and (due := due_directory([number for number, *_ in progress.chunks])):
                 listed = yield from self._directory(key, progress, due)
                 # What cannot be listed is looked through.
-                is_whole = listed is not None
+                directories = directories - 1 if listed is not None else 0
                 lost += not (listed and (yield from ask(self.store.write_index, key, listed, self.now())))
                 continue
             if progress.indexed_to >= end:
@@ -110,6 +115,7 @@ class Indexer:
             change = yield from self._plan(key, progress, entries, upto)
             if change is not None and (yield from ask(self.store.write_index, key, change, self.now())):
                 added += len(entries)
+                directories += len(entries) > BATCH
             else:
                 lost += 1
         return added
@@ -232,6 +238,10 @@ class Indexer:
             chunk=chunk,
             buckets=buckets,
         )
+
+    def catch_up_wholly(self, key: SessionKey) -> Flow[int]:
+        """`catch_up` with all directories: an index that was built before there were any has none."""
+        return (yield from self.catch_up(key, directories=_ALL))
 
     def catch_up_quietly(self, key: SessionKey) -> Flow[None]:
         """`catch_up` beside something that has succeeded: what fails here is done by the next search."""

@@ -143,7 +143,8 @@ class Shelver:
                 added = shelved[whose].get(session.skey)
                 try:
                     if added is None:
-                        added = yield from self._indexer.catch_up(SessionKey(session.app, session.id, session.user_id))
+                        key = SessionKey(session.app, session.id, session.user_id)
+                        added = yield from self._indexer.catch_up_wholly(key)
                 except SessionNotFoundError:  # deleted in between
                     continue
                 total += added

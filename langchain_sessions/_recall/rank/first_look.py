@@ -51,7 +51,7 @@ class FirstLook:
         self._query = query
         self._traits = traits
         self._asked = replace(index_query(request, query, builder), held=traits)
-        self._generation = -1
+        self._place = (0, 0)
         self.counted: dict[tuple[int, int], dict[str, int]] = {}
 
     def ask(self) -> Flow[IndexRead | None]:
@@ -80,8 +80,8 @@ class FirstLook:
             if read.behind or not read.logs or heavy(read.logs):
                 return None
             (log,) = read.logs
-            if (skey, log.generation) in known and log.session.skey == skey:
-                self._generation = log.generation
+            if (log.session.skey, log.generation) in known:
+                self._place = log.session.skey, log.generation
                 self._count(log, chunks, listed, terms)
                 return read
             self._traits.keep(searched.key, read.logs)
@@ -127,7 +127,7 @@ class FirstLook:
         known = self._traits.logs.of(self._request.searched.key)
         asked = replace(self._asked, of_chunks=tuple(numbers), chunks=known, most_scanned=_EVERYTHING)
         for log in (yield from ask(self._store.load_index, asked)).logs:
-            if log.generation != self._generation:
+            if (log.session.skey, log.generation) != self._place:
                 raise NotReadError
             for number in numbers:
                 logs.unread[number].fill(log.buckets.get(number, {}))
