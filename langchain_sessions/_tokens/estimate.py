@@ -242,7 +242,7 @@ class EstimatedTokenCounter(TextCounter):
             tokens += self._beside_english(_languages_in(text, classes), classes, costs)
         return int(tokens) or 1
 
-    def costs(self, text: str, classes: Counts, short: Counts) -> dict[bytes, float]:
+    def costs(self, text: str, classes: bytes | Tally, short: bytes | Tally) -> dict[bytes, float]:
         """What a text takes by its weights: words in ASCII under `a`, other scripts by their class, the rest blank.
 
         Args:

@@ -6,7 +6,7 @@ nothing that is counted reaches over such a place, so that the sum is what count
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from langchain_sessions._core.alike import common_end, common_start
 
@@ -28,6 +28,8 @@ class Tally:
     """
 
     __slots__ = ("counts", "size")
+    size: int
+    counts: dict[bytes, int]
 
     def __init__(self, size: int, counts: dict[bytes, int]) -> None:
         """Keep what was counted."""
@@ -51,7 +53,7 @@ class Tally:
         return Tally(self.size - less.size + more.size, counts)
 
 
-Counts = bytes | Tally
+Counts: TypeAlias = bytes | Tally
 """Classes, or what was counted of them: asked alike."""
 
 
