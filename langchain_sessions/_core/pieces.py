@@ -51,7 +51,7 @@ _MOST_NAMES = 64
 _LAST_OF_GROUP = bytes([16])
 """A name that is less ends its group: one in 16."""
 _ROW = 60
-"""Bytes that a row takes beside what it holds, about."""
+"""Bytes that a row takes beside what it holds."""
 _FEWEST_TOLD = 4
 _MOST_STEPS = 8
 _PROBE = 32
@@ -155,8 +155,10 @@ def cut(data: bytes, base: Tree | None = None, others: Sequence[Tree] = (), seal
     """
     key = b"" if seal is None else seal.key
     stored = [*others] if base is None else [base, *others]
-    if base is not None and base.data == data:
-        return Cut(base, [], {base.root})  # of the others nobody knows by which key they are named
+    for tree in stored:
+        # One with another key has other names.
+        if tree.data == data and leaf_name(data[: tree.ends[0]], key) == tree.leaves[0]:
+            return Cut(tree, [], {tree.root})
     leaves, ends, fresh = _leaves(data, base, seal)
     parts = frozenset(leaves)
     fresh = {name: at for name, at in fresh.items() if not _is_in(name, stored)}
@@ -173,8 +175,7 @@ def cut(data: bytes, base: Tree | None = None, others: Sequence[Tree] = (), seal
         for tree in others:
             _add_those_within(near, tree, data, ends, places, parts)
     for name, at in fresh.items():
-        part = data[ends[at - 1] if at else 0 : ends[at]]
-        candidates = near.get(at, [])
+        part, candidates = data[ends[at - 1] if at else 0 : ends[at]], near.get(at, [])
         row = _shortest(part, [told for _, told in candidates], below) if candidates else None
         if row is not None:
             below[name] = found = _below_of(row, [told for _, told in candidates], below)
@@ -330,7 +331,7 @@ def _moved(ends: list[int], shift: int) -> list[int]:
 
 
 class _Same(NamedTuple):
-    """Parts of a value that another one has too: from which to before which, and where they start."""
+    """Parts that another value has too: from which to before which, and where they start."""
 
     first: int
     last: int

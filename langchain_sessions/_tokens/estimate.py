@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections import Counter
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -243,7 +242,7 @@ class EstimatedTokenCounter(TextCounter):
             tokens += self._beside_english(_languages_in(text, classes), classes, costs)
         return int(tokens) or 1
 
-    def costs(self, text: str, classes: Counts, short: Counts) -> dict[bytes, float]:
+    def costs(self, text: str, classes: bytes | Tally, short: bytes | Tally) -> dict[bytes, float]:
         """What a text takes by its weights: words in ASCII under `a`, other scripts by their class, the rest blank.
 
         Args:
@@ -325,12 +324,12 @@ def _measured(part: str, *, is_first: bool) -> Measure:
     if not is_first:
         classes = classes[1:]  # the blank is in front of the text, not of each part
     short = words_of(classes)
-    counts = Counter({what: classes.count(what) for what in COUNTED})
+    counts = {what: classes.count(what) for what in COUNTED}
     for script, mask in MASKS.items():
         if script in classes:
             counts[script] = classes.count(script)
             counts[RUNS + script] = classes.translate(mask).count(START)
-    of_words = Counter({what: short.count(what) for what in COUNTED_OF_WORDS})
+    of_words = {what: short.count(what) for what in COUNTED_OF_WORDS}
     of_words[NUMBERS] = short.translate(DIGITS).count(START)
     return Measure(Tally(len(classes), counts), Tally(len(short), of_words), part.count(" the "))
 

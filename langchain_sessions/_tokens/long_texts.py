@@ -6,12 +6,9 @@ nothing that is counted reaches over such a place, so that the sum is what count
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from langchain_sessions._core.alike import common_end, common_start
-
-if TYPE_CHECKING:
-    from collections import Counter
 
 LONG = 4_096
 """From so many characters on a text is compared with those before it."""
@@ -31,8 +28,10 @@ class Tally:
     """
 
     __slots__ = ("counts", "size")
+    size: int
+    counts: dict[bytes, int]
 
-    def __init__(self, size: int, counts: Counter[bytes]) -> None:
+    def __init__(self, size: int, counts: dict[bytes, int]) -> None:
         """Keep what was counted."""
         self.size = size
         self.counts = counts
@@ -45,17 +44,16 @@ class Tally:
 
     def count(self, what: bytes | int, /) -> int:
         """How often some classes stand behind each other."""
-        return self.counts[what if isinstance(what, bytes) else bytes([what])]
+        return self.counts.get(what if isinstance(what, bytes) else bytes([what]), 0)
 
     def moved(self, less: Tally, more: Tally) -> Tally:
         """The same without what was counted of one part, and with what was counted of another one."""
-        counts = self.counts.copy()
-        counts.subtract(less.counts)
-        counts.update(more.counts)
+        own, gone, new = self.counts.get, less.counts.get, more.counts.get
+        counts = {what: own(what, 0) - gone(what, 0) + new(what, 0) for what in {**self.counts, **more.counts}}
         return Tally(self.size - less.size + more.size, counts)
 
 
-Counts = bytes | Tally
+Counts: TypeAlias = bytes | Tally
 """Classes, or what was counted of them: asked alike."""
 
 

@@ -67,6 +67,19 @@ def test_a_changed_value_is_cut_as_if_nobody_had_seen_it_before(
             before = draw.choice((after, read))
 
 
+def test_a_value_with_another_key_is_none_that_is_known() -> None:
+    cipher = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef").cipher
+    data = words(9_000, Random(7))
+    seals = [Seal.new(cipher), Seal.new(cipher)]
+    trees = [cut(data, seal=seal).tree for seal in seals]
+    for seal, tree, other in zip(seals, trees, trees[::-1], strict=True):
+        again = cut(data, None, [other, tree], seal)
+        assert (again.tree.root, again.rows, again.needs) == (tree.root, [], {tree.root})
+        made = cut(data, None, [other], seal)
+        assert made.tree.root == tree.root
+        assert assemble(tree.root, {row.digest: row.data for row in made.rows}.get, seal).data == data
+
+
 def test_a_change_makes_pieces_around_it_alone() -> None:
     draw = Random(7)
     before = cut(words(1_000_000, draw)).tree

@@ -5,14 +5,19 @@ from __future__ import annotations
 import threading
 from importlib import import_module
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_sessions._recall.text.english import stem
+from langchain_sessions._recall.text.stemming import make_stemmer, stemmer_languages
 from langchain_sessions._recall.text.terms import LONGEST_TERM, TermMaker, fold_accents, normalize, split_words
 from langchain_sessions.errors import InvalidInputError
+
+_TEXTS = Path(__file__).parents[1] / "unit" / "token_texts" / "languages.txt"
+WORDS = sorted(set(_TEXTS.read_text(encoding="utf-8").lower().split()))[::4]
 
 
 def finds(query: str, text: str, *, language: str = "auto") -> bool:
@@ -164,6 +169,12 @@ ENDINGS = "|s|es|ed|ing|ingly|edly|eed|ly|ies|y|ational|ization|iveness|ousli|em
 def test_english_is_stemmed_as_snowball_does(beginning: str, ending: str) -> None:
     generated = import_module("snowballstemmer.english_stemmer").EnglishStemmer()
     assert stem(beginning + ending) == generated.stemWord(beginning + ending)
+
+
+@pytest.mark.parametrize("language", sorted(stemmer_languages() - {"english"}))
+def test_other_languages_are_stemmed_as_snowball_does(language: str) -> None:
+    theirs, ours = import_module("snowballstemmer").stemmer(language).stemWord, make_stemmer(language)
+    assert [*map(ours, WORDS)] == [*map(theirs, WORDS)]
 
 
 def test_typographic_marks_change_no_word() -> None:
