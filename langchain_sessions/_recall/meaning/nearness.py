@@ -98,12 +98,11 @@ class MeaningReader:
             return {}
         asked = {meaning.places[skey]: SeqSet.of(each) for skey, each in seqs.items()}
         names = {place.skey: place.session_id for place in asked}
-        found: dict[tuple[int, int], float] = {}
-        for (skey, seq), stored in (yield from ask(self._store.load_vectors, meaning.searched, asked)).items():
-            cosine = meaning.vector.cosine(self._format.unpack(names[skey], seq, stored))
-            if cosine is not None:
-                found[skey, seq] = cosine
-        return found
+        stored = yield from ask(self._store.load_vectors, meaning.searched, asked)
+        unpack = self._format.unpack
+        return meaning.vector.cosines(
+            {(skey, seq): unpack(names[skey], seq, data) for (skey, seq), data in stored.items()}
+        )
 
 
 def nearest(cosines: Mapping[P, float]) -> list[P]:

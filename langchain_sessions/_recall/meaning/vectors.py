@@ -14,7 +14,9 @@ import sys
 from dataclasses import dataclass
 from operator import mul
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from langchain_sessions._recall.index.columns import from_bytes
 
 if sys.version_info >= (3, 12):
     from math import sumprod
@@ -26,14 +28,20 @@ else:
 
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from langchain_sessions._core.codec.any_message import MessageCodec
 
 VECTOR_LAYOUT: Final = 2
 """Raised whenever vectors are stored otherwise, or made of another text: those of another layout are made anew."""
 
+P = TypeVar("P")
+
 _NORM: Final = Struct("<f")
+_MIDDLE: Final = 128
+_MOVED_UP: Final = bytes(number ^ _MIDDLE for number in range(256))
+_MOST_ADDED: Final = 255
+_TOO_LARGE: Final = 2**32
 _STORED: Final = 127
 _ASKED: Final = 32_767
 _FOLDED: Final = 32
@@ -60,11 +68,40 @@ class QueryVector:
 
     def cosine(self, packed: bytes) -> float | None:
         """Similarity to a stored vector; None where that is no vector of this size."""
-        if len(packed) != _NORM.size + len(self.numbers):
-            return None
-        (norm,) = _NORM.unpack_from(packed)
-        numbers = memoryview(packed)[_NORM.size :].cast("b")
-        return sumprod(self.numbers, numbers) / (self.norm * norm) if norm else None
+        return self.cosines({"": packed}).get("")
+
+    def cosines(self, packed: Mapping[P, bytes]) -> dict[P, float]:
+        """Similarities to stored vectors; what is no vector of this size is left out."""
+        size = _NORM.size + len(self.numbers)
+        known = {place: _NORM.unpack_from(data)[0] for place, data in packed.items() if len(data) == size}
+        products = self._products([packed[place][_NORM.size :] for place in known])
+        return {
+            place: product / (self.norm * norm)
+            for (place, norm), product in zip(known.items(), products, strict=True)
+            if norm
+        }
+
+    def _products(self, vectors: Sequence[bytes]) -> list[int]:
+        """The sum of products with each of some vectors, made for all of them at once.
+
+        The numbers that they have in one place are laid end to end with room between, one large number, which is
+        multiplied as a whole: a sixth of the time that it takes to multiply number by number.
+        """
+        code, width = ("I", 4) if _MOST_ADDED * sum(map(abs, self.numbers)) < _TOO_LARGE else ("Q", 8)
+        # Numbers from 0 to 255, and apart those that are taken away: nothing is borrowed from a neighbour.
+        joined = b"".join(vectors).translate(_MOVED_UP)
+        room = bytearray(width * len(vectors))
+        added = taken = 0
+        for at, number in enumerate(self.numbers):
+            if number:
+                room[::width] = joined[at :: len(self.numbers)]
+                if number > 0:
+                    added += number * int.from_bytes(room, "little")
+                else:
+                    taken -= number * int.from_bytes(room, "little")
+        plus, minus = (from_bytes(code, each.to_bytes(len(room), "little")) for each in (added, taken))
+        moved = _MIDDLE * sum(self.numbers)
+        return [more - less - moved for more, less in zip(plus, minus, strict=True)]
 
 
 class VectorFormat:
