@@ -66,6 +66,12 @@ class QueryVector:
         numbers = _whole(values, _ASKED)
         return cls(numbers, math.sqrt(sumprod(numbers, numbers))) if any(numbers) else None
 
+    @property
+    def signs(self) -> int:
+        """A bit for each number, as `signs_of` tells of stored ones."""
+        middle = sum(self.numbers) // len(self.numbers) if min(self.numbers) >= 0 else 0
+        return int("".join(["01"[number > middle] for number in self.numbers]), 2)
+
     def cosine(self, packed: bytes) -> float | None:
         """Similarity to a stored vector; None where that is no vector of this size."""
         return self.cosines({"": packed}).get("")
@@ -128,17 +134,17 @@ class VectorFormat:
 
     def pack(self, values: Sequence[float]) -> bytes:
         """A vector as it is stored; nothing where it says nothing."""
-        numbers = _whole(values, _STORED)
-        if not any(numbers):
-            return b""
-        norm = math.sqrt(sumprod(numbers, numbers))
-        packed = _NORM.pack(norm) + bytes(number & 0xFF for number in numbers)
-        if self._codec.encrypts:
-            return self._codec.seal_text(json.dumps(base64.b64encode(packed).decode())).encode()
-        return packed
+        packed = packed_numbers(values)
+        return self.sealed(packed) if packed else b""
+
+    def sealed(self, packed: bytes) -> bytes:
+        """What was packed, as it is stored."""
+        if not self._codec.encrypts:
+            return packed
+        return self._codec.seal_text(json.dumps(base64.b64encode(packed).decode())).encode()
 
     def unpack(self, session_id: str, seq: int, stored: bytes) -> bytes:
-        """A packed vector, unsealed where it was sealed.
+        """What was packed, unsealed where it was sealed.
 
         Raises:
             SealedEventError: The codec has another key.
@@ -146,6 +152,19 @@ class VectorFormat:
         if not self._codec.encrypts:
             return stored
         return base64.b64decode(str(self._codec.unseal_text(session_id, seq, stored.decode())))
+
+
+def packed_numbers(values: Sequence[float]) -> bytes:
+    """A vector in a byte for each number, after its length; nothing where it says nothing."""
+    numbers = _whole(values, _STORED)
+    if not any(numbers):
+        return b""
+    return _NORM.pack(math.sqrt(sumprod(numbers, numbers))) + bytes(number & 0xFF for number in numbers)
+
+
+def numbers_in(packed: bytes) -> bytes:
+    """The numbers of a packed vector."""
+    return packed[_NORM.size :]
 
 
 def signature_of(values: Sequence[float]) -> str:

@@ -12,9 +12,8 @@ from langchain_sessions._core.message_types import MESSAGE_CODES, speaker_of
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import EventRow, SessionKey, bytes_of
 from langchain_sessions._recall.findings import Finding, ReadLogs, Traits, index_query
-from langchain_sessions._recall.meaning.nearness import SCANNED, asked_text, nearest
+from langchain_sessions._recall.meaning.nearness import asked_text
 from langchain_sessions._recall.rank.many_logs import shortlist_logs
-from langchain_sessions._recall.rank.ranking import COMPARED
 from langchain_sessions._recall.rank.reranking import RERANKED
 from langchain_sessions._recall.request import shown_before
 from langchain_sessions._recall.settings import MOST_BYTES
@@ -172,9 +171,7 @@ class RankedSearch:
         if meaning is None:
             found = shortlist.ranked()
         else:
-            if len(shortlist.places) < COMPARED:
-                near = yield from self._cosines(logs, meaning, shortlist.others(SCANNED, logs.admits))
-                shortlist.add(nearest(near))
+            shortlist.add(meaning.nearest(logs.finder(shortlist.is_hidden)))
             found = shortlist.ranked()
             known = yield from self._cosines(logs, meaning, shortlist.compared(found))
             found = shortlist.by_meaning(found, lambda number, index: known.get((number, index)))
