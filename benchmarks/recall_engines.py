@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sqlite3
+from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
@@ -13,7 +14,9 @@ from langchain_sessions import NewEvent, SessionService
 from langchain_sessions._core.codec.any_message import MessageCodec
 from langchain_sessions._core.message_types import speaker_of
 from langchain_sessions._recall.index.postings import EntryMaker, Segment, search_segments
-from langchain_sessions._recall.meaning.vectors import QueryVector, VectorFormat
+from langchain_sessions._recall.meaning.nearness import NEAREST
+from langchain_sessions._recall.meaning.signs import SignedPart, nearest, signs_of
+from langchain_sessions._recall.meaning.vectors import QueryVector, VectorFormat, numbers_in
 from langchain_sessions._recall.text.documents import make_document, searchable_text
 from langchain_sessions._recall.text.grammar import parse_query
 
@@ -160,17 +163,24 @@ class _Ours:
         """The best by words, and by meaning where that is known."""
         maker, meaning = self._ours.maker, self._ours.meaning
         cosine: Callable[[int, int], float | None] | None = None
-        if meaning is not None:
-            vector = meaning.of_query(query)
+        closest: list[tuple[int, int]] = []
+        vector = None if meaning is None else meaning.of_query(query)
+        if meaning is not None and vector is not None:
+            closest = meaning.nearest(vector, self._said, self._place)
 
             def near(segment: int, index: int) -> float | None:
                 return meaning.cosine(vector, self._said[self._starts[segment] + index])
 
             cosine = near
         found = search_segments(
-            self._segments, parse_query(query, maker), maker, weights=self._ours.weights, cosine=cosine
+            self._segments, parse_query(query, maker), maker, weights=self._ours.weights, cosine=cosine, near=closest
         )
         return [self._starts[each.segment] + each.index for each in found[:TOP]]
+
+    def _place(self, _: int, number: int) -> tuple[int, int]:
+        """Segment of a message, and its index there."""
+        segment = bisect_right(self._starts, number) - 1
+        return segment, number - self._starts[segment]
 
 
 class Meaning:
@@ -183,7 +193,14 @@ class Meaning:
     def __init__(self, embed: Embeddings) -> None:
         self._embed = embed
         self._form = VectorFormat(MessageCodec())
-        self._known: dict[int, tuple[Said, bytes]] = {}
+        self._known: dict[int, tuple[Said, bytes, int]] = {}
+
+    def nearest(
+        self, vector: QueryVector, said: list[Said], place: Callable[[int, int], tuple[int, int]]
+    ) -> list[tuple[int, int]]:
+        """Where the messages are whose signs differ least from a query's."""
+        part = SignedPart(len(vector.numbers), range(len(said)), [self._made(each)[2] for each in said])
+        return nearest([(0, part)], vector, place, NEAREST)
 
     def of_query(self, query: str) -> QueryVector | None:
         """The vector of a query."""
@@ -191,14 +208,17 @@ class Meaning:
 
     def cosine(self, vector: QueryVector | None, said: Said) -> float | None:
         """How near a message is."""
-        if vector is None:
-            return None
+        return None if vector is None else vector.cosine(self._made(said)[1])
+
+    def _made(self, said: Said) -> tuple[Said, bytes, int]:
+        """A message, its vector, and the signs of that."""
         known = self._known.get(id(said))
         if known is None:
             text, speaker = searchable_text(said.message), speaker_of(said.message)
             [made] = self._embed.embed_documents([f"{speaker}: {text}" if speaker else text])
-            known = self._known[id(said)] = (said, self._form.pack(made))
-        return vector.cosine(known[1])
+            packed = self._form.pack(made)
+            known = self._known[id(said)] = (said, packed, signs_of(numbers_in(packed)))
+        return known
 
 
 class Service:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
@@ -240,6 +241,41 @@ class ReadLogs:
         if isinstance(part, PackedEvents):
             return skey, part.traits.first_seq + part.traits.seqs[index]
         return skey, self._tails[number][index].seq
+
+    def finder(self, hidden: Callable[[int, int], bool]) -> Callable[[int, int], tuple[int, int] | None]:
+        """What tells part and index of an event by session key and position; None where it may not be found."""
+        parts: dict[int, list[int]] = {}
+        for number, owner in enumerate(self._owners):
+            for skey in owner.by_key if isinstance(owner, ShelfTraits) else (owner.session.skey,):
+                parts.setdefault(skey, []).append(number)
+
+        def find(skey: int, seq: int) -> tuple[int, int] | None:
+            for number in parts.get(skey, ()):
+                index = self._index(number, skey, seq)
+                if index is not None and not hidden(number, index):
+                    return (number, index) if self.admits is None or self.admits(number, index) else None
+            return None
+
+        return find
+
+    def _index(self, number: int, skey: int, seq: int) -> int | None:
+        """Which event of a part is at a position of a log."""
+        part, owner = self._flat[number], self._owners[number]
+        if not isinstance(part, PackedEvents):
+            seqs: Sequence[int] = [row.seq for row in self._tails[number]]
+            low, high = 0, len(seqs)
+        else:
+            seqs, seq = part.traits.seqs, seq - part.traits.first_seq
+            low, high = 0, len(seqs)
+            if isinstance(owner, ShelfTraits):
+                log = owner.by_key[skey]
+                # What does not count keeps its place there, and no position.
+                try:
+                    return seqs.index(seq, log.first, log.first + log.slots)
+                except ValueError:
+                    return None
+        at = bisect_left(seqs, seq, low, high)
+        return at if at < high and seqs[at] == seq else None
 
     def hit(self, number: int, index: int, ranked: RankedEvent) -> Finding:
         """A found event by its part."""

@@ -23,9 +23,8 @@ if TYPE_CHECKING:
         SearchedLogs,
         ShelfChange,
         StoredChunk,
-        VectorChange,
-        VectorProgress,
     )
+    from langchain_sessions.stores._vectors import VectorChange, VectorProgress
 
 
 class IndexStore(ABC):
@@ -159,7 +158,8 @@ class VectorStore(ABC):
     ) -> dict[tuple[int, int], bytes]:
         """Vectors at some positions of some searched logs, by session key and position. Crosses sessions.
 
-        What is not there, or belongs to another set by now, is left out.
+        What is not there, or belongs to another set by now, is left out. Asked with `VectorProgress.of_signs`, parts of
+        the signs at their last positions; of any number of logs these are a bounded number of reads.
         """
 
     @threaded(load_vectors)
@@ -168,7 +168,10 @@ class VectorStore(ABC):
 
     @abstractmethod
     def write_vectors(self, /, key: SessionKey, change: VectorChange, now: int) -> bool:
-        """Add vectors to a log; False, and nothing is changed, where they moved since the plan, or the log is gone."""
+        """Add vectors to a log, and a part of their signs; `VectorChange` says what is stored.
+
+        False, and nothing is changed, where they moved since the plan, or the log is gone.
+        """
 
     @threaded(write_vectors)
     def awrite_vectors(self) -> None:

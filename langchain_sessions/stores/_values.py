@@ -1,6 +1,6 @@
 """The values of the contract: what a store is asked for, and what it answers.
 
-First those of logs and sessions; then those of the index; then those of the vectors.
+First those of logs and sessions; then those of the index.
 """
 
 from __future__ import annotations
@@ -413,47 +413,3 @@ class LogScan(NamedTuple):
 
     slices: list[LogSlice]
     after: tuple[int, int] | None
-
-
-class VectorProgress(NamedTuple):
-    """How far the vectors of a log go.
-
-    Attributes:
-        skey: The session's own key.
-        session_id: Its id.
-        last_seq: The log's newest position.
-        embedded_to: The newest position that was embedded, or that holds nothing to embed.
-        generation: Which set of vectors this is, counted from 1; 0 where there is none.
-        fingerprint: What made them.
-    """
-
-    skey: int
-    session_id: str
-    last_seq: int
-    embedded_to: int = 0
-    generation: int = 0
-    fingerprint: str = ""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class VectorChange:
-    """One step forward of the vectors of a log, valid as long as nobody else made one.
-
-    Attributes:
-        progress: What it was planned from.
-        fingerprint: What made the vectors.
-        embedded_to: How far they go afterwards.
-        vectors: By position.
-        anew: They begin another set: those that are there go.
-    """
-
-    progress: VectorProgress
-    fingerprint: str
-    embedded_to: int
-    vectors: Mapping[int, bytes]
-    anew: bool = False
-
-    @property
-    def generation(self) -> int:
-        """The set that the vectors belong to."""
-        return self.progress.generation + self.anew

@@ -18,7 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from sqlalchemy import make_url
 
+from benchmarks.measure import CountingProxy
 from langchain_sessions import (
     EventFilter,
     InMemoryStore,
@@ -29,12 +31,16 @@ from langchain_sessions import (
 )
 from langchain_sessions._core.codec.any_message import MessageCodec
 from langchain_sessions._core.ranges import SeqSet
+from langchain_sessions._core.rows import SessionKey
 from langchain_sessions._log.log import log_of
 from langchain_sessions._recall.meaning.embedder import LONGEST_TEXT, Embedder
 from langchain_sessions._recall.meaning.embedding import EMBED_BATCH
-from langchain_sessions._recall.meaning.vectors import QueryVector, VectorFormat, signature_of
+from langchain_sessions._recall.meaning.nearness import NEAREST
+from langchain_sessions._recall.meaning.signs import SignedPart, nearest
+from langchain_sessions._recall.meaning.vectors import QueryVector, VectorFormat, numbers_in, signature_of
 from langchain_sessions.errors import EmbeddingError
 from langchain_sessions.stores._values import SearchedLogs
+from langchain_sessions.stores._vectors import NewSigns, VectorChange, VectorProgress
 from tests.recall.embedders import AsyncWords, Words, cosine, vector_of
 
 if TYPE_CHECKING:
@@ -154,11 +160,51 @@ def test_what_shares_no_word_with_the_query_is_found_by_its_meaning(make: Maker)
     assert "we bought a car" not in texts(view.search("automobile", session_id="s1"))
 
 
-def test_the_few_nearest_follow_where_words_find_little(make: Maker) -> None:
+def test_the_nearest_follow_where_words_find_little(make: Maker) -> None:
     view = filled(make, Words(), [f"car number {number} of the street" for number in range(200)])
-    page = view.search("vehicle", session_id="s1", limit=30)
-    assert page.total == 10
-    assert len({hit.event.seq for hit in page}) == 10
+    page = view.search("vehicle", session_id="s1", limit=100)
+    # Of the fifty nearest those that are nearer than most of what was compared.
+    assert 10 <= len({hit.event.seq for hit in page}) <= NEAREST
+    assert page.total == len(page.items)
+
+
+def test_the_nearest_of_all_is_found_beside_many_that_hold_the_words(make: Maker) -> None:
+    others = [*("dinner is at nine" for _ in range(6)), *(f"number {number} goes up the hill" for number in range(300))]
+    said = ["we bought a car", *others]
+    view = filled(make, Words(), said)
+    page = view.search("vehicle number", session_id="s1", limit=400)
+    (hit,) = [hit for hit in page if hit.text == said[0]]
+    assert (hit.parts["words"], "meaning" in hit.parts, hit.why) == (0, True, "context")
+    # What a filter leaves out takes no place of what it admits.
+    view.append("s1", AIMessage("a car it is"))
+    view.embed_pending()
+    only = EventFilter(roles=frozenset({"ai"}))
+    assert texts(view.search("vehicle number", session_id="s1", where=only)) == ["a car it is"]
+    view.rewind("s1", to_seq=len(said))
+    assert list(view.search("vehicle number", session_id="s1", where=only)) == []
+
+
+def test_a_model_without_numbers_below_zero_finds_the_nearest_too(make: Maker) -> None:
+    def embed(batch: list[str]) -> list[list[float]]:
+        return [[abs(value) for value in vector_of(text)] for text in batch]
+
+    others = [f"number {number} goes up the hill" for number in range(300)]
+    view = filled(make, embed, [*others[:10], "a car", *others])
+    assert texts(view.search("vehicle", session_id="s1"))[0] == "a car"
+
+
+def test_the_nearest_is_found_on_a_shelf(make: Maker) -> None:
+    view = make(Words()).as_user("ada")
+    for number in range(40):
+        text = "we bought a car" if number == 7 else f"number {number} goes up the hill"
+        fill(make(), [text, "good night"], f"s{number}")
+    make(Words()).as_user("ada").embed_pending()
+    for _ in range(2):
+        page = view.search("automobile")
+        assert texts(page)[0] == "we bought a car"
+        assert page.semantic == "full"
+    view.delete("s7")
+    assert "we bought a car" not in texts(view.search("automobile"))
 
 
 def test_without_an_embedder_nothing_is_said_of_meaning(make: Maker) -> None:
@@ -451,6 +497,143 @@ def test_long_texts_are_cut(make: Maker) -> None:
     assert words.calls == 1 + 3  # the model's name; ten long texts are no single question
 
 
+# -- signs -------------------------------------------------------------------------------------------------
+
+
+def signs_in(service: SessionService, session_id: str = "s1") -> tuple[VectorProgress, dict[int, bytes]]:
+    """How far the vectors of a session go, and the parts of their signs as stored."""
+    store, now = log_of(service).store, log_of(service).now()
+    scope = SearchedLogs(app=service.app, owner=service.owner, session_id=session_id, now=now)
+    (place,) = store.list_vectors(scope)
+    found = store.load_vectors(scope, {place.of_signs: SeqSet.of(place.signs)})
+    return place, {upto: data for (_, upto), data in found.items()}
+
+
+def signed(service: SessionService, session_id: str = "s1") -> dict[int, int]:
+    """The signs of the events of a session."""
+    parts = [SignedPart.unpack(data) for _, data in sorted(signs_in(service, session_id)[1].items())]
+    return {seq: signs for part in parts for seq, signs in zip(part.seqs, part.signs, strict=True)}
+
+
+def test_signs_are_those_of_the_vectors_in_few_parts(make: Maker) -> None:
+    view = fill(make(Words()), [])
+    for number in range(40):
+        view.append("s1", HumanMessage(f"cat {number}"))
+        view.embed_pending()
+    place, parts = signs_in(view)
+    assert place.signed_to == place.embedded_to == 40
+    assert len(parts) == len(place.signs) <= 6
+    vectors = {seq: SignedPart.of({seq: numbers_in(data)}).signs[0] for seq, data in vectors_of(view).items()}
+    assert signed(view) == vectors
+
+
+def test_vectors_of_an_older_release_get_signs_when_they_are_searched(make: Maker) -> None:
+    words = Words()
+    view = filled(make, words, ["we bought a car", *(f"number {number}" for number in range(80))])
+    log_of(view).background.drain()
+    place, _ = signs_in(view)
+    before = signed(view)
+    store, now = log_of(view).store, log_of(view).now()
+    key = SessionKey(view.app, "s1", "ada")
+    old = VectorChange(
+        progress=place, fingerprint=place.fingerprint, embedded_to=81, vectors=vectors_of(view), anew=True
+    )
+    assert store.write_vectors(key, old, now)
+    assert signs_in(view)[0].signs == ()
+    words.texts.clear()
+    page = view.search("number 7", session_id="s1")
+    assert (page.semantic, texts(page)[0]) == ("partial", "number 7")
+    log_of(view).background.drain()
+    page = view.search("automobile", session_id="s1")
+    assert (page.semantic, texts(page)[0]) == ("full", "we bought a car")
+    assert signed(view) == before
+    assert words.texts == []
+    assert view.verify("s1") == []
+
+
+def test_what_is_overwritten_leaves_no_signs(make: Maker) -> None:
+    view = filled(make, Words(), [f"number {number}" for number in range(40)])
+    log_of(view).background.drain()
+    view.blank("s1", seqs=[7])
+    assert signs_in(view)[1] == {}
+    assert view.search("number", session_id="s1").semantic == "partial"
+    log_of(view).background.drain()
+    assert sorted(signed(view)) == [seq for seq in range(1, 41) if seq != 7]
+    assert view.search("number", session_id="s1").semantic == "full"
+
+
+def test_another_model_makes_signs_anew(make: Maker) -> None:
+    view = filled(make, Words())
+    old = signed(view)
+    other = make(Words(turned=True)).as_user("ada")
+    other.embed_pending()
+    assert signed(view).keys() == old.keys()
+    assert signed(view) != old
+
+
+def test_verify_sees_signs_that_are_not_those_of_the_vectors(make: Maker) -> None:
+    view = filled(make, Words())
+    place, _ = signs_in(view)
+    wrong = SignedPart.of({seq: bytes([1] * 64) for seq in (1, 2)}).pack()
+    change = VectorChange(
+        progress=place,
+        fingerprint=place.fingerprint,
+        embedded_to=place.embedded_to,
+        vectors={},
+        signs=NewSigns(place.embedded_to, wrong, SeqSet.of((1, 2)), place.signs),
+    )
+    assert log_of(view).store.write_vectors(SessionKey(view.app, "s1", "ada"), change, log_of(view).now())
+    assert view.verify("s1") == ["signs of 5 events are not those of their vectors"]
+
+
+def _above(numbers: list[int]) -> list[bool]:
+    return [number > (0 if min(numbers) < 0 else sum(numbers) / len(numbers)) for number in numbers]
+
+
+@given(
+    st.lists(st.integers(-2, 2), min_size=8, max_size=8),
+    st.lists(st.lists(st.integers(-2, 2), min_size=8, max_size=8), max_size=60),
+    st.integers(1, 9),
+)
+def test_the_nearest_by_signs_are_those_that_differ_least(asked: list[int], said: list[list[int]], most: int) -> None:
+    query = QueryVector.of([float(number) for number in asked])
+    if query is None:
+        return
+    vectors = [bytes(number & 0xFF for number in each) for each in said]
+    parts = [
+        (7, SignedPart.of({seq: vectors[seq] for seq in range(at, min(at + 20, len(said)))}))
+        for at in range(0, len(said), 20)
+    ]
+    parts = [(skey, SignedPart.unpack(part.pack())) for skey, part in parts]
+    bits = [_above(each) for each in said]
+    apart = {seq: sum(a != b for a, b in zip(_above(asked), each, strict=True)) for seq, each in enumerate(bits)}
+    admitted = [seq for seq in sorted(apart, key=lambda seq: (apart[seq], -seq)) if seq % 3]
+    found = nearest(parts, query, lambda skey, seq: (skey, seq) if seq % 3 else None, most)
+    assert found == [(7, seq) for seq in admitted[:most]]
+
+
+@pytest.mark.backends("postgres")
+def test_a_page_is_as_many_round_trips_for_many_sessions_as_for_few(database_url: str, table_prefix: str) -> None:
+    target = make_url(database_url)
+    proxy = CountingProxy(str(target.host), int(target.port or 0))
+    url = target.set(host="127.0.0.1", port=proxy.port)
+    told = SearchSettings(embed=Words())
+    counted: list[int] = []
+    with SessionService(url, table_prefix=table_prefix, create_schema=True, search=told) as service:
+        for number in range(30):
+            fill(service, [f"number {number} is a cat", "good night"], f"s{number}")
+            if number not in {2, 29}:
+                continue
+            service.embed_pending()
+            trips: list[int] = []
+            for _ in range(8):  # a driver prepares what comes back
+                assert service.as_user("ada").search("the feline number").semantic == "full"
+                trips.append(proxy.round_trips)
+            counted.append(trips[-1] - trips[-2])
+    proxy.close()
+    assert counted == [4, 4]
+
+
 # -- what may go wrong -------------------------------------------------------------------------------------
 
 
@@ -593,11 +776,11 @@ def test_after_a_delete_no_byte_of_a_vector_is_left(tmp_path: Path) -> None:
         view = fill(service, [f"{text} {number}" for number in range(20) for text in TALK])
         fill(service, ["a sofa that stays"] * 50, "s2").embed_pending()
         view.embed_pending()
-        stored = list(vectors_of(view).values())
-        assert stored[0] in _bytes(path)
+        stored = [*vectors_of(view).values(), *signs_in(view)[1].values()]
+        assert [data for data in stored if data[-40:] not in _bytes(path)] == []
         view.delete("s1")
         left = _bytes(path)
-    assert [data for data in stored if data in left] == []
+    assert [data for data in stored if data[-40:] in left] == []
 
 
 def _bytes(path: Path) -> bytes:
@@ -617,6 +800,8 @@ def test_an_encrypting_codec_seals_vectors_too(make: Maker) -> None:
     stored = vectors_of(sealed)
     assert len(stored) == len(TALK)
     assert all(plain[4:] not in data for data in stored.values())
+    (part,) = signs_in(sealed)[1].values()
+    assert SignedPart.of({1: plain[4:]}).pack()[-8:] not in part
     # A service without the key neither reads them nor spoils them.
     blind = make(Words()).as_user("ada")
     log_of(blind).background.drain()
@@ -718,7 +903,11 @@ def test_verify_sees_vectors_that_differ_from_the_texts(make: Maker) -> None:
     store.run(
         TransactionKind.WRITE, lambda tx: tx.change(vectors.update().where(vectors.c.seq == 3).values(data=other))
     )
-    assert view.verify("s1") == ["event 2 has no vector", "the vector of event 3 is not that of its text"]
+    assert view.verify("s1") == [
+        "signs of 2 events are not those of their vectors",
+        "event 2 has no vector",
+        "the vector of event 3 is not that of its text",
+    ]
     store.run(TransactionKind.WRITE, lambda tx: tx.change(vectors.update().where(vectors.c.seq == 3).values(seq=900)))
     assert "1 vectors belong to nothing that is embedded" in view.verify("s1")
 

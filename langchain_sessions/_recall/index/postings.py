@@ -246,6 +246,7 @@ def search_segments(
     weights: RankingWeights,
     admits: Callable[[int, int], bool] | None = None,
     cosine: Callable[[int, int], float | None] | None = None,
+    near: Iterable[tuple[int, int]] = (),
     candidates: int = CANDIDATES,
 ) -> list[Found]:
     """`search_logs` over logs that are one segment each."""
@@ -256,5 +257,6 @@ def search_segments(
         weights=weights,
         admits=admits,
         cosine=cosine,
+        near=near,
         candidates=candidates,
     )

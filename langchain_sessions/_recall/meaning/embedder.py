@@ -14,15 +14,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent import futures
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from weakref import WeakKeyDictionary
 
 from langchain_core.embeddings import Embeddings
 
 from langchain_sessions._core.locks import new_lock
+from langchain_sessions._recall.index.traits_cache import TraitsCache
+from langchain_sessions._recall.meaning.signs import SignedPart
 from langchain_sessions._recall.meaning.vectors import QueryVector, signature_of
 from langchain_sessions.errors import EmbeddingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from langchain_sessions.stores._base import SessionStore
 
 _log = logging.getLogger(__name__)
 
@@ -32,6 +37,9 @@ Embed: TypeAlias = Callable[[list[str]], "Vectors | Awaitable[Vectors]"]
 
 LONGEST_TEXT: Final = 4_000
 """Characters of a text that are embedded; what follows is found by its words alone."""
+
+MOST_SIGNS: Final = 8 * 2**20
+"""Bytes of signs that a process keeps, as they are stored; in memory twice as many."""
 
 BATCH_TIMEOUT: Final = 60.0
 """Seconds that a batch may take in the background."""
@@ -65,6 +73,13 @@ class Embedder:
         self._rest = _SHORTEST_REST
         self._rests_until = 0.0
         self._told = False
+        # Weak: settings may outlive the stores that they were used with.
+        self._signs: WeakKeyDictionary[SessionStore, TraitsCache[SignedPart]] = WeakKeyDictionary()
+
+    def known_signs(self, store: SessionStore) -> TraitsCache[SignedPart]:
+        """The signs of vectors that this process has read from a store, by session, set and last position."""
+        known = self._signs.get(store)
+        return known or self._signs.setdefault(store, TraitsCache(SignedPart.unpack, MOST_SIGNS))
 
     # -- what recall asks ----------------------------------------------------------------------------------
 

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Final
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.matching import EventQuery
 from langchain_sessions._core.message_types import MESSAGE_CODES, speaker_of
+from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import BLANKED, SessionKey
 from langchain_sessions._recall.meaning.embedder import BATCH_TIMEOUT, LONGEST_TEXT
-from langchain_sessions._recall.meaning.vectors import VectorFormat
+from langchain_sessions._recall.meaning.signs import LONGEST_PART, SignedPart
+from langchain_sessions._recall.meaning.vectors import VectorFormat, numbers_in, packed_numbers
 from langchain_sessions._recall.text.documents import searchable_text
 from langchain_sessions.errors import EmbeddingError, SealedEventError, SessionNotFoundError, StoreError
-from langchain_sessions.stores._values import SessionQuery, VectorChange
+from langchain_sessions.stores._values import SearchedLogs, SessionQuery
+from langchain_sessions.stores._vectors import NewSigns, VectorChange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from langchain_sessions._core.rows import EventRow, Owner
     from langchain_sessions._recall.meaning.embedder import Embedder
     from langchain_sessions.stores._base import SessionStore
-    from langchain_sessions.stores._values import VectorProgress
+    from langchain_sessions.stores._vectors import VectorProgress
 
 EMBED_BATCH: Final = 32
 """Events per transaction, and most texts per question to an embedder."""
@@ -87,10 +90,14 @@ class VectorBuilder:
             progress = yield from ask(self._store.find_vectors, key, self._now())
             anew = progress.embedded_to == 0 or not self._format.same(fingerprint, progress.fingerprint)
             after = 0 if anew else progress.embedded_to
-            if after >= progress.last_seq or not (yield from self._reserve(key, holder)):
+            unsigned = not anew and progress.signed_to < progress.embedded_to
+            is_done = after >= progress.last_seq and not unsigned
+            if is_done or not (yield from self._reserve(key, holder)):
                 break
-            change = yield from self._plan(
-                key, progress, after, fingerprint if anew else progress.fingerprint, anew=anew
+            change = yield from (
+                self._signed(key, progress)
+                if unsigned
+                else self._plan(key, progress, after, fingerprint if anew else progress.fingerprint, anew=anew)
             )
             if (yield from ask(self._store.write_vectors, key, change, self._now())):
                 added += len(change.vectors)
@@ -117,16 +124,63 @@ class VectorBuilder:
         query = EventQuery(kinds=MESSAGE_CODES, after_seq=after, limit=EMBED_BATCH)
         found = yield from ask(self._store.find_events, key, query, self._now())
         upto = found.rows[-1].seq if len(found.rows) == EMBED_BATCH else found.view.last_seq
-        vectors = yield from self._vectors(key.id, found.rows)
-        return VectorChange(progress=progress, fingerprint=fingerprint, embedded_to=upto, vectors=vectors, anew=anew)
+        packed = yield from self._packed(key.id, found.rows)
+        signs = yield from self._signs(key, progress, packed, (after, upto), anew=anew)
+        vectors = {seq: self._format.sealed(data) for seq, data in packed.items()}
+        return VectorChange(
+            progress=progress, fingerprint=fingerprint, embedded_to=upto, vectors=vectors, anew=anew, signs=signs
+        )
 
-    def _vectors(self, session_id: str, rows: Sequence[EventRow]) -> Flow[dict[int, bytes]]:
+    def _signed(self, key: SessionKey, progress: VectorProgress) -> Flow[VectorChange]:
+        """The signs of vectors that have none yet: an older release made these, or a text was overwritten."""
+        after = progress.signed_to
+        upto = min(progress.embedded_to, after + LONGEST_PART)
+        stored = yield from self._load(key, progress, SeqSet.between(after + 1, upto))
+        signs = yield from self._signs(key, progress, stored, (after, upto), anew=False)
+        return VectorChange(
+            progress=progress,
+            fingerprint=progress.fingerprint,
+            embedded_to=progress.embedded_to,
+            vectors={},
+            signs=signs,
+        )
+
+    def _signs(
+        self,
+        key: SessionKey,
+        progress: VectorProgress,
+        packed: dict[int, bytes],
+        within: tuple[int, int],
+        *,
+        anew: bool,
+    ) -> Flow[NewSigns]:
+        """The next part of the signs: it takes in those before it that are no longer."""
+        low, upto = within
+        taken: list[int] = []
+        parts = (0, *(() if anew else progress.signs))
+        for before, part in zip(parts[-2::-1], parts[:0:-1], strict=True):
+            if part - before > upto - low or upto - before > LONGEST_PART:
+                break
+            taken.append(part)
+            low = before
+        stored = (yield from self._load(key, progress.of_signs, SeqSet.of(taken))) if taken else {}
+        made = SignedPart.of({seq: numbers_in(data) for seq, data in packed.items()})
+        made = made.joined(SignedPart.unpack(data) for _, data in sorted(stored.items()))
+        return NewSigns(upto, self._format.sealed(made.pack()), SeqSet.of(made.seqs), tuple(taken))
+
+    def _load(self, key: SessionKey, progress: VectorProgress, seqs: SeqSet) -> Flow[dict[int, bytes]]:
+        """What is stored of a log, unsealed."""
+        searched = SearchedLogs(app=key.app, owner=key.owner, session_id=key.id, now=self._now())
+        found = yield from ask(self._store.load_vectors, searched, {progress: seqs})
+        return {seq: self._format.unpack(key.id, seq, data) for (_, seq), data in found.items()}
+
+    def _packed(self, session_id: str, rows: Sequence[EventRow]) -> Flow[dict[int, bytes]]:
         texts = {row.seq: embedded_text(row, self._codec.decode(session_id, row)) for row in rows}
         texts = {seq: text for seq, text in texts.items() if text.strip()}
         packed: dict[int, bytes] = {}
         for part in _parts(texts):
             found = yield from embed_texts(self._embedder, part)
-            packed.update((seq, self._format.pack(vector)) for seq, vector in found.items())
+            packed.update((seq, packed_numbers(vector)) for seq, vector in found.items())
         return {seq: data for seq, data in packed.items() if data}
 
     def catch_up_all(self, app: str, owner: Owner, progress: Callable[[str, int], None] | None = None) -> Flow[int]:

@@ -1,34 +1,33 @@
-"""The semantic part of a search: how near events are to the query in meaning, for the best by their words."""
+"""The semantic part of a search: which events are nearest to the query in meaning, and how near some of them are."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from heapq import nlargest
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import SessionKey
+from langchain_sessions._recall.meaning.signs import MOST_COMPARED, nearest
 from langchain_sessions._recall.meaning.vectors import VectorFormat
 from langchain_sessions.errors import EmbeddingError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Sequence
 
     from langchain_sessions._core.codec.any_message import MessageCodec
     from langchain_sessions._recall.meaning.embedder import Embedder
+    from langchain_sessions._recall.meaning.signs import SignedPart
     from langchain_sessions._recall.meaning.vectors import QueryVector
     from langchain_sessions._recall.text.grammar import Query
     from langchain_sessions.stores._base import SessionStore
-    from langchain_sessions.stores._values import SearchedLogs, VectorProgress
+    from langchain_sessions.stores._values import SearchedLogs
+    from langchain_sessions.stores._vectors import VectorProgress
 
 P = TypeVar("P")
 
-SCANNED: Final = 500
-"""How many events are looked through for their meaning alone, where words find few."""
-
-# As many as a page usually shows.
-_NEAREST: Final = 10
+NEAREST: Final = 50
+"""How many events, the nearest of all that are searched, are compared in meaning beside the best by their words."""
 
 Semantic = Literal["full", "partial", "unavailable"]
 """Whether a search went by meaning too: for all that was said, but for the newest, or not at all this time."""
@@ -42,13 +41,19 @@ class Meaning:
         searched: The logs that are searched.
         vector: The query's.
         places: By session key: logs whose vectors the embedder made.
-        behind: Logs in which something is not embedded yet.
+        behind: Logs in which something is not embedded yet, or has no signs.
+        signs: Those of the newest events: key of the session, and a part of its signs.
     """
 
     searched: SearchedLogs
     vector: QueryVector
     places: dict[int, VectorProgress] = field(default_factory=dict[int, "VectorProgress"])
     behind: list[SessionKey] = field(default_factory=list[SessionKey])
+    signs: list[tuple[int, SignedPart]] = field(default_factory=list[tuple[int, "SignedPart"]])
+
+    def nearest(self, accept: Callable[[int, int], P | None]) -> list[P]:
+        """What the events are called that are nearest by their signs; `accept` says it, None where one may not be."""
+        return nearest(self.signs, self.vector, accept, NEAREST)
 
     @property
     def semantic(self) -> Semantic:
@@ -84,9 +89,39 @@ class MeaningReader:
             is_same = place.embedded_to > 0 and self._format.same(fingerprint, place.fingerprint)
             if is_same:
                 meaning.places[place.skey] = place
-            if place.last_seq > (place.embedded_to if is_same else 0):
+            if place.last_seq > (place.embedded_to if is_same else 0) or place.signed_to < place.embedded_to:
                 meaning.behind.append(searched.key._replace(id=place.session_id))
+        meaning.signs = yield from self._signs(searched, list(meaning.places.values()))
         return meaning
+
+    def _signs(self, searched: SearchedLogs, places: Sequence[VectorProgress]) -> Flow[list[tuple[int, SignedPart]]]:
+        """The signs of the newest events: those that this process knows, and those that are read."""
+        cache, left = self._embedder.known_signs(self._store), MOST_COMPARED
+        missing: dict[VectorProgress, list[int]] = {}
+        wanted: list[tuple[VectorProgress, int, SignedPart | None]] = []
+        for place in reversed(places):
+            before = (0, *place.signs)
+            for low, upto in zip(before[-2::-1], place.signs[::-1], strict=True):
+                if left > 0:
+                    known = cache.get((place.skey, place.generation, upto))
+                    wanted.append((place, upto, known))
+                    left -= upto - low
+                    if known is None:
+                        missing.setdefault(place, []).append(upto)
+        found: dict[tuple[int, int], bytes] = {}
+        if missing:
+            asked = {place.of_signs: SeqSet.of(parts) for place, parts in missing.items()}
+            found = yield from ask(self._store.load_vectors, searched, asked)
+        signs: list[tuple[int, SignedPart]] = []
+        for place, upto, known in reversed(wanted):
+            part, stored = known, found.get((place.skey, upto))
+            if part is None and stored is not None:
+                part = cache.put(
+                    (place.skey, place.generation, upto), self._format.unpack(place.session_id, upto, stored)
+                )
+            if part is not None:
+                signs.append((place.skey, part))
+        return signs
 
     def cosines(self, meaning: Meaning, wanted: Iterable[tuple[int, int]]) -> Flow[dict[tuple[int, int], float]]:
         """Similarities to the query by session key and position; what has no vector is left out."""
@@ -98,19 +133,11 @@ class MeaningReader:
             return {}
         asked = {meaning.places[skey]: SeqSet.of(each) for skey, each in seqs.items()}
         names = {place.skey: place.session_id for place in asked}
-        found: dict[tuple[int, int], float] = {}
-        for (skey, seq), stored in (yield from ask(self._store.load_vectors, meaning.searched, asked)).items():
-            cosine = meaning.vector.cosine(self._format.unpack(names[skey], seq, stored))
-            if cosine is not None:
-                found[skey, seq] = cosine
-        return found
-
-
-def nearest(cosines: Mapping[P, float]) -> list[P]:
-    """The few that are nearest to the query, and nearer than others."""
-    mean = sum(cosines.values()) / max(1, len(cosines))
-    best = nlargest(_NEAREST, cosines, key=cosines.__getitem__)
-    return [place for place in best if cosines[place] >= mean and cosines[place] > 0]
+        stored = yield from ask(self._store.load_vectors, meaning.searched, asked)
+        unpack = self._format.unpack
+        return meaning.vector.cosines(
+            {(skey, seq): unpack(names[skey], seq, data) for (skey, seq), data in stored.items()}
+        )
 
 
 def asked_text(query: Query) -> str:

@@ -9,7 +9,8 @@ from langchain_sessions._core.matching import EventQuery
 from langchain_sessions._core.message_types import MESSAGE_CODES
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._recall.meaning.embedding import embed_texts, embedded_text
-from langchain_sessions._recall.meaning.vectors import QueryVector, VectorFormat
+from langchain_sessions._recall.meaning.signs import SignedPart, signs_of
+from langchain_sessions._recall.meaning.vectors import QueryVector, VectorFormat, numbers_in
 from langchain_sessions.errors import EmbeddingError
 from langchain_sessions.stores._values import SearchedLogs
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from langchain_sessions._core.rows import SessionKey
     from langchain_sessions._recall.meaning.embedder import Embedder
     from langchain_sessions.stores._base import SessionStore
-    from langchain_sessions.stores._values import VectorProgress
+    from langchain_sessions.stores._vectors import VectorProgress
 
 _BATCH: Final = 512
 _ASKED: Final = 16
@@ -57,6 +58,7 @@ class VectorChecker:
         progress = yield from ask(self._store.find_vectors, key, self._now)
         texts, stored = yield from self._read(key, progress)
         found = [f"the vector of event {seq} belongs to no text" for seq in sorted(stored.keys() - texts.keys())]
+        found += yield from self._wrong_signs(key, progress, stored)
         try:
             signature = yield from ask(self._embedder.signature)
             if progress.embedded_to and self._format.same(self._format.fingerprint(signature), progress.fingerprint):
@@ -85,6 +87,20 @@ class VectorChecker:
             stored.update((seq, self._format.unpack(key.id, seq, data)) for (_, seq), data in loaded.items())
             after = upto
         return texts, stored
+
+    def _wrong_signs(self, key: SessionKey, progress: VectorProgress, stored: dict[int, bytes]) -> Flow[list[str]]:
+        """What the signs and the vectors say differently, as far as there are signs."""
+        searched = SearchedLogs(app=key.app, owner=key.owner, session_id=key.id, now=self._now)
+        asked = {progress.of_signs: SeqSet.of(progress.signs)}
+        loaded = (yield from ask(self._store.load_vectors, searched, asked)) if progress.signs else {}
+        known: dict[int, int] = {}
+        for (_, upto), data in loaded.items():
+            part = SignedPart.unpack(self._format.unpack(key.id, upto, data))
+            known.update(zip(part.seqs, part.signs, strict=True))
+        vectors = {seq: numbers_in(data) for seq, data in stored.items() if seq <= progress.signed_to}
+        wrong = [seq for seq, numbers in vectors.items() if known.pop(seq, None) != signs_of(numbers)]
+        wrong += known
+        return [f"signs of {len(wrong)} events are not those of their vectors"] if wrong else []
 
     def _compared(self, texts: dict[int, str], stored: dict[int, bytes]) -> Flow[list[str]]:
         missing = sorted(texts.keys() - stored.keys())

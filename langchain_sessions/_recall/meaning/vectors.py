@@ -14,7 +14,9 @@ import sys
 from dataclasses import dataclass
 from operator import mul
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from langchain_sessions._recall.index.columns import from_bytes
 
 if sys.version_info >= (3, 12):
     from math import sumprod
@@ -26,14 +28,20 @@ else:
 
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from langchain_sessions._core.codec.any_message import MessageCodec
 
 VECTOR_LAYOUT: Final = 2
 """Raised whenever vectors are stored otherwise, or made of another text: those of another layout are made anew."""
 
+P = TypeVar("P")
+
 _NORM: Final = Struct("<f")
+_MIDDLE: Final = 128
+_MOVED_UP: Final = bytes(number ^ _MIDDLE for number in range(256))
+_MOST_ADDED: Final = 255
+_TOO_LARGE: Final = 2**32
 _STORED: Final = 127
 _ASKED: Final = 32_767
 _FOLDED: Final = 32
@@ -58,13 +66,48 @@ class QueryVector:
         numbers = _whole(values, _ASKED)
         return cls(numbers, math.sqrt(sumprod(numbers, numbers))) if any(numbers) else None
 
+    @property
+    def signs(self) -> int:
+        """A bit for each number, as `signs_of` tells of stored ones."""
+        middle = sum(self.numbers) // len(self.numbers) if min(self.numbers) >= 0 else 0
+        return int("".join(["01"[number > middle] for number in self.numbers]), 2)
+
     def cosine(self, packed: bytes) -> float | None:
         """Similarity to a stored vector; None where that is no vector of this size."""
-        if len(packed) != _NORM.size + len(self.numbers):
-            return None
-        (norm,) = _NORM.unpack_from(packed)
-        numbers = memoryview(packed)[_NORM.size :].cast("b")
-        return sumprod(self.numbers, numbers) / (self.norm * norm) if norm else None
+        return self.cosines({"": packed}).get("")
+
+    def cosines(self, packed: Mapping[P, bytes]) -> dict[P, float]:
+        """Similarities to stored vectors; what is no vector of this size is left out."""
+        size = _NORM.size + len(self.numbers)
+        known = {place: _NORM.unpack_from(data)[0] for place, data in packed.items() if len(data) == size}
+        products = self._products([packed[place][_NORM.size :] for place in known])
+        return {
+            place: product / (self.norm * norm)
+            for (place, norm), product in zip(known.items(), products, strict=True)
+            if norm
+        }
+
+    def _products(self, vectors: Sequence[bytes]) -> list[int]:
+        """The sum of products with each of some vectors, made for all of them at once.
+
+        The numbers that they have in one place are laid end to end with room between, one large number, which is
+        multiplied as a whole: a sixth of the time that it takes to multiply number by number.
+        """
+        code, width = ("I", 4) if _MOST_ADDED * sum(map(abs, self.numbers)) < _TOO_LARGE else ("Q", 8)
+        # Numbers from 0 to 255, and apart those that are taken away: nothing is borrowed from a neighbour.
+        joined = b"".join(vectors).translate(_MOVED_UP)
+        room = bytearray(width * len(vectors))
+        added = taken = 0
+        for at, number in enumerate(self.numbers):
+            if number:
+                room[::width] = joined[at :: len(self.numbers)]
+                if number > 0:
+                    added += number * int.from_bytes(room, "little")
+                else:
+                    taken -= number * int.from_bytes(room, "little")
+        plus, minus = (from_bytes(code, each.to_bytes(len(room), "little")) for each in (added, taken))
+        moved = _MIDDLE * sum(self.numbers)
+        return [more - less - moved for more, less in zip(plus, minus, strict=True)]
 
 
 class VectorFormat:
@@ -91,17 +134,17 @@ class VectorFormat:
 
     def pack(self, values: Sequence[float]) -> bytes:
         """A vector as it is stored; nothing where it says nothing."""
-        numbers = _whole(values, _STORED)
-        if not any(numbers):
-            return b""
-        norm = math.sqrt(sumprod(numbers, numbers))
-        packed = _NORM.pack(norm) + bytes(number & 0xFF for number in numbers)
-        if self._codec.encrypts:
-            return self._codec.seal_text(json.dumps(base64.b64encode(packed).decode())).encode()
-        return packed
+        packed = packed_numbers(values)
+        return self.sealed(packed) if packed else b""
+
+    def sealed(self, packed: bytes) -> bytes:
+        """What was packed, as it is stored."""
+        if not self._codec.encrypts:
+            return packed
+        return self._codec.seal_text(json.dumps(base64.b64encode(packed).decode())).encode()
 
     def unpack(self, session_id: str, seq: int, stored: bytes) -> bytes:
-        """A packed vector, unsealed where it was sealed.
+        """What was packed, unsealed where it was sealed.
 
         Raises:
             SealedEventError: The codec has another key.
@@ -109,6 +152,19 @@ class VectorFormat:
         if not self._codec.encrypts:
             return stored
         return base64.b64decode(str(self._codec.unseal_text(session_id, seq, stored.decode())))
+
+
+def packed_numbers(values: Sequence[float]) -> bytes:
+    """A vector in a byte for each number, after its length; nothing where it says nothing."""
+    numbers = _whole(values, _STORED)
+    if not any(numbers):
+        return b""
+    return _NORM.pack(math.sqrt(sumprod(numbers, numbers))) + bytes(number & 0xFF for number in numbers)
+
+
+def numbers_in(packed: bytes) -> bytes:
+    """The numbers of a packed vector."""
+    return packed[_NORM.size :]
 
 
 def signature_of(values: Sequence[float]) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langchain_sessions._recall.index.inverted import HUMAN, Group, InvertedEvents
@@ -86,6 +85,7 @@ class Shortlist:
         self._weights = weights
         self._statistics = statistics
         self._chosen: dict[int, Chosen] = {**choice.events}
+        self._near: set[int] = set()
 
     def ranked(self) -> list[Found]:
         """Rank them by their words, the best first."""
@@ -99,28 +99,28 @@ class Shortlist:
         places = self.places
         return [Found(*places[event.position], event) for event in ranked]
 
-    def others(self, limit: int, admits: Callable[[int, int], bool] | None = None) -> list[tuple[int, int]]:
-        """Part and index of the newest events that their words did not bring here, at most so many."""
-        chosen = frozenset(self.places.values())
-        left = (
-            place
-            for place in self._joined.newest()
-            if place not in chosen and not self._joined.is_hidden(*place) and (admits is None or admits(*place))
-        )
-        return list(islice(left, limit))
+    def is_hidden(self, number: int, index: int) -> bool:
+        """Whether an event does not count."""
+        return self._joined.is_hidden(number, index)
 
     def add(self, places: Iterable[tuple[int, int]]) -> None:
-        """Rank these too, though none of their words was asked for."""
+        """Rank these too, whether or not any of their words was asked for: they are near in meaning."""
         for place in places:
             position = self._joined.position(*place)
-            self.places[position] = place
-            self._chosen[position] = Chosen([], 0.0)
+            self._near.add(position)
+            if position not in self._chosen:
+                self.places[position] = place
+                self._chosen[position] = Chosen([], 0.0)
+
+    def _compared(self, found: Sequence[Found]) -> list[Found]:
+        """The best by their words, and those that are near in meaning."""
+        return [*found[:COMPARED], *(each for each in found[COMPARED:] if each.ranked.position in self._near)]
 
     def compared(self, found: Sequence[Found]) -> set[tuple[int, int]]:
-        """What has to be known in meaning: part and index of the best by their words, and of their neighbours."""
+        """What has to be known in meaning: part and index of what is compared, and of the neighbours."""
         return {
             place
-            for each in found[:COMPARED]
+            for each in self._compared(found)
             for place, _ in self._joined.around(each.ranked.position, each.segment, each.index)
         }
 
@@ -132,8 +132,15 @@ class Shortlist:
             cosine: Similarity of an event (part, index) to the query, where known.
         """
         known = {place: value for place in self.compared(found) if (value := cosine(*place)) is not None}
+        usual = max(0.0, sum(known.values()) / max(1, len(known)))
+        # Where no word was found, only what is nearer than most.
+        found = [
+            each
+            for each in found
+            if each.ranked.parts["words"] > 0 or known.get((each.segment, each.index), -1.0) >= usual
+        ]
         nearness: dict[int, float] = {}
-        for each in found[:COMPARED]:
+        for each in self._compared(found):
             around = self._joined.around(each.ranked.position, each.segment, each.index)
             told = [(share * self._joined.told(*place), known[place]) for place, share in around if place in known]
             if told:
@@ -192,10 +199,12 @@ def search_logs(
     weights: RankingWeights,
     admits: Callable[[int, int], bool] | None = None,
     cosine: Callable[[int, int], float | None] | None = None,
+    near: Iterable[tuple[int, int]] = (),
     candidates: int = CANDIDATES,
 ) -> list[Found]:
-    """Choose the events of logs and rank them, the best first; see `shortlist_logs` and `Shortlist.ranked`."""
+    """Choose the events of logs and rank them, the best first; see `shortlist_logs`, `Shortlist.add` and `ranked`."""
     chosen = shortlist_logs(logs, query, maker, weights=weights, admits=admits, candidates=candidates)
+    chosen.add(near)
     found = chosen.ranked()
     return found if cosine is None else chosen.by_meaning(found, cosine)
 
@@ -333,12 +342,6 @@ class _LogsEndToEnd:
     def position(self, number: int, index: int) -> int:
         """The position of an event."""
         return self._starts[number] + index
-
-    def newest(self) -> Iterator[tuple[int, int]]:
-        """Part and index of every event, the newest of the newest log first."""
-        for number in reversed(range(len(self._parts))):
-            for index in reversed(range(self._parts[number].events)):
-                yield number, index
 
     def is_hidden(self, number: int, index: int) -> bool:
         """Whether an event does not count."""

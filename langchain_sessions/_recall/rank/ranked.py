@@ -15,10 +15,9 @@ from langchain_sessions._core.rows import EventRow, SessionKey
 from langchain_sessions._recall.findings import Finding, ReadLogs, Traits, index_query
 from langchain_sessions._recall.index.chunks import NotReadError
 from langchain_sessions._recall.index.directories import is_directory
-from langchain_sessions._recall.meaning.nearness import SCANNED, asked_text, nearest
+from langchain_sessions._recall.meaning.nearness import asked_text
 from langchain_sessions._recall.rank.first_look import FirstLook, heavy
 from langchain_sessions._recall.rank.many_logs import shortlist_logs
-from langchain_sessions._recall.rank.ranking import COMPARED
 from langchain_sessions._recall.rank.reranking import RERANKED
 from langchain_sessions._recall.request import shown_before
 from langchain_sessions._recall.text.documents import searchable_text
@@ -203,9 +202,7 @@ class RankedSearch:
         if meaning is None:
             found = shortlist.ranked()
         else:
-            if len(shortlist.places) < COMPARED:
-                near = yield from self._cosines(logs, meaning, shortlist.others(SCANNED, logs.admits))
-                shortlist.add(nearest(near))
+            shortlist.add(meaning.nearest(logs.finder(shortlist.is_hidden)))
             found = shortlist.ranked()
             known = yield from self._cosines(logs, meaning, shortlist.compared(found))
             found = shortlist.by_meaning(found, lambda number, index: known.get((number, index)))

@@ -98,7 +98,8 @@ def write_index(tx: Transaction, key: SessionKey, change: IndexChange, now: int)
     chunks, terms = tx.tables.recall.chunks, tx.tables.recall.terms
     if not progress.indexed_to:
         tx.change(delete(chunks).where(chunks.c.skey == progress.skey))
-        tx.change(delete(terms).where(terms.c.skey == progress.skey))
+        # Below zero lie the signs of vectors.
+        tx.change(delete(terms).where(terms.c.skey == progress.skey, terms.c.chunk >= 0))
     for number in change.replaced:
         values = {"skey": progress.skey, "chunk": number}
         for name, table in (("chunks", chunks), ("terms", terms)):

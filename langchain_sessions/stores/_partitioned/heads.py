@@ -33,11 +33,12 @@ class IndexHead(NamedTuple):
 
 
 class VectorHead(NamedTuple):
-    """How far the vectors go, which set they are, and what made them."""
+    """How far the vectors go, which set they are, what made them, and the last position of each part of their signs."""
 
     embedded_to: int = 0
     generation: int = 0
     fingerprint: str = ""
+    signs: tuple[int, ...] = ()
 
 
 NO_INDEX = IndexHead()
@@ -172,7 +173,9 @@ def dump_head(head: SessionHead, token: str) -> Head:
         "scopes": head.scopes,
         "leases": head.leases,
         "index": head.index,
-        "vectors": head.vectors,
+        "vectors": head.vectors[:3],
+        # Apart: a release that knows nothing of them passes over the name.
+        "signs": head.vectors.signs,
         "owed": head.owed,
         "has_thread": head.has_thread,
         # The newest first, and the oldest falls off.
@@ -215,7 +218,7 @@ def load_head(head: Head) -> SessionHead:
             scopes={scope: Counters(*item) for scope, item in document.get("scopes", {}).items()},
             leases={scope: (item[0], item[1]) for scope, item in document.get("leases", {}).items()},
             index=IndexHead(indexed_to, generation, fingerprint, tuple(map(tuple, chunks))),
-            vectors=VectorHead(*document["vectors"]),
+            vectors=VectorHead(*document["vectors"])._replace(signs=tuple(document.get("signs", ()))),
             owed=tuple((delta, at) for delta, at in document.get("owed", ())),
             has_thread=document.get("has_thread", False),
             tokens=tuple(document.get("tokens", ())),

@@ -1,4 +1,4 @@
-"""The index and the vectors of recall, kept in the partition of their log; and reading several logs at once."""
+"""The index of recall, kept in the partition of its log; and reading several logs at once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from langchain_sessions._core.expiry import is_expired
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.ledger import Ledger
 from langchain_sessions._core.matching import EventQuery
 from langchain_sessions._core.message_types import MESSAGE_CODES
 from langchain_sessions._core.rows import Anyone, EventRow, SessionKey
@@ -15,7 +14,7 @@ from langchain_sessions._core.stretch import next_stretch
 from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._partitioned.access import Change, Partitions, Rows, is_there, partition_of
-from langchain_sessions.stores._partitioned.heads import IndexHead, SessionHead, VectorHead, load_head
+from langchain_sessions.stores._partitioned.heads import IndexHead, SessionHead, load_head
 from langchain_sessions.stores._partitioned.log import read_matching
 from langchain_sessions.stores._partitioned.runs import knowing
 from langchain_sessions.stores._partitioned.sessions import all_heads
@@ -38,8 +37,6 @@ from langchain_sessions.stores._values import (
     SearchedLogs,
     StoredChunk,
     UnshelvedLog,
-    VectorChange,
-    VectorProgress,
     shelf_key,
 )
 from langchain_sessions.stores.engine import Range
@@ -220,7 +217,7 @@ def _read_log(at: Partitions, head: SessionHead, query: IndexQuery) -> Flow[Inde
     chunks = known or [StoredChunk(*chunk, b"") for chunk in head.index.chunks] if indexed_to else []
     skey = head.skey
     missing = [chunk.number for chunk in chunks if (skey, chunk.number, chunk.written) not in query.held]
-    traits = yield from _rows_of(at, head, (keys.exactly(traits_key(head, number)) for number in missing))
+    traits = yield from rows_of(at, head, (keys.exactly(traits_key(head, number)) for number in missing))
     packed = {keys.number_in(key): value for key, value in traits.items()}
     asked: list[Range] = []
     for chunk in chunks:
@@ -232,7 +229,7 @@ def _read_log(at: Partitions, head: SessionHead, query: IndexQuery) -> Flow[Inde
         # Behind every hexadecimal digit.
         asked += [Range(start, f"{start}g") for start in starts]
     buckets: dict[int, dict[str, bytes]] = {}
-    for key, value in (yield from _rows_of(at, head, asked)).items():
+    for key, value in (yield from rows_of(at, head, asked)).items():
         buckets.setdefault(keys.number_in(key, 2), {})[keys.text_in(key)] = value
     messages = EventQuery(kinds=MESSAGE_CODES, after_seq=indexed_to, idle_before=query.searched.idle_before)
     tail = yield from read_matching(at, head, messages)
@@ -242,7 +239,7 @@ def _read_log(at: Partitions, head: SessionHead, query: IndexQuery) -> Flow[Inde
     return IndexedLog(head.session, tail.view, tuple(chunks), buckets, tail.rows, head.index.generation)
 
 
-def _rows_of(at: Partitions, head: SessionHead, ranges: Iterable[Range]) -> Flow[dict[str, bytes]]:
+def rows_of(at: Partitions, head: SessionHead, ranges: Iterable[Range]) -> Flow[dict[str, bytes]]:
     found = yield from at.rows(head, list(ranges))
     return {row.key: row.value for rows in found for row in rows}
 
@@ -272,7 +269,7 @@ def load_chunks(
     for chunk in head.index.chunks:
         if chunk[0] not in numbers:
             continue
-        traits = yield from _rows_of(at, head, [keys.exactly(traits_key(head, chunk[0]))])
+        traits = yield from rows_of(at, head, [keys.exactly(traits_key(head, chunk[0]))])
         rows = yield from at.all_rows(head, keys.under(keys.at(head.skey, keys.BUCKET, chunk[0])))
         buckets = {keys.text_in(row.key): row.value for row in rows}
         found.append((StoredChunk(*chunk, next(iter(traits.values()), b"")), buckets))
@@ -345,72 +342,3 @@ def load_events(at: Partitions, searched: SearchedLogs, places: Mapping[str, Seq
             view = yield from knowing(at, head, head.view(idle_before), rows, idle_before)
             found.append(LogSlice(head.session, EventSlice(rows, view)))
     return found
-
-
-# -- vectors -----------------------------------------------------------------------------------------------
-
-
-def _vector_progress(head: SessionHead) -> VectorProgress:
-    return VectorProgress(head.skey, head.session.id, head.session.last_seq, *head.vectors)
-
-
-def list_vectors(at: Partitions, searched: SearchedLogs) -> Flow[list[VectorProgress]]:
-    """The contract's `list_vectors`."""
-    try:
-        return [_vector_progress(head) for head in (yield from heads_in(at, searched))]
-    except SessionNotFoundError:
-        return []
-
-
-def find_vectors(at: Partitions, key: SessionKey, now: int) -> Flow[VectorProgress]:
-    """The contract's `find_vectors`."""
-    return _vector_progress((yield from at.require(key, now)))
-
-
-def load_vectors(
-    at: Partitions, searched: SearchedLogs, places: Mapping[VectorProgress, SeqSet]
-) -> Flow[dict[tuple[int, int], bytes]]:
-    """The contract's `load_vectors`."""
-    found: dict[tuple[int, int], bytes] = {}
-    for progress, seqs in places.items():
-        head = yield from at.find_session(SessionKey(searched.app, progress.session_id, searched.owner), searched.now)
-        if head is None or head.skey != progress.skey or head.vectors.generation != progress.generation:
-            continue
-        ends = (
-            (vector_key(head, progress.generation, low), vector_key(head, progress.generation, high))
-            for low, high in seqs.ranges
-        )
-        rows = yield from _rows_of(at, head, (Range(low, f"{high}!") for low, high in ends))
-        found.update(((head.skey, keys.number_in(key)), value) for key, value in rows.items())
-    return found
-
-
-def vector_key(head: SessionHead, generation: int, seq: int) -> str:
-    return keys.at(head.skey, keys.VECTOR, generation, seq)
-
-
-def write_vectors(at: Partitions, key: SessionKey, change: VectorChange, now: int) -> Flow[bool]:
-    """The contract's `write_vectors`."""
-    progress = change.progress
-
-    def decide(head: SessionHead) -> Flow[Change]:
-        known = head.vectors
-        if head.skey != progress.skey or known[:2] != (progress.embedded_to, progress.generation):
-            return Change(answer=False)
-        blanked = Ledger.decode(head.session.ledger).blanked
-        rows: Rows = {
-            vector_key(head, change.generation, seq): data
-            for seq, data in change.vectors.items()
-            if seq not in blanked  # overwritten while it was embedded
-        }
-        if change.anew and known.generation:
-            old = keys.under(keys.at(head.skey, keys.VECTOR, known.generation))
-            rows.update((row.key, None) for row in (yield from at.all_rows(head, old)))
-        vectors = VectorHead(change.embedded_to, change.generation, change.fingerprint)
-        return Change(answer=True, head=replace(head, vectors=vectors), rows=rows)
-
-    try:
-        written: bool = yield from at.change(key, now, decide)
-    except SessionNotFoundError:
-        return False
-    return written

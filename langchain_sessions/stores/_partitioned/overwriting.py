@@ -31,7 +31,7 @@ from langchain_sessions.stores._partitioned.access import (
     positions,
 )
 from langchain_sessions.stores._partitioned.heads import IndexHead, dump_event
-from langchain_sessions.stores._partitioned.index import traits_key, vector_key
+from langchain_sessions.stores._partitioned.index import traits_key
 from langchain_sessions.stores._partitioned.rewinding import read_marks
 from langchain_sessions.stores._partitioned.runs import knowing
 from langchain_sessions.stores._partitioned.shelves import drop_shelves_of
@@ -42,6 +42,7 @@ from langchain_sessions.stores._partitioned.threads import (
     load_writes,
     value_key,
 )
+from langchain_sessions.stores._partitioned.vectors import sign_keys, vector_key
 
 if TYPE_CHECKING:
     from langchain_sessions._core.ledger import LogView
@@ -78,7 +79,8 @@ def _blank(at: Partitions, plan: BlankPlan, head: SessionHead) -> Flow[Change]:
     changed |= yield from _thread_without(at, head, Overwriting(plan.words(row) for row in chosen.left))
     ledger = view.ledger.with_blank(record.seq, chosen.seqs).encode()
     after = head.with_session(**moved(session, 1, plan.now), ledger=ledger)
-    after = replace(after.adding(tally_change(chosen.left, view, blanked, view)), index=_no_index(head))
+    after = after.adding(tally_change(chosen.left, view, blanked, view))
+    after = replace(after, index=_no_index(head), vectors=head.vectors._replace(signs=()))
     return Change(Blanked(record, tuple(chosen.seqs), tuple(chosen.all), made), after, changed)
 
 
@@ -105,6 +107,8 @@ def _without_words(at: Partitions, head: SessionHead, seqs: SeqSet) -> Flow[Rows
         rows.update((row.key, None) for row in stored)
     if head.vectors.generation:
         rows.update((vector_key(head, head.vectors.generation, seq), None) for seq in seqs)
+        # Signs of many events lie together: they are made again from the vectors that are left.
+        rows.update(dict.fromkeys(sign_keys(head)))
     return rows
 
 

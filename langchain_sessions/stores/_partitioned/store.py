@@ -23,6 +23,7 @@ from langchain_sessions.stores._partitioned import (
     thread_reads,
     thread_upkeep,
     threads,
+    vectors,
     verifying,
 )
 from langchain_sessions.stores._partitioned.access import Partitions
@@ -174,13 +175,13 @@ class PartitionMethods:
     def scan_logs(self) -> None: ...
     @_runs(index.load_events)
     def load_events(self) -> None: ...
-    @_runs(index.list_vectors)
+    @_runs(vectors.list_vectors)
     def list_vectors(self) -> None: ...
-    @_runs(index.find_vectors)
+    @_runs(vectors.find_vectors)
     def find_vectors(self) -> None: ...
-    @_runs(index.load_vectors)
+    @_runs(vectors.load_vectors)
     def load_vectors(self) -> None: ...
-    @_runs(index.write_vectors)
+    @_runs(vectors.write_vectors)
     def write_vectors(self) -> None: ...
 
 

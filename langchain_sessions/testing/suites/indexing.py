@@ -21,10 +21,9 @@ from langchain_sessions.stores._values import (
     ShelfChange,
     StoredChunk,
     StoredShelf,
-    VectorChange,
-    VectorProgress,
     shelf_key,
 )
+from langchain_sessions.stores._vectors import NewSigns, VectorChange, VectorProgress
 from langchain_sessions.testing.faces import Face, PrivateLoop, SettableClock, faced
 from langchain_sessions.testing.suites.base import StoreSuite, numbered
 
@@ -244,14 +243,14 @@ class VectorSuite(_Beginning, StoreSuite):
 
     def test_vectors_are_added(self, kept: SessionStore, key: SessionKey, now: int) -> None:
         progress = kept.find_vectors(key, now)
-        assert progress[1:] == ("s1", 6, 0, 0, "")
+        assert progress[1:] == ("s1", 6, 0, 0, "", ())
         assert kept.write_vectors(key, self.embedded(progress, [1, 3], 3, anew=True), now) is True
         assert kept.write_vectors(key, self.embedded(progress, [2], 3, anew=True), now) is False
         progress = kept.find_vectors(key, now)
-        assert progress[2:] == (6, 3, 1, "e1")
+        assert progress[2:6] == (6, 3, 1, "e1")
         assert kept.write_vectors(key, self.embedded(progress, [5], 6), now) is True
         (progress,) = kept.list_vectors(self.searched(key, now))
-        assert progress[2:] == (6, 6, 1, "e1")
+        assert progress[2:6] == (6, 6, 1, "e1")
         found = kept.load_vectors(self.searched(key, now), {progress: SeqSet.between(2, 6)})
         assert found == {(progress.skey, 3): b"e1/3", (progress.skey, 5): b"e1/5"}
 
@@ -260,7 +259,7 @@ class VectorSuite(_Beginning, StoreSuite):
         old = kept.find_vectors(key, now)
         assert kept.write_vectors(key, self.embedded(old, [2], 2, anew=True, kind="e2"), now)
         progress = kept.find_vectors(key, now)
-        assert progress[3:] == (2, 2, "e2")
+        assert progress[3:6] == (2, 2, "e2")
         everything = SeqSet.between(1, 6)
         assert kept.load_vectors(self.searched(key, now), {old: everything}) == {}
         assert kept.load_vectors(self.searched(key, now), {progress: everything}) == {(progress.skey, 2): b"e2/2"}
@@ -277,5 +276,54 @@ class VectorSuite(_Beginning, StoreSuite):
         assert kept.list_vectors(self.searched(key, now)) == []
         assert kept.load_vectors(self.searched(key, now), {held: SeqSet.between(1, 6)}) == {}
         ada.create("s1")
-        assert kept.find_vectors(key, now)[3:] == (0, 0, "")
+        assert kept.find_vectors(key, now)[3:] == (0, 0, "", ())
         assert kept.write_vectors(key, self.embedded(progress, [1], 6, anew=True), now) is False
+
+    @classmethod
+    def signed(cls, progress: VectorProgress, seqs: Sequence[int], upto: int, *instead_of: int) -> VectorChange:
+        """A step that adds vectors with a part of the signs."""
+        signs = NewSigns(upto, b"s%d" % upto, SeqSet.of(seqs), instead_of)
+        return replace(cls.embedded(progress, seqs, upto, anew=not progress.generation), signs=signs)
+
+    def test_signs_lie_beside_vectors_in_parts(self, kept: SessionStore, key: SessionKey, now: int) -> None:
+        for upto in (1, 3):
+            assert kept.write_vectors(key, self.signed(kept.find_vectors(key, now), [upto], upto), now)
+        (progress,) = kept.list_vectors(self.searched(key, now))
+        assert (progress.signs, progress.signed_to, progress.embedded_to) == ((1, 3), 3, 3)
+        everything = {progress.of_signs: SeqSet.of(progress.signs)}
+        skey, searched = progress.skey, self.searched(key, now)
+        assert kept.load_vectors(searched, everything) == {(skey, 1): b"s1", (skey, 3): b"s3"}
+        assert kept.load_vectors(searched, {progress: SeqSet.between(1, 6)}).keys() == {(skey, 1), (skey, 3)}
+        # A part takes the place of others; who knows less than is there writes nothing.
+        assert kept.write_vectors(key, self.signed(progress, [5], 6, 3), now)
+        assert kept.write_vectors(key, replace(self.signed(progress, [5], 6, 1, 3), embedded_to=6), now) is False
+        progress = kept.find_vectors(key, now)
+        assert progress.signs == (1, 6)
+        found = kept.load_vectors(searched, {progress.of_signs: SeqSet.of((1, 3, 6))})
+        assert found == {(skey, 1): b"s1", (skey, 6): b"s6"}
+        assert kept.write_vectors(key, self.embedded(progress, [1], 6, anew=True, kind="e2"), now)
+        assert kept.find_vectors(key, now).signs == ()
+        assert kept.load_vectors(searched, {progress.of_signs: SeqSet.of((1, 6))}) == {}
+
+    def test_an_index_that_is_built_anew_leaves_signs(self, kept: SessionStore, key: SessionKey, now: int) -> None:
+        assert kept.write_vectors(key, self.signed(kept.find_vectors(key, now), [1], 6), now)
+        assert kept.write_index(key, IndexSuite.indexed(kept.find_index(key, _KIND, now), 1, 6), now)
+        progress = kept.find_vectors(key, now)
+        assert progress.signs == (6,)
+        assert len(kept.load_vectors(self.searched(key, now), {progress.of_signs: SeqSet.of((6,))})) == 1
+
+    def test_signs_of_what_was_overwritten_are_not_kept(
+        self, kept: SessionStore, key: SessionKey, ada: SessionService, now: int
+    ) -> None:
+        planned = self.signed(kept.find_vectors(key, now), [1, 2], 3)
+        ada.blank("s1", seqs=[2])
+        assert kept.write_vectors(key, planned, now) is False
+        progress = kept.find_vectors(key, now)
+        assert kept.write_vectors(key, self.signed(progress, [1, 3], 3), now)
+        ada.blank("s1", seqs=[3])
+        progress = kept.find_vectors(key, now)
+        assert (progress.signs, progress.embedded_to) == ((), 3)
+        assert kept.load_vectors(self.searched(key, now), {progress.of_signs: SeqSet.of((3,))}) == {}
+        assert kept.load_vectors(self.searched(key, now), {progress: SeqSet.between(1, 6)}).keys() == {
+            (progress.skey, 1)
+        }
