@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from langchain_sessions._core import message_types as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.edge import UNREADABLE, built
-from langchain_sessions._core.keeping import kept
+from langchain_sessions._core.once import kept
 from langchain_sessions._core.ranges import NO_SEQS, SeqRange, SeqSet, decode_ranges
 from langchain_sessions._core.rows import Counters, EventRow, Mark, tally
 from langchain_sessions.errors import CorruptRowError

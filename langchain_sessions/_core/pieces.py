@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from langchain_sessions._core.alike import common_end, common_start
 from langchain_sessions._core.checkpoints import ValueRow
-from langchain_sessions._core.keeping import kept
+from langchain_sessions._core.once import kept
 from langchain_sessions._core.piece_cuts import IN_CLEAR, SEALED, end_of_part
 from langchain_sessions._core.piece_rows import (
     NAME,

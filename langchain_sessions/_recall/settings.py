@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._core.edge import helpful, require
-from langchain_sessions._core.keeping import kept
+from langchain_sessions._core.once import kept
 from langchain_sessions._core.showing import brief
 from langchain_sessions._recall.rank.ranking import RankingWeights
 

@@ -15,7 +15,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 
 from langchain_sessions._core import locks
-from langchain_sessions._core.keeping import kept
+from langchain_sessions._core.once import kept
 from langchain_sessions.checkpointer import SessionCheckpointSaver
 from tests.faults.drills import assert_whole, make_service, message, opened
 from tests.faults.processes import append_some, open_fresh, run_at_once

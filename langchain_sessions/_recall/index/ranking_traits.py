@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, chain, compress, pairwise, repeat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from langchain_sessions._core.keeping import kept
+from langchain_sessions._core.once import kept
 from langchain_sessions._recall.index.columns import from_bytes, to_bytes
 from langchain_sessions._recall.index.inverted import HUMAN, LABELLED, LEFT_OUT
 

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from langchain_sessions._core.keeping import kept
+from langchain_sessions._core.once import kept
 from langchain_sessions._recall.index.chunks import OpenChunk, PackedEvents
 from langchain_sessions._recall.index.columns import from_bytes, to_bytes
 from langchain_sessions._recall.index.ranking_traits import LONGEST, ChunkTraits, EventTraits, human_talk

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._core.collecting import resting_collector
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.keeping import kept
+from langchain_sessions._core.once import kept
 from langchain_sessions._core.rows import SessionKey
 from langchain_sessions._recall.findings import MOST_APART, Traits
 from langchain_sessions._recall.index.chunks import PackedEvents
