@@ -69,7 +69,8 @@ class Tally:
 
     def passes(self, key: SessionKey, size: int) -> bool:
         """Count what was appended; whether with it too much waits, which is then counted as done."""
-        known, name = self._waiting, (key.app, key.id)
+        app, session_id, _ = key
+        known, name = self._waiting, (app, session_id)
         waiting = known.get(name, 0) + size
         if waiting > MOST_BYTES:
             known.pop(name, None)
