@@ -27,7 +27,7 @@ from langchain_sessions._core.view import plain_values
 from langchain_sessions.errors import CorruptRowError, SealedEventError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
@@ -350,7 +350,7 @@ def ident_of(message_id: Any) -> tuple[str | None, int]:
     return f"sha256:{digest(text)}", r.DIGEST_ID
 
 
-def _besides(fields: dict[str, Any], template: dict[str, Any]) -> dict[str, Any]:
+def _besides(fields: Mapping[str, Any], template: dict[str, Any]) -> dict[str, Any]:
     """What of a message has no column of its own and is not as in an empty one."""
     found: dict[str, Any] = {}
     for name, value in fields.items():

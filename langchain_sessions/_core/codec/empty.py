@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _BARE: Final[dict[str, Any]] = {"additional_kwargs": {}, "response_metadata": {}, "name": None, "id": None}
 _ANSWER: Final = {**_BARE, "tool_calls": [], "invalid_tool_calls": [], "usage_metadata": None}
@@ -18,7 +21,7 @@ def form_of(fields: dict[str, Any]) -> tuple[int, str]:
     return form, fields["type"]
 
 
-def is_empty(fields: dict[str, Any], form: int, called: str) -> bool:
+def is_empty(fields: Mapping[str, Any], form: int, called: str) -> bool:
     """Whether a message of this form certainly has nothing else than a content and an id."""
     if len(fields) != _SIZES.get(form):
         return False
