@@ -12,12 +12,12 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
-from langchain_core.messages import AIMessage, BaseMessage, BaseMessageChunk, ChatMessage
+from langchain_core.messages import BaseMessage, BaseMessageChunk, ChatMessage
 from pydantic import BaseModel
 
 from langchain_sessions._core import message_types as k
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.codec.empty import AS_ANSWER, form_of, is_empty
+from langchain_sessions._core.codec.private_arguments import without_private
 from langchain_sessions._core.codec.same import is_same
 from langchain_sessions._core.codec.text import REASONING_FIELDS, searchable_text
 from langchain_sessions._core.codec.values import dump_json, dump_readably, load_json, pack, unpack
@@ -33,12 +33,6 @@ if TYPE_CHECKING:
 
     from langchain_sessions._core.message_types import StoredMessage
     from langchain_sessions._core.rows import EventRow
-
-CONVERSATION_SEARCH: Final = "conversation_search"
-CROSS_SESSION_SEARCH: Final = "cross_session_search"
-PRIVATE_ARGUMENT: Final = "inner_thought"
-_TOOLS: Final = frozenset({CONVERSATION_SEARCH, CROSS_SESSION_SEARCH})
-_CALL_BLOCKS: Final = frozenset({"tool_use", "tool_call", "function_call", "tool_call_chunk", "input_json_delta"})
 
 _MAX_ID = 255
 _NO_ID = r.NO_MESSAGE_ID
@@ -67,6 +61,40 @@ def assembled(cls: type[Model], fields: dict[str, Any], names: set[str], extra: 
     _set_extra(message, extra)
     _set_private(message, None)
     return message
+
+
+_BARE: Final[dict[str, Any]] = {"additional_kwargs": {}, "response_metadata": {}, "name": None, "id": None}
+_ANSWER: Final = {**_BARE, "tool_calls": [], "invalid_tool_calls": [], "usage_metadata": None}
+_AS_BARE, _AS_ANSWER, _AS_ITS_TEMPLATE = 1, 2, 0
+_SIZES: Final = {_AS_BARE: len(_BARE) + 2, _AS_ANSWER: len(_ANSWER) + 2}
+"""Fields with the content and the name of the class."""
+
+
+def _form_of(fields: dict[str, Any]) -> tuple[int, str]:
+    """How messages of a class are made, by the fields of an empty one; and what the class is called."""
+    others = {name: value for name, value in fields.items() if name != "type"}
+    form = _AS_BARE if others == _BARE else _AS_ANSWER if others == _ANSWER else _AS_ITS_TEMPLATE
+    return form, fields["type"]
+
+
+def is_empty(fields: Mapping[str, Any], form: int, called: str) -> bool:
+    """Whether a message of this form certainly has nothing else than a content and an id."""
+    if len(fields) != _SIZES.get(form):
+        return False
+    try:
+        given, meta = fields["additional_kwargs"], fields["response_metadata"]
+        # Values of other classes are not asked: an array answers with an array.
+        if type(given) is not dict or given or type(meta) is not dict or meta:
+            return False
+        if fields["name"] is not None or fields["type"] is not called:
+            return False
+        if form == _AS_BARE:
+            return True
+        calls, broken = fields["tool_calls"], fields["invalid_tool_calls"]
+        is_list = type(calls) is list and type(broken) is list
+        return is_list and not calls and not broken and fields["usage_metadata"] is None
+    except KeyError:
+        return False
 
 
 class _Opened(NamedTuple):
@@ -102,7 +130,7 @@ class MessageCodec:
         self.encrypts = encrypts
         self._templates = {cls: _template(cls) for cls in CODES}
         self._empty = {cls: (each.fields.copy, each.dicts, each.lists) for cls, each in self._templates.items()}
-        self._forms = {cls: form_of(each.fields) for cls, each in self._templates.items()}
+        self._forms = {cls: _form_of(each.fields) for cls, each in self._templates.items()}
         self._of_kind = {kind: (cls, *self._forms[cls], *self._empty[cls]) for kind, cls in CLASSES.items()}
 
     def encode(self, message: BaseMessage) -> EncodedMessage:
@@ -293,7 +321,7 @@ class MessageCodec:
                     "name": None,
                     "id": named,
                 }
-                if form == AS_ANSWER:
+                if form == _AS_ANSWER:
                     fields["tool_calls"], fields["invalid_tool_calls"], fields["usage_metadata"] = [], [], None
             else:
                 fields = copied()
@@ -382,61 +410,3 @@ def _says_more(rest: dict[str, Any]) -> bool:
         return True
     extra = rest.get("additional_kwargs") or {}
     return any(field in extra for field in REASONING_FIELDS)
-
-
-# -- what a model says to itself in a call ---------------------------------------------------------------------
-
-
-def without_private(message: BaseMessage) -> BaseMessage:
-    """The message without the private argument of its calls; itself where there is none."""
-    if not isinstance(message, AIMessage) or not (message.tool_calls or message.invalid_tool_calls):
-        return message
-    calls = (*message.tool_calls, *message.invalid_tool_calls)
-    if not any(call["name"] in _TOOLS for call in calls):
-        return message
-    content: Any = message.content
-    return message.model_copy(
-        update={
-            "content": content if isinstance(content, str) else [_without(block) for block in content],
-            "tool_calls": [_without(call) for call in message.tool_calls],
-            "invalid_tool_calls": [_without(call) for call in message.invalid_tool_calls],
-            "additional_kwargs": {name: _provided(value) for name, value in message.additional_kwargs.items()},
-        }
-    )
-
-
-def _provided(value: Any) -> Any:
-    """What a provider's own form of the calls repeats."""
-    if isinstance(value, list):
-        return [_provided(each) for each in value]
-    if not isinstance(value, dict):
-        return value
-    inner = value.get("function")
-    return {**value, "function": _without(inner)} if isinstance(inner, dict) else _without(value)
-
-
-def without_private_argument(call: dict[str, Any]) -> dict[str, Any]:
-    """A call of our tools without the argument; any other dict, and one that has none, is itself."""
-    kept = _without(call)
-    return call if kept == call else kept
-
-
-def _without(call: Any) -> Any:
-    """A call, a block or anything else; a call of our tools without the argument."""
-    if not isinstance(call, dict) or call.get("type") not in (None, *_CALL_BLOCKS, "invalid_tool_call", "function"):
-        return call
-    if call.get("name") not in _TOOLS:
-        return call
-    return {name: _cut(value) if name in ("args", "input", "arguments") else value for name, value in call.items()}
-
-
-def _cut(arguments: Any) -> Any:
-    if isinstance(arguments, dict):
-        return {name: value for name, value in arguments.items() if name != PRIVATE_ARGUMENT}
-    if not isinstance(arguments, str) or PRIVATE_ARGUMENT not in arguments:
-        return arguments
-    try:
-        parsed = json.loads(arguments)
-    except ValueError:
-        return ""  # cut off in the middle of it, perhaps
-    return json.dumps(_cut(parsed), ensure_ascii=False) if isinstance(parsed, dict) else ""
