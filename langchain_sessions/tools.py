@@ -15,7 +15,7 @@ from langchain_core.tools import StructuredTool
 from pydantic import BaseModel, ConfigDict, Field
 
 from langchain_sessions._chat.address import Addressing, OwnerPolicy
-from langchain_sessions._core.codec.any_message import CONVERSATION_SEARCH, CROSS_SESSION_SEARCH
+from langchain_sessions._core.codec.private_arguments import CONVERSATION_SEARCH, CROSS_SESSION_SEARCH
 from langchain_sessions._core.edge import check_branch, require, told
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
 from langchain_sessions._core.lazy import at_the_top

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from langchain_sessions._chat.news import asking_event, likeness
-from langchain_sessions._core.codec.any_message import equal, without_private
+from langchain_sessions._core.codec.any_message import equal
+from langchain_sessions._core.codec.private_arguments import without_private
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import visible_scopes
 from langchain_sessions._core.rows import MARKS

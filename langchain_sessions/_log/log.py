@@ -72,7 +72,8 @@ class Tally:
 
     def passes(self, key: SessionKey, rows: Sequence[EventRow], *, is_due: bool) -> bool:
         """Count what was appended; whether with it too much waits, or the index is due: all is then counted as done."""
-        known, name = self._waiting, (key.app, key.id)
+        app, session_id, _ = key
+        known, name = self._waiting, (app, session_id)
         waiting = known.get(name, 0)
         for row in rows:
             size = len(row.text or "") + len(row.body or "")

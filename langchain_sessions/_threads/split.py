@@ -25,12 +25,8 @@ from langchain_core.messages import (
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Overwrite, Send
 
-from langchain_sessions._core.codec.any_message import (
-    PRIVATE_ARGUMENT,
-    assembled,
-    without_private,
-    without_private_argument,
-)
+from langchain_sessions._core.codec.any_message import assembled
+from langchain_sessions._core.codec.private_arguments import PRIVATE_ARGUMENT, without_private, without_private_argument
 from langchain_sessions._core.message_types import CODES
 from langchain_sessions._threads.forms import STRICT, WITH_TAGS
 

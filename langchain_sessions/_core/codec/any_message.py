@@ -12,13 +12,14 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
-from langchain_core.messages import AIMessage, BaseMessage, BaseMessageChunk, ChatMessage
+from langchain_core.messages import BaseMessage, BaseMessageChunk, ChatMessage
 from pydantic import BaseModel
 
 from langchain_sessions._core import message_types as k
 from langchain_sessions._core import rows as r
+from langchain_sessions._core.codec.private_arguments import without_private
 from langchain_sessions._core.codec.same import is_same
-from langchain_sessions._core.codec.templates import AS_ANSWER, besides, form_of, is_empty, template_of
+from langchain_sessions._core.codec.templates import AS_ANSWER, AS_BARE, SIZES, form_of, template_of
 from langchain_sessions._core.codec.text import REASONING_FIELDS, searchable_text
 from langchain_sessions._core.codec.values import dump_json, dump_readably, load_json, pack, unpack
 from langchain_sessions._core.edge import UNREADABLE, folded_column, is_storable
@@ -27,20 +28,15 @@ from langchain_sessions._core.view import plain_values
 from langchain_sessions.errors import CorruptRowError, SealedEventError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
     from langchain_sessions._core.message_types import StoredMessage
     from langchain_sessions._core.rows import EventRow
 
-CONVERSATION_SEARCH: Final = "conversation_search"
-CROSS_SESSION_SEARCH: Final = "cross_session_search"
-PRIVATE_ARGUMENT: Final = "inner_thought"
-_TOOLS: Final = frozenset({CONVERSATION_SEARCH, CROSS_SESSION_SEARCH})
-_CALL_BLOCKS: Final = frozenset({"tool_use", "tool_call", "function_call", "tool_call_chunk", "input_json_delta"})
-
 _MAX_ID = 255
+_UNKNOWN: Final = object()
 _NO_ID = r.NO_MESSAGE_ID
 _CLASS = "$class"
 _EXTRA = "$extra"
@@ -70,6 +66,26 @@ def assembled(cls: type[Model], fields: dict[str, Any], names: set[str], extra: 
     _set_extra(message, extra)
     _set_private(message, None)
     return message
+
+
+def is_empty(fields: Mapping[str, Any], form: int, called: str) -> bool:
+    """Whether a message of this form certainly has nothing else than a content and an id."""
+    if len(fields) != SIZES.get(form):
+        return False
+    try:
+        given, meta = fields["additional_kwargs"], fields["response_metadata"]
+        # Values of other classes are not asked: an array answers with an array.
+        if type(given) is not dict or given or type(meta) is not dict or meta:
+            return False
+        if fields["name"] is not None or fields["type"] is not called:
+            return False
+        if form == AS_BARE:
+            return True
+        calls, broken = fields["tool_calls"], fields["invalid_tool_calls"]
+        is_list = type(calls) is list and type(broken) is list
+        return is_list and not calls and not broken and fields["usage_metadata"] is None
+    except KeyError:
+        return False
 
 
 class _Opened(NamedTuple):
@@ -122,7 +138,7 @@ class MessageCodec:
         message_id = fields.get("id")
         named = ident_of(message_id)
         cls = type(message)
-        rest = {} if is_empty(fields, *self._forms[cls]) else besides(fields, self._templates[cls].fields)
+        rest = {} if is_empty(fields, *self._forms[cls]) else _besides(fields, self._templates[cls].fields)
         if named[1] & r.DIGEST_ID:
             rest["id"] = message_id
         extra = message.__pydantic_extra__
@@ -374,67 +390,22 @@ def ident_of(message_id: Any) -> tuple[str | None, int]:
     return f"sha256:{digest(text)}", r.DIGEST_ID
 
 
+def _besides(fields: Mapping[str, Any], template: dict[str, Any]) -> dict[str, Any]:
+    """What of a message has no column of its own and is not as in an empty one."""
+    found: dict[str, Any] = {}
+    for name, value in fields.items():
+        default = template.get(name, _UNKNOWN)
+        # Values of other classes are not asked: an array answers with an array.
+        if value is default or (type(value) is type(default) and value == default):
+            continue
+        if name not in ("content", "id"):
+            found[name] = value
+    return found
+
+
 def _says_more(rest: dict[str, Any]) -> bool:
     """Whether words of an answer stand elsewhere than in its content."""
     if rest.get("tool_calls") or rest.get("invalid_tool_calls"):
         return True
     extra = rest.get("additional_kwargs") or {}
     return any(field in extra for field in REASONING_FIELDS)
-
-
-# -- what a model says to itself in a call ---------------------------------------------------------------------
-
-
-def without_private(message: BaseMessage) -> BaseMessage:
-    """The message without the private argument of its calls; itself where there is none."""
-    if not isinstance(message, AIMessage) or not (message.tool_calls or message.invalid_tool_calls):
-        return message
-    calls = (*message.tool_calls, *message.invalid_tool_calls)
-    if not any(call["name"] in _TOOLS for call in calls):
-        return message
-    content: Any = message.content
-    return message.model_copy(
-        update={
-            "content": content if isinstance(content, str) else [_without(block) for block in content],
-            "tool_calls": [_without(call) for call in message.tool_calls],
-            "invalid_tool_calls": [_without(call) for call in message.invalid_tool_calls],
-            "additional_kwargs": {name: _provided(value) for name, value in message.additional_kwargs.items()},
-        }
-    )
-
-
-def _provided(value: Any) -> Any:
-    """What a provider's own form of the calls repeats."""
-    if isinstance(value, list):
-        return [_provided(each) for each in value]
-    if not isinstance(value, dict):
-        return value
-    inner = value.get("function")
-    return {**value, "function": _without(inner)} if isinstance(inner, dict) else _without(value)
-
-
-def without_private_argument(call: dict[str, Any]) -> dict[str, Any]:
-    """A call of our tools without the argument; any other dict, and one that has none, is itself."""
-    kept = _without(call)
-    return call if kept == call else kept
-
-
-def _without(call: Any) -> Any:
-    """A call, a block or anything else; a call of our tools without the argument."""
-    if not isinstance(call, dict) or call.get("type") not in (None, *_CALL_BLOCKS, "invalid_tool_call", "function"):
-        return call
-    if call.get("name") not in _TOOLS:
-        return call
-    return {name: _cut(value) if name in ("args", "input", "arguments") else value for name, value in call.items()}
-
-
-def _cut(arguments: Any) -> Any:
-    if isinstance(arguments, dict):
-        return {name: value for name, value in arguments.items() if name != PRIVATE_ARGUMENT}
-    if not isinstance(arguments, str) or PRIVATE_ARGUMENT not in arguments:
-        return arguments
-    try:
-        parsed = json.loads(arguments)
-    except ValueError:
-        return ""  # cut off in the middle of it, perhaps
-    return json.dumps(_cut(parsed), ensure_ascii=False) if isinstance(parsed, dict) else ""

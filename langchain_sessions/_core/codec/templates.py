@@ -11,8 +11,7 @@ if TYPE_CHECKING:
 _BARE: Final[dict[str, Any]] = {"additional_kwargs": {}, "response_metadata": {}, "name": None, "id": None}
 _ANSWER: Final = {**_BARE, "tool_calls": [], "invalid_tool_calls": [], "usage_metadata": None}
 AS_BARE, AS_ANSWER, AS_ITS_TEMPLATE = 1, 2, 0
-_UNKNOWN: Final = object()
-_SIZES: Final = {AS_BARE: len(_BARE) + 2, AS_ANSWER: len(_ANSWER) + 2}
+SIZES: Final = {AS_BARE: len(_BARE) + 2, AS_ANSWER: len(_ANSWER) + 2}
 """Fields with the content and the name of the class."""
 
 
@@ -41,36 +40,3 @@ def form_of(cls: type[BaseMessage]) -> tuple[int, str]:
     others = {name: value for name, value in fields.items() if name not in ("content", "type")}
     form = AS_BARE if others == _BARE else AS_ANSWER if others == _ANSWER else AS_ITS_TEMPLATE
     return form, fields["type"]
-
-
-def is_empty(fields: dict[str, Any], form: int, called: str) -> bool:
-    """Whether a message of this form certainly has nothing else than a content and an id."""
-    if len(fields) != _SIZES.get(form):
-        return False
-    try:
-        given, meta = fields["additional_kwargs"], fields["response_metadata"]
-        # Values of other classes are not asked: an array answers with an array.
-        if type(given) is not dict or given or type(meta) is not dict or meta:
-            return False
-        if fields["name"] is not None or fields["type"] is not called:
-            return False
-        if form == AS_BARE:
-            return True
-        calls, broken = fields["tool_calls"], fields["invalid_tool_calls"]
-        is_list = type(calls) is list and type(broken) is list
-        return is_list and not calls and not broken and fields["usage_metadata"] is None
-    except KeyError:
-        return False
-
-
-def besides(fields: dict[str, Any], template: dict[str, Any]) -> dict[str, Any]:
-    """What of a message has no column of its own and is not as in an empty one."""
-    found: dict[str, Any] = {}
-    for name, value in fields.items():
-        default = template.get(name, _UNKNOWN)
-        # Values of other classes are not asked: an array answers with an array.
-        if value is default or (type(value) is type(default) and value == default):
-            continue
-        if name not in ("content", "id"):
-            found[name] = value
-    return found

@@ -207,7 +207,8 @@ class Transaction:
         self._sent = sent = statement.bind(values)
         self.execute(statement.text, sent)
         self._last_id = 0
-        return int(self._cursor.rowcount)
+        changed: int = self._cursor.rowcount
+        return changed
 
     @property
     def last_id(self) -> int:

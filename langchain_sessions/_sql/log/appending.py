@@ -136,7 +136,7 @@ def is_plain(batch: AppendBatch, flavour: str) -> bool:
         return False
     if batch.is_bare:
         return True
-    first = rows[0]
+    first = batch.rows[0]
     branch, invocation_id = first.branch, first.invocation_id
     for row in rows:
         # Identities that the caller gave and failures change more than this log's newest rows.
