@@ -231,13 +231,8 @@ class Indexer:
                 chunk, buckets = make_directory(loaded, progress.generation + 1)
         except UNREADABLE:
             return None
-        return IndexChange(
-            progress=progress,
-            fingerprint=self.builder.fingerprint,
-            indexed_to=progress.indexed_to,
-            chunk=chunk,
-            buckets=buckets,
-        )
+        upto, mark = progress.indexed_to, self.builder.fingerprint
+        return IndexChange(progress=progress, fingerprint=mark, indexed_to=upto, chunk=chunk, buckets=buckets)
 
     def catch_up_wholly(self, key: SessionKey) -> Flow[int]:
         """`catch_up` with all directories: an index that was built before there were any has none."""

@@ -33,7 +33,7 @@ T = TypeVar("T")
 Values = Mapping[str, Any]
 Row = tuple[Any, ...]
 Given = Values | Row
-"""Values by their names; or, where a statement was prepared for it, in an order of their own."""
+Build = Callable[..., "ClauseElement"]
 
 
 class Later:
@@ -90,10 +90,10 @@ class Prepared:
         compiled: Any = cast("Any", statement).compile(dialect=dialect, compile_kwargs={"render_postcompile": True})
         self.text = str(compiled)
         self.columns: tuple[str, ...] = tuple(getattr(statement, "exported_columns", {}).keys())
-        names: list[str] = compiled.positiontup or []
-        self.names = tuple(names)
+        self.names: tuple[str, ...] = tuple(compiled.positiontup or ())
         fixed = {name: value for name, value in compiled.params.items() if value is not None}
-        self.bind: Callable[[Any], Row] = _placing(self.names, order) if order else _binding(self.names, fixed)
+        placed = itemgetter(*map(order.index, self.names)) if order else None
+        self.bind: Callable[[Any], Row] = placed or _binding(self.names, fixed)
         """The values in the order of the text; literals of the statement are filled in."""
 
 
@@ -102,11 +102,6 @@ def _binding(names: tuple[str, ...], fixed: Values) -> Callable[[Values], Row]:
     if len(names) > 1 and not fixed:
         return itemgetter(*names)
     return lambda values: tuple([values[name] if name in values else fixed[name] for name in names])
-
-
-def _placing(names: tuple[str, ...], order: Sequence[str]) -> Callable[[Row], Row]:
-    """`Prepared.bind` of values that come in an order."""
-    return itemgetter(*map(order.index, names))
 
 
 class StatementCache:
@@ -142,10 +137,7 @@ class Transaction:
     )
 
     def __init__(self, connection: Any, cache: StatementCache, send: Send | None = None, cursor: Any = None) -> None:
-        """Speak over a driver connection, synchronous or adapted; `send` sends several statements at once.
-
-        Without a `cursor` of the connection's it makes one of its own.
-        """
+        """Speak over a driver connection by its `cursor`, or by a new one; `send` sends several statements at once."""
         self.connection = connection
         self._is_shared = cursor is not None
         self._cursor = connection.cursor() if cursor is None else cursor
@@ -164,13 +156,11 @@ class Transaction:
         self.flavour: str = cache.flavour
         """`sqlite`, `postgresql` or `mysql` (MariaDB included)."""
 
-    def prepare(self, shape: Hashable, build: Callable[..., ClauseElement], *args: Any) -> Prepared:
+    def prepare(self, shape: Hashable, build: Build, *args: Any) -> Prepared:
         """The statement of this shape, which is built of `args` and compiled on first use."""
         return self.cache.known.get(shape) or self.cache.add(shape, build(*args))
 
-    def prepare_for(
-        self, order: Sequence[str], shape: Hashable, build: Callable[..., ClauseElement], *args: Any
-    ) -> Prepared:
+    def prepare_for(self, order: Sequence[str], shape: Hashable, build: Build, *args: Any) -> Prepared:
         """`prepare`, for values that are not given by their names but in an order."""
         return self.cache.known.get(shape) or self.cache.add(shape, build(*args), order)
 
