@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 import sqlite3
 import subprocess
 import sys
@@ -206,7 +207,7 @@ def full(limit: int, *words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.skipif(sys.platform == "win32", reason="needs limits of a process")
 def test_a_full_disk_is_one_line_and_nothing_half_done(url: str, tmp_path: Path) -> None:
     with SessionService(url) as sessions:
-        sessions.append("s1", HumanMessage("long " * 20_000))
+        sessions.append("s1", HumanMessage(secrets.token_hex(100_000)))  # which no packing makes small
     file = tmp_path / "all.jsonl"
     refused = full(50_000, "export", "--url", url, "--to", str(file))
     assert (refused.returncode, refused.stderr.count("\n"), file.exists()) == (1, 1, False), refused

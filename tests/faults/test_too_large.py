@@ -40,7 +40,7 @@ def test_more_than_sqlite_takes(scratch_directory: Path) -> None:
     service = SessionService(engine)
     service.open("s")
     with pytest.raises(InvalidInputError, match="nothing was written"):
-        service.append("s", HumanMessage("x" * 200_000, id="large"))
+        service.append("s", HumanMessage(secrets.token_hex(200_000), id="large"))
     service.append("s", message("after"))
     assert assert_whole(service, "s") == ["after"]
     engine.dispose()

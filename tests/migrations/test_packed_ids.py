@@ -35,7 +35,7 @@ def play(saver: SessionCheckpointSaver) -> None:
             checkpoint: Any = {**empty_checkpoint(), "id": name, "channel_values": {"n": number}}
             checkpoint["channel_versions"] = {"n": number + 1}
             config = saver.put(config, checkpoint, {"source": "loop", "step": number, "parents": {}}, {"n": number + 1})
-            writes = [(f"c{at}", random.Random(at).randbytes(40).hex()) for at in range(2 * number)]  # noqa: S311
+            writes = [(f"c{at}", random.Random(at).randbytes(100).hex()) for at in range(3 * number)]  # noqa: S311
             saver.put_writes(config, [("n", number), *writes], f"task {number}")
 
 

@@ -25,8 +25,8 @@ MOST = {
     "put_writes": 18,
     "put": 20,
     "get_tuple": 20,
-    # Four more than it was: `zone` is an idea of its own, where a run stands is a criterion of SQL (decision 106), and a
-    # long log is looked at before it is read, where its words occur one by one (129).
+    # Four more than it was: `zone` is an idea of its own, where a run stands is a criterion of SQL (decision 106), and
+    # a long log is looked at before it is read, where its words occur one by one (129).
     "search": 56,
 }
 # Of all lines those that say why, in comments and in strings under constants. It may only go up.
