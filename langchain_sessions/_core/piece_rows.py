@@ -344,7 +344,9 @@ def gaps(old: Sequence[bytes], new: Sequence[bytes]) -> list[Gap]:
             continue
         if known > at or place > new_at:
             found.append(Gap(at, known, new_at, place))
-        same = same_first(old[known:end], new[place:new_end])
+        same = 1
+        while known + same < end and place + same < new_end and old[known + same] == new[place + same]:
+            same += 1
         at, new_at = known + same, place + same
         place = new_at
     if at < end or new_at < new_end:

@@ -146,7 +146,7 @@ def plain_rows(found: Iterable[tuple[Any, ...]]) -> list[EventRow]:
 def stored_row(found: tuple[Any, ...]) -> EventRow:
     """A row from the values of its columns and, behind them, of the one that holds a packed text."""
     row: EventRow = _tuple(EventRow, found[:-1])
-    if found[-1] is None:
+    if found[-1] is None or row.text is not None:  # a release that knows of no packed texts wrote another one
         return row
     text, folded = said_in(found[-1])
     return row._replace(text=text, folded=folded)

@@ -106,6 +106,7 @@ class ThreadCache:
         self._molds = molds
         self._newest: dict[str, int] = {}
         self._older: dict[str, list[int]] = {}
+        self.unnamed: set[str] = set()  # what messages without an id are stored by: somebody may name one of them so
         self._by_size: dict[str, tuple[int, dict[int, list[int]]]] = {}
         """How many of the older revisions of a message were sorted by the length of their text, and those."""
         self._known = NO_SEQS
@@ -154,10 +155,12 @@ class ThreadCache:
             newest.update(named)
             return
         for seq, ident, flag in zip(seqs, idents, flags, strict=True):
-            if not flag & NO_MESSAGE_ID:
-                if ident in newest:
-                    self._older.setdefault(ident, []).append(newest[ident])
-                newest[ident] = seq
+            if flag & NO_MESSAGE_ID:
+                self.unnamed.add(ident)
+                continue
+            if ident in newest:
+                self._older.setdefault(ident, []).append(newest[ident])
+            newest[ident] = seq
 
     def newest(self, ident: str) -> int | None:
         """Where the newest revision that is known of a message is stored; None where none is, or some went back."""
@@ -172,8 +175,7 @@ class ThreadCache:
 
     def row(self, seq: int) -> EventRow | MessageRow:
         """What is stored of a message."""
-        read = self.rows[seq]
-        return read if isinstance(read, (EventRow, MessageRow)) else MessageRow(*read)
+        return read if isinstance(read := self.rows[seq], (EventRow, MessageRow)) else MessageRow(*read)
 
     def lacks(self, seqs: SeqSet) -> SeqSet:
         """Those of some positions that are not known."""
@@ -332,8 +334,7 @@ class ThreadCache:
 
     def _same_beginning(self, messages: Sequence[BaseMessage], seqs: Sequence[int]) -> int:
         """How many messages at the beginning are the same."""
-        pairs = enumerate(zip(seqs, messages, strict=False))
-        other = (at for at, (seq, message) in pairs if not self._holds(seq, message))
+        other = (at for at, pair in enumerate(zip(seqs, messages, strict=False)) if not self._holds(*pair))
         return next(other, min(len(seqs), len(messages)))
 
     def position(self, message: BaseMessage) -> int | None:

@@ -101,8 +101,9 @@ class PlannedCheckpoint:
     @property
     def known_to(self) -> int:
         """How far the log is known; 0 where that tells nothing, since one without an id is stored by another name."""
-        is_named = not any(item.row.flags & r.NO_MESSAGE_ID for item in self.incoming)
-        return self.thread.known_to if is_named and self.thread is not None else 0
+        thread, without_id = self.thread, any(item.row.flags & r.NO_MESSAGE_ID for item in self.incoming)
+        is_told = thread is not None and self.incoming and not without_id and thread.unnamed.isdisjoint(self.idents)
+        return thread.known_to if thread is not None and is_told else 0
 
     # -- taking in -----------------------------------------------------------------------------------------
 

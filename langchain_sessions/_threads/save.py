@@ -121,7 +121,7 @@ class CheckpointWriter:
         record, thread = planned.record, planned.thread
         shape, names = (NAMES_WITHIN, b"") if record.keeps_names else record.shape
         is_named = thread is not None and {shape, record.ns} - {ROOT, NAMES_WITHIN} <= thread.named
-        planned.since = planned.known_since()
+        known_to, planned.since = planned.known_to, planned.known_since()
         return PutPlan(
             key=at.key,
             draft=adapter_draft(at.log, at.session_id, anew=record.ns == ROOT and record.parent is None),
@@ -135,7 +135,7 @@ class CheckpointWriter:
             idents=planned.idents if planned.incoming else (),
             decide=planned.decide,
             since=planned.since,
-            known_to=planned.known_to if planned.incoming else 0,
+            known_to=min(known_to, planned.known_to),  # another thread may take messages in meanwhile, or see a rewind
             strict=strict,
             named_in=thread.skey if thread is not None and is_named else None,
         )
@@ -264,7 +264,8 @@ class CheckpointWriter:
     def _expect(self, at: ThreadConfig, cid: str, pending: Sequence[PendingWrite]) -> None:
         """Remember writes until the next checkpoint takes their messages over."""
         place = at.session_id, at.namespace, cid
-        self._pending[place] = [*self._pending[place], *pending] if place in self._pending else pending
+        before = self._pending.get(place)  # another thread may take it away meanwhile
+        self._pending[place] = [*before, *pending] if before else pending
         while len(self._pending) > _MAX_PENDING:
             self._pending.pop(next(iter(self._pending)), None)
 

@@ -209,6 +209,10 @@ class EstimatedTokenCounter(TextCounter):
         self._rates = RATES[vocabulary]
         self._long = LongTexts(_measured)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take up a pickle, of a release that remembered no texts too."""
+        self.__dict__.update({"_long": LongTexts(_measured)}, **state)
+
     def __repr__(self) -> str:
         """Name the vocabulary that is estimated."""
         return f"EstimatedTokenCounter({self.vocabulary!r})"
@@ -235,10 +239,10 @@ class EstimatedTokenCounter(TextCounter):
 
     def _count_measured(self, text: str, measure: Measure) -> int:
         """The same of a text that is mostly one of those before it."""
-        classes, short, said = measure
+        classes, short, said, blanks = measure
         costs = self.costs(text, classes, short)
         tokens = sum(costs.values())
-        if not text.isascii() or not _is_mostly_english(said, classes.count(b" ")):
+        if not text.isascii() or not _is_mostly_english(said, blanks):
             tokens += self._beside_english(_languages_in(text, classes), classes, costs)
         return int(tokens) or 1
 
@@ -331,7 +335,8 @@ def _measured(part: str, *, is_first: bool) -> Measure:
             counts[RUNS + script] = classes.translate(mask).count(START)
     of_words = {what: short.count(what) for what in COUNTED_OF_WORDS}
     of_words[NUMBERS] = short.translate(DIGITS).count(START)
-    return Measure(Tally(len(classes), counts), Tally(len(short), of_words), part.count(" the "))
+    tallies = Tally(len(classes), counts), Tally(len(short), of_words)
+    return Measure(*tallies, said=part.count(" the "), blanks=part.count(" "))
 
 
 def letters_in(classes: Counts, group: bytes) -> int:

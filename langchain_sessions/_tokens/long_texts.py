@@ -64,11 +64,13 @@ class Measure(NamedTuple):
         classes: Its classes.
         short: The same with one for each word.
         said: How often it says "the".
+        blanks: How many blanks it has: of the classes, tabs count as such too.
     """
 
     classes: Tally
     short: Tally
     said: int
+    blanks: int
 
 
 class Measuring(Protocol):
@@ -109,7 +111,8 @@ class LongTexts:
         less = self._count(other[start : len(other) - rest], is_first=start == 0)
         more = self._count(text[start : len(text) - rest], is_first=start == 0)
         classes, short = whole.classes.moved(less.classes, more.classes), whole.short.moved(less.short, more.short)
-        return Measure(classes, short, whole.said - less.said + more.said)
+        said, blanks = whole.said - less.said + more.said, whole.blanks - less.blanks + more.blanks
+        return Measure(classes, short, said, blanks)
 
 
 def _may_be_alike(one: str, other: str) -> bool:

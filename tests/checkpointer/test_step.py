@@ -94,3 +94,13 @@ def test_a_step_reads_the_session_and_nothing_else(database_url: str, table_pref
         put(saver, config, 2, *messages, AIMessage("hi", id="a"))
     read = [statement for statement in told if statement.startswith("SELECT")]
     assert len(read) == 1, read
+
+
+def test_a_message_without_an_id_is_replaced_by_its_name_in_the_log(two: Any) -> None:
+    one, _ = two
+    config = put(one, START, 1, HumanMessage("hello"))
+    ((name, _),) = said(one)
+    assert name is None
+    (found,) = one.sessions.events("t").items
+    put(one, config, 2, HumanMessage("edited", id=found.id))
+    assert (found.id, "edited") in said(one)

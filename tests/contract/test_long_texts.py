@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -159,6 +160,35 @@ def test_a_damaged_one_is_named_and_stays_alone(service: SessionService, how: st
     assert service.messages("s", last_n=3) == [*SAID[-3:]]
     service.blank("s", message_id="m2")
     assert service.verify("s") == []
+
+
+@on_databases
+def test_a_text_beside_a_packed_one_was_written_later(service: SessionService) -> None:
+    """A process of a release before blanks the column that it knows of."""
+    store: Any = log_of(service).store
+    e = store.tables.events.c
+    change = update(store.tables.events).where(e.ident == "m1").values(text="", folded=null())
+    store.run(TransactionKind.WRITE, lambda tx: tx.change(change))
+    assert service.messages("s")[0].content == ""
+    assert next(iter(service.events("s"))).message.content == ""  # type: ignore[union-attr]
+    assert service.verify("s")[0] == "event 1 has a text beside its packed one"
+
+
+@on_databases
+def test_a_keyword_holds_a_few_long_texts_at_once(database_url: str, table_prefix: str) -> None:
+    with opened(make_service(database_url, table_prefix=table_prefix)) as (made,):
+        made.create("s")
+        made.append("s", [HumanMessage("word " * 100_000) for _ in range(60)])
+        for act in (
+            lambda: made.events("s", EventFilter(keyword="nowhere", last_n=1)),
+            lambda: made.search("nowhere", session_id="s", mode="literal", order="time"),
+        ):
+            act()
+            tracemalloc.start()
+            act()
+            _, most = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            assert most < 25_000_000  # of 30, and as much again in lower case
 
 
 @pytest.mark.parametrize("folded", [None, FOREIGN.casefold(), FOREIGN.casefold() + " lighthouse"])

@@ -74,3 +74,18 @@ def test_no_text_travels_with_a_counter() -> None:
     counter.count_text("a secret " * 1_000)
     assert b"secret" not in pickle.dumps(counter)
     assert copy.deepcopy(counter).count_text("a secret " * 1_000) == counter.count_text("a secret " * 1_000)
+
+
+def test_blanks_are_those_of_the_whole() -> None:
+    """Tabs are blanks of the classes, and no blanks where it is asked whether a text is English."""
+    text = "und\tder\tdie\tist\tnicht\tein\tauch\t" * 150 + " the ball" * 3 + "\nHund\t"
+    counter = EstimatedTokenCounter()
+    counter.count_text(text)
+    assert counter.count_text(text + "x") == EstimatedTokenCounter().count_text(text + "x")
+
+
+def test_a_pickle_of_before_texts_were_remembered_counts_them() -> None:
+    counter = EstimatedTokenCounter.__new__(EstimatedTokenCounter)
+    state = {name: value for name, value in vars(EstimatedTokenCounter()).items() if name != "_long"}
+    counter.__setstate__(state)
+    assert counter.count_text("a " * 5_000) == EstimatedTokenCounter().count_text("a " * 5_000)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ScalarSelect, Select, and_, or_, select
 
 from langchain_sessions._core.ledger import LogView
-from langchain_sessions._core.matching import EventQuery, matches
+from langchain_sessions._core.matching import EventQuery, asks_for_words, holds_keywords, matches
 from langchain_sessions._core.rows import SessionKey, owner_shape
 from langchain_sessions._core.stretch import Stretch, next_stretch
 from langchain_sessions._sql.driver.transaction import Later, Row, Transaction, param
@@ -95,8 +96,9 @@ def scan_logs(tx: Transaction, searched: SearchedLogs, query: EventQuery, after:
     for skey, *row in _rows(tx, searched, replace(query, standings=frozenset()), newest, stretch):
         read[skey].append(tuple(row))
     slices: list[LogSlice] = []
+    holds = partial(holds_keywords, query=query) if asks_for_words(query) else None
     for session in stretch.sessions:
-        rows, runs = events_in(read.get(session.skey, ()))
+        rows, runs = events_in(read.pop(session.skey, ()), holds)
         view = view_with(session, runs)
         found = [row for row in rows if row.seq <= session.last_seq and matches(row, query, view)]
         if found or searched.session_id is not None:

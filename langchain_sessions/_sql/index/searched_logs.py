@@ -16,7 +16,7 @@ from langchain_sessions._sql.log.lookup import event_columns, key_values, owner_
 from langchain_sessions._sql.tables.types import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from langchain_sessions._sql.tables.schema import Tables
     from langchain_sessions.events import Standing
@@ -130,12 +130,19 @@ def event_and_run_columns(tables: Tables) -> list[ColumnElement[Any]]:
     return [*event_columns(tables), run_status(tables).label(_STATUS)]
 
 
-def events_in(rows: Iterable[tuple[Any, ...]]) -> tuple[list[EventRow], dict[str, Standing]]:
-    """Events, and where those of them stand whose runs are not done: other runs of their logs were not looked at."""
+def events_in(
+    rows: Iterable[tuple[Any, ...]], holds: Callable[[EventRow], bool] | None = None
+) -> tuple[list[EventRow], dict[str, Standing]]:
+    """Events, and where those of them stand whose runs are not done: other runs of their logs were not looked at.
+
+    What does not pass `holds` is let go at once: packed texts may be a thousand times as long as they lie there.
+    """
     found: list[EventRow] = []
     runs: dict[str, Standing] = {}
     for row in rows:
         event = stored_row(row[:-1])
+        if holds is not None and not holds(event):
+            continue
         found.append(event)
         if row[-1] is not None and event.run is not None:
             runs[event.run] = OF_RUNS[row[-1]]

@@ -54,6 +54,9 @@ if TYPE_CHECKING:
 
 # Rows that a predicate looks at between two round trips: few enough to stop soon, enough for a whole log in reason.
 _CHUNK = 500
+_FIRST = 32
+_READ_AT_ONCE = 1 << 22
+"""Characters of a chunk, about."""
 
 
 def find_events(tx: Transaction, key: SessionKey, query: EventQuery, now: int) -> EventSlice:
@@ -147,7 +150,7 @@ def _passing(
     """The rows that have the words of a query and pass its predicate, read in chunks of which the first has a size."""
     e = tx.tables.events.c
     edge = session.last_seq + 1 if query.newest else 0
-    words, predicate = asks_for_words(query), query.predicate
+    words, predicate, size = asks_for_words(query), query.predicate, min(size, _FIRST)
     while size:
         side = (lambda: e.seq < param("q_edge")) if query.newest else (lambda: e.seq > param("q_edge"))
         here = [*criteria, Criterion(("edge", query.newest), side, {"q_edge": edge})]
@@ -159,7 +162,8 @@ def _passing(
                 yield row
         if len(chunk) < size:
             return
-        edge, size = chunk[-1].seq, _CHUNK
+        # Packed texts may be a thousand times as long as they lie there.
+        edge, size = chunk[-1].seq, max(1, min(_CHUNK, 4 * size, _READ_AT_ONCE * len(chunk) // (r.bytes_of(chunk) + 1)))
 
 
 def _count_words(tx: Transaction, session: SessionLog, criteria: list[Criterion], query: EventQuery) -> int:
@@ -289,7 +293,7 @@ def _plain_rows(tx: Transaction, viewer: str | None, *of_log: ColumnElement[bool
         flagged(tx.tables, r.ROOTED),
         *(e[name].is_not(None) for name in SELDOM),
     )
-    is_packed = e.packed.is_not(None)
+    is_packed = e.packed.is_not(None) & e.text.is_(None)
     columns: list[ColumnElement[Any]] = [e[name] for name in PLAIN[1:]]
     if tx.flavour == "sqlite":
         columns[_TEXT - 1] = case((is_packed, e.packed), else_=e.text)

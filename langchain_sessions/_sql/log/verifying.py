@@ -53,18 +53,20 @@ def _lost_texts(tx: Transaction, session: SessionRow) -> list[str]:
     whole = (base.c.skey == e.c.skey) & (base.c.seq == e.c.base) & base.c.base.is_(None)
     lost = select(e.c.seq).where(e.c.skey == session.skey, e.c.base.is_not(None), ~exists().where(whole))
     found = [f"event {seq} is told by one that is not there" for (seq,) in tx.once(lost.order_by(e.c.seq))]
-    return [*found, *(f"the text of event {seq} cannot be read" for seq in _unreadable(tx, session))]
+    return [*found, *_wrongly_packed(tx, session)]
 
 
-def _unreadable(tx: Transaction, session: SessionRow) -> Iterator[int]:
-    """Events whose packed text is not what was written, or that have another one beside it."""
+def _wrongly_packed(tx: Transaction, session: SessionRow) -> Iterator[str]:
+    """What is wrong with packed texts: they are not what was written, or there is another one beside them."""
     e, seq = tx.tables.events.c, 0
     while True:
         mine = (e.skey == session.skey, e.packed.is_not(None), e.seq > seq)
         page = tx.once(select(e.seq, e.packed, e.text).where(*mine).order_by(e.seq).limit(_PAGE))
         for seq, packed, text in page:
-            if text is not None or said_in(packed)[0] is None:
-                yield seq
+            if text is not None:
+                yield f"event {seq} has a text beside its packed one"
+            elif said_in(packed)[0] is None:
+                yield f"the text of event {seq} cannot be read"
         if len(page) < _PAGE:
             return
 

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 
 # Candidates that are read at once; what is out of sight or not accepted among them is read in vain.
 _PAGE = 50
+_TEXT = MessageRow._fields.index("text")
 
 
 def find_checkpoints(
@@ -390,7 +391,8 @@ def read_events(tx: Transaction, skey: int, seqs: SeqSet) -> list[MessageParts]:
     statement = tx.prepare("messages between", build)
     answers = [tx.later(statement, {"skey": skey, "low": low, "high": high}) for low, high in seqs.ranges]
     tx.flush()
-    return [row[:-1] if row[-1] is None else _unpacked(row) for answer in answers for row in answer.rows]
+    found = (row for answer in answers for row in answer.rows)
+    return [row[:-1] if row[-1] is None or row[_TEXT] is not None else _unpacked(row) for row in found]
 
 
 def _unpacked(found: tuple[Any, ...]) -> MessageRow:
