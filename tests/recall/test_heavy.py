@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from langchain_core.messages import HumanMessage
 
-from langchain_sessions._core.rows import EDIT
+from langchain_sessions._core.rows import ANYONE, EDIT, SessionKey
 from langchain_sessions._log.log import Tally
 from langchain_sessions._recall.index.chunks import OpenChunk
 from langchain_sessions._recall.settings import MOST_BYTES
@@ -55,13 +55,9 @@ def test_a_log_that_is_heavy_as_it_is_found_is_indexed_once(ada: SessionService)
     assert ada.reindex() == 0
 
 
-class Key:
-    app, id = "app", "s1"
-
-
 def passes(tally: Tally, size: int, ident: str = "", *, is_due: bool = False) -> bool:
     row = SimpleNamespace(text="x" * size, body=None, ident=ident, flags=EDIT if ident else 0)
-    return tally.passes(Key, [row], is_due=is_due)  # type: ignore[arg-type, list-item]
+    return tally.passes(SessionKey("app", "s1", ANYONE), [row], is_due=is_due)  # type: ignore[list-item]
 
 
 def test_the_tally_forgets_what_it_counted() -> None:
