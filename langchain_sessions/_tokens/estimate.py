@@ -211,7 +211,7 @@ class EstimatedTokenCounter(TextCounter):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Take up a pickle, of a release that remembered no texts too."""
-        self.__dict__.update({"_long": LongTexts(_measured)}, **state)
+        vars(self).update({"_long": LongTexts(_measured)}, **state)
 
     def __repr__(self) -> str:
         """Name the vocabulary that is estimated."""
