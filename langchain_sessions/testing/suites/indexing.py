@@ -327,3 +327,11 @@ class VectorSuite(_Beginning, StoreSuite):
         assert kept.load_vectors(self.searched(key, now), {progress: SeqSet.between(1, 6)}).keys() == {
             (progress.skey, 1)
         }
+        # What is kept of parts in memory is known by the newest overwriting.
+        for upto in (1, 3):
+            assert kept.write_vectors(
+                key, self.signed(kept.find_vectors(key, now), [1] if upto == 1 else [], upto), now
+            )
+        found = kept.find_vectors(key, now)
+        assert (found.signs, found.blanked_at) == ((1, 3), found.last_seq)
+        assert kept.list_vectors(self.searched(key, now)) == [found]
