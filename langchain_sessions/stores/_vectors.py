@@ -28,6 +28,7 @@ class VectorProgress(NamedTuple):
         generation: Which set of vectors this is, counted from 1; 0 where there is none.
         fingerprint: What made them.
         signs: The last position of each part of the signs, ascending.
+        blanked_at: Position of the newest record of an overwriting: parts that are made after it are others.
     """
 
     skey: int
@@ -37,6 +38,7 @@ class VectorProgress(NamedTuple):
     generation: int = 0
     fingerprint: str = ""
     signs: tuple[int, ...] = ()
+    blanked_at: int = 0
 
     @property
     def signed_to(self) -> int:

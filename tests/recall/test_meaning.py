@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -39,18 +40,23 @@ from langchain_sessions._recall.meaning.nearness import NEAREST
 from langchain_sessions._recall.meaning.signs import SignedPart, nearest
 from langchain_sessions._recall.meaning.vectors import QueryVector, VectorFormat, numbers_in, signature_of
 from langchain_sessions.errors import EmbeddingError
+from langchain_sessions.stores._partitioned import keys
+from langchain_sessions.stores._partitioned.access import name_of
+from langchain_sessions.stores._partitioned.heads import dump_head
 from langchain_sessions.stores._values import SearchedLogs
 from langchain_sessions.stores._vectors import NewSigns, VectorChange, VectorProgress
 from tests.recall.embedders import AsyncWords, Words, cosine, vector_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from langchain_core.embeddings import Embeddings
 
     from langchain_sessions import SearchPage
     from langchain_sessions._recall.meaning.embedder import Embed
     from langchain_sessions.stores._base import SessionStore
+    from langchain_sessions.stores._partitioned.heads import SessionHead
+    from langchain_sessions.stores.engine import Head
 
 TALK = [
     "my cat sat on the sofa and broke the vase",
@@ -584,6 +590,215 @@ def test_verify_sees_signs_that_are_not_those_of_the_vectors(make: Maker) -> Non
     )
     assert log_of(view).store.write_vectors(SessionKey(view.app, "s1", "ada"), change, log_of(view).now())
     assert view.verify("s1") == ["signs of 5 events are not those of their vectors"]
+
+
+def replaced(service: SessionService, data: bytes, seqs: SeqSet) -> None:
+    """Store other signs in place of those of a session."""
+    place, _ = signs_in(service)
+    signs = NewSigns(place.embedded_to, data, seqs, place.signs)
+    change = VectorChange(
+        progress=place, fingerprint=place.fingerprint, embedded_to=place.embedded_to, vectors={}, signs=signs
+    )
+    assert log_of(service).store.write_vectors(SessionKey(service.app, "s1", "ada"), change, log_of(service).now())
+
+
+DAMAGED = [b"", b"\1", b"\1" * 20, SignedPart.of(dict.fromkeys(range(1, 7), b"\1" * 64)).pack()[:-8]]
+
+
+@pytest.mark.parametrize("data", DAMAGED, ids=["empty", "of a byte", "altered", "cut"])
+def test_damaged_signs_are_told_and_made_again_by_hand(make: Maker, data: bytes) -> None:
+    view = filled(make, Words())
+    log_of(view).background.drain()
+    before = signed(view)
+    replaced(view, data, SeqSet())
+    assert view.verify("s1") == ["the signs up to event 5 cannot be read"]
+    assert view.embed_pending("s1") == 0
+    assert view.verify("s1") == []
+    assert signed(view) == before
+
+
+def test_damaged_signs_stop_no_search_and_are_made_again_after_it(make: Maker) -> None:
+    view = filled(make, Words())
+    log_of(view).background.drain()
+    before = signed(view)
+    replaced(view, b"\1", SeqSet())
+    page = view.search("the green sofa", session_id="s1")
+    assert (page.semantic, texts(page)[0]) == ("partial", TALK[2])
+    log_of(view).background.drain()
+    assert view.search("the green sofa", session_id="s1").semantic == "full"
+    assert signed(view) == before
+
+
+def test_damaged_signs_are_made_again_by_the_part_that_takes_them_in(make: Maker) -> None:
+    view = filled(make, Words())
+    log_of(view).background.drain()
+    replaced(view, b"\1", SeqSet())
+    view.append("s1", [HumanMessage(f"number {number}") for number in range(6)])
+    view.embed_pending("s1")
+    log_of(view).background.drain()
+    assert view.verify("s1") == []
+    assert sorted(signed(view)) == [*range(1, 12)]
+
+
+def test_only_damaged_parts_and_those_behind_them_are_made_again(make: Maker) -> None:
+    view = filled(make, Words(), [f"number {number}" for number in range(81)])
+    log_of(view).background.drain()
+    before, place = signed(view), signs_in(view)[0]
+    assert place.signs == (64, 81)
+    for upto, left in ((64, (64, 81)), (81, (64, 81))):
+        signs = NewSigns(upto, b"", SeqSet(), place.signs[place.signs.index(upto) :])
+        change = VectorChange(
+            progress=signs_in(view)[0], fingerprint=place.fingerprint, embedded_to=81, vectors={}, signs=signs
+        )
+        assert log_of(view).store.write_vectors(SessionKey(view.app, "s1", "ada"), change, log_of(view).now())
+        view.embed_pending("s1")
+        assert signs_in(view)[0].signs == left
+        assert signed(view) == before
+
+
+@pytest.mark.parametrize("size", [0, 3, 4])
+def test_vectors_without_numbers_have_no_signs(make: Maker, size: int) -> None:
+    view = filled(make, Words())
+    log_of(view).background.drain()
+    place, vectors = signs_in(view)[0], vectors_of(view)
+    change = VectorChange(
+        progress=place,
+        fingerprint=place.fingerprint,
+        embedded_to=place.embedded_to,
+        vectors=vectors | {1: vectors[1][:size]},
+        anew=True,
+    )
+    assert log_of(view).store.write_vectors(SessionKey(view.app, "s1", "ada"), change, log_of(view).now())
+    view.embed_pending("s1")
+    assert sorted(signed(view)) == [2, 3, 4, 5]
+    assert not [line for line in view.verify("s1") if "signs" in line]
+    assert view.search("the green sofa", session_id="s1").semantic == "full"
+
+
+def test_signs_that_were_known_before_an_overwriting_are_not_used_after_it(make: Maker) -> None:
+    said = ["kitten tail", *("kitten" for _ in range(63))]
+    view = filled(make, Words(), said)
+    log_of(view).background.drain()
+    assert texts(view.search("feline", session_id="s1"))
+    view.blank("s1", seqs=[*range(2, 65)])
+    view.embed_pending("s1")
+    log_of(view).background.drain()
+    assert texts(view.search("feline", session_id="s1")) == ["kitten tail"]
+
+
+def test_parts_that_end_where_others_ended_are_not_taken_for_these(make: Maker) -> None:
+    view = filled(make, Words(), [f"number {number}" if number != 5 else "kitten" for number in range(100)])
+    log_of(view).background.drain()
+    assert texts(view.search("feline", session_id="s1"))[0] == "kitten"
+    view.blank("s1", seqs=[50])
+    view.embed_pending("s1")
+    log_of(view).background.drain()
+    assert texts(view.search("feline", session_id="s1"))[0] == "kitten"
+
+
+def test_what_a_filter_admits_is_found_however_much_it_leaves_out() -> None:
+    query = QueryVector.of([1.0, -1.0] * 8)
+    assert query is not None
+    near, far = bytes([1, 255] * 8), bytes([255, 1] * 8)
+    part = SignedPart.of({0: far} | dict.fromkeys(range(1, 20_000), near))
+    assert nearest([(7, part)], query, lambda _, seq: None if seq else seq, NEAREST) == [0]
+
+
+class Between(InMemoryStore):
+    """Lets something happen before signs are read, once."""
+
+    happens: Callable[[], object] | None = None
+
+    def load_vectors(
+        self, searched: SearchedLogs, places: Mapping[VectorProgress, SeqSet]
+    ) -> dict[tuple[int, int], bytes]:
+        if self.happens is not None and any(place.generation < 0 for place in places):
+            happens, self.happens = self.happens, None
+            happens()
+        return super().load_vectors(searched, places)
+
+
+@pytest.fixture
+def between() -> Iterator[tuple[Between, SessionService]]:
+    store = Between()
+    told = SearchSettings(embed=Words())
+    with SessionService(store, search=told) as service, SessionService(store, search=told) as other:
+        view = fill(service, [f"number {number}" for number in range(64)])
+        view.embed_pending("s1")
+        log_of(view).background.drain()
+        by_other = other.as_user("ada")
+
+        def more() -> None:
+            by_other.append("s1", [HumanMessage(f"later {number}") for number in range(64)])
+            by_other.embed_pending("s1")
+            log_of(by_other).background.drain()
+
+        store.happens = more
+        yield store, view
+
+
+@pytest.mark.backends("memory")
+def test_verify_says_nothing_false_while_somebody_embeds(between: tuple[Between, SessionService]) -> None:
+    store, view = between
+    assert view.verify("s1") == []
+    assert store.happens is None
+
+
+@pytest.mark.backends("memory")
+def test_a_search_says_that_signs_were_gone_when_it_read_them(between: tuple[Between, SessionService]) -> None:
+    store, view = between
+    assert view.search("number 7", session_id="s1").semantic == "partial"
+    assert store.happens is None
+    assert view.search("number 7", session_id="s1").semantic == "full"
+
+
+class WithoutSigns(InMemoryStore):
+    """Keeps no signs."""
+
+    steps = 0
+
+    def write_vectors(self, key: SessionKey, change: VectorChange, now: int) -> bool:
+        self.steps += 1
+        assert self.steps < 20
+        return super().write_vectors(key, replace(change, signs=None), now)
+
+
+@pytest.mark.backends("memory")
+def test_a_store_that_keeps_no_signs_gets_all_its_vectors() -> None:
+    with SessionService(WithoutSigns(), search=SearchSettings(embed=Words())) as service:
+        view = fill(service, [f"number {number}" for number in range(70)])
+        log_of(view).background.drain()
+        view.embed_pending("s1")
+        assert len(vectors_of(view)) == 70
+
+
+@pytest.mark.backends("memory")
+@pytest.mark.parametrize("anew", [False, True])
+def test_signs_that_an_older_release_forgot_go_with_what_was_said(
+    monkeypatch: pytest.MonkeyPatch, *, anew: bool
+) -> None:
+    def old(head: SessionHead, token: str) -> Head:
+        return dump_head(replace(head, vectors=head.vectors._replace(signs=())), token)
+
+    store = InMemoryStore()
+    with SessionService(store, search=SearchSettings(embed=Words())) as service:
+        view = fill(service, TALK)
+        view.embed_pending("s1")
+        log_of(view).background.drain()
+        place, key = signs_in(view)[0], SessionKey(view.app, "s1", "ada")
+        of_signs = keys.under(keys.at(place.skey, keys.VECTOR, -place.generation))
+        with monkeypatch.context() as patched:
+            patched.setattr("langchain_sessions.stores._partitioned.access.dump_head", old)
+            view.append("s1", AIMessage(""))
+        left = signs_in(view)[0]
+        assert left.signs == ()
+        assert store.engine.read_rows(name_of(key), [of_signs]) != [[]]
+        if anew:
+            change = VectorChange(progress=left, fingerprint="e2", embedded_to=5, vectors={}, anew=True)
+            assert store.write_vectors(key, change, log_of(view).now())
+        else:
+            view.blank("s1", seqs=[1])
+        assert store.engine.read_rows(name_of(key), [of_signs]) == [[]]
 
 
 def _above(numbers: list[int]) -> list[bool]:

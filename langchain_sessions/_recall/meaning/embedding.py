@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.matching import EventQuery
 from langchain_sessions._core.message_types import MESSAGE_CODES, speaker_of
@@ -85,22 +88,36 @@ class VectorBuilder:
 
     def _catch_up(self, key: SessionKey, holder: str | None, stops: Callable[[], bool]) -> Flow[int]:
         fingerprint = self._format.fingerprint((yield from ask(self._embedder.signature)))
-        added = lost = 0
+        added = lost = steps = 0
+        # How far the signs went before a step of these alone: a store that keeps none is where it was.
+        signed_to, keeps_signs, is_sound = -1, True, False
         while lost < _LOST and not stops():
             progress = yield from ask(self._store.find_vectors, key, self._now())
+            keeps_signs = keeps_signs and progress.signed_to != signed_to
             anew = progress.embedded_to == 0 or not self._format.same(fingerprint, progress.fingerprint)
             after = 0 if anew else progress.embedded_to
-            unsigned = not anew and progress.signed_to < progress.embedded_to
+            unsigned = keeps_signs and not anew and progress.signed_to < progress.embedded_to
             is_done = after >= progress.last_seq and not unsigned
-            if is_done or not (yield from self._reserve(key, holder)):
+            # What is done is looked at once, by hand or since a search found it wanting: damaged signs are made again.
+            is_sound = is_sound or not progress.signs or (holder is not None and steps > 0)
+            if (is_done and is_sound) or not (yield from self._reserve(key, holder)):
                 break
-            change = yield from (
-                self._signed(key, progress)
-                if unsigned
-                else self._plan(key, progress, after, fingerprint if anew else progress.fingerprint, anew=anew)
-            )
+            change: VectorChange | None
+            if is_done:
+                is_sound = True
+                change = yield from self._mended(key, progress)
+            elif unsigned:
+                change = yield from self._signed(key, progress)
+            else:
+                told = fingerprint if anew else progress.fingerprint
+                change = yield from self._plan(key, progress, after, told, anew=anew)
+                change = change if keeps_signs else replace(change, signs=None)
+            if change is None:
+                break
             if (yield from ask(self._store.write_vectors, key, change, self._now())):
+                signed_to = progress.signed_to if unsigned else -1
                 added += len(change.vectors)
+                steps += 1
                 lost = 0
             else:
                 lost += 1
@@ -163,16 +180,59 @@ class VectorBuilder:
                 break
             taken.append(part)
             low = before
-        stored = (yield from self._load(key, progress.of_signs, SeqSet.of(taken))) if taken else {}
+        known = (yield from self._known_parts(key, progress, taken)) if taken else {}
+        if len(known) < len(taken):  # damaged: made again of the vectors
+            packed = (yield from self._load(key, progress, SeqSet.between(low + 1, within[0]))) | packed
+            known = {}
         made = SignedPart.of({seq: numbers_in(data) for seq, data in packed.items()})
-        made = made.joined(SignedPart.unpack(data) for _, data in sorted(stored.items()))
-        return NewSigns(upto, self._format.sealed(made.pack()), SeqSet.of(made.seqs), tuple(taken))
+        made = made.joined(part for _, part in sorted(known.items()))
+        return self._new_signs(upto, made, taken)
+
+    def _mended(self, key: SessionKey, progress: VectorProgress) -> Flow[VectorChange | None]:
+        """The first damaged part of the signs, made again; those behind it go, and follow. None where all are whole."""
+        known = yield from self._known_parts(key, progress, progress.signs)
+        damaged = [at for at, upto in enumerate(progress.signs) if upto not in known]
+        if not damaged:
+            return None
+        gone = progress.signs[damaged[0] :]
+        low, upto = (0, *progress.signs)[damaged[0]], gone[0]
+        stored = yield from self._load(key, progress, SeqSet.between(low + 1, upto))
+        made = SignedPart.of({seq: numbers_in(data) for seq, data in stored.items()})
+        return VectorChange(
+            progress=progress,
+            fingerprint=progress.fingerprint,
+            embedded_to=progress.embedded_to,
+            vectors={},
+            signs=self._new_signs(upto, made, gone),
+        )
+
+    def _new_signs(self, upto: int, made: SignedPart, gone: Sequence[int]) -> NewSigns:
+        return NewSigns(upto, self._format.sealed(made.pack()), SeqSet.of(made.seqs), tuple(gone))
+
+    def _known_parts(
+        self, key: SessionKey, progress: VectorProgress, parts: Sequence[int]
+    ) -> Flow[dict[int, SignedPart]]:
+        """Some parts of the signs by their last positions; what is damaged is left out."""
+        stored = yield from self._stored(key, progress.of_signs, SeqSet.of(parts))
+        lows = dict(zip(progress.signs, (0, *progress.signs[:-1]), strict=True))
+        known: dict[int, SignedPart] = {}
+        for upto, data in stored.items():
+            with suppress(*UNREADABLE):
+                part = SignedPart.unpack(self._format.unpack(key.id, upto, data))
+                if part.lies_in(lows[upto], upto):
+                    known[upto] = part
+        return known
 
     def _load(self, key: SessionKey, progress: VectorProgress, seqs: SeqSet) -> Flow[dict[int, bytes]]:
-        """What is stored of a log, unsealed."""
+        """Vectors of a log, unsealed."""
+        stored = yield from self._stored(key, progress, seqs)
+        return {seq: self._format.unpack(key.id, seq, data) for seq, data in stored.items()}
+
+    def _stored(self, key: SessionKey, progress: VectorProgress, seqs: SeqSet) -> Flow[dict[int, bytes]]:
+        """What is stored of a log."""
         searched = SearchedLogs(app=key.app, owner=key.owner, session_id=key.id, now=self._now())
         found = yield from ask(self._store.load_vectors, searched, {progress: seqs})
-        return {seq: self._format.unpack(key.id, seq, data) for (_, seq), data in found.items()}
+        return {seq: data for (_, seq), data in found.items()}
 
     def _packed(self, session_id: str, rows: Sequence[EventRow]) -> Flow[dict[int, bytes]]:
         texts = {row.seq: embedded_text(row, self._codec.decode(session_id, row)) for row in rows}

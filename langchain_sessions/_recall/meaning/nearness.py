@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
+from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import SessionKey
@@ -13,9 +14,10 @@ from langchain_sessions._recall.meaning.vectors import VectorFormat
 from langchain_sessions.errors import EmbeddingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from langchain_sessions._core.codec.any_message import MessageCodec
+    from langchain_sessions._recall.index.traits_cache import ChunkKey, TraitsCache
     from langchain_sessions._recall.meaning.embedder import Embedder
     from langchain_sessions._recall.meaning.signs import SignedPart
     from langchain_sessions._recall.meaning.vectors import QueryVector
@@ -91,20 +93,25 @@ class MeaningReader:
                 meaning.places[place.skey] = place
             if place.last_seq > (place.embedded_to if is_same else 0) or place.signed_to < place.embedded_to:
                 meaning.behind.append(searched.key._replace(id=place.session_id))
-        meaning.signs = yield from self._signs(searched, list(meaning.places.values()))
+        yield from self._read_signs(meaning)
         return meaning
 
-    def _signs(self, searched: SearchedLogs, places: Sequence[VectorProgress]) -> Flow[list[tuple[int, SignedPart]]]:
-        """The signs of the newest events: those that this process knows, and those that are read."""
+    def _read_signs(self, meaning: Meaning) -> Flow[None]:
+        """Take in the signs of the newest events: those that this process knows, and those that are read.
+
+        A log of which a part is gone meanwhile, or damaged, is behind.
+        """
+        searched, places = meaning.searched, list(meaning.places.values())
         cache, left = self._embedder.known_signs(self._store), MOST_COMPARED
         missing: dict[VectorProgress, list[int]] = {}
-        wanted: list[tuple[VectorProgress, int, SignedPart | None]] = []
+        wanted: list[tuple[VectorProgress, int, ChunkKey, SignedPart | None]] = []
         for place in reversed(places):
             before = (0, *place.signs)
             for low, upto in zip(before[-2::-1], place.signs[::-1], strict=True):
                 if left > 0:
-                    known = cache.get((place.skey, place.generation, upto))
-                    wanted.append((place, upto, known))
+                    name = _named(place, low, upto)
+                    known = cache.get(name)
+                    wanted.append((place, upto, name, known))
                     left -= upto - low
                     if known is None:
                         missing.setdefault(place, []).append(upto)
@@ -112,16 +119,26 @@ class MeaningReader:
         if missing:
             asked = {place.of_signs: SeqSet.of(parts) for place, parts in missing.items()}
             found = yield from ask(self._store.load_vectors, searched, asked)
-        signs: list[tuple[int, SignedPart]] = []
-        for place, upto, known in reversed(wanted):
+        lacking: dict[str, None] = {}
+        for place, upto, name, known in reversed(wanted):
             part, stored = known, found.get((place.skey, upto))
             if part is None and stored is not None:
-                part = cache.put(
-                    (place.skey, place.generation, upto), self._format.unpack(place.session_id, upto, stored)
-                )
+                part = self._unpacked(cache, place, name, upto, stored)
             if part is not None:
-                signs.append((place.skey, part))
-        return signs
+                meaning.signs.append((place.skey, part))
+            else:
+                lacking[place.session_id] = None
+        keys = [searched.key._replace(id=session_id) for session_id in lacking]
+        meaning.behind += [key for key in keys if key not in meaning.behind]
+
+    def _unpacked(
+        self, cache: TraitsCache[SignedPart], place: VectorProgress, name: ChunkKey, upto: int, stored: bytes
+    ) -> SignedPart | None:
+        """A part of the signs; None where it is damaged."""
+        try:
+            return cache.put(name, self._format.unpack(place.session_id, upto, stored))
+        except UNREADABLE:
+            return None
 
     def cosines(self, meaning: Meaning, wanted: Iterable[tuple[int, int]]) -> Flow[dict[tuple[int, int], float]]:
         """Similarities to the query by session key and position; what has no vector is left out."""
@@ -138,6 +155,11 @@ class MeaningReader:
         return meaning.vector.cosines(
             {(skey, seq): unpack(names[skey], seq, data) for (skey, seq), data in stored.items()}
         )
+
+
+def _named(place: VectorProgress, low: int, upto: int) -> ChunkKey:
+    """What no other part of the signs is called: after an overwriting others end where these ended."""
+    return place.skey, place.generation, (place.blanked_at << 64 | low) << 64 | upto
 
 
 def asked_text(query: Query) -> str:

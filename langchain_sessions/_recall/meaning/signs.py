@@ -29,8 +29,6 @@ LONGEST_PART: Final = 2048
 MOST_COMPARED: Final = 100_000
 """Events of a scope whose signs a search compares: the newest of its newest sessions."""
 
-# Where a filter leaves out what is near, so many more are asked about.
-_MOST_ASKED: Final = 40
 _HEAD: Final = Struct("<IIQ")
 
 
@@ -66,9 +64,10 @@ class SignedPart:
 
     @classmethod
     def of(cls, vectors: Mapping[int, bytes]) -> SignedPart:
-        """From the numbers of vectors by position; those of another size than the first are left out."""
-        dimensions = len(next(iter(vectors.values()), b""))
-        found = {seq: data for seq, data in sorted(vectors.items()) if len(data) == dimensions}
+        """From the numbers of vectors by position; those of another size than most, and of none, are left out."""
+        sizes = Counter(len(data) for data in vectors.values() if data)
+        dimensions = max(sizes, key=sizes.__getitem__, default=0)
+        found = {seq: data for seq, data in sorted(vectors.items()) if data and len(data) == dimensions}
         return cls(dimensions, [*found], [*map(signs_of, found.values())])
 
     def joined(self, others: Iterable[SignedPart]) -> SignedPart:
@@ -88,13 +87,24 @@ class SignedPart:
 
     @classmethod
     def unpack(cls, data: bytes) -> SignedPart:
-        """Read what `pack` wrote."""
+        """Read what `pack` wrote.
+
+        Raises:
+            ValueError: They are damaged; or another error of those that `UNREADABLE` names.
+        """
         size, dimensions, first = _HEAD.unpack_from(data)
         width, read = -(-dimensions // 8), int.from_bytes
         end = _HEAD.size + 4 * size
+        if len(data) != end + size * width:
+            problem = "these are not as many signs as they say"
+            raise ValueError(problem)
         seqs = [first + behind for behind in from_bytes("I", data[_HEAD.size : end])]
         signs = [read(each, "little") for (each,) in Struct(f"{width}s").iter_unpack(data[end:])] if width else []
         return cls(dimensions, seqs, signs)
+
+    def lies_in(self, low: int, upto: int) -> bool:
+        """Whether all are of positions behind one, and not behind another, in order."""
+        return [*self.seqs] == sorted({*self.seqs}) and (not self.seqs or low < self.seqs[0] <= self.seqs[-1] <= upto)
 
 
 def nearest(
@@ -113,8 +123,8 @@ def nearest(
     apart = [[(each ^ asked).bit_count() for each in part.signs] for _, part in known]
     counted = sorted(Counter(chain.from_iterable(apart)).items())
     found: list[P] = []
-    low, wanted, asked_about = 0, most, 0
-    while low < len(counted) and asked_about < _MOST_ASKED * most:
+    low, wanted = 0, most
+    while low < len(counted):
         high, size = low, 0
         while high < len(counted) and size < wanted:
             size += counted[high][1]
@@ -134,5 +144,5 @@ def nearest(
                 if len(found) == most:
                     return found
         # What a filter leaves out may be nearer than all that it admits.
-        low, wanted, asked_about = high, 4 * wanted, asked_about + len(chosen)
+        low, wanted = high, 4 * wanted
     return found

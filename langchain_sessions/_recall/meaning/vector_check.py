@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.matching import EventQuery
 from langchain_sessions._core.message_types import MESSAGE_CODES
@@ -94,13 +95,22 @@ class VectorChecker:
         asked = {progress.of_signs: SeqSet.of(progress.signs)}
         loaded = (yield from ask(self._store.load_vectors, searched, asked)) if progress.signs else {}
         known: dict[int, int] = {}
-        for (_, upto), data in loaded.items():
-            part = SignedPart.unpack(self._format.unpack(key.id, upto, data))
+        found: list[str] = []
+        for (_, upto), data in sorted(loaded.items()):
+            try:
+                part = SignedPart.unpack(self._format.unpack(key.id, upto, data))
+            except UNREADABLE:
+                found.append(f"the signs up to event {upto} cannot be read")
+                continue
             known.update(zip(part.seqs, part.signs, strict=True))
+        again = yield from ask(self._store.find_vectors, key, self._now)
+        if again._replace(last_seq=0, embedded_to=0) != progress._replace(last_seq=0, embedded_to=0):
+            # Somebody embeds, or overwrites: what was read is of two states.
+            return []
         vectors = {seq: numbers_in(data) for seq, data in stored.items() if seq <= progress.signed_to}
-        wrong = [seq for seq, numbers in vectors.items() if known.pop(seq, None) != signs_of(numbers)]
+        wrong = [seq for seq, each in vectors.items() if each and known.pop(seq, None) != signs_of(each)]
         wrong += known
-        return [f"signs of {len(wrong)} events are not those of their vectors"] if wrong else []
+        return found or ([f"signs of {len(wrong)} events are not those of their vectors"] if wrong else [])
 
     def _compared(self, texts: dict[int, str], stored: dict[int, bytes]) -> Flow[list[str]]:
         missing = sorted(texts.keys() - stored.keys())

@@ -6,7 +6,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import ColumnElement, Select, and_, delete, insert, literal_column, or_, select, update
+from sqlalchemy import ColumnElement, Select, and_, case, delete, func, insert, literal_column, or_, select, update
 
 from langchain_sessions._core.ledger import Ledger
 from langchain_sessions._sql.driver.transaction import Later, Row, Transaction, param
@@ -36,12 +36,15 @@ def list_vectors(tx: Transaction, searched: SearchedLogs) -> list[VectorProgress
     def build() -> Select[Any]:
         joined = _with_signs(s.outerjoin(logs, logs.c.skey == s.c.skey), tx.tables, is_outer=True)
         columns: list[ColumnElement[Any]] = [s.c[name] for name in ("skey", "id", "last_seq")]
-        columns += _state(tx.tables)
+        columns += [case((_is_first(tx.tables), s.c.ledger)), *_state(tx.tables)]
         return select(*columns).select_from(joined).where(*searched_criteria(tx, searched))
 
     rows = tx.rows(tx.prepare(("vector logs", *searched_shape(searched)), build), searched_values(searched))
     by_log = groupby(sorted(rows, key=itemgetter(0)), itemgetter(0))
-    return [_told(found[0][:3], [row[3:] for row in found]) for found in (list(parts) for _, parts in by_log)]
+    return [
+        _told((*found[0][:3], max(row[3] or "" for row in found)), [row[4:] for row in found])
+        for found in (list(parts) for _, parts in by_log)
+    ]
 
 
 def _with_signs(logs: Any, tables: Tables, *, is_outer: bool) -> Any:
@@ -49,6 +52,13 @@ def _with_signs(logs: Any, tables: Tables, *, is_outer: bool) -> Any:
     terms = tables.recall.terms
     mine = and_(terms.c.skey == tables.recall.embeddings.c.skey, terms.c.chunk < literal_column("0"))
     return logs.join(terms, mine, isouter=is_outer)
+
+
+def _is_first(tables: Tables) -> ColumnElement[bool]:
+    """Whether a row is of the first part of its log, or of none: what the session holds is large, and sent once."""
+    terms, others = tables.recall.terms.c, tables.recall.terms.alias("others").c
+    first = select(func.min(others.chunk)).where(others.skey == terms.skey).scalar_subquery()
+    return or_(terms.chunk.is_(None), terms.chunk == first)
 
 
 def _state(tables: Tables) -> list[ColumnElement[Any]]:
@@ -59,12 +69,13 @@ def _state(tables: Tables) -> list[ColumnElement[Any]]:
 
 def _told(session: Sequence[Any], rows: Sequence[Row]) -> VectorProgress:
     """A log of which a row was read for each part of its signs; where it has no vectors nothing is in that."""
-    skey, name, last_seq = session
+    skey, name, last_seq, ledger = session
+    blanked_at = Ledger.decode(ledger).blanked_at
     if not rows or rows[0][0] is None:
-        return VectorProgress(skey, name, last_seq)
+        return VectorProgress(skey, name, last_seq, blanked_at=blanked_at)
     embedded_to, generation, fingerprint, *_ = rows[0]
     signs = sorted(-chunk for *_, chunk, bucket in rows if bucket == _bucket(generation))
-    return VectorProgress(skey, name, last_seq, embedded_to, generation, fingerprint, tuple(signs))
+    return VectorProgress(skey, name, last_seq, embedded_to, generation, fingerprint, tuple(signs), blanked_at)
 
 
 def _bucket(generation: int) -> str:
@@ -85,7 +96,7 @@ def _progress(tx: Transaction, session: SessionRow) -> VectorProgress:
         return select(*_state(tx.tables)).select_from(joined).where(logs.c.skey == param("skey"))
 
     rows = list(tx.rows(tx.prepare("vector log", build), {"skey": session.skey}))
-    return _told((session.skey, session.id, session.last_seq), rows)
+    return _told((session.skey, session.id, session.last_seq, session.ledger), rows)
 
 
 def load_vectors(

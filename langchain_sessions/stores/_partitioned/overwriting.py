@@ -42,7 +42,7 @@ from langchain_sessions.stores._partitioned.threads import (
     load_writes,
     value_key,
 )
-from langchain_sessions.stores._partitioned.vectors import sign_keys, vector_key
+from langchain_sessions.stores._partitioned.vectors import vector_key, vector_rows
 
 if TYPE_CHECKING:
     from langchain_sessions._core.ledger import LogView
@@ -108,7 +108,7 @@ def _without_words(at: Partitions, head: SessionHead, seqs: SeqSet) -> Flow[Rows
     if head.vectors.generation:
         rows.update((vector_key(head, head.vectors.generation, seq), None) for seq in seqs)
         # Signs of many events lie together: they are made again from the vectors that are left.
-        rows.update(dict.fromkeys(sign_keys(head)))
+        rows.update(dict.fromkeys((yield from vector_rows(at, head, -head.vectors.generation))))
     return rows
 
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 
 def _progress(head: SessionHead) -> VectorProgress:
-    return VectorProgress(head.skey, head.session.id, head.session.last_seq, *head.vectors)
+    blanked_at = Ledger.decode(head.session.ledger).blanked_at
+    return VectorProgress(head.skey, head.session.id, head.session.last_seq, *head.vectors, blanked_at)
 
 
 def list_vectors(at: Partitions, searched: SearchedLogs) -> Flow[list[VectorProgress]]:
@@ -69,9 +70,10 @@ def vector_key(head: SessionHead, generation: int, seq: int) -> str:
     return keys.at(head.skey, keys.VECTOR, generation, seq)
 
 
-def sign_keys(head: SessionHead) -> list[str]:
-    """Where the parts of the signs lie."""
-    return [vector_key(head, -head.vectors.generation, upto) for upto in head.vectors.signs]
+def vector_rows(at: Partitions, head: SessionHead, generation: int) -> Flow[list[str]]:
+    """Where all of a set lies, or all of its signs: an older release's head does not name the parts of these."""
+    stored = yield from at.all_rows(head, keys.under(keys.at(head.skey, keys.VECTOR, generation)))
+    return [row.key for row in stored]
 
 
 def write_vectors(at: Partitions, key: SessionKey, change: VectorChange, now: int) -> Flow[bool]:
@@ -84,8 +86,8 @@ def write_vectors(at: Partitions, key: SessionKey, change: VectorChange, now: in
         vectors = VectorHead(change.embedded_to, change.generation, change.fingerprint, change.left)
         rows: Rows = {vector_key(head, -known.generation, upto): None for upto in change.gone}
         if change.anew and known.generation:
-            old = keys.under(keys.at(head.skey, keys.VECTOR, known.generation))
-            rows.update((row.key, None) for row in (yield from at.all_rows(head, old)))
+            for generation in (known.generation, -known.generation):
+                rows.update(dict.fromkeys((yield from vector_rows(at, head, generation))))
         rows.update((vector_key(head, change.generation, seq), data) for seq, data in change.kept(blanked))
         if change.signs is not None:
             rows[vector_key(head, -change.generation, change.signs.upto)] = change.signs.data

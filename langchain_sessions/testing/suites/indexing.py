@@ -243,7 +243,7 @@ class VectorSuite(_Beginning, StoreSuite):
 
     def test_vectors_are_added(self, kept: SessionStore, key: SessionKey, now: int) -> None:
         progress = kept.find_vectors(key, now)
-        assert progress[1:] == ("s1", 6, 0, 0, "", ())
+        assert progress[1:7] == ("s1", 6, 0, 0, "", ())
         assert kept.write_vectors(key, self.embedded(progress, [1, 3], 3, anew=True), now) is True
         assert kept.write_vectors(key, self.embedded(progress, [2], 3, anew=True), now) is False
         progress = kept.find_vectors(key, now)
@@ -276,7 +276,7 @@ class VectorSuite(_Beginning, StoreSuite):
         assert kept.list_vectors(self.searched(key, now)) == []
         assert kept.load_vectors(self.searched(key, now), {held: SeqSet.between(1, 6)}) == {}
         ada.create("s1")
-        assert kept.find_vectors(key, now)[3:] == (0, 0, "", ())
+        assert kept.find_vectors(key, now)[3:7] == (0, 0, "", ())
         assert kept.write_vectors(key, self.embedded(progress, [1], 6, anew=True), now) is False
 
     @classmethod
@@ -327,3 +327,11 @@ class VectorSuite(_Beginning, StoreSuite):
         assert kept.load_vectors(self.searched(key, now), {progress: SeqSet.between(1, 6)}).keys() == {
             (progress.skey, 1)
         }
+        # What is kept of parts in memory is known by the newest overwriting.
+        for upto in (1, 3):
+            assert kept.write_vectors(
+                key, self.signed(kept.find_vectors(key, now), [1] if upto == 1 else [], upto), now
+            )
+        found = kept.find_vectors(key, now)
+        assert (found.signs, found.blanked_at) == ((1, 3), found.last_seq)
+        assert kept.list_vectors(self.searched(key, now)) == [found]
