@@ -52,6 +52,8 @@ _tuple = tuple.__new__
 Service = TypeVar("Service", bound="SessionService")
 # Logs that are counted; with more, counting begins anew: of each too little is known, and a search finds what waits.
 _MOST_LOGS: Final = 10_000
+# Edited messages that are known of each; where they are forgotten too much is counted, not too little.
+_MOST_EDITED: Final = 64
 _READ: Final = 16
 """What an edit replaces is read for the index and not inverted, so that so many times as much may wait: on SQLite it
 takes a sixtieth."""
@@ -91,6 +93,8 @@ class Tally:
     def _more(self, name: tuple[str, str], ident: str, size: int) -> int:
         """How much an edit adds to what is inverted, where it takes the place of one that waits."""
         edited = self._edited.setdefault(name, {})
+        if ident not in edited and len(edited) >= _MOST_EDITED:
+            edited.clear()
         before = edited.get(ident, 0)
         edited[ident] = size
         return size - before + before // _READ

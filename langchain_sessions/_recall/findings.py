@@ -12,7 +12,7 @@ from langchain_sessions._core.ledger import LogView
 from langchain_sessions._recall.index.buckets import bucket_of
 from langchain_sessions._recall.index.builder import IndexBuilder, only_term, tool_term
 from langchain_sessions._recall.index.chunks import PackedEvents
-from langchain_sessions._recall.index.directories import is_directory
+from langchain_sessions._recall.index.directories import FIRST, is_directory
 from langchain_sessions._recall.index.postings import Segment
 from langchain_sessions._recall.index.shelves import GAP, LONGEST_LOG, ShelfEvents, ShelfTraits
 from langchain_sessions._recall.rank.admission import TAKEN_BACK
@@ -135,17 +135,16 @@ class Traits:
     def __contains__(self, place: object) -> bool:
         """Whether something is known."""
         # `shelf_key` has no session.
-        # `shelf_key` has no session.
         if not place[0]:  # type: ignore[index]
             return place in self.shelves
-        return place in (self.directories if is_directory(place[1]) else self.chunks)  # type: ignore[index]
+        return place in self.chunks or (place[1] >= FIRST and place in self.directories)  # type: ignore[index]
 
     def keep(self, key: SessionKey, logs: Sequence[IndexedLog]) -> None:
         """Keep which chunks the index of a log consists of."""
         for log in logs:
             skey = log.session.skey
             for chunk in log.chunks:
-                if is_directory(chunk.number) and chunk.traits:
+                if is_directory(chunk.number, chunk.events) and chunk.traits:
                     self.directories.of((skey, chunk.number, chunk.written), chunk.traits)
             if log.chunks and (skey, log.generation) not in self.logs.of(key):
                 self.logs.put(key, skey, log.generation, log.chunks)
@@ -199,7 +198,7 @@ class ReadLogs:
             chunks: list[PackedEvents] = []
             tails: list[list[EventRow]] = []
             for chunk in log.chunks:
-                if is_directory(chunk.number):
+                if is_directory(chunk.number, chunk.events):
                     continue
                 known = traits.chunks.of((log.session.skey, chunk.number, chunk.written), chunk.traits)
                 part = PackedEvents(known, chunk.terms, log.buckets.get(chunk.number, {}))

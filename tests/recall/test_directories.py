@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_sessions import ANY_BRANCH, EventFilter
+from langchain_sessions import ANY_BRANCH, EventFilter, InMemoryStore, SearchSettings, SessionService
 from langchain_sessions._core.flow import drive
 from langchain_sessions._log.indexing import indexer_of
 from langchain_sessions._log.log import log_of
@@ -17,11 +17,11 @@ from langchain_sessions._recall.index import chunks, directories, indexing
 from langchain_sessions._recall.index.directories import FIRST, due_directory, is_directory
 from langchain_sessions._recall.index.ranking_traits import ChunkTraits
 from langchain_sessions._recall.rank.first_look import FirstLook
+from tests.recall.embedders import Words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langchain_sessions import SessionService
     from langchain_sessions._recall.index.directories import ChunkWithWords
     from langchain_sessions.search import SearchPage
     from langchain_sessions.stores._values import IndexProgress, IndexQuery, IndexRead
@@ -97,7 +97,7 @@ def test_what_is_found_is_the_same(candidates: int, long: SessionService, monkey
     long.edit("s1", HumanMessage("topic41 was edited", id="m40"))
     long.append("s1", [HumanMessage("topic9 once more", id="late")])
     long.rewind("s1", to_seq=400)
-    assert [number for number, *_ in progress(long).chunks if is_directory(number)]
+    assert [number for number, events, _ in progress(long).chunks if is_directory(number, events)]
     filters = [
         None,
         EventFilter(branch=ANY_BRANCH),
@@ -129,7 +129,7 @@ def test_chunks_without_the_word_are_not_read(long: SessionService, monkeypatch:
     assert first is not None
     assert second is not None
     known = progress(long).chunks
-    assert {number for number in first if is_directory(number)} == {number for number, *_ in known if number >= FIRST}
+    assert {number for number in first if number >= FIRST} == {number for number, *_ in known if number >= FIRST}
     # The one that holds it and those beside.
     assert len(second) <= 3 < len(known)
 
@@ -180,16 +180,74 @@ def test_who_appends_makes_one_at_most(long: SessionService, monkeypatch: pytest
     with monkeypatch.context() as patched:
         patched.setattr(indexing, "due_directory", lambda _: ())
         drive(indexer.rebuild(key))
-    listed = [sum(is_directory(number) for number, *_ in progress(long).chunks)]
+    listed = [sum(is_directory(number, events) for number, events, _ in progress(long).chunks)]
     for at in range(2):
         long.append("s1", [HumanMessage(f"topic{1000 + at} again")])
         drive(indexer.catch_up(key))
-        listed.append(sum(is_directory(number) for number, *_ in progress(long).chunks))
+        listed.append(sum(is_directory(number, events) for number, events, _ in progress(long).chunks))
     assert listed == [0, 1, 2]
     assert long.search("topic77", session_id="s1").items[0].event.seq == 78
     long.reindex("s1")
-    assert sum(is_directory(number) for number, *_ in progress(long).chunks) > 2
+    assert sum(is_directory(number, events) for number, events, _ in progress(long).chunks) > 2
     assert not due_directory([number for number, *_ in progress(long).chunks])
+
+
+def go_on_as_older(ada: SessionService) -> None:
+    """Index what waits as a release does that knows of no directories: behind the newest chunk, whatever it is."""
+    log = log_of(ada)
+    indexer, key = indexer_of(log), log.key("s1")
+    while (known := progress(ada)).indexed_to < known.last_seq:
+        entries, upto, _ = drive(indexer._next(key, known.indexed_to, known.last_seq, 512))
+        change = drive(indexer._plan(key, known._replace(chunks=()), entries, upto))
+        assert change is not None
+        assert change.chunk is not None
+        numbered = change.chunk._replace(number=known.chunks[-1][0] + 1)
+        assert log.store.write_index(key, replace(change, progress=known, chunk=numbered), log.now())
+
+
+def test_what_an_older_release_wrote_behind_directories_is_found(long: SessionService) -> None:
+    log = log_of(long)
+    long.append("s1", [HumanMessage(f"topic{number} zebra", id=f"m{number}") for number in range(1000, 1070)])
+    go_on_as_older(long)
+    mixed = progress(long)
+    assert sum(number > FIRST and events > 0 for number, events, _ in mixed.chunks) == 3
+    queries = [*QUERIES, "zebra topic1007", "topic1069"]
+    sessions = ["s1", None]
+    looked = [found(long.search(query, session_id=where)) for where in sessions for query in queries]
+    assert long.verify("s1") == []
+    assert progress(long) == mixed
+    # The next that brings it up to date makes it anew, wholly.
+    drive(indexer_of(log).catch_up_wholly(log.key("s1")))
+    anew = progress(long)
+    assert anew.indexed_to == anew.last_seq
+    assert [number for number, events, _ in anew.chunks if events] == list(range(1, 1 + -(-470 // 32)))
+    assert [number for number, events, _ in anew.chunks if not events] == [FIRST + at for at in (3, 6, 9, 12)]
+    gone = {number for number, *_ in mixed.chunks} - {number for number, *_ in anew.chunks}
+    assert gone
+    assert log.store.load_chunks(log.key("s1"), anew, sorted(gone), log.now()) == []
+    assert long.verify("s1") == []
+    again = [found(long.search(query, session_id=where)) for where in sessions for query in queries]
+    for what, first, second in zip(queries * 2, looked, again, strict=True):
+        assert first == second, what
+
+
+def test_a_judge_is_asked_once() -> None:
+    asked: list[int] = []
+
+    def judge(_: str, texts: list[str]) -> list[float]:
+        asked.append(len(texts))
+        return [float(-at) for at in range(len(texts))]
+
+    ada = SessionService(InMemoryStore(), search=SearchSettings(embed=Words(), rerank=judge)).as_user("ada")
+    ada.open("s1")
+    ada.append("s1", [HumanMessage(f"topic{at} {'kitten' if at % 9 == 0 else 'boat'}") for at in range(400)])
+    ada.reindex("s1")
+    ada.embed_pending("s1")
+    for _ in range(3):
+        # No event says it: what is near in meaning is found, and what is written like it is looked for in all chunks.
+        assert ada.search("feline", session_id="s1").items
+        assert len(asked) == 1
+        asked.clear()
 
 
 def test_a_directory_is_made_for_what_is_settled() -> None:

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from langchain_core.messages import HumanMessage
 
-from langchain_sessions._core.rows import ANYONE, EDIT, SessionKey
+from langchain_sessions._core.rows import EDIT, SessionKey
 from langchain_sessions._log.log import Tally
 from langchain_sessions._recall.index.chunks import OpenChunk
 from langchain_sessions._recall.settings import MOST_BYTES
@@ -55,9 +55,12 @@ def test_a_log_that_is_heavy_as_it_is_found_is_indexed_once(ada: SessionService)
     assert ada.reindex() == 0
 
 
+KEY = SessionKey("app", "s1", None)
+
+
 def passes(tally: Tally, size: int, ident: str = "", *, is_due: bool = False) -> bool:
     row = SimpleNamespace(text="x" * size, body=None, ident=ident, flags=EDIT if ident else 0)
-    return tally.passes(SessionKey("app", "s1", ANYONE), [row], is_due=is_due)  # type: ignore[list-item]
+    return tally.passes(KEY, [row], is_due=is_due)  # type: ignore[list-item]
 
 
 def test_the_tally_forgets_what_it_counted() -> None:
@@ -77,6 +80,16 @@ def test_of_revisions_the_tally_counts_the_last() -> None:
         times = next(number for number in range(100) if passes(tally, MOST_BYTES // 2, "draft"))
         assert 10 <= times <= 20
     assert [passes(tally, MOST_BYTES // 2, ident) for ident in "abc"] == [False, False, True]
+
+
+def test_the_tally_knows_some_revisions_of_a_log() -> None:
+    tally = Tally()
+    for number in range(2_000):
+        assert not passes(tally, 10, f"run-{number}")
+    assert len(tally._edited["app", "s1"]) <= 64
+    # The one that is edited now is among them.
+    assert not passes(tally, MOST_BYTES // 2, "draft")
+    assert not passes(tally, MOST_BYTES // 2, "draft")
 
 
 def test_a_page_of_megabytes_is_told_without_a_step_for_each_word(ada: SessionService) -> None:

@@ -71,14 +71,19 @@ class DirectoryTraits(NamedTuple):
         return _row(bucket, term, self.rows.get(bucket, 1))
 
 
-def is_directory(number: int) -> bool:
-    """Whether a chunk of this number is a directory."""
-    return number >= FIRST
+def is_directory(number: int, events: int) -> bool:
+    """Whether a chunk of this number is one; not where it has events: an older release numbers chunks on from there."""
+    return number >= FIRST and not events
+
+
+def is_mixed(chunks: Iterable[tuple[int, int, int]]) -> bool:
+    """Whether an older release put events where directories are numbered, by number, events and terms of all chunks."""
+    return any(number >= FIRST and events for number, events, _ in chunks)
 
 
 def due_directory(numbers: Sequence[int]) -> Sequence[int]:
     """Of an index of chunks of these numbers, ascending: those for which a directory is to be made next, if any."""
-    done = numbers[-1] - FIRST if numbers and is_directory(numbers[-1]) else 0
+    done = numbers[-1] - FIRST if numbers and numbers[-1] >= FIRST else 0
     waiting = [number for number in numbers if done < number < FIRST][:-_UNSETTLED]
     return waiting[:TOGETHER] if len(waiting) >= TOGETHER and waiting[TOGETHER - 1] <= _LAST_NUMBER else ()
 

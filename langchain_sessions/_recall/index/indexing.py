@@ -27,6 +27,7 @@ from langchain_sessions._recall.index.directories import (
     directory_words,
     due_directory,
     is_directory,
+    is_mixed,
     make_directory,
 )
 from langchain_sessions._recall.index.ranking_traits import ChunkTraits
@@ -103,6 +104,8 @@ class Indexer:
         while lost < _LOST:
             progress = yield from ask(self.store.find_index, key, self.builder.fingerprint, self.now())
             end = progress.last_seq if end is None else min(end, progress.last_seq)
+            if is_mixed(progress.chunks):  # as one of another fingerprint: what comes first takes the place of all
+                progress = progress._replace(indexed_to=0, chunks=())
             if directories > 0 and (due := due_directory([number for number, *_ in progress.chunks])):
                 listed = yield from self._directory(key, progress, due)
                 # What cannot be listed is looked through.
@@ -342,7 +345,7 @@ class Indexer:
 
     def _wrong_directories(self, key: SessionKey, progress: IndexProgress) -> Flow[list[str] | None]:
         found: list[str] = []
-        for number in [number for number, *_ in progress.chunks if is_directory(number)]:
+        for number in [number for number, events, _ in progress.chunks if is_directory(number, events)]:
             is_right = yield from self._is_directory_right(key, progress, number)
             if is_right is None:
                 return None
@@ -408,7 +411,7 @@ def _made(session_id: str, rows: Iterable[EventRow], make: Callable[[], T]) -> T
 
 def _sizes(progress: IndexProgress) -> list[ChunkSize]:
     """The chunks of an index but for its directories."""
-    return [ChunkSize(*chunk) for chunk in progress.chunks if not is_directory(chunk[0])]
+    return [ChunkSize(*chunk) for chunk in progress.chunks if not is_directory(chunk[0], chunk[1])]
 
 
 def _left_out(stored: StoredChunk) -> set[int]:

@@ -265,7 +265,7 @@ class Shelver:
         """Copy one log, of some events no words; False where it is for another shelf."""
         parts: list[PackedEvents] = []
         for chunk in log.chunks:
-            if is_directory(chunk.number):
+            if is_directory(chunk.number, chunk.events):
                 continue
             buckets = {name: data for name, data in log.buckets.get(chunk.number, {}).items() if name}
             parts.append(PackedEvents(ChunkTraits.unpack(chunk.traits), chunk.terms, buckets))

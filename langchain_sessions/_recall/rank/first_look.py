@@ -69,7 +69,8 @@ class FirstLook:
                 return None
             directories = {stored.number: (stored, traits) for stored, traits in listed.values()}
             rows = {traits.row_of(term) for _, traits in directories.values() for term in terms}
-            open_ones = [each.number for each in chunks if each.number not in listed and not is_directory(each.number)]
+            others = (each for each in chunks if not is_directory(each.number, each.events))
+            open_ones = [each.number for each in others if each.number not in listed]
             asked = replace(
                 self._asked,
                 buckets=tuple(sorted(rows.union(self._asked.buckets))),
@@ -92,7 +93,8 @@ class FirstLook:
         written = {chunk.number: chunk.written for chunk in chunks}
         found: Listed = {}
         for stored in chunks:
-            if is_directory(stored.number) and (place := (skey, stored.number, stored.written)) in self._traits:
+            place = skey, stored.number, stored.written
+            if is_directory(stored.number, stored.events) and place in self._traits:
                 traits = self._traits.directories.of(place, b"")
                 found.update(
                     (number, (stored, traits)) for number, made in traits.covers.items() if written.get(number) == made

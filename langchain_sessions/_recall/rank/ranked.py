@@ -153,9 +153,10 @@ class RankedSearch:
             )
             kept = _in_order(kept, request, logs)
             relaxed = bool(kept)
-        kept = yield from self._reranked(request, kept)
         spoken = any(hit.parts.get("words") for hit in kept)
         alike = () if spoken else logs.nearest(query)
+        # Last: what takes more of the words than were read begins the search again, and a judge costs money.
+        kept = yield from self._reranked(request, kept)
         return Ranking(kept, bounded, relaxed, alike, semantic, meaning.behind if meaning else [])
 
     def _reranked(self, request: SearchRequest, kept: list[Finding]) -> Flow[list[Finding]]:
@@ -256,7 +257,7 @@ class RankedSearch:
             key = SessionKey(log.session.app, log.session.id, log.session.user_id)
             chunks, buckets, read = list[StoredChunk](), dict(log.buckets), list[EventRow]()
             for stored in log.chunks:
-                if is_directory(stored.number):
+                if is_directory(stored.number, stored.events):
                     continue
                 known = traits.chunks.of((log.session.skey, stored.number, stored.written), stored.traits)
                 lacking, gone = admission.split_left_out(known, log.view) if known.left_out else (set(), set())
