@@ -329,9 +329,7 @@ class VectorSuite(_Beginning, StoreSuite):
         }
         # What is kept of parts in memory is known by the newest overwriting.
         for upto in (1, 3):
-            assert kept.write_vectors(
-                key, self.signed(kept.find_vectors(key, now), [1] if upto == 1 else [], upto), now
-            )
+            assert kept.write_vectors(key, self.signed(kept.find_vectors(key, now), [], upto), now)
         found = kept.find_vectors(key, now)
         assert (found.signs, found.blanked_at) == ((1, 3), found.last_seq)
         assert kept.list_vectors(self.searched(key, now)) == [found]
