@@ -37,7 +37,7 @@ from langchain_sessions._core import rows as r
 from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.identity import identify_batch, require_version
 from langchain_sessions._core.ledger import last_mark, view_of
-from langchain_sessions._core.packed_texts import is_long, packed_form
+from langchain_sessions._core.packed_texts import PACKED_FROM, is_long, packed_form
 from langchain_sessions._core.rows import STORED, EventRow, InvocationRow, SessionKey, SessionRow, held_by, owner_shape
 from langchain_sessions._core.state import MOST_REPLACED, REPLACED
 from langchain_sessions._sql.driver.transaction import Prepared, Row, Transaction, param
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from sqlalchemy.sql.selectable import CTE
 
 _NAMED = tuple(f"e_{name}" for name in STORED)
+_UNPACKED = _NAMED[:-1]
 _SAME = {"at": "k_now", "tokens": "b_tokens"}
 """What a message that is appended alone has in common with what is counted of it."""
 _BARE = ("seq", "ident", "rev", "kind", "flags", "at", "tokens", "text", "folded", "body")
@@ -97,13 +98,14 @@ def prepare_one(
     first = batch.rows[0]
     order = bump[1]
     held: tuple[object, ...] = ()
-    if len(batch.rows) == 1 and is_long(first.text):
+    # Spelled out: a call for each append.
+    if len(batch.rows) == 1 and (text := first.text) is not None and len(text) >= PACKED_FROM:
         stored = packed_form(first)
         held = tuple([value is None for value in stored])
         values, order = values + stored, order + _NAMED
     elif len(batch.rows) == 1:
         held = held_by(first)
-        values, order = values + first, order + _NAMED[:-1]
+        values, order = values + first, order + _UNPACKED
     else:
         values, order = (*values, _as_json(batch)), (*order, "e_rows")
     known = may_be_known(batch)
