@@ -133,7 +133,7 @@ class Transaction:
 
     __slots__ = (
         *("_cursor", "_is_shared", "_last_id", "_queue", "_read", "_send", "_sent"),
-        *("cache", "connection", "execute", "flavour", "pipelines", "tables"),
+        *("blob", "cache", "connection", "execute", "flavour", "pipelines", "tables"),
     )
 
     def __init__(self, connection: Any, cache: StatementCache, send: Send | None = None, cursor: Any = None) -> None:
@@ -155,6 +155,8 @@ class Transaction:
         """The tables that operations work on."""
         self.flavour: str = cache.flavour
         """`sqlite`, `postgresql` or `mysql` (MariaDB included)."""
+        # SQLite's driver looks for an adapter of bytes, as of None, which takes as long as the rest of a short row.
+        self.blob: type[bytes | bytearray] = bytearray if cache.flavour == "sqlite" else bytes
 
     def prepare(self, shape: Hashable, build: Build, *args: Any) -> Prepared:
         """The statement of this shape, which is built of `args` and compiled on first use."""
@@ -229,11 +231,7 @@ class Transaction:
 
     def later(self, statement: Prepared, values: Values) -> Later:
         """Run a statement whose rows are needed after the next `flush`, or never."""
-        if self._send is None:
-            outcome = Later()
-            self._execute(statement.text, statement.bind(values), outcome)
-        else:
-            outcome = self._wait(statement.text, statement.bind(values))
+        outcome = self._wait(statement.text, statement.bind(values))
         if statement.columns:
             self._read.append((statement.columns, outcome))
         return outcome
@@ -298,7 +296,10 @@ class Transaction:
     def _wait(self, text: str, values: tuple[Any, ...]) -> Later:
         outcome = Later()
         if self._send is None:
-            self._execute(text, values, outcome)
+            self._sent = values
+            self.execute(text, values)
+            if self._cursor.description is not None:
+                outcome.rows = list(self._cursor.fetchall())
         else:
             self._queue.append(Queued(text, values, outcome))
             if len(self._queue) >= _MAX_QUEUE:

@@ -99,9 +99,10 @@ def session_columns(tables: Tables) -> list[ColumnElement[Any]]:
 def session_row(values: tuple[Any, ...]) -> SessionRow:
     """A `SessionRow` from its columns; some drivers return bytes as a view."""
     row = _tuple(SessionRow, values)
-    # Most sessions are no threads of a graph: they have no head, and nothing is copied. A view is made of bytes alone:
-    # of a number in their place `bytes` would make as many zeroes.
-    return row if row.head_runs is None else row._replace(head_runs=bytes(memoryview(row.head_runs)))
+    # Where it is no bytes, it is a view or was altered: of a number in their place `bytes` would make as many zeroes.
+    if row.head_runs is None or type(row.head_runs) is bytes:
+        return row
+    return row._replace(head_runs=bytes(memoryview(row.head_runs)))
 
 
 def locate(tx: Transaction, key: SessionKey, now: int, *, lock: bool = False) -> SessionRow | None:
@@ -243,7 +244,14 @@ def event_columns(tables: Tables) -> list[ColumnElement[Any]]:
 
 def set_session(tx: Transaction, skey: int, **values: Any) -> None:
     """Set columns of a session row that is locked already."""
-    update_rows(tx, tx.tables.sessions, {"skey": skey}, **values)
+    shape = ("set session", *values)
+    statement = tx.prepare(shape, _setting, tx.tables.sessions, shape)
+    values["k_skey"] = skey
+    tx.later(statement, values)
+
+
+def _setting(sessions: Table, shape: tuple[str, ...]) -> Any:
+    return update(sessions).where(sessions.c.skey == param("k_skey")).values(_params(shape[1:]))
 
 
 def _inserts(tx: Transaction) -> Any:
@@ -368,42 +376,30 @@ def root_events(tx: Transaction, session: SessionRow, seqs: SeqSet) -> None:
     tx.run_many(statement, [{"k_skey": session.skey, "low": low, "high": high} for low, high in seqs.ranges])
 
 
-def put_rows(
-    tx: Transaction,
-    table: Table,
-    keys: tuple[str, ...],
-    rows: Iterable[dict[str, Any]],
-    *,
-    over: bool,
-    beside: tuple[str, ...] = (),
-) -> None:
-    """Insert rows; where the key exists, write over it, but for the columns `beside`, or leave it alone."""
+def add_rows(tx: Transaction, table: Table, keys: tuple[str, ...], rows: Iterable[dict[str, Any]]) -> None:
+    """Insert rows; where the key exists, leave it alone."""
     values = list(rows)
     if not values:
         return
     # As in `insert_events`. What is left out is NULL in the row that was to be inserted, too.
-    if len(values) == 1:
-        held = tuple([name for name, value in values[0].items() if value is not None])
-    else:
-        held = tuple([name for name in values[0] if any(row[name] is not None for row in values)])
+    held = tuple([name for name in values[0] if any(row[name] is not None for row in values)])
+    tx.run_many(tx.prepare(("put", table.name, *held), putting, tx, table, keys, held), values)
 
-    def build() -> Any:
-        names = [column.name for column in table.c]
-        named: dict[str, Any] = {name: bindparam(name) for name in held}
-        rest = [name for name in names if name not in keys and name not in beside]
-        if tx.flavour == "mysql":
-            own = _inserts(tx)(table).values(named)
-            # IGNORE would hide other errors too.
-            changes = {name: own.inserted[name] for name in rest} if over else {keys[0]: table.c[keys[0]]}
-            return own.on_duplicate_key_update(changes)
-        other = _inserts(tx)(table).values(named)
-        if not over:
-            return other.on_conflict_do_nothing(index_elements=[table.c[key] for key in keys])
-        return other.on_conflict_do_update(
-            index_elements=[table.c[key] for key in keys], set_={name: other.excluded[name] for name in rest}
-        )
 
-    tx.run_many(tx.prepare(("put", table.name, over, *held), build), values)
+def putting(
+    tx: Transaction, table: Table, keys: Sequence[str], held: Iterable[str], over: Collection[str] = ()
+) -> Insert:
+    """Inserts a row that holds some columns. Where its key exists, others are written over, or nothing is done."""
+    given = _inserts(tx)(table).values(_params(held))
+    if tx.flavour == "mysql":
+        # IGNORE would hide other errors too.
+        changes = {name: given.inserted[name] for name in over} or {keys[0]: table.c[keys[0]]}
+        return cast("Insert", given.on_duplicate_key_update(changes))
+    places = [table.c[key] for key in keys]
+    if not over:
+        return cast("Insert", given.on_conflict_do_nothing(index_elements=places))
+    changes = {name: given.excluded[name] for name in over}
+    return cast("Insert", given.on_conflict_do_update(index_elements=places, set_=changes))
 
 
 def ask_staged(tx: Transaction, key: SessionKey) -> Later:
@@ -425,7 +421,8 @@ def insert_writes(tx: Transaction, skey: int, ns: int, cid: bytes, writes: Seque
     """Store writes of a checkpoint for good: in its row where both are small, else behind those that it has."""
     refs, body = mentioned_in(writes), pack_writes(writes)
     room = _ROOM[tx.flavour] - len(body)
-    values = {"k_skey": skey, "w_ns": ns, "w_cid": cid, "w_refs": refs, "w_body": body, "w_room": room}
+    named = {"k_skey": skey, "w_ns": ns, "w_cid": tx.blob(cid), "w_refs": refs, "w_body": tx.blob(body)}
+    values = {**named, "w_room": room}
     t, s = tx.tables.threads, tx.tables.sessions
     if room > 0 and tx.flavour == "postgresql":
         # Both in one statement.

@@ -11,12 +11,12 @@ from __future__ import annotations
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import and_, func, insert, select
+from sqlalchemy import Select, and_, bindparam, func, insert, literal_column, select
 
 from langchain_sessions._core.alike import common_end, common_start
 from langchain_sessions._core.rows import EventRow, stored_row
 from langchain_sessions._sql.driver.transaction import Transaction, param
-from langchain_sessions._sql.log.lookup import event_columns, insert_events, insert_marks, update_rows
+from langchain_sessions._sql.log.lookup import event_columns, insert_events, insert_marks, skey_named, update_rows
 from langchain_sessions._sql.tables.whole_texts import BITS
 from langchain_sessions._sql.threads.history import chunks
 
@@ -24,7 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from langchain_sessions._core.ledger import Edit
+    from langchain_sessions._core.rows import SessionKey
+    from langchain_sessions._sql.driver.transaction import Later
 
+_CHUNK: Final = 400
+"""Names of messages in one statement, below the 999 values that older SQLite takes."""
 _SHORTEST: Final = 1_000
 """Of a shorter text there is little to save beside its row."""
 _LONGEST: Final = 1 << 22
@@ -71,6 +75,29 @@ class Telling:
         if found is None:
             self._bases[row.ident] = Base(row.seq, row.text, row.folded)
         return found
+
+
+def ask_revisions(tx: Transaction, key: SessionKey, idents: Sequence[str], since: int) -> list[Later]:
+    """Ask for the stored revisions of some messages from a position on."""
+    e = tx.tables.events.c
+    answers: list[Later] = []
+    for start in range(0, len(idents), _CHUNK):
+        some = idents[start : start + _CHUNK]
+        width = 1 << (len(some) - 1).bit_length()
+        names = [f"i{at}" for at in range(width)]
+
+        def build(names: Sequence[str] = names) -> Select[Any]:
+            named = e.ident.in_([bindparam(name) for name in names])
+            # Without a word about the third column of the index SQLite walks the whole log instead.
+            # An expression, lest the positions are walked: they are in the key of the table.
+            newer = e.seq + literal_column("0") >= bindparam("since")
+            indexed = (e.skey == skey_named(tx), named, e.rev >= literal_column("0"), newer)
+            return select(*event_columns(tx.tables)).where(*indexed)
+
+        values = dict(zip(names, (*some, *[some[-1]] * (width - len(some))), strict=True))
+        place = {"k_app": key.app, "k_id": key.id, "since": since}
+        answers.append(tx.later(tx.prepare(("revisions", width), build), {**place, **values}))
+    return answers
 
 
 def _told(row: EventRow, text: str, base: Base) -> Told | None:

@@ -113,13 +113,13 @@ def _add(tx: Transaction, draft: SessionDraft) -> SessionRow:
     table = tx.tables.sessions
     # The key is the database's to give: one that was used is never used again, whatever is deleted.
     row = new_session_row(0, draft)
-    values = {name: value for name, value in row._asdict().items() if name != "skey"}
+    values = {name: value for name, value in row._asdict().items() if value is not None and name != "skey"}
 
     def build() -> Insert:
         statement = insert(table).values({name: param(name) for name in values})
         return statement if tx.flavour == "mysql" else statement.returning(table.c.skey)
 
-    statement = tx.prepare("insert session", build)
+    statement = tx.prepare(("insert session", *values), build)
     if tx.flavour == "mysql":
         tx.run(statement, values)
         skey = tx.last_id

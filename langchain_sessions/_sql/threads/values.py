@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Select, bindparam, case, delete, func, lit
 from langchain_sessions._core.checkpoints import ValueRow, digests_in, unpack_writes
 from langchain_sessions._core.piece_removal import made_whole, staying
 from langchain_sessions._core.piece_rows import DELTAS, NAME, NAMING, NODE, SPLICE, kids_of
-from langchain_sessions._sql.log.lookup import put_rows
+from langchain_sessions._sql.log.lookup import add_rows
 from langchain_sessions._sql.tables.types import as_bytes, quoted
 from langchain_sessions._sql.threads.staging import writes_stored
 from langchain_sessions.errors import StalePlanError
@@ -32,7 +32,7 @@ def insert_values(tx: Transaction, skey: int, values: Sequence[ValueRow]) -> Non
     """Store values, where the session does not have them."""
     # Never written over: what bears a digest is what it is the digest of.
     rows = ({"skey": skey, **value._asdict()} for value in values)
-    put_rows(tx, tx.tables.threads.stored_values, ("skey", "digest"), rows, over=False)
+    add_rows(tx, tx.tables.threads.stored_values, ("skey", "digest"), rows)
 
 
 def require_values(tx: Transaction, skey: int, wanted: Collection[bytes]) -> None:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
-from sqlalchemy import Select, and_, bindparam, literal_column, null, select, update
+from sqlalchemy import Select, and_, bindparam, null, select, update
 
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.checkpoints import (
@@ -34,20 +34,19 @@ from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions._sql.log.by_position import load_light_at
 from langchain_sessions._sql.log.counting import add_counters
 from langchain_sessions._sql.log.lookup import (
+    add_rows,
     ask_staged,
-    event_columns,
     insert_events,
     insert_writes,
     key_values,
     locating,
-    put_rows,
+    putting,
     root_events,
     session_row,
     set_session,
-    skey_named,
     staged_in,
 )
-from langchain_sessions._sql.log.revisions import insert_revisions
+from langchain_sessions._sql.log.revisions import ask_revisions, insert_revisions
 from langchain_sessions._sql.log.sessions import open_session
 from langchain_sessions._sql.log.views import load_unfinished_of
 from langchain_sessions._sql.threads.staging import stage_unseen, stage_writes, taken_together
@@ -64,9 +63,9 @@ if TYPE_CHECKING:
     from langchain_sessions._sql.store import SqlStore
 
 
-# Names of messages in one statement, below the 999 values that older SQLite takes.
-_CHUNK = 400
 _MAX_RACES = 20
+# To find a member of an enumeration takes longer than a call.
+_RELAXED, _APPEND = TransactionKind.RELAXED, TransactionKind.APPEND
 _MAX_STAGED = 16
 """What waits for a checkpoint that does not come is stored for good before there is much of it."""
 
@@ -115,7 +114,7 @@ def put_checkpoint(
         insert_revisions(tx, session.skey, decision.fresh, decision.edits)
     elif decision.fresh:
         insert_events(tx, session.skey, decision.fresh)
-    if decision.rooted:
+    if decision.rooted.ranges:
         root_events(tx, session, decision.rooted)
     insert_checkpoint(tx, session.skey, decision.row)
     if plan.named_in != session.skey:
@@ -127,6 +126,11 @@ def put_checkpoint(
 def _is_of_parent(plan: PutPlan, item: StagedWrites | WritesPlan) -> bool:
     """Whether writes are those of the checkpoint that another one comes from."""
     return item.ns == plan.ns and item.cid == plan.parent
+
+
+def _goes_with(item: ThreadPlan, plan: PutPlan) -> TypeGuard[WritesPlan]:
+    """Whether a plan is of writes that a checkpoint takes over."""
+    return isinstance(item, WritesPlan) and _is_of_parent(plan, item) and item.key == plan.key
 
 
 def _look_up(
@@ -199,42 +203,32 @@ def _locating_with_staged(tx: Transaction, shape: str) -> Select[Any]:
 
 def _ask_relatives(tx: Transaction, plan: PutPlan, last_seq: int) -> list[Later]:
     """Ask for the stored revisions of some messages, of which there may be some in a log that ends at a position."""
+    asked: list[Later] = []
     # Of these the caller knows all revisions up to a position, so that only newer ones are read.
-    known = [ident for ident in plan.idents if ident in plan.since]
-    since = min((plan.since[ident] for ident in known), default=0)
-    unknown = [ident for ident in plan.idents if ident not in plan.since]
-    if last_seq <= plan.known_to:
-        unknown = []
-    return [*_ask_revisions(tx, plan, known, since), *_ask_revisions(tx, plan, unknown, 0)]
-
-
-def _ask_revisions(tx: Transaction, plan: PutPlan, idents: Sequence[str], since: int) -> list[Later]:
-    e = tx.tables.events.c
-    answers: list[Later] = []
-    for start in range(0, len(idents), _CHUNK):
-        some = idents[start : start + _CHUNK]
-        width = 1 << (len(some) - 1).bit_length()
-        names = [f"i{at}" for at in range(width)]
-
-        def build(names: Sequence[str] = names) -> Select[Any]:
-            named = e.ident.in_([bindparam(name) for name in names])
-            # Without a word about the third column of the index SQLite walks the whole log instead.
-            # An expression, lest the positions are walked: they are in the key of the table.
-            newer = e.seq + literal_column("0") >= bindparam("since")
-            indexed = (e.skey == skey_named(tx), named, e.rev >= literal_column("0"), newer)
-            return select(*event_columns(tx.tables)).where(*indexed)
-
-        values = dict(zip(names, (*some, *[some[-1]] * (width - len(some))), strict=True))
-        place = {"k_app": plan.key.app, "k_id": plan.key.id, "since": since}
-        answers.append(tx.later(tx.prepare(("revisions", width), build), {**place, **values}))
-    return answers
+    if plan.since and (known := [ident for ident in plan.idents if ident in plan.since]):
+        asked += ask_revisions(tx, plan.key, known, min(plan.since[ident] for ident in known))
+    if last_seq > plan.known_to and (unknown := [ident for ident in plan.idents if ident not in plan.since]):
+        asked += ask_revisions(tx, plan.key, unknown, 0)
+    return asked
 
 
 def insert_checkpoint(tx: Transaction, skey: int, row: CheckpointRow) -> None:
     """Write a checkpoint's row. The writes of one that is put again stay."""
-    keys, values = ("skey", "ns", "cid"), {"skey": skey, **row._asdict(), "cid": packed_id(row.cid)}
-    values["parent"], values["origin"] = stored_parent(row.cid, row.parent)
-    put_rows(tx, tx.tables.threads.checkpoints, keys, [values], over=True, beside=("writes",))
+    ns, cid, parent, run_id, shape, runs, others, outside, body = row
+    whole, origin = stored_parent(cid, parent)
+    values = (skey, ns, tx.blob(packed_id(cid)), whole, origin, run_id, shape, runs, others, outside, tx.blob(body))
+    held = ("checkpoint", whole is None, origin is None, run_id is None, runs is None, others is None, outside is None)
+    statement = tx.prepare_for(_PLACES, held, _putting_checkpoint, tx, values)
+    tx.insert_tuples(statement, [statement.bind(values)])
+
+
+_PLACES = ("skey", "ns", "cid", "parent", "origin", *CheckpointRow._fields[3:])
+
+
+def _putting_checkpoint(tx: Transaction, values: Sequence[Any]) -> Any:
+    held = [name for name, value in zip(_PLACES, values, strict=True) if value is not None]
+    # Of one that is put again, what its tasks wrote stays.
+    return putting(tx, tx.tables.threads.checkpoints, _PLACES[:3], held, _PLACES[3:])
 
 
 def name_things(tx: Transaction, skey: int, namespace: tuple[int, str], shape: tuple[int, bytes] | None = None) -> None:
@@ -242,10 +236,10 @@ def name_things(tx: Transaction, skey: int, namespace: tuple[int, str], shape: t
     t = tx.tables.threads
     if namespace[0] != ROOT:
         named = {"skey": skey, "ns": namespace[0], "name": namespace[1]}
-        put_rows(tx, t.namespaces, ("skey", "ns"), [named], over=False)
+        add_rows(tx, t.namespaces, ("skey", "ns"), [named])
     if shape is not None and shape[0] != NAMES_WITHIN:
         shaped = {"skey": skey, "shape": shape[0], "body": shape[1]}
-        put_rows(tx, t.shapes, ("skey", "shape"), [shaped], over=False)
+        add_rows(tx, t.shapes, ("skey", "shape"), [shaped])
 
 
 def _replace_start(tx: Transaction, skey: int, parent: CheckpointRow) -> None:
@@ -292,7 +286,7 @@ def _recounted(
     tx: Transaction, before: SessionRow, after: SessionRow, decision: PutDecision
 ) -> dict[str | None, Counters]:
     """How the counters of each scope change. Only rows whose standing may change are looked at."""
-    if not (decision.fresh or decision.rooted or decision.edits or before.head_runs != after.head_runs):
+    if not (decision.fresh or decision.rooted.ranges or decision.edits or before.head_runs != after.head_runs):
         return {}
     touched = touched_by_put(before, after, decision)
     # Of what is new one may take the place of another: a list may hold two messages of one id.
@@ -332,14 +326,14 @@ def put_writes(tx: Transaction, plan: WritesPlan, session: SessionRow | None = N
 
 def commit_threads(store: SqlStore, plans: Sequence[ThreadPlan]) -> Flow[list[PlanOutcome]]:
     """Commit plans together; those that this did not write, each alone."""
-    written: Sequence[_Attempt | None] = [None] * len(plans)
+    written: Sequence[_Attempt | None] = ()
     if len(plans) > 1:
         try:
             written = yield from ask(store.run, _kind(plans), run_plans, plans)
         except Exception:
-            written = [None] * len(plans)
+            written = ()
     outcomes: list[PlanOutcome] = []
-    for plan, attempt in zip(plans, written, strict=True):
+    for plan, attempt in zip(plans, written or [None] * len(plans), strict=True):
         if attempt is not None and attempt.is_stored:
             outcomes.append(attempt.result)
         else:
@@ -365,8 +359,10 @@ def _commit_alone(store: SqlStore, plan: ThreadPlan) -> Flow[PlanOutcome]:
 
 def _kind(plans: Sequence[ThreadPlan]) -> TransactionKind:
     """How to run them: without waiting for the disk only where none of them has to."""
-    may_lag = all(isinstance(plan, WritesPlan) and plan.may_lag for plan in plans)
-    return TransactionKind.RELAXED if may_lag else TransactionKind.APPEND
+    # Checkpoints come last, and none of them may.
+    if isinstance(plans[-1], WritesPlan) and all(isinstance(plan, WritesPlan) and plan.may_lag for plan in plans):
+        return _RELAXED
+    return _APPEND
 
 
 @dataclass(slots=True)
@@ -396,8 +392,12 @@ def run_plans(tx: Transaction, plans: Sequence[ThreadPlan], *, wary: bool = Fals
         wary: Look at the session before anything is sent. Else writes are sent for the session as it was last seen,
             without waiting for it, and their outcome says whether it was.
     """
-    if len(plans) == 1 and isinstance(plans[0], PutPlan):
-        return [_Attempt(put_checkpoint(tx, plans[0]))]
+    last = plans[-1]
+    if isinstance(last, PutPlan) and len(plans) <= 2:  # noqa: PLR2004
+        # As nearly always: a checkpoint, alone or with what one task wrote on its parent.
+        before = [plan for plan in plans[:-1] if _goes_with(plan, last)]
+        if len(before) == len(plans) - 1:
+            return [*map(_Attempt, [None] * len(before)), _Attempt(put_checkpoint(tx, last, None, before))]
     attempts: list[_Attempt] = []
     session: SessionRow | None = None
     asked: dict[SessionKey, Later] = {}
@@ -412,7 +412,7 @@ def run_plans(tx: Transaction, plans: Sequence[ThreadPlan], *, wary: bool = Fals
             session = done.session
             attempts.append(_Attempt(done))
         # The checkpoint that takes them over is in this very transaction, so that they are never staged.
-        elif any(plan.key == put.key and _is_of_parent(put, plan) for put in puts):
+        elif any(_goes_with(plan, put) for put in puts):
             arrived.append(plan)
             attempts.append(_Attempt())
         elif known is None and plan.named_in is not None and not wary and not plan.values and not plan.needs:
