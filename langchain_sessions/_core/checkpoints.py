@@ -378,7 +378,7 @@ def blanked_at(session: SessionRow) -> int:
 def is_in_sight(session: SessionRow, row: CheckpointRow) -> bool:
     """Whether no rewind put a checkpoint out of sight: one that stands mentions no rewound position."""
     hidden = rewound(session)
-    return not hidden or not row.mentioned & hidden
+    return not hidden.ranges or not row.mentioned & hidden
 
 
 def writes_in_sight(
@@ -431,5 +431,8 @@ def head_after(session: SessionRow, row: CheckpointRow) -> dict[str, Any]:
 def touched_by_put(before: SessionRow, after: SessionRow, put: Put) -> SeqSet:
     """Stored events whose standing a checkpoint that is put may change: only these need to be looked at."""
     old, new = seq_set(before.head_runs), seq_set(after.head_runs)
+    fresh = SeqSet.of([row.seq for row in put.fresh])
+    if not put.edits and not put.rooted.ranges and (old | fresh).ranges == new.ranges:
+        return NO_EVENTS  # as of nearly all: the list goes on
     touched = (old - new) | (new - old) | put.rooted | SeqSet.of(edit.replaces for edit in put.edits)
-    return touched - SeqSet.of(row.seq for row in put.fresh)
+    return touched - fresh

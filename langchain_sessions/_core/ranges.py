@@ -9,10 +9,12 @@ from __future__ import annotations
 import zlib
 from bisect import bisect_right
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 SeqRange = tuple[int, int]
 
@@ -148,6 +150,9 @@ def encode_ranges(seqs: Iterable[int]) -> bytes:
 
 def pack_ranges(runs: list[SeqRange]) -> bytes:
     """`encode_ranges` for positions that are folded into runs already."""
+    if len(runs) == 1:  # as nearly always
+        first, last = runs[0]
+        return b"%d-%d" % runs[0] if first != last else b"%d" % first
     text = ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs).encode()
     # A database that is looked at by hand shows most of them as they are.
     return text if len(text) <= _TEXT_LIMIT else _PACKED + zlib.compress(_deltas(runs), 6)
@@ -164,18 +169,33 @@ def decode_ranges(data: bytes) -> list[SeqRange]:
             return list(_undelta(zlib.decompress(data[1:])))
         except zlib.error as error:
             raise ValueError(str(error)) from error
-    if not data:
-        return []
+    return [*_spelled_out(data)] if data else []
+
+
+@lru_cache(64)
+def _spelled_out(data: bytes) -> tuple[SeqRange, ...]:
+    """Runs as text. A step asks half a dozen times for the same few, which are short."""
     runs: list[SeqRange] = []
     for part in data.decode("ascii").split(","):
         first, _, last = part.partition("-")
         runs.append((int(first), int(last or first)))
-    return runs
+    return tuple(runs)
 
 
 def expand_ranges(runs: Iterable[SeqRange]) -> list[int]:
     """Every position of the runs, in their order."""
-    return [seq for first, last in runs for seq in range(first, last + 1)]
+    return [*chain.from_iterable([range(first, last + 1) for first, last in runs])]
+
+
+def without_first(runs: Sequence[SeqRange], count: int) -> list[SeqRange]:
+    """The runs of an ordered list without its first positions."""
+    left = list(runs)
+    for at, (first, last) in enumerate(left):
+        size = last - first + 1
+        if count < size:
+            return [(first + count, last), *left[at + 1 :]]
+        count -= size
+    return []
 
 
 def joined_ranges(first: list[SeqRange], second: list[SeqRange]) -> list[SeqRange]:

@@ -22,7 +22,7 @@ from langchain_sessions._core.edge import (
 )
 from langchain_sessions._core.expiry import expiry_columns
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.rows import EDIT, YEARS, Anyone, SessionKey
+from langchain_sessions._core.rows import ANYONE, EDIT, YEARS, Anyone, SessionKey
 from langchain_sessions._log.indexing import embed_later, indexer_of
 from langchain_sessions._log.values import UNSET, Unset
 from langchain_sessions._recall.settings import EMBED_EVERY, INDEX_EVERY, MOST_BYTES
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from langchain_sessions.stores._values import ContextSlice
 
 _tuple = tuple.__new__
+# What a draft holds between its time and `anew`.
+_UNTITLED: Final = tuple(SessionDraft._field_defaults.values())[:-1]
 
 Service = TypeVar("Service", bound="SessionService")
 # Logs that are counted; with more, counting begins anew: of each too little is known, and a search finds what waits.
@@ -271,7 +273,7 @@ def _is_sound(row: SessionRow | SessionHeading) -> bool:
 def after_append(log: Log, key: SessionKey, version: int, rows: Sequence[EventRow]) -> Flow[None] | None:
     """What recall is to do about new events, so that no search pays for all of them; mostly nothing. Never an error."""
     search = log.search
-    if search is None:
+    if search is None or not rows:
         return None
     added = len(rows)
     index = log.shared.tally.passes(key, rows, is_due=version % INDEX_EVERY < added)
@@ -293,6 +295,14 @@ def adapter_draft(log: Log, session_id: str, *, anew: bool = True) -> SessionDra
         InvalidInputError: The id cannot be one.
     """
     return new_draft(log, session_id, UNSET, log.adapter_time_to_live, anew=anew)
+
+
+def thread_draft(log: Log, key: SessionKey, *, anew: bool) -> SessionDraft:
+    """`adapter_draft` for a key, whose id was checked."""
+    owner = None if key.owner is ANYONE else key.owner
+    if log.adapter_time_to_live is not None or (owner is None and log.require_user) or isinstance(owner, Anyone):
+        return adapter_draft(log, key.id, anew=anew)
+    return _tuple(SessionDraft, (key.app, key.id, owner, log.now(), *_UNTITLED, anew))
 
 
 def new_draft(

@@ -17,7 +17,7 @@ from langchain_sessions._core.checkpoints import NAMES_WITHIN, MessageParts, Mes
 from langchain_sessions._core.codec.any_message import equal
 from langchain_sessions._core.collecting import resting_collector
 from langchain_sessions._core.locks import new_lock
-from langchain_sessions._core.ranges import NO_SEQS, SeqRange, SeqSet, expand_ranges, fold_ranges
+from langchain_sessions._core.ranges import NO_SEQS, SeqRange, SeqSet, expand_ranges, fold_ranges, without_first
 from langchain_sessions._core.rows import NO_MESSAGE_ID, EventRow, SessionRow
 from langchain_sessions._threads.split import KNOWN, held, is_message_list
 from langchain_sessions._threads.trees import TreeCache
@@ -244,7 +244,7 @@ class ThreadCache:
         """Those of a view, all of them. A view is never changed: another thread may be looking at it."""
         if len(view.snapshots) == len(view.objects):
             return view.snapshots
-        more = expand_ranges(view.runs)[len(view.snapshots) :]
+        more = expand_ranges(without_first(view.runs, len(view.snapshots)))
         whole = view._replace(snapshots=view.snapshots + self._cast_snapshots(more))
         if self._last is view:
             self._last = whole
@@ -280,7 +280,7 @@ class ThreadCache:
         # The last ones may be objects of whoever made them; those before were served by us.
         served = size if messages is objects else max(0, size - _MADE)
         made = messages[served:size]
-        if self._is_plain and (not made or all(map(is_, messages, islice(objects, served)))):
+        if self._is_plain and (not made or all(map(is_, messages, objects[:served]))):
             # LangChain's own classes keep their fields in one dictionary for life, and what is extra in another.
             return (
                 equal(view.fields, snapshots)

@@ -110,20 +110,20 @@ class ValueForms:
             return self.serde.dumps_typed(obj)
         return self._dump(obj, "") or self.dumps_marked(obj)
 
-    def dumps_marked(self, obj: Any) -> tuple[str, bytes]:
-        """The bytes of a value that is not plain.
+    def dumps_marked(self, obj: Any, *, holds_messages: bool = False) -> tuple[str, bytes]:
+        """The bytes of a value that is not plain, such as one that holds messages.
 
         Raises:
             UnstorableError: It would come back as something else.
         """
-        found = self._marked(obj)
+        found = self._marked(obj, holds_messages=holds_messages)
         if found is None:
             raise UnstorableError(self._problem(obj))
         return found
 
-    def _marked(self, value: Any) -> tuple[str, bytes] | None:
+    def _marked(self, value: Any, *, holds_messages: bool = False) -> tuple[str, bytes] | None:
         """The bytes of a value in the first form that gives it back."""
-        if self.is_plain and (data := self._marked_in_c(value)) is not None:
+        if self.is_plain and not holds_messages and (data := self._marked_in_c(value)) is not None:
             return _TAG + PLAIN_TAG, data
         # First with as few marks as possible: what the serializer holds by itself stays readable without us.
         for is_eager in (False, True):

@@ -17,7 +17,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Overwrite
 
 from langchain_sessions._core.checkpoints import merge_writes
-from langchain_sessions._core.ranges import SeqRange, expand_ranges
+from langchain_sessions._core.ranges import SeqRange, decode_ranges, expand_ranges
 from langchain_sessions._core.rows import NO_MESSAGE_ID
 from langchain_sessions._threads.split import is_event, is_message_list
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from langchain_sessions._core.pieces import Tree
     from langchain_sessions._core.rows import EventRow
     from langchain_sessions._threads.cache import ThreadCache
-    from langchain_sessions._threads.record import Slot
+    from langchain_sessions._threads.record import Record, Slot
 
 COUNTERS = "counters_since_delta_snapshot"
 """Where the metadata of a checkpoint names the delta channels that it does not hold whole."""
@@ -70,6 +70,15 @@ class OpenSlot:
 def given_to(channel: str, writes: Iterable[tuple[str, Any]]) -> list[Any]:
     """The messages, and what is said about messages, that a channel was given, one after the other."""
     return [item for name, value in writes if name == channel for item in _flat(value)]
+
+
+def said_before(parent: Record | None, channel: str) -> list[SeqRange]:
+    """The list that a delta channel held in the checkpoint that another one comes from."""
+    if parent is None:
+        return []
+    slot = parent.slots.get(channel)
+    refs = parent.delta_runs if parent.delta == channel else slot and slot.refs
+    return decode_ranges(refs) if refs else []
 
 
 def _flat(value: Any) -> Iterator[Any]:

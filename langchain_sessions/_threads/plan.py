@@ -6,7 +6,7 @@ by the store, and may be called again from the start.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
@@ -27,7 +27,6 @@ from langchain_sessions._core.codec.any_message import same_message
 from langchain_sessions._core.ledger import Edit
 from langchain_sessions._core.ranges import (
     NO_SEQS,
-    SeqRange,
     SeqSet,
     decode_ranges,
     encode_ranges,
@@ -37,9 +36,18 @@ from langchain_sessions._core.ranges import (
 )
 from langchain_sessions._core.rows import EventRow, SessionRow, numbered
 from langchain_sessions._threads.cache import Recognised, ThreadCache
-from langchain_sessions._threads.given import Incoming, OpenSlot, PendingWrite, Said, given_to, snapshot_of
+from langchain_sessions._threads.given import Incoming, OpenSlot, PendingWrite, Said, given_to, said_before, snapshot_of
 from langchain_sessions._threads.record import NOTHING, RUNS, SCALARS, Cutter, Record, Slot, dump_slot, encode_record
-from langchain_sessions._threads.split import MIN_TEXT, clone_message, is_event, is_message_list, plain_bytes, split
+from langchain_sessions._threads.split import (
+    MIN_TEXT,
+    apart,
+    clone_message,
+    is_event,
+    is_internal,
+    is_message_list,
+    plain_bytes,
+    split,
+)
 from langchain_sessions.errors import StalePlanError
 from langchain_sessions.events import NewEvent
 from langchain_sessions.stores._threads import PutDecision
@@ -51,6 +59,8 @@ if TYPE_CHECKING:
 
     from langchain_sessions._core.event_encoding import EventEncoder
     from langchain_sessions._core.pieces import Tree
+
+    Values = Mapping[str, Any]
 
 START = "__start__"
 
@@ -84,12 +94,9 @@ class PlannedCheckpoint:
     """Values whose pieces are taken over."""
     conversation: Sequence[BaseMessage] = ()
     """The main list."""
+    idents: tuple[str, ...] = ()  # to look up
+    is_named: bool = True  # whether all that is new has an id
     _by_id: dict[str, BaseMessage] | None = None
-
-    @property
-    def idents(self) -> tuple[str, ...]:
-        """Identities to look up."""
-        return tuple(dict.fromkeys(item.row.ident for item in self.incoming))
 
     def known_since(self) -> dict[str, int]:
         """Behind which positions their revisions are not known."""
@@ -101,9 +108,10 @@ class PlannedCheckpoint:
     @property
     def known_to(self) -> int:
         """How far the log is known; 0 where that tells nothing, since one without an id is stored by another name."""
-        thread, without_id = self.thread, any(item.row.flags & r.NO_MESSAGE_ID for item in self.incoming)
-        is_told = thread is not None and self.incoming and not without_id and thread.unnamed.isdisjoint(self.idents)
-        return thread.known_to if thread is not None and is_told else 0
+        thread = self.thread
+        if thread is None or not self.incoming or not self.is_named:
+            return 0
+        return thread.known_to if thread.unnamed.isdisjoint(self.idents) else 0
 
     # -- taking in -----------------------------------------------------------------------------------------
 
@@ -117,23 +125,32 @@ class PlannedCheckpoint:
             new_versions: The channels that changed.
             written: What the parent's tasks wrote, in order; None without delta channels.
         """
-        inherited = self._inherit(new_versions)
-        new = {name: values[name] for name in self.record.channels if name in values and name not in inherited}
+        inherited, deltas = self._inherit(new_versions), self._deltas(values, written)
+        new: dict[str, Any] = {}
+        for name in self.record.channels:
+            if name in values and name not in inherited:
+                value = values[name]
+                if type(value) in SCALARS and name not in deltas:
+                    self.record.slots[name] = self.cutter.scalar(name, value)
+                else:
+                    new[name] = value
+        if new or deltas:
+            self._take_in(values, new, deltas, inherited)
+            self.idents = tuple(dict.fromkeys([item.row.ident for item in self.incoming]))
+
+    def _take_in(self, values: Values, new: Values, deltas: Values, inherited: Mapping[str, Slot]) -> None:
         known = {
             name: found
             for name, value in new.items()
             if type(value) is list and (found := self._recognise(name, value)) is not None
         }
-        lists = [*known, *[name for name, slot in inherited.items() if slot.kind == RUNS and not _is_internal(name)]]
-        deltas = self._deltas(values, written)
+        lists = [*known, *[name for name, slot in inherited.items() if slot.kind == RUNS and not is_internal(name)]]
         lists += [name for name in deltas if name not in lists]
         main = "messages" if "messages" in lists else lists[0] if len(lists) == 1 else None
         if main in lists and type(values.get(main)) is list:
             self.conversation = values[main]
         # The conversation first: the log's order is the order of its list.
-        for channel in [name for name, value in new.items() if type(value) in SCALARS and name not in deltas]:
-            self.record.slots[channel] = self.cutter.scalar(channel, new.pop(channel))
-        for channel in sorted({**new, **deltas}, key=lambda name: name != main) if new or deltas else ():
+        for channel in sorted({**new, **deltas}, key=lambda name: name != main):
             branch = branch_of(self.namespace)
             if channel != main:
                 branch = channel_branch(branch, channel)
@@ -153,7 +170,7 @@ class PlannedCheckpoint:
         found: dict[str, list[Any]] = {}
         for name, version in zip(record.channels, record.versions, strict=True):
             snapshot = snapshot_of(values.get(name))
-            if _is_internal(name) or (name in values and snapshot is None):
+            if is_internal(name) or (name in values and snapshot is None):
                 continue
             is_changed = parent is None or parent.version_of(name) != version
             items = given_to(name, written or ()) if is_changed else []
@@ -164,7 +181,7 @@ class PlannedCheckpoint:
     def _take_said(self, channel: str, value: Any, items: list[Any], branch: str | None, *, is_main: bool) -> None:
         """Take what a delta channel was given, and its snapshot."""
         is_rooted = is_main and self.record.ns == ROOT
-        said = Said(self.thread, self._said_before(channel))
+        said = Said(self.thread, said_before(self.parent, channel))
         snapshot = snapshot_of(value)
         places: dict[int, int | Incoming] = {}
         for message in filter(is_event, items if snapshot is None else snapshot):
@@ -187,15 +204,6 @@ class PlannedCheckpoint:
         if is_main:
             self.record.delta = channel
             self.open_slots.append(OpenSlot(channel, said.more, None, said.base, is_said=True))
-
-    def _said_before(self, channel: str) -> list[SeqRange]:
-        """The list that a delta channel held before."""
-        parent = self.parent
-        if parent is None:
-            return []
-        slot = parent.slots.get(channel, NOTHING)
-        refs = parent.delta_runs if parent.delta == channel else slot.refs
-        return decode_ranges(refs) if refs else []
 
     def _inherit(self, new_versions: Mapping[str, Any]) -> dict[str, Slot]:
         """What the parent has of channels that did not change."""
@@ -234,7 +242,7 @@ class PlannedCheckpoint:
             if id(item) in resolved:
                 return True
             seq = self.thread.position(item) if self.thread is not None else None
-            if seq is None and (_is_internal(channel) or item.id is None or self._rewords(item)):
+            if seq is None and (is_internal(channel) or item.id is None or self._rewords(item)):
                 left_in = True
                 return False
             resolved[id(item)] = self._new(item, branch, is_rooted=False) if seq is None else seq
@@ -247,7 +255,7 @@ class PlannedCheckpoint:
             self.open_slots.append(OpenSlot(channel, taken, self._dump(channel, parts.skeleton, b"")))
         elif channel == START and left_in:
             # The next checkpoint takes these messages over, and shortens what is stored here.
-            self.record.slots[channel] = dump_slot(value, self.cutter.forms, channel)
+            self.record.slots[channel] = dump_slot(value, self.cutter.forms, channel, holds_messages=True)
         else:
             self.record.slots[channel] = self._dump(channel, value, packed=packed)
 
@@ -282,7 +290,7 @@ class PlannedCheckpoint:
 
     def _recognise(self, channel: str, value: list[Any]) -> Recognised | None:
         """Where the messages of a list are stored; None for one of anything else."""
-        if _is_internal(channel):
+        if is_internal(channel):
             return None
         if self.thread is None:
             return Recognised([], [None] * len(value)) if is_message_list(value) else None
@@ -296,6 +304,7 @@ class PlannedCheckpoint:
         if row.flags & r.NO_MESSAGE_ID:
             # The same for a call that is repeated, so that it finds what it stored; no other message gets it.
             row = row._replace(ident=f"{self.record.cid[:200]}/{self.record.ns}/{len(self.incoming)}")
+            self.is_named = False
         if is_rooted:
             row = row._replace(flags=row.flags | r.ROOTED)
         item = Incoming(clone, row, is_rooted)
@@ -318,9 +327,31 @@ class PlannedCheckpoint:
         if self.thread is not None and (self.thread.skey, self.thread.as_of) != (session.skey, blanked_at(session)):
             raise StalePlanError
         hidden = rewound(session)
-        if self.since and hidden:
+        if self.since and hidden.ranges:
             # An earlier revision than those that were asked for may be the one in force.
             raise StalePlanError
+        fresh, edits, taken_over = self._placed(session, related, hidden) if self.incoming else ([], [], set[int]())
+        self._fill_slots()
+        encoded, values = encode_record(self.record)
+        rooted = SeqSet.of(taken_over) | self._newly_rooted() if self.open_slots or taken_over else NO_SEQS
+        if rooted.ranges and fresh:
+            rooted = rooted - SeqSet.of(row.seq for row in fresh)
+        parent = self._adopt() if self.incoming else None
+        return PutDecision(
+            row=encoded,
+            fresh=tuple(fresh),
+            edits=tuple(edits),
+            rooted=rooted,
+            values=(*values, *self.pieces.values()),
+            needs=tuple(sorted(self.needs)) if self.needs else (),
+            writes=tuple(self._without_bodies(staged)) if staged else (),
+            parent=parent,
+        )
+
+    def _placed(
+        self, session: SessionRow, related: Sequence[EventRow], hidden: SeqSet
+    ) -> tuple[list[EventRow], list[Edit], set[int]]:
+        """The new events, which of them replace another, and which of those stored the root list takes over."""
         known: dict[str, list[EventRow]] = {}
         for row in related:
             known.setdefault(row.ident, []).append(row)
@@ -349,22 +380,7 @@ class PlannedCheckpoint:
         self.matched = [row for row in self.matched if row.seq <= session.last_seq]
         if taken_over:
             fresh = [row._replace(flags=row.flags | r.ROOTED) if row.seq in taken_over else row for row in fresh]
-        self._fill_slots()
-        encoded, values = encode_record(self.record)
-        rooted = SeqSet.of(taken_over) | self._newly_rooted() if self.open_slots or taken_over else NO_SEQS
-        if rooted and fresh:
-            rooted = rooted - SeqSet.of(row.seq for row in fresh)
-        parent = self._adopt()
-        return PutDecision(
-            row=encoded,
-            fresh=tuple(fresh),
-            edits=tuple(edits),
-            rooted=rooted,
-            values=(*values, *self.pieces.values()),
-            needs=tuple(sorted(self.needs)) if self.needs else (),
-            writes=tuple(self._without_bodies(staged)) if staged else (),
-            parent=parent,
-        )
+        return fresh, edits, taken_over
 
     def _fill_slots(self) -> None:
         for opened in self.open_slots:
@@ -380,17 +396,14 @@ class PlannedCheckpoint:
         """Events that the root list holds for the first time, though the log has them: a subgraph's, a chain's."""
         main = self.record.delta or self.record.main
         if self.record.ns != ROOT or main is None or self.thread is None:
-            return SeqSet()
+            return NO_SEQS
         row = self.thread.row
-        slots = [slot for slot in self.open_slots if slot.channel == main]
-        seqs = (item for slot in slots for item in slot.refs if type(item) is int)
-        return SeqSet.of(seq for seq in seqs if not row(seq).flags & r.ROOTED)
+        seqs = [item for slot in self.open_slots if slot.channel == main for item in slot.refs if type(item) is int]
+        return SeqSet.of([seq for seq in seqs if not row(seq).flags & r.ROOTED]) if seqs else NO_SEQS
 
     def _adopt(self) -> CheckpointRow | None:
         """Rewrite what the parent holds inline, now that the log has it."""
         self.adopted = []
-        if not self.incoming:
-            return None
         by_ident: dict[str, list[Incoming]] = {}
         texts: dict[str, int] = {}
         for item in self.incoming:
@@ -410,7 +423,7 @@ class PlannedCheckpoint:
         self.parent_slot = self._refer(self.parent_start, by_ident, texts)
         if self.parent_slot is None:
             return None
-        return encode_record(replace(self.parent, slots={**self.parent.slots, START: self.parent_slot}))[0]
+        return encode_record(self.parent, self.parent_slot)[0]
 
     def _without_bodies(self, staged: Sequence[WriteRow]) -> list[WriteRow]:
         """Writes as they are stored for good. Those that another process staged keep what they hold."""
@@ -421,30 +434,16 @@ class PlannedCheckpoint:
         return [rewritten.get(row, row) for row in merged]
 
     def _refer(self, value: Any, by_ident: Mapping[str, Sequence[Incoming]], texts: Mapping[str, int]) -> Slot | None:
-        resolved: dict[int, int] = {}
+        if type(value) in SCALARS:
+            return None
 
-        def wanted(item: Any) -> bool:
-            if type(item) is str:
-                return item in texts
-            if id(item) in resolved:
-                return True
+        def position(item: BaseMessage) -> int | None:
             # By id and by value: a reducer may have stored another wording than the one that was written.
             seq = next((one.seq for one in by_ident.get(str(item.id), ()) if same_message(one.message, item)), None)
-            if seq is None and self.thread is not None:
-                seq = self.thread.position(item)
-            if seq is not None:
-                resolved[id(item)] = seq
-            return seq is not None
+            return seq if seq is not None or self.thread is None else self.thread.position(item)
 
-        parts = split(value, wanted)
-        if parts is None:
+        found = apart(value, position, texts)
+        if found.seqs is None:
             return None
-        refs = encode_ranges(texts[item] if type(item) is str else resolved[id(item)] for item in parts.references)
-        if parts.is_list:
-            return Slot(RUNS, refs)
-        return dump_slot(parts.skeleton, self.cutter.forms, "messages", refs)
-
-
-def _is_internal(channel: str) -> bool:
-    """Whether a channel is LangGraph's own; what it carries is on its way to another one."""
-    return channel.startswith(("__", "branch:"))
+        refs = encode_ranges(found.seqs)
+        return Slot(RUNS, refs) if found.is_list else dump_slot(found.skeleton, self.cutter.forms, "messages", refs)

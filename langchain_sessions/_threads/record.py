@@ -66,7 +66,15 @@ SCALARS = frozenset({int, float, bool, type(None)})
 """What holds no message and is never large: counters, flags, the triggers of nodes."""
 
 
-def dump_slot(value: Any, forms: ValueForms, name: str, refs: bytes | None = None, packed: bytes | None = None) -> Slot:
+def dump_slot(
+    value: Any,
+    forms: ValueForms,
+    name: str,
+    refs: bytes | None = None,
+    packed: bytes | None = None,
+    *,
+    holds_messages: bool = False,
+) -> Slot:
     """A value, or a skeleton with its references, in bytes, without what a call keeps private.
 
     Args:
@@ -75,12 +83,14 @@ def dump_slot(value: Any, forms: ValueForms, name: str, refs: bytes | None = Non
         name: The channel.
         refs: The events that a skeleton mentions.
         packed: What `plain_bytes` made of it.
+        holds_messages: Messages stand in it, so that `plain_bytes` made nothing of it.
 
     Raises:
         InvalidInputError: It would not come back equal.
     """
     try:
-        tag, data = (PLAIN_TAG, packed) if packed is not None and forms.is_plain else _in_bytes(value, forms)
+        is_packed = packed is not None and forms.is_plain
+        tag, data = (PLAIN_TAG, packed or b"") if is_packed else _in_bytes(value, forms, holds_messages=holds_messages)
         if may_be_private(tag, data) and (kept := without_private_calls(value)) is not value:
             tag, data = _in_bytes(kept, forms)
     except UnstorableError as error:
@@ -93,9 +103,11 @@ def dump_slot(value: Any, forms: ValueForms, name: str, refs: bytes | None = Non
     return Slot(kind + SPLIT if refs is not None else kind, refs, data)
 
 
-def _in_bytes(value: Any, forms: ValueForms) -> tuple[str, bytes]:
+def _in_bytes(value: Any, forms: ValueForms, *, holds_messages: bool = False) -> tuple[str, bytes]:
     if not forms.is_plain or type(value) in WITH_TAGS:
         return forms.dumps_typed(value)
+    if holds_messages:
+        return forms.dumps_marked(value, holds_messages=True)
     try:
         # Nearly every value is plain, and what is plain needs no form.
         return PLAIN_TAG, ormsgpack.packb(value, option=STRICT)
@@ -206,8 +218,10 @@ class Record:
         """The channel whose stored list is the conversation: `messages`, else the only list of messages."""
         if self.delta is not None:
             return None
+        if (slot := self.slots.get("messages")) is not None and slot.kind == RUNS:
+            return "messages"
         lists = [name for name, slot in self.slots.items() if slot.kind == RUNS and not name.startswith("__")]
-        return "messages" if "messages" in lists else lists[0] if len(lists) == 1 else None
+        return lists[0] if len(lists) == 1 else None
 
     @property
     def stored(self) -> set[str]:
@@ -294,8 +308,11 @@ class Given:
         return slot, made.tree
 
     def row(self, idx: int, channel: str, slot: Slot) -> WriteRow:
-        """A value as a pending write."""
-        return write_row(self.task, idx, channel, self.path, slot)
+        """A value as a pending write; see `slot_of`."""
+        kind, refs, data, digest = slot
+        if digest is not None:
+            data = digest + (data or b"")
+        return _tuple(WriteRow, (self.task, idx, channel, self.path, kind, refs, data))
 
     def _before(self, channel: str) -> tuple[Slot, Sequence[Tree]]:
         before = self.parent.slots.get(channel, NOTHING) if self.parent is not None else NOTHING
@@ -315,19 +332,19 @@ class Given:
                 self.thread.trees.keep((), self.pieces.values())
 
 
-def encode_record(record: Record) -> tuple[CheckpointRow, list[ValueRow]]:
-    """The row of a record, and the values to store beside it.
+def encode_record(record: Record, start: Slot | None = None) -> tuple[CheckpointRow, list[ValueRow]]:
+    """The row of a record, and the values to store beside it; `start` takes the place of the graph's input, if given.
 
     Raises:
         InvalidInputError: A version cannot be stored.
     """
-    main = record.main
+    main, slots = record.main, record.slots if start is None else {**record.slots, "__start__": start}
     values: list[ValueRow] = []
     outside: list[bytes] = []
     others = SeqSet()
     packed: list[Any] = []
     for channel in record.channels:
-        slot = record.slots.get(channel)
+        slot = slots.get(channel)
         if slot is None:
             packed.append(EMPTY)
             continue
@@ -367,7 +384,7 @@ def encode_record(record: Record) -> tuple[CheckpointRow, list[ValueRow]]:
         record.run_id,
         NAMES_WITHIN if record.keeps_names else record.shape[0],
         runs,
-        encode_ranges(others) if others else None,
+        encode_ranges(others) if others.ranges else None,
         b"".join(outside) or None,
         data,
     )
@@ -391,12 +408,6 @@ def slot_of(row: WriteRow) -> Slot:
     if row.kind & CUT and row.data is not None:
         return Slot(row.kind, row.refs, row.data[NAME:] or None, row.data[:NAME])
     return Slot(row.kind, row.refs, row.data)
-
-
-def write_row(task: str, idx: int, channel: str, path: str, slot: Slot) -> WriteRow:
-    """A pending write that holds a slot; see `slot_of`."""
-    data = slot.data if slot.digest is None else slot.digest + (slot.data or b"")
-    return WriteRow(task, idx, channel, path, slot.kind, slot.refs, data)
 
 
 def lighten(record: Record) -> None:
@@ -425,9 +436,11 @@ def _pack_time(ts: str) -> int | str:
     try:
         moment = datetime.fromisoformat(ts)
         micros = to_micros(moment)
+        # As LangGraph writes it: no other text of that form is this moment, but for midnight as 24 o'clock.
+        is_usual = ts[4:20:3] == "--T::." and ts[26:] == "+00:00" and ts[11:13] != "24"
     except (TypeError, ValueError):
         return ts
     # Hand-made checkpoints have times in any form, and must come back with the same text.
     if moment.tzinfo is not timezone.utc:
         moment = from_micros(micros)
-    return micros if moment.isoformat() == ts else ts
+    return micros if is_usual or moment.isoformat() == ts else ts

@@ -20,11 +20,11 @@ from langchain_sessions._core.locks import empty_in_child, new_lock
 from langchain_sessions._core.ranges import encode_ranges
 from langchain_sessions._core.rows import ROOTED
 from langchain_sessions._core.twins import finish
-from langchain_sessions._log.log import adapter_draft, after_append
+from langchain_sessions._log.log import after_append, thread_draft
 from langchain_sessions._threads.given import COUNTERS, PendingWrite, in_order
 from langchain_sessions._threads.plan import START, PlannedCheckpoint
 from langchain_sessions._threads.record import SCALARS, Cutter, Given, dump_slot, lighten, record_of, with_own_names
-from langchain_sessions._threads.split import plain_bytes, split
+from langchain_sessions._threads.split import apart, plain_bytes
 from langchain_sessions.errors import StalePlanError
 from langchain_sessions.stores._threads import PutPlan, PutResult, WritesPlan
 
@@ -98,7 +98,7 @@ class CheckpointWriter:
                 self._cache.forget(at.log.app, at.session_id)
                 thread = None
             else:
-                recall = after_append(at.log, at.key, done.session.last_seq, done.decision.fresh)
+                recall = after_append(at.log, plan.key, done.session.last_seq, done.decision.fresh)
                 if recall is not None:
                     yield from recall
                 return config_of(done.session, at.namespace, record.cid, at.said)
@@ -122,9 +122,10 @@ class CheckpointWriter:
         shape, names = (NAMES_WITHIN, b"") if record.keeps_names else record.shape
         is_named = thread is not None and {shape, record.ns} - {ROOT, NAMES_WITHIN} <= thread.named
         known_to, planned.since = planned.known_to, planned.known_since()
+        key = at.key
         return PutPlan(
-            key=at.key,
-            draft=adapter_draft(at.log, at.session_id, anew=record.ns == ROOT and record.parent is None),
+            key=key,
+            draft=thread_draft(at.log, key, anew=record.ns == ROOT and record.parent is None),
             ns=record.ns,
             ns_name=at.namespace,
             cid=record.cid,
@@ -132,7 +133,7 @@ class CheckpointWriter:
             is_fork=is_fork,
             shape=shape,
             shape_body=names,
-            idents=planned.idents if planned.incoming else (),
+            idents=planned.idents,
             decide=planned.decide,
             since=planned.since,
             known_to=min(known_to, planned.known_to),  # another thread may take messages in meanwhile, or see a rewind
@@ -147,7 +148,7 @@ class CheckpointWriter:
         decision = result.decision
         if planned.incoming:
             thread.add([*planned.matched, *decision.fresh])
-        for seq in decision.rooted or ():
+        for seq in decision.rooted if decision.rooted.ranges else ():
             if seq in thread.rows:
                 thread.rows[seq] = thread.row(seq)._replace(flags=thread.row(seq).flags | ROOTED)
         shape, names = record.shape
@@ -158,7 +159,7 @@ class CheckpointWriter:
         if planned.trees:
             thread.trees.keep(planned.trees, planned.pieces.values())
         thread.seal = planned.cutter.seal
-        thread.is_rewound = bool(rewound(result.session))
+        thread.is_rewound = bool(rewound(result.session).ranges)
         if start is not None:
             thread.starts[record.ns, record.cid] = start
         for write, row in planned.adopted:
@@ -211,29 +212,15 @@ class CheckpointWriter:
             value = repr(value)  # as LangGraph's own savers keep it
         if type(value) in SCALARS:
             return PendingWrite(given.row(idx, channel, given.cutter.scalar(channel, value)), value)
-        resolved: dict[int, int] = {}
-        thread, left_in = given.thread, False
-
-        def wanted(item: Any) -> bool:
-            nonlocal left_in
-            if type(item) is str:
-                return False
-            if id(item) in resolved:
-                return True
-            seq = thread.position(item) if thread is not None else None
-            if seq is None:
-                left_in = True
-            else:
-                resolved[id(item)] = seq
-            return seq is not None
-
-        packed = plain_bytes(value)
-        parts = split(value, wanted) if packed is None else None
-        refs = None if parts is None else encode_ranges(resolved[id(item)] for item in parts.references)
-        skeleton = value if parts is None else parts.skeleton
-        if left_in:
-            return PendingWrite(given.row(idx, channel, dump_slot(skeleton, self._forms, channel, refs)), value)
-        slot, tree = given.dump(channel, skeleton, refs, packed)
+        if (packed := plain_bytes(value)) is not None:
+            slot, tree = given.dump(channel, value, None, packed)
+            return PendingWrite(given.row(idx, channel, slot), value, tree)
+        found = apart(value, None if given.thread is None else given.thread.position)
+        refs, tree = None if found.seqs is None else encode_ranges(found.seqs), None
+        if found.has_others:
+            slot = dump_slot(found.skeleton, self._forms, channel, refs, holds_messages=True)
+        else:
+            slot, tree = given.dump(channel, found.skeleton, refs, None)
         return PendingWrite(given.row(idx, channel, slot), value, tree)
 
     def _writes_plan(
@@ -247,9 +234,10 @@ class CheckpointWriter:
                 raise StalePlanError
             return [write.row for write in pending]
 
+        key = at.key
         return WritesPlan(
-            key=at.key,
-            draft=adapter_draft(at.log, at.session_id, anew=False),
+            key=key,
+            draft=thread_draft(at.log, key, anew=False),
             ns=ns,
             ns_name=at.namespace,
             cid=cid,
@@ -258,7 +246,7 @@ class CheckpointWriter:
             may_lag=is_regular and not durable,
             named_in=thread.skey if thread is not None and (ns == ROOT or ns in thread.named) else None,
             values=tuple(given.pieces.values()),
-            needs=tuple(sorted(given.needs)),
+            needs=tuple(sorted(given.needs)) if given.needs else (),
         )
 
     def _expect(self, at: ThreadConfig, cid: str, pending: Sequence[PendingWrite]) -> None:
@@ -273,7 +261,8 @@ class CheckpointWriter:
 class _Call:
     """One caller's work and what became of it: patient while a checkpoint may follow, which takes it along.
 
-    `after` runs once it is committed, before anybody else's turn; a thread waits for `told`.
+    `after` runs once it is committed, before anybody else's turn; a thread that is patient waits for `told`. `takes`
+    says whose writes a checkpoint takes over.
     """
 
     def __init__(self, plan: ThreadPlan, after: Callable[[Any], None]) -> None:
@@ -281,8 +270,16 @@ class _Call:
         self.is_done, self.passed = False, 0
         self.result: PutResult | BaseException | None = None
         self.is_patient = isinstance(plan, WritesPlan) and plan.is_regular
-        self.told = threading.Lock()
-        self.told.acquire()
+        self.takes = None if isinstance(plan, WritesPlan) else (plan.ns, plan.parent)
+        self.told: threading.Lock | None = None
+        if self.is_patient:
+            self.told = threading.Lock()
+            self.told.acquire()
+
+    def tell(self) -> None:
+        """Wake who waits for it."""
+        if self.told is not None and self.told.locked():
+            self.told.release()
 
     def goes_later(self) -> bool:
         """Whether it may wait once more: a checkpoint that does not come is not waited for."""
@@ -312,23 +309,25 @@ class _Line(Generic[Turn, Company]):
     def take(self) -> list[_Call]:
         """What is committed next: writes, then the checkpoints, which take over what their parents' writes hold."""
         batch, self.waiting = self.waiting, []
-        taking = [(call.plan.ns, call.plan.parent) for call in batch if isinstance(call.plan, PutPlan)]
-        if not taking or len(batch) == 1:
+        if len(batch) == 1:
             return batch
-        batch.sort(key=lambda call: isinstance(call.plan, PutPlan))  # stable: those of a kind stay in their order
-        # Without the checkpoint that takes them over they would be written twice, staged and then for good: it is one
-        # of the next.
-        early = [call for call in batch if call.is_patient and (call.plan.ns, call.plan.cid) not in taking]
-        self.waiting = [call for call in early if call.goes_later()] if early else early
-        return [call for call in batch if call not in self.waiting] if self.waiting else batch
+        taking = {call.takes: call for call in batch if call.takes is not None}
+        if not taking:
+            return batch
+        writes, puts = list[_Call](), list[_Call]()
+        for call in batch:
+            # Without the checkpoint that takes them over writes would be written twice, staged and then for good: it
+            # is one of the next.
+            is_early = call.is_patient and (call.plan.ns, call.plan.cid) not in taking
+            (self.waiting if is_early and call.goes_later() else writes if call.takes is None else puts).append(call)
+        return writes + puts
 
     def give_back(self, batch: Sequence[_Call], torn: _Call) -> None:
         """Have the others wait again: whoever had the turn was torn away from it."""
         self.waiting[:0] = left = [call for call in batch if not call.is_done and call is not torn]
         for call in left:
             call.is_patient = False
-            if call.told.locked():
-                call.told.release()
+            call.tell()
 
 
 _AsyncLine = _Line[asyncio.Lock, asyncio.Event]
@@ -365,7 +364,7 @@ class CommitQueue:
             while not call.is_done:
                 # It goes with its checkpoint, whose caller takes it along and tells it. Without the turn, which the
                 # checkpoint before has to take; while somebody has that, one alone does not count the time.
-                if call.is_patient and self._store.waits:
+                if call.is_patient and self._store.waits and call.told is not None:
                     is_told = call.told.acquire(timeout=_PATIENCE)
                     if not is_told and len(line.waiting) == 1 and (line.turn.locked() or call.goes_later()):
                         continue  # asked now and then: others that come may have taken it along
@@ -446,5 +445,4 @@ def _note(calls: Sequence[_Call], outcomes: Sequence[PlanOutcome]) -> None:
                 call.after(outcome)
             except Exception as error:  # told to its caller, not to the one whose turn it is
                 call.result = error
-        if call.told.locked():
-            call.told.release()
+        call.tell()

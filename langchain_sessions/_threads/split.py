@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 import ormsgpack
@@ -62,6 +63,11 @@ def is_event(message: object) -> bool:
     return issubclass(kind, BaseMessage) and not issubclass(kind, (BaseMessageChunk, RemoveMessage))
 
 
+def is_internal(channel: str) -> bool:
+    """Whether a channel is LangGraph's own; what it carries is on its way to another one."""
+    return channel.startswith(("__", "branch:"))
+
+
 def is_message_list(value: object) -> bool:
     """Whether a value is a list of messages and nothing else."""
     # The first test runs in C and serves nearly every list.
@@ -69,6 +75,44 @@ def is_message_list(value: object) -> bool:
 
 
 Wanted = Callable[[Any], bool]
+
+
+class Apart(NamedTuple):
+    """A value without the messages that are stored: `seqs` says where they are, None without any."""
+
+    skeleton: Any
+    seqs: list[int] | None
+    has_others: bool
+    """Whether messages that are not stored are left in."""
+    is_list: bool = False
+    """It was a list of stored messages and nothing else."""
+
+
+def apart(
+    value: Any, position: Callable[[BaseMessage], int | None] | None, texts: Mapping[str, int] = MappingProxyType({})
+) -> Apart:
+    """Take out what is stored: messages whose `position` is known (None: of none), and texts of some."""
+    resolved: dict[int, int] = {}
+    has_others = False
+
+    def wanted(item: Any) -> bool:
+        nonlocal has_others
+        if type(item) is str:
+            return item in texts
+        if id(item) in resolved:
+            return True
+        seq = None if position is None else position(item)
+        if seq is None:
+            has_others = True
+        else:
+            resolved[id(item)] = seq
+        return seq is not None
+
+    parts = split(value, wanted)
+    if parts is None:
+        return Apart(value, None, has_others)
+    seqs = [texts[item] if type(item) is str else resolved[id(item)] for item in parts.references]
+    return Apart(parts.skeleton, seqs, has_others, parts.is_list)
 
 
 def split(value: Any, wanted: Wanted) -> Split | None:
