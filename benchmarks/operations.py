@@ -32,6 +32,7 @@ WORDS = (
     *("bridge", "violin", "garden", "winter", "letter", "station", "coffee"),
 )
 _CALLS = 3
+STEPS = 50
 TURNS, ANSWER = 200, "Fair weather, I think, with a little wind from the west towards the evening."
 
 
@@ -177,6 +178,43 @@ def _played(url: str) -> None:
         turn(number)
 
 
+def _unhurried() -> None:
+    """Under callgrind all takes fifty times as long: what tasks wrote would be tired of waiting for its checkpoint."""
+    line: Any = importlib.import_module(f"{PACKAGE}._threads.save")
+    vars(line).update(_PATIENCE=1_000.0, _ALONE=1_000.0)
+
+
+def _step(url: str) -> Callable[[int], object]:
+    from typing import TypedDict
+
+    from langgraph.graph import END, START, StateGraph
+
+    _unhurried()
+    builder: Any = StateGraph(TypedDict("State", {"count": int}))
+    builder.add_node("work", lambda state: {"count": state["count"] + 1})
+    builder.add_edge(START, "work")
+    builder.add_conditional_edges("work", lambda state: "work" if state["count"] < STEPS else END)
+    graph = builder.compile(checkpointer=public("SessionCheckpointSaver")(_service(url)))
+    return lambda number: graph.invoke(
+        {"count": 0}, {"configurable": {"thread_id": f"s{number}"}, "recursion_limit": 2 * STEPS}
+    )
+
+
+def _first_turn(url: str) -> Callable[[int], object]:
+    from langchain_core.messages import AIMessage, HumanMessage
+    from langgraph.graph import START, MessagesState, StateGraph
+
+    _unhurried()
+    builder: Any = StateGraph(MessagesState)
+    builder.add_node("model", lambda _: {"messages": [AIMessage(text(1))]})
+    builder.add_edge(START, "model")
+    graph = builder.compile(checkpointer=public("SessionCheckpointSaver")(_service(url)))
+    asked = text(0)
+    return lambda number: graph.invoke(
+        {"messages": [HumanMessage(asked, id=f"h{number}")]}, {"configurable": {"thread_id": f"s{number}"}}
+    )
+
+
 def _search(url: str) -> Callable[[int], object]:
     ada = _service(url).as_user("ada")
     return lambda _: ada.search("the captain's lantern", session_id="s")
@@ -229,6 +267,8 @@ OPERATIONS = {
     "messages": Operation("messages(last_n=20) of 400", _filled(400), _last_messages, 20, 100),
     "advisor": Operation("a turn of wrap(model), last_n=20 of 200", _filled(200), _advisor, 5, 20),
     "graph": Operation(f"a turn of a graph after {TURNS}", _played, _graph, 5, 20),
+    "step": Operation("a step of a loop of a graph", lambda _: None, _step, 3, 4, STEPS),
+    "first": Operation("the first turn of a thread of a graph", lambda _: None, _first_turn, 20, 30),
     "search": Operation("a page of a search in 500", _filled(500), _search, 5, 20),
     "upkeep": Operation("the index, of an event of 2048", _unknown_words(1, 2048), _index("s0"), 0, 1, 2048),
     "shelves": Operation("the index, of an event of 100 x 20", _unknown_words(100, 20), _index(None), 0, 1, 2000),

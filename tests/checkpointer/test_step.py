@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +18,7 @@ from tests.faults.drills import engines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import FrameType
 
 pytestmark = pytest.mark.backends("sqlite", "postgres", "mariadb")
 START: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
@@ -104,3 +106,27 @@ def test_a_message_without_an_id_is_replaced_by_its_name_in_the_log(two: Any) ->
     (found,) = one.sessions.events("t").items
     put(one, config, 2, HumanMessage("edited", id=found.id))
     assert (found.id, "edited") in said(one)
+
+
+@pytest.mark.backends("sqlite")
+def test_a_plain_step_enters_few_functions(database_url: str, table_prefix: str) -> None:
+    entered: list[str] = []
+
+    def look(frame: FrameType, happened: str, _: object) -> None:
+        if happened == "call" and "langchain_sessions" in frame.f_code.co_filename:
+            entered.append(frame.f_code.co_name)
+
+    with SessionService(database_url, table_prefix=table_prefix, create_schema=True) as service:
+        saver = SessionCheckpointSaver(service)
+        config: Any = START
+        for version in range(1, 9):
+            checkpoint = empty_checkpoint()
+            checkpoint["id"] = str(uuid6())
+            checkpoint["channel_values"] = {"count": version, "branch:to:work": None}
+            checkpoint["channel_versions"] = {"count": version, "branch:to:work": version}
+            entered.clear()
+            sys.setprofile(look)
+            config = saver.put(config, checkpoint, {"source": "loop", "step": version}, {"count": version})
+            sys.setprofile(None)
+    # A step is written often, and each function that it enters is half of what a statement takes. It may only go down.
+    assert len(entered) <= 140, entered
