@@ -19,9 +19,9 @@ from langchain_sessions._core.checkpoints import (
     lengthened,
     opened,
     rewound,
-    unpacked_names,
 )
 from langchain_sessions._core.edge import UNREADABLE, from_micros
+from langchain_sessions._core.packed_names import unpacked_names
 from langchain_sessions._core.piece_rows import Seal
 from langchain_sessions._core.pieces import Tree, assemble
 from langchain_sessions._core.ranges import SeqSet, decode_ranges, expand_ranges

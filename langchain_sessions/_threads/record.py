@@ -12,17 +12,16 @@ import ormsgpack
 from langchain_sessions._chat.address import brief_time, brief_versions, short_digest
 from langchain_sessions._core.checkpoints import (
     CUT,
-    MOST_NAMES,
     NAMES_WITHIN,
     CheckpointRow,
     ValueRow,
     WriteRow,
-    packed_names,
     seq_set,
     shortened,
     squeezed,
 )
 from langchain_sessions._core.edge import check_id, from_micros, to_micros
+from langchain_sessions._core.packed_names import MOST_NAMES, packed_names
 from langchain_sessions._core.piece_rows import NAME, Seal, value_digest
 from langchain_sessions._core.pieces import LIMIT, Cut, Tree, cut
 from langchain_sessions._core.ranges import SeqSet, encode_ranges
