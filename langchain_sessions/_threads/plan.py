@@ -40,6 +40,7 @@ from langchain_sessions._threads.cache import Recognised, ThreadCache
 from langchain_sessions._threads.given import Incoming, OpenSlot, PendingWrite, Said, given_to, snapshot_of
 from langchain_sessions._threads.record import NOTHING, RUNS, SCALARS, Cutter, Record, Slot, dump_slot, encode_record
 from langchain_sessions._threads.split import MIN_TEXT, clone_message, is_event, is_message_list, plain_bytes, split
+from langchain_sessions._threads.told import told_by_values
 from langchain_sessions.errors import StalePlanError
 from langchain_sessions.events import NewEvent
 from langchain_sessions.stores._threads import PutDecision
@@ -277,7 +278,7 @@ class PlannedCheckpoint:
         before = self.parent.slots.get(channel, NOTHING)
         roots = (before.digest, self.parent.slots.get(START, NOTHING).digest)
         bases = [tree for root in roots if root and (tree := self.thread.trees.get(root)) is not None]
-        bases += [write.tree for write in self.pending if write.tree is not None and write.row.channel == channel]
+        bases += [tree for each in self.pending if each.row.channel == channel and (tree := each.stored_tree)]
         return before, bases
 
     def _recognise(self, channel: str, value: list[Any]) -> Recognised | None:
@@ -352,9 +353,9 @@ class PlannedCheckpoint:
         self._fill_slots()
         encoded, values = encode_record(self.record)
         rooted = SeqSet.of(taken_over) | self._newly_rooted() if self.open_slots or taken_over else NO_SEQS
-        if rooted and fresh:
-            rooted = rooted - SeqSet.of(row.seq for row in fresh)
+        rooted = rooted - SeqSet.of(row.seq for row in fresh) if rooted and fresh else rooted
         parent = self._adopt()
+        writes, unneeded = self._stored(staged) if staged else ((), frozenset[bytes]())
         return PutDecision(
             row=encoded,
             fresh=tuple(fresh),
@@ -362,8 +363,9 @@ class PlannedCheckpoint:
             rooted=rooted,
             values=(*values, *self.pieces.values()),
             needs=tuple(sorted(self.needs)) if self.needs else (),
-            writes=tuple(self._without_bodies(staged)) if staged else (),
+            writes=tuple(writes),
             parent=parent,
+            unneeded=unneeded,
         )
 
     def _fill_slots(self) -> None:
@@ -402,8 +404,7 @@ class PlannedCheckpoint:
                 continue
             slot = self._refer(write.value, by_ident, texts)
             if slot is not None:
-                row = write.row._replace(kind=slot.kind, refs=slot.refs, data=slot.data)
-                self.adopted.append((write, row))
+                self.adopted.append((write, write.row._replace(kind=slot.kind, refs=slot.refs, data=slot.data)))
         self.parent_slot = None
         if self.parent is None or START not in self.parent.slots or self.parent_start is None:
             return None
@@ -412,13 +413,11 @@ class PlannedCheckpoint:
             return None
         return encode_record(replace(self.parent, slots={**self.parent.slots, START: self.parent_slot}))[0]
 
-    def _without_bodies(self, staged: Sequence[WriteRow]) -> list[WriteRow]:
-        """Writes as they are stored for good. Those that another process staged keep what they hold."""
-        merged = merge_writes(staged)
-        if not self.adopted:
-            return merged
+    def _stored(self, staged: Sequence[WriteRow]) -> tuple[Sequence[WriteRow], frozenset[bytes]]:
+        """Writes without bodies, and pieces that these do not need. Those that another process staged keep bodies."""
         rewritten = {write.row: row for write, row in self.adopted}
-        return [rewritten.get(row, row) for row in merged]
+        rows = [rewritten.get(row, row) for row in merge_writes(staged)]
+        return told_by_values(rows, self.pending, self.record.slots, self.trees) if self.trees else (rows, frozenset())
 
     def _refer(self, value: Any, by_ident: Mapping[str, Sequence[Incoming]], texts: Mapping[str, int]) -> Slot | None:
         resolved: dict[int, int] = {}

@@ -234,7 +234,7 @@ class CheckpointWriter:
         if left_in:
             return PendingWrite(given.row(idx, channel, dump_slot(skeleton, self._forms, channel, refs)), value)
         slot, tree = given.dump(channel, skeleton, refs, packed)
-        return PendingWrite(given.row(idx, channel, slot), value, tree)
+        return PendingWrite(given.row(idx, channel, slot), value, tree, given)
 
     def _writes_plan(
         self, at: ThreadConfig, cid: str, given: Given, pending: Sequence[PendingWrite], *, durable: bool
