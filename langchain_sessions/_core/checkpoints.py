@@ -6,7 +6,6 @@ A store knows of a checkpoint which messages it mentions and which one it came f
 from __future__ import annotations
 
 import zlib
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import ormsgpack
@@ -30,13 +29,13 @@ CUT = 16
 _DIGEST = 16
 _PULLED = "~__pregel_pull, "
 """What the path of a task begins with that a channel triggered; a path that is stored as bytes is what follows it."""
-_SQUEEZED = b"\xc1"
-"""What a deflated body begins with, and MessagePack never does."""
-_FEWEST = 400
+_SQUEEZED, _WITH_WORDS = b"\xc1", b"\xc2"
+"""What a deflated body begins with, and no other one does: those of before, and those that know the words below."""
+_FEWEST = 128
 _SHORT = 1 << 12
-_LONG = 2_000
 _MOST = 1 << 20
 _ALTERED = "a body is altered"
+_LONG = 2_000
 WITHIN = -1
 """The part of writes that lie in the row of their checkpoint: before all that came later."""
 NAMES_WITHIN = 0
@@ -173,8 +172,25 @@ def seq_set(runs: bytes | None) -> SeqSet:
     return SeqSet(tuple(decoded)) if len(decoded) == 1 else SeqSet(tuple(sorted(decoded))) | NO_EVENTS
 
 
-def squeezed(body: bytes) -> bytes:
-    """The body of a row as it is stored: deflated where a page of an index does not take it in.
+_WORDS = (
+    b"langgraph_checkpoint_ns\xaelanggraph_path\xb2langgraph_triggers\xafcheckpoint_map\xa6run_id\xa7user_id\xa9thread_id"
+    b"\xacassistant_id\xa8graph_id\xb1langgraph_version\xaelanggraph_step\xaelanggraph_node\xaflanggraph.types\xa9Interrupt"
+    b"\xa9Overwrite\xa4Send\xa7Command\xa4goto\xa6update\xa6resume\xa9documents\xa8document\xadpage_content\xa8metadata"
+    b"\xa6source\xa4role\xa4user\xa6system\xa9assistant\xa4tool\xa7content\xa4text"
+    b"\xaamodel_name\xadfinish_reason\xa4stop\xa4args\xa9arguments\xaeusage_metadata\x83\xacinput_tokens\xadoutput_tokens"
+    b"\xactotal_tokens\xb2invalid_tool_calls\x90\xaatool_calls\x90\xa8artifact\xc0\xa6status\xa7success\xactool_call_id"
+    b"\xd9\x1dlangchain_core.messages.human\xacHumanMessage\xbalangchain_core.messages.ai\xa9AIMessage"
+    b"\xbclangchain_core.messages.tool\xabToolMessage\xd9 langchain_core.messages.modifier\xadRemoveMessage"
+    b"\x86\xa7content\xa0\xb1additional_kwargs\x80\xb1response_metadata\x80\xa4type\xa6remove\xa4name\xc0\xa2id\xd9$"
+    b"\xb3model_validate_json\xc5\x01marked:msgpack\x00\x94\x81\xb7langchain_sessions:form\x94\xa7message"
+    b"\x81\xb6langchain_sessions:ref\x92\x01\x00\xa8messages\xaebranch:to:tools\x02\xc0\xc0\xaebranch:to:model\x02\xc0\xc0"
+    b"\xaebranch:to:agent\x02\xc0\xc0\xc4\t__start__\x92\x95\x00\xa8messages\x01\xc4"
+)
+"""What bodies of graphs that know LangChain repeat. Part of the format: what was packed with it needs it as it is."""
+
+
+def squeezed(body: bytes, level: int = 4) -> bytes:
+    """The body of a row as it is stored: deflated, but for the shortest, which hardly shrink.
 
     A row of SQLite's that exceeds a quarter of a page takes a page of its own for the rest; other databases compress
     what is longer than 2 KB by themselves.
@@ -183,9 +199,9 @@ def squeezed(body: bytes) -> bytes:
         return body
     # Most are short: with a small window there is little to set up.
     window, memory = (-12, 5) if len(body) <= _SHORT else (-15, 8)
-    packer = zlib.compressobj(1, zlib.DEFLATED, window, memory)
+    packer = zlib.compressobj(level, zlib.DEFLATED, window, memory, zlib.Z_DEFAULT_STRATEGY, _WORDS)
     small = packer.compress(body) + packer.flush()
-    return _SQUEEZED + small if len(small) < len(body) * 7 // 8 else body
+    return _WITH_WORDS + small if len(small) < len(body) * 7 // 8 else body
 
 
 def opened(body: bytes) -> bytes:
@@ -194,9 +210,10 @@ def opened(body: bytes) -> bytes:
     Raises:
         ValueError: It was altered.
     """
-    if body[:1] != _SQUEEZED:
+    kind = body[:1]
+    if kind not in (_SQUEEZED, _WITH_WORDS):
         return body
-    unpacker = zlib.decompressobj(-15)
+    unpacker = zlib.decompressobj(-15) if kind == _SQUEEZED else zlib.decompressobj(-15, _WORDS)
     try:
         # Bounded: what was tampered with must not blow up to gigabytes.
         found = unpacker.decompress(body[1:], _MOST)
@@ -205,32 +222,6 @@ def opened(body: bytes) -> bytes:
     if not unpacker.eof:
         raise ValueError(_ALTERED)
     return found
-
-
-MOST_NAMES = 512
-_USUAL_NAMES = b"\xa5tools\xa5model\xa5agent\xb1branch:to:\xa8messages\x91\xa8messages" + ormsgpack.packb(
-    [["__start__"], [["__input__", []], ["__start__", ["__start__"]]], ["__start__"]]
-)
-"""Names that most graphs have. Part of the format: what was packed with it needs it as it is."""
-
-
-@lru_cache(256)
-def packed_names(names: bytes) -> bytes:
-    """The names of a shape, at most `MOST_NAMES` bytes, for the row that holds them itself."""
-    packer = zlib.compressobj(9, zlib.DEFLATED, -9, 1, zlib.Z_DEFAULT_STRATEGY, _USUAL_NAMES)
-    return packer.compress(names) + packer.flush()
-
-
-def unpacked_names(packed: bytes) -> bytes:
-    """What `packed_names` packed; a `ValueError` where it was altered."""
-    unpacker = zlib.decompressobj(-15, _USUAL_NAMES)
-    try:
-        names = unpacker.decompress(packed, MOST_NAMES)
-    except zlib.error as error:
-        raise ValueError(_ALTERED) from error
-    if not unpacker.eof:
-        raise ValueError(_ALTERED)
-    return names
 
 
 _SIGN = b"\xc1"
@@ -296,7 +287,7 @@ def unpack_writes(body: bytes) -> list[WriteRow]:
 def pack_staged(ns: int, cid: str, writes: Sequence[WriteRow]) -> bytes:
     """Writes with the checkpoint that they belong to. They pass through: only long ones are made smaller."""
     body = ormsgpack.packb([ns, _pack_id(cid), _in_groups(writes)])
-    return body if len(body) < _LONG else squeezed(body)
+    return body if len(body) < _LONG else squeezed(body, 1)
 
 
 def unpack_staged(n: int, body: bytes) -> StagedWrites:

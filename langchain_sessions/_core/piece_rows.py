@@ -128,7 +128,7 @@ def leaf_row(part: bytes, seal: Seal | None) -> bytes:
     """The row that holds a part."""
     row = _RAW + part
     if len(part) >= _WORTH_DEFLATING:
-        small = _deflated(part, 1, b"")
+        small = _deflated(part, 4, b"")
         # For less than an eighth it is not worth unpacking at every read.
         if len(small) < len(part) * 7 // 8:
             row = _DEFLATED + small

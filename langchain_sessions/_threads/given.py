@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from langchain_sessions._core.pieces import Tree
     from langchain_sessions._core.rows import EventRow
     from langchain_sessions._threads.cache import ThreadCache
-    from langchain_sessions._threads.record import Record, Slot
+    from langchain_sessions._threads.record import Given, Record, Slot
 
 COUNTERS = "counters_since_delta_snapshot"
 """Where the metadata of a checkpoint names the delta channels that it does not hold whole."""
@@ -42,6 +42,13 @@ class PendingWrite:
     value: Any
     tree: Tree | None = None
     """Its pieces, where it is large."""
+    given: Given | None = None
+    """What stores these."""
+
+    @property
+    def stored_tree(self) -> Tree | None:
+        """Its pieces, where they are stored: else they never are, once a value tells it (`told`)."""
+        return self.tree if self.given is not None and self.given.is_stored else None
 
 
 @dataclass(slots=True, eq=False)

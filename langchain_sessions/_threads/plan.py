@@ -48,6 +48,7 @@ from langchain_sessions._threads.split import (
     plain_bytes,
     split,
 )
+from langchain_sessions._threads.told import told_by_values
 from langchain_sessions.errors import StalePlanError
 from langchain_sessions.events import NewEvent
 from langchain_sessions.stores._threads import PutDecision
@@ -285,7 +286,7 @@ class PlannedCheckpoint:
         before = self.parent.slots.get(channel, NOTHING)
         roots = (before.digest, self.parent.slots.get(START, NOTHING).digest)
         bases = [tree for root in roots if root and (tree := self.thread.trees.get(root)) is not None]
-        bases += [write.tree for write in self.pending if write.tree is not None and write.row.channel == channel]
+        bases += [tree for each in self.pending if each.row.channel == channel and (tree := each.stored_tree)]
         return before, bases
 
     def _recognise(self, channel: str, value: list[Any]) -> Recognised | None:
@@ -337,6 +338,7 @@ class PlannedCheckpoint:
         if rooted.ranges and fresh:
             rooted = rooted - SeqSet.of(row.seq for row in fresh)
         parent = self._adopt() if self.incoming else None
+        writes, unneeded = self._stored(staged) if staged else ((), frozenset[bytes]())
         return PutDecision(
             row=encoded,
             fresh=tuple(fresh),
@@ -344,8 +346,9 @@ class PlannedCheckpoint:
             rooted=rooted,
             values=(*values, *self.pieces.values()),
             needs=tuple(sorted(self.needs)) if self.needs else (),
-            writes=tuple(self._without_bodies(staged)) if staged else (),
+            writes=tuple(writes),
             parent=parent,
+            unneeded=unneeded,
         )
 
     def _placed(
@@ -415,8 +418,7 @@ class PlannedCheckpoint:
                 continue
             slot = self._refer(write.value, by_ident, texts)
             if slot is not None:
-                row = write.row._replace(kind=slot.kind, refs=slot.refs, data=slot.data)
-                self.adopted.append((write, row))
+                self.adopted.append((write, write.row._replace(kind=slot.kind, refs=slot.refs, data=slot.data)))
         self.parent_slot = None
         if self.parent is None or START not in self.parent.slots or self.parent_start is None:
             return None
@@ -425,13 +427,11 @@ class PlannedCheckpoint:
             return None
         return encode_record(self.parent, self.parent_slot)[0]
 
-    def _without_bodies(self, staged: Sequence[WriteRow]) -> list[WriteRow]:
-        """Writes as they are stored for good. Those that another process staged keep what they hold."""
-        merged = merge_writes(staged)
-        if not self.adopted:
-            return merged
+    def _stored(self, staged: Sequence[WriteRow]) -> tuple[Sequence[WriteRow], frozenset[bytes]]:
+        """Writes without bodies, and pieces that these do not need. Those that another process staged keep bodies."""
         rewritten = {write.row: row for write, row in self.adopted}
-        return [rewritten.get(row, row) for row in merged]
+        rows = [rewritten.get(row, row) for row in merge_writes(staged)]
+        return told_by_values(rows, self.pending, self.record.slots, self.trees) if self.trees else (rows, frozenset())
 
     def _refer(self, value: Any, by_ident: Mapping[str, Sequence[Incoming]], texts: Mapping[str, int]) -> Slot | None:
         if type(value) in SCALARS:

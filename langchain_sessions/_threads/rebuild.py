@@ -19,9 +19,9 @@ from langchain_sessions._core.checkpoints import (
     lengthened,
     opened,
     rewound,
-    unpacked_names,
 )
 from langchain_sessions._core.edge import UNREADABLE, from_micros
+from langchain_sessions._core.packed_names import unpacked_names
 from langchain_sessions._core.piece_rows import Seal
 from langchain_sessions._core.pieces import Tree, assemble
 from langchain_sessions._core.ranges import SeqSet, decode_ranges, expand_ranges
@@ -41,6 +41,8 @@ from langchain_sessions._threads.record import (
     slot_of,
 )
 from langchain_sessions._threads.split import join, whole_skeleton
+from langchain_sessions._threads.told import SLICED, sliced
+from langchain_sessions._threads.turned import TURNED, turned_back
 from langchain_sessions.errors import CorruptRowError, InvalidInputError, SealedEventError
 
 if TYPE_CHECKING:
@@ -159,11 +161,21 @@ class Rebuilder:
                 raise _corrupt(found)
             return slot.data
         if slot.kind & CUT:
-            return self._tree(found, thread, channel, root, slot.data).data
+            return self._in_pieces(found, thread, channel, slot)
         data = values.get((thread.skey, root))
         if data is None:
             raise _corrupt_channel(found.session.id, found.row.cid, channel)
         return data
+
+    def _in_pieces(self, found: FoundCheckpoint, thread: ThreadCache, channel: str, slot: Slot) -> bytes:
+        root, is_slice = slot.digest or b"", slot.kind & SLICED
+        tree = self._tree(found, thread, channel, root, None if is_slice else slot.data)
+        try:
+            if is_slice:
+                return sliced(tree.data, slot.data or b"")
+            return turned_back(tree.data) if slot.kind & TURNED else tree.data
+        except UNREADABLE as error:
+            raise _corrupt_channel(found.session.id, found.row.cid, channel) from error
 
     def _tree(
         self, found: FoundCheckpoint, thread: ThreadCache, channel: str, root: bytes, sealed_key: bytes | None
@@ -296,7 +308,7 @@ def _unpack_slot(packed: Any, runs: bytes | None) -> Slot:
 
 def load_slot(kind: int, data: bytes, forms: ValueForms) -> Any:
     """The value, or skeleton, of a slot that has data."""
-    if kind & ~(SPLIT | CUT) == PLAIN:
+    if kind & ~(SPLIT | CUT | TURNED | SLICED) == PLAIN:
         return forms.serde.loads_typed((PLAIN_TAG, data))
     tag, _, rest = data.partition(b"\0")
     return forms.loads_typed((tag.decode(), rest))

@@ -12,22 +12,22 @@ import ormsgpack
 from langchain_sessions._chat.address import brief_time, brief_versions, short_digest
 from langchain_sessions._core.checkpoints import (
     CUT,
-    MOST_NAMES,
     NAMES_WITHIN,
     CheckpointRow,
     ValueRow,
     WriteRow,
-    packed_names,
     seq_set,
     shortened,
     squeezed,
 )
 from langchain_sessions._core.edge import check_id, from_micros, to_micros
-from langchain_sessions._core.piece_rows import NAME, Seal, value_digest
+from langchain_sessions._core.packed_names import MOST_NAMES, packed_names
+from langchain_sessions._core.piece_rows import LONGEST, NAME, Seal, value_digest
 from langchain_sessions._core.pieces import LIMIT, Cut, Tree, cut
 from langchain_sessions._core.ranges import SeqSet, encode_ranges
 from langchain_sessions._threads.forms import PLAIN_TAG, STRICT, WITH_TAGS, RefusedValueError, UnstorableError
 from langchain_sessions._threads.split import brief_skeleton, may_be_private, without_private_calls
+from langchain_sessions._threads.turned import TURNED, turned
 from langchain_sessions.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ _tuple = tuple.__new__
 SPLIT = 8
 """Added to PLAIN or TAGGED: the value has marks, and `refs` says for which events.
 
-So is `CUT`: `digest` names the pieces of the value, and `data` is the sealed key of their names, if any.
+So is `CUT`: `digest` names the pieces of the value, and `data` is the sealed key of their names, if any; with it
+`TURNED`, and of writes `SLICED`, which have no such key.
 """
 _STANDARD = frozenset({"v", "ts", "id", "channel_values", "channel_versions", "versions_seen", "updated_channels"})
 
@@ -142,8 +143,14 @@ class Cutter:
                 pass
         return self.dump(channel, value, lambda: (NOTHING, ()))[0]
 
-    def dump(
-        self, channel: str, value: Any, follows: Follows, refs: bytes | None = None, packed: bytes | None = None
+    def dump(  # noqa: PLR0917 - what is known of a value
+        self,
+        channel: str,
+        value: Any,
+        follows: Follows,
+        refs: bytes | None = None,
+        packed: bytes | None = None,
+        whole: int = LIMIT,
     ) -> tuple[Slot, Cut | None]:
         """A value, or a skeleton with its references, and its pieces where it was cut; see `dump_slot`.
 
@@ -153,6 +160,7 @@ class Cutter:
             follows: Asked where it is large.
             refs: The references.
             packed: What `plain_bytes` made of it.
+            whole: Up to which length it is not cut where there is nothing that it may share pieces with.
         """
         # Cut first and encrypted piece by piece: the bytes of a value that was encrypted whole are never alike.
         cipher = self.forms.cipher
@@ -161,13 +169,19 @@ class Cutter:
         if data is None or (cipher is None and _is_sealed(slot)):
             return slot, None
         if len(data) > LIMIT:
+            before, bases = follows()
+            if not bases and len(data) <= whole and cipher is None:
+                return slot, None
             if cipher is not None and self.seal is None:
                 self.seal = Seal.new(cipher)
-            before, bases = follows()
             header = None if self.seal is None else self.seal.sealed_key
             base = next((base for base in bases if base.root == before.digest and before.data == header), None)
+            kind = slot.kind | CUT
+            around = turned(data, 0 if slot.kind & ~SPLIT == PLAIN else data.index(0) + 1)
+            if around is not None:
+                kind, data = kind | TURNED, around
             made = cut(data, base, [other for other in bases if other is not base], self.seal)
-            return Slot(slot.kind | CUT, refs, header, made.tree.root), made
+            return Slot(kind, refs, header, made.tree.root), made
         if cipher is not None:
             tag, data = (PLAIN_TAG.encode(), data) if slot.kind & ~SPLIT == PLAIN else _untagged(data)
             name, sealed = cipher.encrypt(data)
@@ -297,10 +311,12 @@ class Given:
     cutter: Cutter
     pieces: dict[bytes, ValueRow] = field(default_factory=dict)
     needs: set[bytes] = field(default_factory=set)
+    is_stored: bool = False
 
     def dump(self, channel: str, value: Any, refs: bytes | None, packed: bytes | None) -> tuple[Slot, Tree | None]:
         """A value as it is stored, and its pieces, which it shares with what the channel holds."""
-        slot, made = self.cutter.dump(channel, value, lambda: self._before(channel), refs, packed)
+        # The checkpoint that takes it over cuts it with all that others gave the channel.
+        slot, made = self.cutter.dump(channel, value, lambda: self._before(channel), refs, packed, LONGEST)
         if made is None:
             return slot, None
         self.pieces.update((row.digest, row) for row in made.rows)
@@ -326,6 +342,7 @@ class Given:
     def learn(self, result: object) -> None:
         """Remember how pieces of this thread are kept secret, and what was stored."""
         del result
+        self.is_stored = True
         if self.thread is not None:
             self.thread.seal = self.cutter.seal
             if self.pieces:

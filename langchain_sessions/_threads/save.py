@@ -214,14 +214,14 @@ class CheckpointWriter:
             return PendingWrite(given.row(idx, channel, given.cutter.scalar(channel, value)), value)
         if (packed := plain_bytes(value)) is not None:
             slot, tree = given.dump(channel, value, None, packed)
-            return PendingWrite(given.row(idx, channel, slot), value, tree)
+            return PendingWrite(given.row(idx, channel, slot), value, tree, given)
         found = apart(value, None if given.thread is None else given.thread.position)
         refs, tree = None if found.seqs is None else encode_ranges(found.seqs), None
         if found.has_others:
             slot = dump_slot(found.skeleton, self._forms, channel, refs, holds_messages=True)
         else:
             slot, tree = given.dump(channel, found.skeleton, refs, None)
-        return PendingWrite(given.row(idx, channel, slot), value, tree)
+        return PendingWrite(given.row(idx, channel, slot), value, tree, given)
 
     def _writes_plan(
         self, at: ThreadConfig, cid: str, given: Given, pending: Sequence[PendingWrite], *, durable: bool

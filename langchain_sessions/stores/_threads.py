@@ -54,6 +54,7 @@ class PutDecision(NamedTuple):
         needs: Values whose pieces the new ones take over, so that they have to be there.
         writes: The writes of the parent that waited for this checkpoint; their messages are in the log now.
         parent: The parent's row, where a value of it is in the log now: its `others`, `outside` and `body` change.
+        unneeded: Pieces of writes that need not be stored, where they are not yet.
     """
 
     row: CheckpointRow
@@ -64,6 +65,7 @@ class PutDecision(NamedTuple):
     needs: tuple[bytes, ...] = ()
     writes: tuple[WriteRow, ...] = ()
     parent: CheckpointRow | None = None
+    unneeded: frozenset[bytes] = frozenset()
 
 
 Decide = Callable[[SessionRow, Sequence[EventRow], Sequence[WriteRow]], PutDecision]

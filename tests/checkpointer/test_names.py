@@ -11,7 +11,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from sqlalchemy import select
 
-from langchain_sessions._core.checkpoints import NAMES_WITHIN, lengthened, packed_names, shortened, unpacked_names
+from langchain_sessions._core.checkpoints import NAMES_WITHIN, lengthened, shortened
+from langchain_sessions._core.packed_names import packed_names, unpacked_names
 from langchain_sessions._log.log import log_of
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions.checkpointer import SessionCheckpointSaver

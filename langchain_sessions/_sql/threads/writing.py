@@ -102,7 +102,7 @@ def put_checkpoint(
     decision = call_passed_in(plan.decide, session, relatives, writes)
     needed = {*decision.row.digests, *decision.needs} if decision.row.outside or decision.needs else set[bytes]()
     for item in arrived:
-        _store_values(tx, session, item.values)
+        _store_values(tx, session, [value for value in item.values if value.digest not in decision.unneeded])
         needed.update(item.needs)
     # What another step stored may have been pruned since this saver saw it; a reference to nothing must not be written.
     _need_values(tx, session, needed and needed - {value.digest for value in decision.values})

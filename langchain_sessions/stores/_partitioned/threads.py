@@ -288,7 +288,8 @@ def _put(
     writes = [write for item in staged if _is_of_parent(plan, item) for write in item.writes]
     writes += [write for item in arrived for write in item.rows(head.skey)]
     decision = plan.decide(session, related, writes)
-    pieces = {value.digest: value.data for item in arrived for value in item.values}
+    made = {value.digest: value.data for item in arrived for value in item.values}
+    pieces = {digest: data for digest, data in made.items() if digest not in decision.unneeded}
     pieces.update((value.digest, value.data) for value in decision.values)
     needed = {*decision.row.digests, *decision.needs}.union(*(item.needs for item in arrived))
     values = yield from _checked_values(at, head, needed - pieces.keys(), pieces)
