@@ -121,7 +121,9 @@ class EventRow(NamedTuple):
 
 STORED: Final = (*EventRow._fields, "packed")
 """What databases keep of an entry, in one row: a long text lies in the last column, deflated."""
-PLAIN: Final = ("seq", "ident", "kind", "flags", "at", "tokens", "invocation_id", "text", "body")
+SAID: Final = ("seq", "ident", "kind", "flags", "invocation_id", "text", "body")
+"""What of most messages tells what was said, and where it stands."""
+PLAIN: Final = (*SAID, "at", "tokens")
 """What most messages have, and no more."""
 SELDOM: Final = tuple(name for name in EventRow._fields if name not in {*PLAIN, "rev", "folded"})
 """Of most messages there is none of these; `rev` is 0, and `folded` is for searches alone."""
@@ -139,7 +141,7 @@ def plain_rows(found: Iterable[tuple[Any, ...]]) -> list[EventRow]:
             EventRow,
             (seq, ident, 0, None, None, kind, flags, at, tokens, None, None, run, None, text, None, body, None),
         )
-        for seq, ident, kind, flags, at, tokens, run, text, body in found
+        for seq, ident, kind, flags, run, text, body, at, tokens in found
     ]
 
 

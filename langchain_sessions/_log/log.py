@@ -322,9 +322,15 @@ def _new_owner(log: Log, user_id: str | Unset | None) -> str | None:
 
 
 def read_rows(
-    log: Log, session_id: str, viewer: str | None, *, invocation_id: str | None = None, last_n: int | None = None
+    log: Log,
+    session_id: str,
+    viewer: str | None,
+    *,
+    invocation_id: str | None = None,
+    last_n: int | None = None,
+    said_only: bool = False,
 ) -> Flow[ContextSlice]:
     """The rows of a viewer's context in the order of a prompt: what every reader of the one view begins with."""
     now = log.now()
-    key = log.key(session_id)
-    return (yield from ask(log.store.load_context, key, viewer, invocation_id, last_n, now, log.idle_before(now)))
+    given = (log.key(session_id), viewer, invocation_id, last_n, now, log.idle_before(now), said_only)
+    return (yield from ask(log.store.load_context, *given))
