@@ -10,6 +10,7 @@ import json
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from langchain_sessions._core.codec.values import dump_json, read_json
 from langchain_sessions._core.expiry import renewed
 from langchain_sessions._core.message_types import FIRST_RECORD, HUMAN
 from langchain_sessions._core.packed_texts import said_in
@@ -402,9 +403,9 @@ def owner_shape(owner: Owner) -> str:
 
 def with_extra(extra: str | None, key: str, value: object) -> str:
     """The `extra` document with one more entry."""
-    document = json.loads(extra) if extra else {}
+    document = read_json(extra) if extra else {}
     document[key] = value
-    return json.dumps(document, separators=(",", ":"))
+    return dump_json(document)
 
 
 def numbered(

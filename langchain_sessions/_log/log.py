@@ -275,7 +275,7 @@ def after_append(log: Log, key: SessionKey, version: int, rows: Sequence[EventRo
         return None
     added = len(rows)
     index = log.shared.tally.passes(key, rows, is_due=version % INDEX_EVERY < added)
-    embed = version % EMBED_EVERY < added and search.embedder is not None
+    embed = search.embedder is not None and version % EMBED_EVERY < added
     return _catch_up(log, key, index=index, embed=embed) if index or embed else None
 
 
