@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
@@ -99,3 +100,22 @@ def test_what_a_step_of_the_index_stores_is_made_before_it_holds_others_up(
         ada.append("s1", [HumanMessage(f"kettle {number}") for number in range(600)])
     assert made == [601]
     assert ada.verify("s1") == []
+
+
+@pytest.mark.backends("memory")
+@pytest.mark.asyncio
+async def test_others_of_a_loop_have_their_turn_while_an_append_moves_the_index(ada: SessionService) -> None:
+    turns, is_over = 0, False
+
+    async def others() -> None:
+        nonlocal turns
+        while not is_over:
+            turns += 1
+            await asyncio.sleep(0)
+
+    running = asyncio.create_task(others())
+    await asyncio.sleep(0)
+    await ada.aappend("s1", [HumanMessage(f"kettle {number}") for number in range(600)])
+    during, is_over = turns, True
+    await running
+    assert during > 4
