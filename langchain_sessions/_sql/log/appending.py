@@ -198,7 +198,8 @@ def _move_here(
     None where only the full way can answer.
     """
     known, rows = heads.pop(key, None), batch.rows
-    changes = not batch.is_bare and any(row.delta is not None for row in rows)
+    changes = not batch.is_bare and (rows[0].delta is not None or any(row.delta is not None for row in rows))
+    of_batch = _shape(key, batch)
     is_stale = False
     found: tuple[Any, ...] | None = None
     if known is not None and known[2] > batch.now - ACTIVITY_GRAIN:
@@ -206,12 +207,12 @@ def _move_here(
         last = before + len(rows)
         given = (skey, before, last) + values  # noqa: RUF005 - which would make a list of it first
         if changes:
-            statement = tx.prepare_for(_KNOWN, ("state of known", _shape(key, batch)), _state_of_known, tx, key, batch)
+            statement = tx.prepare_for(_KNOWN, ("state of known", of_batch), _state_of_known, tx, key, batch)
             told = tx.row(statement, given)
             is_stale = told is None
             found = None if told is None else (skey, before, activity, None, None, None, told[0])
         else:
-            statement = tx.prepare_for(_KNOWN, ("bump known", _shape(key, batch)), _bump_known, tx, key, batch)
+            statement = tx.prepare_for(_KNOWN, ("bump known", of_batch), _bump_known, tx, key, batch)
             if tx.run(statement, given):
                 heads[key] = (skey, last, activity)
                 return skey, last, rows
@@ -219,7 +220,7 @@ def _move_here(
     if found is None:
         # The file is locked already. An UPDATE that returns what it changed takes longer than this and one that does
         # not: SQLite makes a table for the answer.
-        shape: tuple[Any, ...] = ("to bump", _shape(key, batch), changes)
+        shape: tuple[Any, ...] = ("to bump", of_batch, changes)
         found = tx.row(tx.prepare_for(_GIVEN, shape, _to_bump, tx, key, batch, changes), values)
         if found is None:
             return None
@@ -233,7 +234,7 @@ def _move_here(
             due["state"], rows = with_replaced(state, rows)
         except UNREADABLE:
             return None  # the full way says what is damaged
-    shape = ("bump here", _shape(key, batch), *due)
+    shape = ("bump here", of_batch, *due)
     statement = tx.prepare_for((*_KNOWN, *due), shape, _bump_here, tx, key, batch, *due)
     tx.run(statement, (skey, before, last, *values, *due.values()))
     # Where another process writes as well, or a time slides, there is no sense in guessing.
