@@ -254,11 +254,11 @@ _LONGEST = timedelta(days=365_000)
 
 
 def new_id() -> str:
-    """A name that nothing else has: ten bits less than a UUID's, at a third of its cost.
+    """A name that nothing else has: 96 bits by chance, at a third of what a UUID costs.
 
     Nearly every message bears one, in its row and in an index, so that each character is paid for twice.
     """
-    return urandom(14).hex()
+    return urandom(12).hex()
 
 
 def utc_now() -> datetime:

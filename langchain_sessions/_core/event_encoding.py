@@ -95,7 +95,14 @@ class EventEncoder:
         )
 
     def message_row(
-        self, message: BaseMessage, now: int, flags: int = 0, event: NewEvent | None = None, ordinal: int = 0
+        self,
+        message: BaseMessage,
+        now: int,
+        flags: int = 0,
+        event: NewEvent | None = None,
+        ordinal: int = 0,
+        *,
+        delta: str | None = None,
     ) -> EventRow:
         """The row of a bare message: what most appends are, so it does nothing that they do not need."""
         kind, own_flags, ident, text, folded, body = self.codec.encode(message)
@@ -109,7 +116,7 @@ class EventEncoder:
             ident = new_id()
         tokens = self.tokens.count_message(message)
         no = None  # to unpack a part of it into the tuple would make a list of it first
-        row = (0, ident, 0, event_id, no, kind, flags, now, tokens, no, no, no, no, text, folded, body, no)
+        row = (0, ident, 0, event_id, no, kind, flags, now, tokens, no, no, no, delta, text, folded, body, no)
         return _tuple(EventRow, row)
 
     @staticmethod
@@ -166,10 +173,15 @@ class EventEncoder:
             kind, flags, tokens = _shown(row)
             if kind < k.FIRST_RECORD and not flags & _TOLD:
                 # What differs from its default has to be there from the start.
-                # Most callers throw an append's answer away: times, ids, the change of state and the message are read
-                # from the row when asked for.
                 return built(SessionEvent, {"tokens": tokens, "_read": (self._told, session_id, row, None)})
         return built(SessionEvent, self._told(session_id, row, view))
+
+    def bare(self, session_id: str, row: EventRow) -> SessionEvent:
+        """`appended` of a bare message that was not there before.
+
+        Most callers throw an append's answer away: times, ids and the message are read from the row when asked for.
+        """
+        return built(SessionEvent, {"tokens": row.tokens, "_read": (self._told, session_id, row, None)})
 
     def _told(self, session_id: str, row: EventRow, view: LogView | None) -> dict[str, Any]:
         """What a row says of its event, whose message is decoded when it is first asked for."""

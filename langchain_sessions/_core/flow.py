@@ -39,6 +39,27 @@ def ask(method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Flow[T]:
     return _asked(method, args, kwargs)
 
 
+class _Turn:
+    """A turn of others."""
+
+    def give(self) -> None:
+        """Threads have theirs when they are due."""
+
+    async def agive(self) -> None:
+        """Of an event loop others have none while a workflow computes."""
+        import asyncio  # noqa: PLC0415 - for who has a loop
+
+        await asyncio.sleep(0)
+
+
+_turn = _Turn()
+
+
+def give_way() -> Flow[None]:
+    """Let others of an event loop go on, between parts of something long."""
+    return ask(_turn.give)
+
+
 def _asked(method: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Flow[T]:
     answer: T = yield method, args, kwargs
     return answer

@@ -10,6 +10,7 @@ import json
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from langchain_sessions._core.codec.values import dump_json, read_json
 from langchain_sessions._core.expiry import renewed
 from langchain_sessions._core.message_types import FIRST_RECORD, HUMAN
 from langchain_sessions._core.packed_texts import said_in
@@ -121,7 +122,9 @@ class EventRow(NamedTuple):
 
 STORED: Final = (*EventRow._fields, "packed")
 """What databases keep of an entry, in one row: a long text lies in the last column, deflated."""
-PLAIN: Final = ("seq", "ident", "kind", "flags", "at", "tokens", "invocation_id", "text", "body")
+SAID: Final = ("seq", "ident", "kind", "flags", "invocation_id", "text", "body")
+"""What of most messages tells what was said, and where it stands."""
+PLAIN: Final = (*SAID, "at", "tokens")
 """What most messages have, and no more."""
 SELDOM: Final = tuple(name for name in EventRow._fields if name not in {*PLAIN, "rev", "folded"})
 """Of most messages there is none of these; `rev` is 0, and `folded` is for searches alone."""
@@ -139,7 +142,7 @@ def plain_rows(found: Iterable[tuple[Any, ...]]) -> list[EventRow]:
             EventRow,
             (seq, ident, 0, None, None, kind, flags, at, tokens, None, None, run, None, text, None, body, None),
         )
-        for seq, ident, kind, flags, at, tokens, run, text, body in found
+        for seq, ident, kind, flags, run, text, body, at, tokens in found
     ]
 
 
@@ -400,9 +403,9 @@ def owner_shape(owner: Owner) -> str:
 
 def with_extra(extra: str | None, key: str, value: object) -> str:
     """The `extra` document with one more entry."""
-    document = json.loads(extra) if extra else {}
+    document = read_json(extra) if extra else {}
     document[key] = value
-    return json.dumps(document, separators=(",", ":"))
+    return dump_json(document)
 
 
 def numbered(

@@ -6,18 +6,15 @@ A delta maps keys to values; None deletes. The prefix of a key says how far it r
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langchain_sessions._core.codec.values import as_dict, dump_exact, dump_json
+from langchain_sessions._core.codec.values import as_dict, dump_exact, dump_json, read_json
 from langchain_sessions._core.edge import require
-from langchain_sessions._core.rows import with_extra
+from langchain_sessions._core.rows import EventRow, with_extra
 from langchain_sessions.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-    from langchain_sessions._core.rows import EventRow
 
 USER = "user:"
 APP = "app:"
@@ -27,6 +24,8 @@ REPLACED = "was"
 """In the `extra` of what changes a session's state: what its keys held before, in lists, empty for nothing."""
 MOST_REPLACED = 1_000
 """So many characters of that are kept; what replaced more is searched for."""
+
+_tuple = tuple.__new__  # `_replace` takes several times as long
 
 
 class SplitDelta(NamedTuple):
@@ -65,7 +64,7 @@ def split_delta(text: str | None) -> SplitDelta:
     split = SplitDelta({}, {}, {})
     if text is None:
         return split
-    for key, value in json.loads(text).items():
+    for key, value in read_json(text).items():
         if key.startswith(USER):
             split.user[key[len(USER) :]] = None if value is None else dump_json(value)
         elif key.startswith(APP):
@@ -77,7 +76,7 @@ def split_delta(text: str | None) -> SplitDelta:
 
 def apply_deltas(state: str, deltas: Iterable[str | None]) -> str:
     """A session's state after some stored deltas; shared keys are left out."""
-    merged = json.loads(state)
+    merged = read_json(state)
     for delta in deltas:
         for key, value in split_delta(delta).session.items():
             if value is None:
@@ -89,7 +88,7 @@ def apply_deltas(state: str, deltas: Iterable[str | None]) -> str:
 
 def with_replaced(state: str, rows: Sequence[EventRow]) -> tuple[str, tuple[EventRow, ...]]:
     """A session's state after some new events, and these with what they replace in it."""
-    merged: dict[str, Any] = json.loads(state)
+    merged: dict[str, Any] = read_json(state)
     noted: list[EventRow] = []
     for row in rows:
         changed = split_delta(row.delta).session
@@ -99,13 +98,13 @@ def with_replaced(state: str, rows: Sequence[EventRow]) -> tuple[str, tuple[Even
                 merged.pop(key, None)
             else:
                 merged[key] = value
-        noted.append(row._replace(extra=_noted(row.extra, before)) if changed else row)
+        noted.append(_tuple(EventRow, (*row[:-1], _noted(row.extra, before))) if changed else row)
     return dump_json(merged), tuple(noted)
 
 
 def with_turned(extra: str | None, before: str, after: str) -> str | None:
     """The `extra` of a record that turns one state into another, with what it replaces."""
-    old, new = json.loads(before), json.loads(after)
+    old, new = read_json(before), read_json(after)
     held = {key: [old[key]] if key in old else [] for key in {**old, **new}}
     # As texts: 1, 1.0 and True are equal otherwise.
     changed = [key for key in held if dump_json(held[key]) != dump_json([new[key]] if key in new else [])]
@@ -125,14 +124,14 @@ def state_before(current: str, entries: Iterable[tuple[str | None, str | None, b
     """
     earlier: dict[str, list[Any]] = {}
     for delta, extra, is_rewind in entries:
-        before = json.loads(extra or "{}").get(REPLACED)
+        before = read_json(extra or "{}").get(REPLACED)
         if before is not None:
             earlier = {**before, **earlier}
         elif is_rewind or split_delta(delta).session:
             return None
     if not earlier:
         return current
-    merged: dict[str, Any] = json.loads(current)
+    merged: dict[str, Any] = read_json(current)
     for key, held in earlier.items():
         if held:
             merged[key] = held[0]
@@ -143,7 +142,7 @@ def state_before(current: str, entries: Iterable[tuple[str | None, str | None, b
 
 def is_same_state(one: str, other: str) -> bool:
     """Whether two documents of state say the same, in whatever order."""
-    return one == other or json.loads(one) == json.loads(other)
+    return one == other or read_json(one) == read_json(other)
 
 
 class StateChange:
@@ -160,7 +159,7 @@ class StateChange:
 
     def __init__(self, initial: str, current: str, turned: Iterable[str]) -> None:
         """Nothing is known yet of what the keys were before."""
-        self._initial: dict[str, Any] = json.loads(initial)
+        self._initial: dict[str, Any] = read_json(initial)
         self._current = current
         self._wanted = {key for delta in turned for key in split_delta(delta).session}
         self._found: dict[str, Any] = {}
@@ -180,7 +179,7 @@ class StateChange:
         """The state after it."""
         if not self._wanted:
             return self._current
-        merged: dict[str, Any] = json.loads(self._current)
+        merged: dict[str, Any] = read_json(self._current)
         for key in self._wanted:
             value = self._found[key] if key in self._found else self._initial.get(key)
             if value is None and (key in self._found or key not in self._initial):
@@ -201,9 +200,9 @@ def shared_keys(deltas: Iterable[str | None]) -> tuple[str, ...]:
 
 def merged_view(session: str, user: Mapping[str, str], app: Mapping[str, str]) -> dict[str, Any]:
     """The one dictionary that a caller sees, shared keys under their prefixes."""
-    merged: dict[str, Any] = json.loads(session)
-    merged.update((f"{USER}{key}", json.loads(value)) for key, value in user.items())
-    merged.update((f"{APP}{key}", json.loads(value)) for key, value in app.items())
+    merged: dict[str, Any] = read_json(session)
+    merged.update((f"{USER}{key}", read_json(value)) for key, value in user.items())
+    merged.update((f"{APP}{key}", read_json(value)) for key, value in app.items())
     return merged
 
 

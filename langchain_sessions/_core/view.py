@@ -19,7 +19,7 @@ from langchain_sessions._core.edge import pointing
 from langchain_sessions._core.ledger import visible_scopes
 from langchain_sessions._core.message_types import FIRST_RECORD
 from langchain_sessions._core.ranges import NO_SEQS, SeqSet
-from langchain_sessions._core.rows import PLAIN, ROOTED, SUMMARY, EventRow, plain_rows
+from langchain_sessions._core.rows import PLAIN, ROOTED, SAID, SUMMARY, EventRow, plain_rows
 from langchain_sessions._core.showing import html_of
 
 if TYPE_CHECKING:
@@ -34,8 +34,10 @@ MOST_READS: Final = 5
 _ELSEWHERE = ROOTED | SUMMARY
 """Where such a row stands a thread or a compaction says."""
 _run_of = attrgetter("invocation_id")
-_plain_of = itemgetter(*map(EventRow._fields.index, PLAIN))
-_named_run = itemgetter(PLAIN.index("invocation_id"))
+_said_of = itemgetter(*map(EventRow._fields.index, SAID))
+_said_in = itemgetter(slice(len(SAID)))
+_named_run = itemgetter(SAID.index("invocation_id"))
+_UNREAD = (0,) * (len(PLAIN) - len(SAID))
 # Where clients note why a reply ended: OpenAI's and most, Anthropic and Bedrock Converse, Ollama.
 _END_KEYS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 
@@ -143,7 +145,7 @@ class PlainRows(Sequence[EventRow]):
     """`plain_rows` that are made when somebody asks for them.
 
     Attributes:
-        values: The `PLAIN` columns of each.
+        values: The `PLAIN` columns of each, or the `SAID` ones where nobody asks for more.
     """
 
     __slots__ = ("values",)
@@ -151,6 +153,12 @@ class PlainRows(Sequence[EventRow]):
     def __init__(self, values: list[tuple[Any, ...]]) -> None:
         """Hold what was read."""
         self.values = values
+
+    @property
+    def said(self) -> list[tuple[Any, ...]]:
+        """The `SAID` columns of each."""
+        values = self.values
+        return [*map(_said_in, values)] if values and len(values[0]) > len(SAID) else values
 
     @property
     def runs(self) -> list[str | None]:
@@ -163,7 +171,9 @@ class PlainRows(Sequence[EventRow]):
 
     def __iter__(self) -> Iterator[EventRow]:
         """Make them all."""
-        return iter(plain_rows(self.values))
+        values = self.values
+        is_whole = not values or len(values[0]) == len(PLAIN)
+        return iter(plain_rows(values if is_whole else [value + _UNREAD for value in values]))
 
     @overload
     def __getitem__(self, at: int) -> EventRow: ...
@@ -175,13 +185,13 @@ class PlainRows(Sequence[EventRow]):
         """Make one."""
         if isinstance(at, slice):
             return PlainRows(self.values[at])
-        (row,) = plain_rows((self.values[at],))
+        (row,) = PlainRows([self.values[at]])
         return row
 
 
-def plain_values(rows: Sequence[EventRow]) -> Iterable[tuple[Any, ...]]:
-    """The `PLAIN` columns of some rows."""
-    return rows.values if type(rows) is PlainRows else map(_plain_of, rows)
+def said_values(rows: Sequence[EventRow]) -> Iterable[tuple[Any, ...]]:
+    """The `SAID` columns of some rows."""
+    return rows.said if type(rows) is PlainRows else map(_said_of, rows)
 
 
 def are_together(named: list[str | None]) -> bool:

@@ -13,7 +13,7 @@ from langchain_sessions._core.codec.values import as_dict
 from langchain_sessions._core.edge import require, told_methods
 from langchain_sessions._core.event_encoding import as_events
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
-from langchain_sessions._core.state import TEMP
+from langchain_sessions._core.state import TEMP, dump_delta
 from langchain_sessions._log.lifecycle import get_session
 from langchain_sessions._log.log import after_append
 from langchain_sessions.events import InvocationStatus, NewEvent, SessionEvent
@@ -186,8 +186,9 @@ def append_events(
             branch=branch, author=author, invocation_id=invocation_id, metadata=metadata, timestamp=timestamp
         )
     events = as_events(messages, shared)
+    delta = None
     if state_delta:
-        events = _with_delta(events, as_dict(state_delta, "state_delta"), shared)
+        events, delta = _with_delta(events, as_dict(state_delta, "state_delta"), shared)
     mark = 0
     if invocation_status is not None:
         mark = _mark_of(invocation_status)
@@ -199,34 +200,45 @@ def append_events(
         return []
     now, encoder, first = log.now(), log.encoder, events[0]
     if len(events) == 1 and not isinstance(first, NewEvent):
-        rows: tuple[EventRow, ...] = (encoder.message_row(first, now),)
-        is_bare = True
+        rows: tuple[EventRow, ...] = (encoder.message_row(first, now, delta=delta),)
+        is_bare = delta is None
     else:
         # That a run is open is said by its first event, that it is over by its last.
         marked = -1 if not mark else 0 if invocation_status is InvocationStatus.OPEN else len(events) - 1
-        rows, is_bare = _rows_of(events, encoder, now, first_ordinal, {marked: mark})
+        rows, is_bare = _rows_of(events, encoder, now, first_ordinal, {marked: mark}, delta=delta)
     idle = now - log.invocation_timeout
     batch = _tuple(AppendBatch, (rows, now, log.codec.same, expected_version, False, idle, False, is_bare))
     appended = yield from ask(log.store.append_events, key, batch)
     recall = after_append(log, key, appended.version, rows)
     if recall is not None:
         yield from recall
-    told, view = encoder.appended, appended.view
-    return [told(session_id, row, view) for row in appended.rows]
+    view = appended.view
+    if is_bare and view is None:
+        return [encoder.bare(session_id, row) for row in appended.rows]
+    return [encoder.appended(session_id, row, view) for row in appended.rows]
 
 
 def _rows_of(
-    events: Sequence[BaseMessage | NewEvent], encoder: EventEncoder, now: int, ordinal: int, marks: Mapping[int, int]
+    events: Sequence[BaseMessage | NewEvent],
+    encoder: EventEncoder,
+    now: int,
+    ordinal: int,
+    marks: Mapping[int, int],
+    *,
+    delta: str | None,
 ) -> tuple[tuple[EventRow, ...], bool]:
-    """The rows of events, of which some are marked; and whether all of them are messages, of which no more is said."""
+    """The rows of events, of which some are marked and the first may bring a change of state.
+
+    Also, whether all of them are messages, of which no more is said.
+    """
     rows: list[EventRow] = []
-    is_bare = True
+    is_bare = delta is None
     for at, event in enumerate(events):
         if isinstance(event, NewEvent):
             is_bare = False
             row = encoder.row(event, now, ordinal=ordinal + at, mark=marks.get(at, 0))
         else:
-            row = encoder.message_row(event, now)
+            row = encoder.message_row(event, now, delta=None if rows else delta)
         rows.append(row)
     return tuple(rows), is_bare
 
@@ -287,13 +299,14 @@ def _all_in_a_run(events: Sequence[BaseMessage | NewEvent]) -> bool:
 
 def _with_delta(
     events: list[BaseMessage | NewEvent], delta: Mapping[str, Any], shared: NewEvent | None
-) -> list[BaseMessage | NewEvent]:
-    """The events with a batch's state delta on the first; an event of its own where there is none."""
-    if all(isinstance(key, str) and key.startswith(TEMP) for key in delta):
-        return events
-    if not events:
-        return [replace(shared or NewEvent(), state_delta=delta)]
-    first = events[0]
+) -> tuple[list[BaseMessage | NewEvent], str | None]:
+    """The events with a batch's state delta on the first; an event of its own where there is none.
+
+    Where the first is a bare message the delta stands beside them, as it is stored.
+    """
+    first = events[0] if events else shared or NewEvent()
     if not isinstance(first, NewEvent):  # where nothing is shared, messages are bare
-        return [NewEvent(message=first, state_delta=delta), *events[1:]]
-    return [replace(first, state_delta={**delta, **(first.state_delta or {})}), *events[1:]]
+        return events, dump_delta(delta)
+    if all(isinstance(key, str) and key.startswith(TEMP) for key in delta):
+        return events, None
+    return [replace(first, state_delta={**delta, **(first.state_delta or {})}), *events[1:]], None

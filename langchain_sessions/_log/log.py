@@ -277,7 +277,7 @@ def after_append(log: Log, key: SessionKey, version: int, rows: Sequence[EventRo
         return None
     added = len(rows)
     index = log.shared.tally.passes(key, rows, is_due=version % INDEX_EVERY < added)
-    embed = version % EMBED_EVERY < added and search.embedder is not None
+    embed = search.embedder is not None and version % EMBED_EVERY < added
     return _catch_up(log, key, index=index, embed=embed) if index or embed else None
 
 
@@ -332,9 +332,15 @@ def _new_owner(log: Log, user_id: str | Unset | None) -> str | None:
 
 
 def read_rows(
-    log: Log, session_id: str, viewer: str | None, *, invocation_id: str | None = None, last_n: int | None = None
+    log: Log,
+    session_id: str,
+    viewer: str | None,
+    *,
+    invocation_id: str | None = None,
+    last_n: int | None = None,
+    said_only: bool = False,
 ) -> Flow[ContextSlice]:
     """The rows of a viewer's context in the order of a prompt: what every reader of the one view begins with."""
     now = log.now()
-    key = log.key(session_id)
-    return (yield from ask(log.store.load_context, key, viewer, invocation_id, last_n, now, log.idle_before(now)))
+    given = (log.key(session_id), viewer, invocation_id, last_n, now, log.idle_before(now), said_only)
+    return (yield from ask(log.store.load_context, *given))

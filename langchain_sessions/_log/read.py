@@ -10,9 +10,9 @@ from langchain_sessions._core.cursors import decode_positions, encode_cursor
 from langchain_sessions._core.edge import UNREADABLE, check_branch, check_kind, require
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.matching import query_of
-from langchain_sessions._core.rows import PLAIN
+from langchain_sessions._core.rows import SAID
 from langchain_sessions._core.state import merged_view
-from langchain_sessions._core.view import Context, has_calls, pair_tool_calls, plain_values
+from langchain_sessions._core.view import Context, has_calls, pair_tool_calls, said_values
 from langchain_sessions._log.log import read_rows
 from langchain_sessions.errors import CorruptRowError
 from langchain_sessions.filters import EventFilter
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 _EVERYTHING = EventFilter()
-_body = itemgetter(PLAIN.index("body"))
+_body = itemgetter(SAID.index("body"))
 
 
 def find_events(
@@ -114,10 +114,11 @@ def load_messages(
 ) -> Flow[list[BaseMessage]]:
     """`SessionService.messages`."""
     require(last_n is None or (type(last_n) is int and last_n > 0), "last_n", "give a whole number above 0")
-    found = yield from read_rows(log, session_id, check_branch(branch), invocation_id=invocation_id, last_n=last_n)
+    viewer = check_branch(branch)
+    found = yield from read_rows(log, session_id, viewer, invocation_id=invocation_id, last_n=last_n, said_only=True)
     messages = log.codec.decode_all(session_id, found.rows)
     # What a message says beside its text is in its body: without one it is neither a call nor a result.
-    if {*map(_body, plain_values(found.rows))} <= {None} or not has_calls(messages):
+    if {*map(_body, said_values(found.rows))} <= {None} or not has_calls(messages):
         return messages
     return [message for _, message in pair_tool_calls(messages)]
 

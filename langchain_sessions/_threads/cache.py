@@ -135,7 +135,7 @@ class ThreadCache:
             rows = [_parts(row) if type(row) is EventRow else row for row in rows]
         seqs, idents, kinds, flags, texts, bodies = zip(*rows, strict=True)
         none = repeat(None)
-        made, left = self._codec.cast(zip(none, idents, kinds, flags, none, none, none, texts, bodies, strict=False))
+        made, left = self._codec.cast(zip(none, idents, kinds, flags, none, texts, bodies, strict=False))
         for at in left:
             made[at] = self._build(MessageRow(*rows[at]))
         objects, snapshots = self._objects, self._snapshots

@@ -227,10 +227,12 @@ class LogStore(ABC):
         last_n: int | None,
         now: int,
         idle_before: int,
+        said_only: bool = False,  # noqa: FBT001, FBT002 - given in order, as all are
     ) -> ContextSlice:
         """The message rows that stand in a viewer's context, the newest `last_n` of them, as `context_rows` makes them.
 
-        Loads the live part only: what is archived costs nothing, nor does what is older than a window.
+        Loads the live part only: what is archived costs nothing, nor does what is older than a window. With
+        `said_only` messages are all that is made of the rows, which then need not say when and of how many tokens.
 
         Raises:
             SessionNotFoundError: There is none for this key.

@@ -327,8 +327,8 @@ def test_what_waits_is_indexed_in_one_step_and_read_in_parts(ada: SessionService
         drive(indexer.rebuild(key))
     finally:
         del watched.find_events
-    assert len(asked) == 3
-    assert max(asked) == 512
+    assert len(asked) == 12
+    assert max(asked) == 128
     assert ada.verify("s1") == []
 
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_sessions import EventFilter, NewEvent
+from langchain_sessions import EventFilter, NewEvent, SessionService
+from langchain_sessions._sql.index import writing
+from langchain_sessions._sql.index.deflated import rows_of
 from langchain_sessions.errors import StoreUnavailableError
 from langchain_sessions.testing.archiving import archive
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from langchain_sessions import SessionService
 
 WRITERS = 3
 APPENDS = 25
@@ -79,3 +82,40 @@ def test_nobody_trips_over_anybody(ada: SessionService) -> None:
     assert ada.verify("s1") == []
     assert ada.search("of topic", mode="literal").total == WRITERS * APPENDS * BATCH
     assert ada.search("w1n7m2").total
+
+
+@pytest.mark.backends("postgres", "mariadb")
+def test_what_a_step_of_the_index_stores_is_made_before_it_holds_others_up(
+    ada: SessionService, database_url: str, table_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock_timeout = timedelta(seconds=1)
+    made: list[int] = []
+    with SessionService(database_url, table_prefix=table_prefix, search=False, lock_timeout=lock_timeout) as elsewhere:
+
+        def beside_an_append(*given: Any) -> list[tuple[str, bytes]]:
+            made.append(elsewhere.as_user("ada").append("s1", HumanMessage("meanwhile"))[0].seq)
+            return [*rows_of(*given)]
+
+        monkeypatch.setattr(writing, "rows_of", beside_an_append)
+        ada.append("s1", [HumanMessage(f"kettle {number}") for number in range(600)])
+    assert made == [601]
+    assert ada.verify("s1") == []
+
+
+@pytest.mark.backends("memory")
+@pytest.mark.asyncio
+async def test_others_of_a_loop_have_their_turn_while_an_append_moves_the_index(ada: SessionService) -> None:
+    turns, is_over = 0, False
+
+    async def others() -> None:
+        nonlocal turns
+        while not is_over:
+            turns += 1
+            await asyncio.sleep(0)
+
+    running = asyncio.create_task(others())
+    await asyncio.sleep(0)
+    await ada.aappend("s1", [HumanMessage(f"kettle {number}") for number in range(600)])
+    during, is_over = turns, True
+    await running
+    assert during > 4

@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMe
 
 from langchain_sessions._core.codec.any_message import MessageCodec
 from langchain_sessions._core.rows import NO_MESSAGE_ID, SEALED, EventRow
-from langchain_sessions._core.view import plain_values
+from langchain_sessions._core.view import said_values
 from langchain_sessions._threads.split import snapshot
 from langchain_sessions.errors import CorruptRowError, SealedEventError
 
@@ -60,7 +60,7 @@ def test_many_are_made_as_one_is(message: BaseMessage) -> None:
     many = codec.decode_all("s", [row, row])
     assert [*map(_all_of, many)] == [_all_of(one)] * 2
     assert many == [message, message]
-    _, left = codec.cast(plain_values([row]))
+    _, left = codec.cast(said_values([row]))
     assert bool(left) == ('"$' in (row.body or "")), "what plain JSON says takes no call of its own"
     for copied in (
         copy.copy(many[0]),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from langchain_sessions._core.rows import PLAIN, SELDOM, EventRow, held_by, light_row, plain_rows
-from langchain_sessions._core.view import PlainRows, plain_values
+from langchain_sessions._core.rows import PLAIN, SAID, SELDOM, EventRow, held_by, light_row, plain_rows
+from langchain_sessions._core.view import PlainRows, said_values
 from langchain_sessions._sql.tables.schema import build_tables
 
 EMPTY = EventRow(7, "m1", 0, None, None, 1, 16, 5, 3, None, None, None, None, None, None, None, None)
@@ -26,7 +26,18 @@ def test_rows_that_are_made_when_asked_for_are_the_same() -> None:
     assert [*later[1:4]] == made[1:4]
     assert [*later[::-2]] == made[::-2]
     assert (len(later), later.runs) == (5, [row.invocation_id for row in made])
-    assert [*plain_values(later)] == [*plain_values(made)] == values
+    assert [*said_values(later)] == [*said_values(made)] == [value[: len(SAID)] for value in values]
+
+
+def test_rows_of_what_was_said_are_the_same_but_for_what_was_not_read() -> None:
+    values = [tuple(f"{name} {at}" for name in PLAIN) for at in range(3)]
+    whole, said = PlainRows(values), PlainRows([value[: len(SAID)] for value in values])
+    assert [*said] == [row._replace(at=0, tokens=0) for row in whole]
+    assert (said[1], said[-1]) == ([*said][1], [*said][2])
+    assert [*said[1:]] == [*said][1:]
+    assert said.runs == whole.runs
+    assert [*said_values(said)] == [*said_values(whole)]
+    assert [*said_values(PlainRows([]))] == [*PlainRows([])] == []
 
 
 def test_a_light_row_is_the_row_without_bodies() -> None:

@@ -24,7 +24,7 @@ from langchain_sessions._core.codec.text import REASONING_FIELDS, searchable_tex
 from langchain_sessions._core.codec.values import dump_json, dump_readably, load_json, pack, unpack
 from langchain_sessions._core.edge import UNREADABLE, folded_column, is_storable
 from langchain_sessions._core.message_types import CLASSES, CODES, imported_class
-from langchain_sessions._core.view import plain_values
+from langchain_sessions._core.view import said_values
 from langchain_sessions.errors import CorruptRowError, SealedEventError
 
 if TYPE_CHECKING:
@@ -284,13 +284,13 @@ class MessageCodec:
 
     def decode_all(self, session_id: str, rows: Sequence[EventRow]) -> list[BaseMessage]:
         """The messages of many rows."""
-        made, left = self.cast(plain_values(rows))
+        made, left = self.cast(said_values(rows))
         for at in left:
             made[at] = self.decode(session_id, rows[at])
         return made
 
     def cast(self, rows: Iterable[tuple[Any, ...]]) -> tuple[list[BaseMessage], list[int]]:
-        """The messages of rows of `PLAIN` columns, and which of them are for `decode`: those stand there as None.
+        """The messages of rows of `SAID` columns, and which of them are for `decode`: those stand there as None.
 
         Nearly all hold a text, an id and what plain JSON says besides. They are made here, with no call for each part.
         """
@@ -298,7 +298,7 @@ class MessageCodec:
         left: list[int] = []
         of_kind = self._of_kind
         fields: dict[str, Any]
-        for _, ident, kind, flags, _, _, _, text, body in rows:
+        for _, ident, kind, flags, _, text, body in rows:
             try:
                 cls, form, called = of_kind[kind]
                 named = None if flags & _NO_ID else ident

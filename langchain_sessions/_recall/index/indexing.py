@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from langchain_sessions._core.codec.any_message import unreadable
 from langchain_sessions._core.collecting import resting_collector
 from langchain_sessions._core.edge import UNREADABLE
-from langchain_sessions._core.flow import Flow, ask
+from langchain_sessions._core.flow import Flow, ask, give_way
 from langchain_sessions._core.matching import EventQuery
 from langchain_sessions._core.message_types import MESSAGE_CODES
 from langchain_sessions._core.rows import EventRow, SessionKey
@@ -53,9 +53,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 BATCH: Final = 512
-"""Events that are read at once, and that an append leaves to the next: what bounds the longest pause."""
-
-
+"""Events that an append leaves to the next."""
+_AT_ONCE: Final = 128
+"""Events that are read and taken apart at once: what bounds how long others of an event loop wait."""
 _ALL: Final = 1 << 16
 # Steps that another process was faster with, before a caller stops trying: the index moves on all the same.
 _LOST: Final = 5
@@ -97,7 +97,7 @@ class Indexer:
             SealedEventError: The log holds what this codec cannot read.
         """
         added = lost = 0
-        fewest, end = BATCH, None
+        fewest, end = _AT_ONCE, None
         # Words in an index would tell what the codec hides: such logs are scanned.
         if self.codec.encrypts:
             return 0
@@ -137,13 +137,13 @@ class Indexer:
             limit = min(at_once, LARGEST_CHUNK - len(entries))
             query = EventQuery(kinds=MESSAGE_CODES, after_seq=after, limit=limit)
             found = yield from ask(self.store.find_events, key, query, self.now())
-            rows = found.rows
-            some = _made(key.id, rows, partial(self._entries, key.id, rows, found.view, left))
+            some = _made(key.id, found.rows, partial(self._entries, key.id, found.rows, found.view, left))
             entries += some
             left -= sum(len(entry.lengths) for _, entry in some)
-            after = found.view.last_seq if len(some) == len(rows) < limit else some[-1][0].seq
+            after = found.view.last_seq if len(some) == len(found.rows) < limit else some[-1][0].seq
+            yield from give_way()
         # Where events are so long that a step takes few of them, the next one reads no more than it may take.
-        return entries, after, at_once if left > 0 else min(BATCH, 2 * len(entries))
+        return entries, after, at_once if left > 0 else min(_AT_ONCE, 2 * len(entries))
 
     def rows_of(self, key: SessionKey, chunk: StoredChunk, traits: ChunkTraits) -> Flow[list[EventRow]]:
         """The events of a chunk as the log has them; none where the session is gone."""
@@ -221,6 +221,7 @@ class Indexer:
         with resting_collector():
             for row, entry in entries:
                 chunk.add(self.builder.traits(row, entry), entry.passages)
+        yield from give_way()
         change = partial(_change, self.builder.fingerprint, progress, chunk, upto, tuple(numbers))
         return _made(key.id, [row for row, _ in entries], change)
 

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Select, delete, insert, select, update
+from sqlalchemy import Select, delete, insert, select
 
-from langchain_sessions._sql.driver.transaction import Transaction, param
+from langchain_sessions._core.rows import owner_shape
+from langchain_sessions._sql.driver.transaction import Prepared, Transaction, param
 from langchain_sessions._sql.index.deflated import opened, rows_of
-from langchain_sessions._sql.log.lookup import locate, require_session
+from langchain_sessions._sql.log.lookup import (
+    delete_rows,
+    key_values,
+    locating,
+    require_session,
+    update_rows,
+)
 from langchain_sessions._sql.tables.recall import TRAITS
 from langchain_sessions.stores._values import IndexChange, IndexProgress, StoredChunk
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from langchain_sessions._core.rows import SessionKey, SessionRow
 
@@ -80,19 +87,33 @@ def load_chunks(
 
 
 def _generation(tx: Transaction, skey: int) -> int:
+    return _told(tx.row(_asking(tx), {"skey": skey}))
+
+
+def _asking(tx: Transaction) -> Prepared:
     logs = tx.tables.recall.logs
-    asked = tx.prepare("recall generation", lambda: select(logs.c.generation).where(logs.c.skey == param("skey")))
-    row = tx.row(asked, {"skey": skey})
+    return tx.prepare("recall generation", lambda: select(logs.c.generation).where(logs.c.skey == param("skey")))
+
+
+def _told(row: tuple[Any, ...] | None) -> int:
     return 0 if row is None else int(row[0])
 
 
 def write_index(tx: Transaction, key: SessionKey, change: IndexChange, now: int) -> bool:
-    """The contract's `write_index`. The session row is locked first, so a deletion waits or has been."""
-    session = locate(tx, key, now, lock=True)
-    progress = change.progress
-    if session is None or session.skey != progress.skey:
+    """The contract's `write_index`. The session row is locked first, so a deletion waits or has been.
+
+    So do appends: what takes long is done before, and after it all is sent at once.
+    """
+    progress, chunk = change.progress, change.chunk
+    rows = [] if chunk is None else [*rows_of(tx.flavour, chunk, change.buckets)]
+    shape = owner_shape(key.owner)
+    statement = tx.prepare(("locate", shape, True), lambda: locating(tx, shape, lock=True))
+    located = tx.later(statement, key_values(key, now))
+    generation = tx.later(_asking(tx), {"skey": progress.skey})
+    tx.flush()
+    if located.row is None or located.row[0] != progress.skey:
         return False
-    if _progress(tx, session, change.fingerprint).generation != progress.generation:
+    if _told(generation.row) != progress.generation:
         return False
     _write_state(tx, change)
     chunks, terms = tx.tables.recall.chunks, tx.tables.recall.terms
@@ -101,37 +122,27 @@ def write_index(tx: Transaction, key: SessionKey, change: IndexChange, now: int)
         # Below zero lie the signs of vectors.
         tx.change(delete(terms).where(terms.c.skey == progress.skey, terms.c.chunk >= 0))
     for number in change.replaced:
-        values = {"skey": progress.skey, "chunk": number}
-        for name, table in (("chunks", chunks), ("terms", terms)):
-
-            def gone(table: Any = table) -> Any:
-                return delete(table).where(table.c.skey == param("skey"), table.c.chunk == param("chunk"))
-
-            tx.run(tx.prepare(("recall gone", name), gone), values)
-    if change.chunk is not None:
-        _insert_chunk(tx, progress.skey, change.chunk, change.buckets)
+        delete_rows(tx, chunks, skey=progress.skey, chunk=number)
+        delete_rows(tx, terms, skey=progress.skey, chunk=number)
+    if chunk is not None:
+        _insert_chunk(tx, progress.skey, chunk, rows)
     return True
 
 
 def _write_state(tx: Transaction, change: IndexChange) -> None:
-    logs = tx.tables.recall.logs
-    progress = change.progress
-    values = {
-        "indexed_to": change.indexed_to,
-        "fingerprint": change.fingerprint,
-        "generation": progress.generation + 1,
-    }
+    logs, progress = tx.tables.recall.logs, change.progress
+    same = {"skey": progress.skey}
+    to, generation = change.indexed_to, progress.generation + 1
     if progress.generation:
-        tx.change(update(logs).where(logs.c.skey == progress.skey).values(**values))
+        update_rows(tx, logs, same, indexed_to=to, fingerprint=change.fingerprint, generation=generation)
     else:
-        tx.change(insert(logs).values(skey=progress.skey, **values))
+        tx.change(insert(logs).values(**same, indexed_to=to, fingerprint=change.fingerprint, generation=generation))
 
 
-def _insert_chunk(tx: Transaction, skey: int, chunk: StoredChunk, buckets: Mapping[str, bytes]) -> None:
+def _insert_chunk(tx: Transaction, skey: int, chunk: StoredChunk, rows: Iterable[tuple[str, bytes]]) -> None:
     chunks, terms = tx.tables.recall.chunks, tx.tables.recall.terms
     row = {**chunk._asdict(), "skey": skey, "chunk": chunk.number}
     whole = tx.prepare("recall new chunk", lambda: insert(chunks).values({c.name: param(c.name) for c in chunks.c}))
-    tx.run(whole, row)
+    tx.later(whole, row)
     statement = tx.prepare("recall new terms", lambda: insert(terms).values({c.name: param(c.name) for c in terms.c}))
-    rows = rows_of(tx.flavour, chunk, buckets)
     tx.insert_tuples(statement, [(skey, chunk.number, bucket, data) for bucket, data in rows])

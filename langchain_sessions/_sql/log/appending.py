@@ -58,7 +58,7 @@ from langchain_sessions.errors import StoreError
 from langchain_sessions.stores._values import AppendBatch, Appended
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy.sql.dml import Insert, Update
 
@@ -175,15 +175,15 @@ def append_plain(tx: Transaction, key: SessionKey, batch: AppendBatch, heads: He
         # trip.
         last = tx.last_id
         check_position(key.id, last)
-        rows = _numbered(batch, last)
+        rows = _numbered(batch.rows, last)
         insert_by_subselect(tx, key, rows)
     else:
         moved = _move_here(tx, key, batch, values, heads)
         if moved is None:
             return None
         skey, last, noted = moved
-        rows = _numbered(batch, last)
-        insert_events(tx, skey, rows if noted is batch.rows else _numbered(batch._replace(rows=noted), last))
+        rows = _numbered(batch.rows, last)
+        insert_events(tx, skey, rows if noted is batch.rows else _numbered(noted, last))
     if not batch.is_bare and (rows[0].invocation_id is not None or rows[0].branch is not None):
         for upserted, upsert_values in _side_rows(tx, key, batch, rows[0].seq):
             tx.run(upserted, upsert_values)
@@ -198,23 +198,32 @@ def _move_here(
     None where only the full way can answer.
     """
     known, rows = heads.pop(key, None), batch.rows
-    changes = not batch.is_bare and any(row.delta is not None for row in rows)
+    changes = not batch.is_bare and (rows[0].delta is not None or any(row.delta is not None for row in rows))
+    of_batch = _shape(key, batch)
     is_stale = False
-    if known is not None and not changes:
+    found: tuple[Any, ...] | None = None
+    if known is not None and known[2] > batch.now - ACTIVITY_GRAIN:
         skey, before, activity = known
-        if activity > batch.now - ACTIVITY_GRAIN:
-            last = before + len(rows)
-            statement = tx.prepare_for(_KNOWN, ("bump known", _shape(key, batch)), _bump_known, tx, key, batch)
-            if tx.run(statement, (skey, before, last) + values):  # noqa: RUF005 - which would make a list of it first
+        last = before + len(rows)
+        given = (skey, before, last) + values  # noqa: RUF005 - which would make a list of it first
+        if changes:
+            statement = tx.prepare_for(_KNOWN, ("state of known", of_batch), _state_of_known, tx, key, batch)
+            told = tx.row(statement, given)
+            is_stale = told is None
+            found = None if told is None else (skey, before, activity, None, None, None, told[0])
+        else:
+            statement = tx.prepare_for(_KNOWN, ("bump known", of_batch), _bump_known, tx, key, batch)
+            if tx.run(statement, given):
                 heads[key] = (skey, last, activity)
                 return skey, last, rows
             is_stale = True
-    # The file is locked already. An UPDATE that returns what it changed takes longer than this and one that does
-    # not: SQLite makes a table for the answer.
-    shape: tuple[Any, ...] = ("to bump", _shape(key, batch), changes)
-    found = tx.row(tx.prepare_for(_GIVEN, shape, _to_bump, tx, key, batch, changes), values)
     if found is None:
-        return None
+        # The file is locked already. An UPDATE that returns what it changed takes longer than this and one that does
+        # not: SQLite makes a table for the answer.
+        shape: tuple[Any, ...] = ("to bump", of_batch, changes)
+        found = tx.row(tx.prepare_for(_GIVEN, shape, _to_bump, tx, key, batch, changes), values)
+        if found is None:
+            return None
     skey, before, activity, expires_at, renewal, grain, state = found
     check_position(key.id, before)
     last = before + len(rows)
@@ -225,7 +234,7 @@ def _move_here(
             due["state"], rows = with_replaced(state, rows)
         except UNREADABLE:
             return None  # the full way says what is damaged
-    shape = ("bump here", _shape(key, batch), *due)
+    shape = ("bump here", of_batch, *due)
     statement = tx.prepare_for((*_KNOWN, *due), shape, _bump_here, tx, key, batch, *due)
     tx.run(statement, (skey, before, last, *values, *due.values()))
     # Where another process writes as well, or a time slides, there is no sense in guessing.
@@ -236,9 +245,8 @@ def _move_here(
     return skey, last, rows
 
 
-def _numbered(batch: AppendBatch, last: int) -> tuple[EventRow, ...]:
+def _numbered(rows: Sequence[EventRow], last: int) -> tuple[EventRow, ...]:
     """The rows of a batch in their places, of which this is the last."""
-    rows = batch.rows
     if len(rows) == 1:
         return (_tuple(EventRow, (last,) + rows[0][1:]),)  # noqa: RUF005 - which would make a list of it first
     seq = last - len(rows)
@@ -301,10 +309,19 @@ def _bump_here(tx: Transaction, key: SessionKey, batch: AppendBatch, *due: str) 
 
 def _bump_known(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Update:
     """SQLite: `_bump` of a session that is where this process left it, if the fast way may serve it."""
-    s = tx.tables.sessions
-    here = (s.c.skey == param("skey"), s.c.last_seq == param("b_before"), s.c.renewal.is_(None))
     moved = {"last_seq": param("b_last"), **_counters(tx, key, batch)}
-    return update(s).where(*here, *_served(tx, key, batch)).values(**moved)
+    return update(tx.tables.sessions).where(*_left_here(tx, key, batch)).values(**moved)
+
+
+def _state_of_known(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Select[Any]:
+    """SQLite: the state of such a session."""
+    return select(tx.tables.sessions.c.state).where(*_left_here(tx, key, batch))
+
+
+def _left_here(tx: Transaction, key: SessionKey, batch: AppendBatch) -> list[ColumnElement[bool]]:
+    s = tx.tables.sessions.c
+    here = (s.skey == param("skey"), s.last_seq == param("b_before"), s.renewal.is_(None))
+    return [*here, *_served(tx, key, batch)]
 
 
 def _served(tx: Transaction, key: SessionKey, batch: AppendBatch) -> list[ColumnElement[bool]]:
@@ -407,4 +424,4 @@ def _append_in_one(tx: Transaction, key: SessionKey, batch: AppendBatch, values:
     if last is None:
         return known_again(key, batch, *known)
     check_position(key.id, last)
-    return Appended(_numbered(batch, last), last)
+    return Appended(_numbered(batch.rows, last), last)

@@ -28,6 +28,7 @@ from sqlalchemy import (
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.checkpoints import StagedWrites, WriteRow, mentioned_in, pack_writes, unpack_staged
 from langchain_sessions._core.ledger import LogView, marks_of, open_invocations, view_of
+from langchain_sessions._core.message_types import FIRST_RECORD
 from langchain_sessions._core.packed_texts import PACKED_FROM, packed_form
 from langchain_sessions._core.rows import (
     STORED,
@@ -344,7 +345,8 @@ def insert_events(tx: Transaction, skey: int, rows: Sequence[EventRow]) -> None:
         values = list(zip(repeat(skey, len(rows)), *compress(columns, held), strict=True))
         tx.insert_tuples(tx.prepare(held, _insert_some, tx.tables.events, held), values)
     for row in rows:
-        if row[_EXTRA] is not None:
+        # A message that is no revision has what else is said of it there, and no mark.
+        if row[_EXTRA] is not None and (row.kind >= FIRST_RECORD or row.flags & r.EDIT):
             insert_marks(tx, skey, rows)
             break
 

@@ -5,7 +5,6 @@ Where messages bear ids of their own it looks for them first. What it finds it t
 
 from __future__ import annotations
 
-import json
 import re
 from binascii import b2a_base64
 from collections.abc import Callable
@@ -34,6 +33,7 @@ from sqlalchemy import (
 
 from langchain_sessions._core import message_types as k
 from langchain_sessions._core import rows as r
+from langchain_sessions._core.codec.values import dump_as_it_is, read_json
 from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.identity import identify_batch, require_version
 from langchain_sessions._core.ledger import last_mark, view_of
@@ -61,7 +61,6 @@ _SAME = {"at": "k_now", "tokens": "b_tokens"}
 """What a message that is appended alone has in common with what is counted of it."""
 _BARE = ("seq", "ident", "rev", "kind", "flags", "at", "tokens", "text", "folded", "body")
 _bare: Callable[[EventRow], Row] = itemgetter(*map(EventRow._fields.index, _BARE[1:]))
-_dumped = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 _UNSAFE = r"\\u(0000|[dD][89abAB])"
 """What PostgreSQL cannot read of JSON: characters that its text does not hold."""
 
@@ -135,7 +134,7 @@ def _built(tx: Transaction, key: SessionKey, batch: AppendBatch, bump: Bump, mar
 def _as_json(batch: AppendBatch) -> str:
     """The rows of a batch as one value: a statement serves batches of every size, and the driver binds one text."""
     if batch.is_bare and not any(is_long(row.text) for row in batch.rows):
-        return _dumped([dict(zip(_BARE, (at, *_bare(row)), strict=True)) for at, row in enumerate(batch.rows)])
+        return dump_as_it_is([dict(zip(_BARE, (at, *_bare(row)), strict=True)) for at, row in enumerate(batch.rows)])
     rows: list[dict[str, Any]] = []
     for at, row in enumerate(batch.rows):
         told: tuple[Any, ...] = row
@@ -144,7 +143,7 @@ def _as_json(batch: AppendBatch) -> str:
             told = (*plain, None if packed is None else b2a_base64(packed, newline=False).decode())
         given = {name: value for name, value in zip(STORED, told) if value is not None}  # noqa: B905 - a row is shorter
         rows.append({**given, "seq": at})
-    return _dumped(rows)
+    return dump_as_it_is(rows)
 
 
 class _OneStatement:
@@ -302,7 +301,7 @@ def _given_rows(table: Table) -> CTE:
 def known_again(key: SessionKey, batch: AppendBatch, found: str) -> Appended | None:
     """The answer where all of a batch was there already; None where only the full way can tell."""
     try:
-        session, events, runs = json.loads(found)
+        session, events, runs = read_json(found)
         whole = SessionRow._make(session)
         if whole.head_id is not None or whole.head_runs is not None or len(runs or ()) > FEW:
             return None

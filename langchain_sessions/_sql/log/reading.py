@@ -18,7 +18,7 @@ from langchain_sessions._core.ledger import LogView, visible_scopes
 from langchain_sessions._core.matching import EventQuery, asks_for_words, cut_window, holds_keywords
 from langchain_sessions._core.packed_texts import said_in
 from langchain_sessions._core.ranges import SeqSet
-from langchain_sessions._core.rows import PLAIN, SELDOM, EventRow, SessionKey, SessionLog, owner_shape, stored_row
+from langchain_sessions._core.rows import PLAIN, SAID, SELDOM, EventRow, SessionKey, SessionLog, owner_shape, stored_row
 from langchain_sessions._core.view import (
     MOST_READS,
     PlainRows,
@@ -183,13 +183,15 @@ def load_context(
     last_n: int | None,
     now: int,
     idle_before: int,
+    said_only: bool = False,  # noqa: FBT001, FBT002 - as in the contract
 ) -> ContextSlice:
     """The contract's `load_context`: the live tail by position, and beside it what stands in archived places."""
+    columns = SAID if said_only else PLAIN
     if tx.pipelines:
-        session, view, plain = _in_one_packet(tx, key, viewer, last_n, now, idle_before)
+        session, view, plain = _in_one_packet(tx, key, viewer, last_n, now, idle_before, columns)
     else:
         session, view = require_view(tx, key, now, idle_before)
-        plain = _plain(tx, session, viewer, last_n) if view.is_plain and tx.flavour == "sqlite" else None
+        plain = _plain(tx, session, viewer, last_n, columns) if view.is_plain and tx.flavour == "sqlite" else None
     if plain is not None:
         return ContextSlice(session, plain if are_together(plain.runs) else runs_together([*plain]), view)
     reads = 0
@@ -233,7 +235,9 @@ def _standing(
     return ContextSlice(session, context_rows(rows, view, viewer, invocation_id, last_n), view), rows
 
 
-def _plain(tx: Transaction, session: SessionLog, viewer: str | None, limit: int | None) -> PlainRows | None:
+def _plain(
+    tx: Transaction, session: SessionLog, viewer: str | None, limit: int | None, columns: tuple[str, ...]
+) -> PlainRows | None:
     """SQLite: the newest messages of a log whose events all stand where they were logged, if they are plain messages.
 
     Every column of every row takes its driver as long as a small function, so half of them are only looked at: where
@@ -242,18 +246,24 @@ def _plain(tx: Transaction, session: SessionLog, viewer: str | None, limit: int 
 
     def build() -> Select[Any]:
         e = tx.tables.events.c
-        found = _plain_rows(tx, viewer, e.skey == param("skey"), e.seq <= param("q_last"))
+        found = _plain_rows(tx, viewer, columns, e.skey == param("skey"), e.seq <= param("q_last"))
         # Where no offset is named, SQLAlchemy has one sent with every call.
         return found.limit(param("q_limit")).offset(literal_column("0"))
 
     scopes = {} if viewer is None else scope_values(viewer)
     values: dict[str, Any] = {"skey": session.skey, "q_last": session.last_seq, **scopes}
     values["q_limit"] = -1 if limit is None else limit  # all of them, to SQLite
-    return _if_plain(tx.rows(tx.prepare(("plain events", len(scopes)), build), values))
+    return _if_plain(tx.rows(tx.prepare(("plain events", len(scopes), len(columns)), build), values), columns)
 
 
 def _in_one_packet(
-    tx: Transaction, key: SessionKey, viewer: str | None, limit: int | None, now: int, idle_before: int
+    tx: Transaction,
+    key: SessionKey,
+    viewer: str | None,
+    limit: int | None,
+    now: int,
+    idle_before: int,
+    columns: tuple[str, ...],
 ) -> tuple[SessionLog, LogView, PlainRows | None]:
     """A server: the log, and with the same round trip what `_plain` reads, which is nothing of a log that is not.
 
@@ -266,23 +276,25 @@ def _in_one_packet(
         s = tx.tables.sessions.c
         stands = (s.ledger.is_(None), s.head_runs.is_(None), ~has_unfinished(tx))
         skey = select(s.skey).where(*key_criteria(tx.tables, shape), *stands).scalar_subquery()
-        found = _plain_rows(tx, viewer, tx.tables.events.c.skey == skey)
+        found = _plain_rows(tx, viewer, columns, tx.tables.events.c.skey == skey)
         return found if limit is None else found.limit(param("q_limit"))
 
     located = ask_view(tx, key, now)
-    statement = tx.prepare(("plain events of a key", shape, len(scopes), limit is None), build)
+    statement = tx.prepare(("plain events of a key", shape, len(scopes), limit is None, len(columns)), build)
     found = tx.later(statement, {**key_values(key, now), **scopes, "q_limit": limit})
     tx.flush()
     session, view = view_told(key, located.row, idle_before)
     if session.ledger is not None or session.head_runs is not None or view.has_unfinished:
         return session, view, None
-    rows = _if_plain(found.rows)
+    rows = _if_plain(found.rows, columns)
     # What was appended between the two is of a later version than the one that is read, and takes others' places.
     return session, view, None if rows and rows[-1].seq > session.last_seq else rows
 
 
-def _plain_rows(tx: Transaction, viewer: str | None, *of_log: ColumnElement[bool]) -> Select[Any]:
-    """The newest messages first; without a position where something is in columns that are not read.
+def _plain_rows(
+    tx: Transaction, viewer: str | None, named: tuple[str, ...], *of_log: ColumnElement[bool]
+) -> Select[Any]:
+    """The newest messages first; without a position where something is in columns that are never read here.
 
     Where the text is packed the position is below zero. SQLite then tells it in the text's place, which may hold bytes
     there: a column that is nearly always empty would be asked of every row. Others have it in a column behind.
@@ -294,7 +306,7 @@ def _plain_rows(tx: Transaction, viewer: str | None, *of_log: ColumnElement[bool
         *(e[name].is_not(None) for name in SELDOM),
     )
     is_packed = e.packed.is_not(None) & e.text.is_(None)
-    columns: list[ColumnElement[Any]] = [e[name] for name in PLAIN[1:]]
+    columns: list[ColumnElement[Any]] = [e[name] for name in named[1:]]
     if tx.flavour == "sqlite":
         columns[_TEXT - 1] = case((is_packed, e.packed), else_=e.text)
     else:
@@ -308,23 +320,24 @@ def _plain_rows(tx: Transaction, viewer: str | None, *of_log: ColumnElement[bool
 
 _position = itemgetter(0)
 _tuple = tuple.__new__
-_TEXT = PLAIN.index("text")
+_TEXT = SAID.index("text")
 
 
-def _if_plain(found: list[tuple[Any, ...]]) -> PlainRows | None:
+def _if_plain(found: list[tuple[Any, ...]], columns: tuple[str, ...]) -> PlainRows | None:
     """The rows of `_plain_rows`, the oldest first; None where one of them says more."""
     positions = [*map(_position, found)]
     if None in positions:
         return None
-    if positions and (min(positions) < 0 or len(found[0]) > len(PLAIN)):
-        return PlainRows([_with_text(row) if row[0] < 0 else row[: len(PLAIN)] for row in reversed(found)])
+    size = len(columns)
+    if positions and (min(positions) < 0 or len(found[0]) > size):
+        return PlainRows([_with_text(row, size) if row[0] < 0 else row[:size] for row in reversed(found)])
     return PlainRows(found[::-1])
 
 
-def _with_text(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The `PLAIN` columns of a row whose text is packed."""
-    packed = row[_TEXT] if len(row) == len(PLAIN) else row[-1]
-    return (-row[0], *row[1:_TEXT], said_in(packed)[0], *row[_TEXT + 1 : len(PLAIN)])
+def _with_text(row: tuple[Any, ...], size: int) -> tuple[Any, ...]:
+    """The first so many columns of a row whose text is packed."""
+    packed = row[_TEXT] if len(row) == size else row[-1]
+    return (-row[0], *row[1:_TEXT], said_in(packed)[0], *row[_TEXT + 1 : size])
 
 
 def _messages(tx: Transaction) -> Criterion:

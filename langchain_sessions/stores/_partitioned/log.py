@@ -210,8 +210,10 @@ def load_context(
     last_n: int | None,
     now: int,
     idle_before: int,
+    said_only: bool = False,  # noqa: FBT001, FBT002 - as in the contract
 ) -> Flow[ContextSlice]:
     """The contract's `load_context`: the live tail from its end, and beside it what stands in archived places."""
+    del said_only  # rows are kept whole
     head = yield from at.require(key, now)
     reads = 0
     while True:
