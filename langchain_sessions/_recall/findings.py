@@ -14,7 +14,7 @@ from langchain_sessions._recall.index.builder import IndexBuilder, only_term, to
 from langchain_sessions._recall.index.chunks import PackedEvents
 from langchain_sessions._recall.index.directories import FIRST, is_directory
 from langchain_sessions._recall.index.postings import Segment
-from langchain_sessions._recall.index.shelves import GAP, LONGEST_LOG, ShelfEvents, ShelfTraits
+from langchain_sessions._recall.index.shelves import GAP, LONGEST_LOG, Copies, ShelfEvents, ShelfTraits
 from langchain_sessions._recall.rank.admission import TAKEN_BACK
 from langchain_sessions.filters import AnyBranch
 from langchain_sessions.stores._values import IndexedLog, IndexQuery, shelf_key
@@ -138,6 +138,12 @@ class Traits:
         if not place[0]:  # type: ignore[index]
             return place in self.shelves
         return place in self.chunks or (place[1] >= FIRST and place in self.directories)  # type: ignore[index]
+
+    def copied(self, numbers: Sequence[int]) -> Copies | None:
+        """What shelves of some numbers hold; None where one of them has to be read first."""
+        if not all(shelf_key(number) in self.shelves for number in numbers):
+            return None
+        return self._shelf_cache.copies([(number, self.shelves.of(shelf_key(number), b"")) for number in numbers])
 
     def keep(self, key: SessionKey, logs: Sequence[IndexedLog]) -> None:
         """Keep which chunks the index of a log consists of."""

@@ -264,3 +264,22 @@ def stale_copies(shelves: Sequence[tuple[int, ShelfTraits]]) -> dict[int, frozen
             if known is None or known < (log.last_seq, number):
                 newest[log.skey] = (log.last_seq, number)
     return {number: frozenset(keys) for number, keys in stale.items()}
+
+
+class Copies:
+    """Up to where some shelves hold their logs.
+
+    Args:
+        shelves: These.
+        logs: How many different logs they hold.
+        total: The sum of the positions up to which these are there.
+    """
+
+    def __init__(self, shelves: Iterable[ShelfTraits], logs: int, total: int) -> None:
+        self._held = [shelf.by_key for shelf in shelves]
+        self.logs = logs
+        self.total = total
+
+    def upto(self, skey: int) -> int:
+        """Up to which position the log of a session is there; 0 where it is not."""
+        return max([found.last_seq for held in self._held if (found := held.get(skey)) is not None], default=0)

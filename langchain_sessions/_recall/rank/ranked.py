@@ -225,7 +225,13 @@ class RankedSearch:
         traits = traits or Traits(self._builder, self._store)
         searched = request.searched
         known = traits.logs.of(searched.key) if searched.session_id is not None else {}
-        wanted = replace(index_query(request, query, self._builder), held=traits, apart=traits.apart, chunks=known)
+        wanted = replace(
+            index_query(request, query, self._builder),
+            held=traits,
+            copied=traits.copied,
+            apart=traits.apart,
+            chunks=known,
+        )
         read = IndexRead([], [])
         stuck = False
         for attempt in range(_ROUNDS):
