@@ -20,13 +20,13 @@ from langchain_sessions.filters import AnyBranch
 from langchain_sessions.stores._values import IndexedLog, IndexQuery, shelf_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from langchain_sessions._core.codec.any_message import MessageCodec
     from langchain_sessions._core.rows import EventRow, SessionKey
     from langchain_sessions._recall.index.traits_cache import ChunkKey, TraitsCache
     from langchain_sessions._recall.rank.admission import Admission
-    from langchain_sessions._recall.rank.ranking import RankedEvent
+    from langchain_sessions._recall.rank.many_logs import Found
     from langchain_sessions._recall.request import SearchRequest
     from langchain_sessions._recall.text.grammar import Query
     from langchain_sessions.stores._base import SessionStore
@@ -282,22 +282,29 @@ class ReadLogs:
         at = bisect_left(seqs, seq, low, high)
         return at if at < high and seqs[at] == seq else None
 
-    def hit(self, number: int, index: int, ranked: RankedEvent) -> Finding:
-        """A found event by its part."""
-        owner, part = self._owners[number], self._flat[number]
-        if isinstance(part, PackedEvents):
-            row, seq = None, part.traits.first_seq + part.traits.seqs[index]
-        else:
-            row = self._tails[number][index]
-            seq = row.seq
-        found, why, spot = ranked.score, ranked.parts, (number, index)
-        if isinstance(owner, ShelfTraits):
-            log = owner.log_at(index)
-            view = self._views.get(log.last_seq)
-            if view is None:
-                view = self._views[log.last_seq] = LogView(last_seq=log.last_seq)
-            return Finding(log, view, seq, found, why, row, ranked.passage, spot, log.is_unsure)
-        return Finding(owner.session, owner.view, seq, found, why, row, ranked.passage, spot)
+    def hits(self, found: Iterable[Found]) -> list[Finding]:
+        """The found events by their logs."""
+        hits: list[Finding] = []
+        owners, flat, views = self._owners, self._flat, self._views
+        for each in found:
+            number, index = spot = each.segment, each.index
+            _, score, why, passage = each.ranked
+            owner, part = owners[number], flat[number]
+            if not isinstance(part, PackedEvents):
+                assert isinstance(owner, IndexedLog)  # noqa: S101 - shelves have no tails
+                row = self._tails[number][index]
+                hits.append(Finding(owner.session, owner.view, row.seq, score, why, row, passage, spot))
+                continue
+            seq = part.traits.first_seq + part.traits.seqs[index]
+            if isinstance(owner, ShelfTraits):
+                log = owner.log_at(index)
+                view = views.get(log.last_seq)
+                if view is None:
+                    view = views[log.last_seq] = LogView(last_seq=log.last_seq)
+                hits.append(Finding(log, view, seq, score, why, None, passage, spot, log.is_unsure))
+            else:
+                hits.append(Finding(owner.session, owner.view, seq, score, why, None, passage, spot))
+        return hits
 
     def instant(self, hit: Finding) -> float:
         """When a hit was said, to the second."""

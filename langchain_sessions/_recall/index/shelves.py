@@ -79,6 +79,7 @@ class ShelfTraits:
         self.sizes = [log.slots for log in logs]
         self.by_key = {log.skey: log for log in logs}
         self.events = sum(log.slots for log in logs)
+        self.filled = sum(log.slots > 0 for log in logs)
         self.passages = sum(log.passages for log in logs)
         self.terms = sum(log.terms for log in logs)
 
@@ -138,6 +139,7 @@ class ShelfEvents(PackedEvents):
         # Labels were told from other beginnings of texts log by log.
         self.speakers, self.labels = shelf.names, {}
         self.logs = shelf.firsts, shelf.sizes
+        self.filled = shelf.filled
         if self._left_out:
             self._leave_out(shelf)
 
@@ -153,6 +155,7 @@ class ShelfEvents(PackedEvents):
         self.human_talk = events, terms
         kept = [log for log in shelf.logs if log not in self._left_out]
         self.logs = [log.first for log in kept], [log.slots for log in kept]
+        self.filled -= sum([log.slots > 0 for log in self._left_out])
 
     @property
     def left_out(self) -> Sequence[range]:
