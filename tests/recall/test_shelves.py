@@ -240,7 +240,12 @@ def test_what_moved_is_found_by_a_sum(
         asked: list[str] = []
         with monkeypatch.context() as patched:
             execute = Transaction._execute
-            patched.setattr(Transaction, "_execute", lambda tx, *sent: asked.append(sent[0]) or execute(tx, *sent))
+
+            def noted(tx: Transaction, text: str, values: tuple[object, ...], outcome: object) -> None:
+                asked.append(text)
+                execute(tx, text, values, outcome)  # type: ignore[arg-type]
+
+            patched.setattr(Transaction, "_execute", noted)
             mine = hits(pair[0], query)
         assert mine == hits(pair[1], query)
         return " ".join(asked)
