@@ -14,19 +14,19 @@ from langchain_sessions._recall.index.builder import IndexBuilder, only_term, to
 from langchain_sessions._recall.index.chunks import PackedEvents
 from langchain_sessions._recall.index.directories import FIRST, is_directory
 from langchain_sessions._recall.index.postings import Segment
-from langchain_sessions._recall.index.shelves import GAP, LONGEST_LOG, ShelfEvents, ShelfTraits
+from langchain_sessions._recall.index.shelves import GAP, LONGEST_LOG, Copies, ShelfEvents, ShelfTraits
 from langchain_sessions._recall.rank.admission import TAKEN_BACK
 from langchain_sessions.filters import AnyBranch
 from langchain_sessions.stores._values import IndexedLog, IndexQuery, shelf_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from langchain_sessions._core.codec.any_message import MessageCodec
     from langchain_sessions._core.rows import EventRow, SessionKey
     from langchain_sessions._recall.index.traits_cache import ChunkKey, TraitsCache
     from langchain_sessions._recall.rank.admission import Admission
-    from langchain_sessions._recall.rank.ranking import RankedEvent
+    from langchain_sessions._recall.rank.many_logs import Found
     from langchain_sessions._recall.request import SearchRequest
     from langchain_sessions._recall.text.grammar import Query
     from langchain_sessions.stores._base import SessionStore
@@ -138,6 +138,12 @@ class Traits:
         if not place[0]:  # type: ignore[index]
             return place in self.shelves
         return place in self.chunks or (place[1] >= FIRST and place in self.directories)  # type: ignore[index]
+
+    def copied(self, numbers: Sequence[int]) -> Copies | None:
+        """What shelves of some numbers hold; None where one of them has to be read first."""
+        if not all(shelf_key(number) in self.shelves for number in numbers):
+            return None
+        return self._shelf_cache.copies([(number, self.shelves.of(shelf_key(number), b"")) for number in numbers])
 
     def keep(self, key: SessionKey, logs: Sequence[IndexedLog]) -> None:
         """Keep which chunks the index of a log consists of."""
@@ -276,22 +282,29 @@ class ReadLogs:
         at = bisect_left(seqs, seq, low, high)
         return at if at < high and seqs[at] == seq else None
 
-    def hit(self, number: int, index: int, ranked: RankedEvent) -> Finding:
-        """A found event by its part."""
-        owner, part = self._owners[number], self._flat[number]
-        if isinstance(part, PackedEvents):
-            row, seq = None, part.traits.first_seq + part.traits.seqs[index]
-        else:
-            row = self._tails[number][index]
-            seq = row.seq
-        found, why, spot = ranked.score, ranked.parts, (number, index)
-        if isinstance(owner, ShelfTraits):
-            log = owner.log_at(index)
-            view = self._views.get(log.last_seq)
-            if view is None:
-                view = self._views[log.last_seq] = LogView(last_seq=log.last_seq)
-            return Finding(log, view, seq, found, why, row, ranked.passage, spot, log.is_unsure)
-        return Finding(owner.session, owner.view, seq, found, why, row, ranked.passage, spot)
+    def hits(self, found: Iterable[Found]) -> list[Finding]:
+        """The found events by their logs."""
+        hits: list[Finding] = []
+        owners, flat, views = self._owners, self._flat, self._views
+        for each in found:
+            number, index = spot = each.segment, each.index
+            _, score, why, passage = each.ranked
+            owner, part = owners[number], flat[number]
+            if not isinstance(part, PackedEvents):
+                assert isinstance(owner, IndexedLog)  # noqa: S101 - shelves have no tails
+                row = self._tails[number][index]
+                hits.append(Finding(owner.session, owner.view, row.seq, score, why, row, passage, spot))
+                continue
+            seq = part.traits.first_seq + part.traits.seqs[index]
+            if isinstance(owner, ShelfTraits):
+                log = owner.log_at(index)
+                view = views.get(log.last_seq)
+                if view is None:
+                    view = views[log.last_seq] = LogView(last_seq=log.last_seq)
+                hits.append(Finding(log, view, seq, score, why, None, passage, spot, log.is_unsure))
+            else:
+                hits.append(Finding(owner.session, owner.view, seq, score, why, None, passage, spot))
+        return hits
 
     def instant(self, hit: Finding) -> float:
         """When a hit was said, to the second."""

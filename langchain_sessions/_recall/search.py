@@ -95,7 +95,7 @@ class Searcher:
         found = yield from self._ranked.find(request, query, admission)
         self.behind = found.behind
         shown = shown_before(request.cursor)
-        left = [hit for hit in found.findings if hit.place not in shown]
+        left = [hit for hit in found.findings if hit.place not in shown] if shown else found.findings
         start = request.page * request.limit
         chosen = left[start : start + request.limit]
         items = yield from self._viewer.show(request, admission, query, chosen)

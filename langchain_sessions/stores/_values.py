@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from langchain_sessions._core.rows import Counters, EventRow, Owner, SessionHeading, SessionKey, SessionLog, SessionRow
 
@@ -230,6 +230,7 @@ class IndexQuery:
         chunks: The chunks that the caller knows: those of an index by the key of its session and its generation.
         held: Traits that the caller has: key of the session, number of the chunk, generation that wrote it; of a shelf
             `shelf_key`.
+        copied: What shelves of some numbers hold, where the caller knows it. They never change.
         most_apart: With shelves: how many logs that a shelf would take may be read one by one; None for without.
         longest_shelved: Longer logs are no shelf's, nor those `apart`, by key of the session and newest position.
         only: Of these logs only those, by the keys of their sessions, and no shelves but `whole_shelves`.
@@ -246,6 +247,7 @@ class IndexQuery:
         default_factory=dict[tuple[int, int], "tuple[StoredChunk, ...]"]
     )
     held: Container[tuple[int, int, int]] = ()
+    copied: Callable[[Sequence[int]], Copied | None] | None = None
     most_apart: int | None = None
     longest_shelved: int = 0
     apart: Container[tuple[int, int]] = ()
@@ -255,6 +257,24 @@ class IndexQuery:
     def may_shelve(self, session: SessionRow) -> bool:
         """Whether a shelf would take the log of a session."""
         return session.last_seq <= self.longest_shelved and (session.skey, session.last_seq) not in self.apart
+
+
+class Copied(Protocol):
+    """Up to where some shelves hold their logs."""
+
+    @property
+    def logs(self) -> int:
+        """How many logs."""
+        ...
+
+    @property
+    def total(self) -> int:
+        """The sum of the positions up to which they are there."""
+        ...
+
+    def upto(self, skey: int) -> int:
+        """Up to which position the log of a session is there; 0 where it is not."""
+        ...
 
 
 class StoredChunk(NamedTuple):

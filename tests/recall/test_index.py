@@ -406,3 +406,16 @@ def test_a_term_is_found_in_a_bucket_of_any_size(size: int) -> None:
     assert (len(data) > 1 << 17) == (size > 1)
     assert [Bucket(data).find(term) for term in terms] == packed
     assert Bucket(data).find("word") is None
+
+
+def test_verifying_goes_through_a_bucket_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(bucket: Bucket, term: str) -> bytes | None:
+        raise AssertionError(term)
+
+    with SessionService("sqlite://") as service:
+        ada = service.as_user("ada")
+        ada.open("s1")
+        ada.append("s1", [HumanMessage(f"kettle{number} kettles{number} {number}") for number in range(40)])
+        ada.reindex("s1")
+        monkeypatch.setattr(Bucket, "find", never)
+        assert ada.verify("s1") == []

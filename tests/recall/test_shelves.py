@@ -222,6 +222,58 @@ def test_a_page_costs_as_many_statements_whatever_the_number_of_sessions(
     assert counts[0] == counts[1]
 
 
+@pytest.mark.backends("sqlite")
+def test_what_moved_is_found_by_a_sum(
+    service: SessionService, pair: tuple[SessionService, SessionService], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("langchain_sessions._sql.index.shelves._MANY", 30)
+    monkeypatch.setattr("langchain_sessions._sql.index.shelves._NEWEST", 3)
+    chance = random.Random(7)  # noqa: S311 - reproducible
+
+    def append(name: str, count: int = 1) -> None:
+        said = [speech(chance, chance.randrange(999)) for _ in range(count)]
+        for view in pair:
+            view.open(name)
+            view.append(name, said)
+
+    def told(query: str = "kettle") -> str:
+        asked: list[str] = []
+        with monkeypatch.context() as patched:
+            execute = Transaction._execute
+
+            def noted(tx: Transaction, text: str, values: tuple[object, ...], outcome: object) -> None:
+                asked.append(text)
+                execute(tx, text, values, outcome)  # type: ignore[arg-type]
+
+            patched.setattr(Transaction, "_execute", noted)
+            mine = hits(pair[0], query)
+        assert mine == hits(pair[1], query)
+        return " ".join(asked)
+
+    for number in range(32):
+        append(f"s{number}", chance.randint(2, 6))
+    assert service.reindex()
+    hits(pair[0], "kettle")  # the shelf is known from now on
+    assert "NOT (EXISTS" not in told()
+    append("s31")
+    append("later", 3)
+    assert "NOT (EXISTS" not in told()
+    append("s3")  # not of the newest: all are compared
+    assert "NOT (EXISTS" in told()
+    for view in pair:
+        view.delete("s9")
+    told()
+    hits(pair[0], "kettle")
+    store = log_of(service).store
+    assert isinstance(store, SqlStore)
+    rows = store.tables.sessions
+    over = rows.update().where(rows.c.id.in_(["s31", "s5"])).values(expires_at=1)
+    store._runner.run(TransactionKind.WRITE, lambda tx: tx.once(over))
+    pair[1].delete("s31")
+    pair[1].delete("s5")
+    told()
+
+
 @on_databases
 def test_a_shelf_that_cannot_be_read_is_made_anew(service: SessionService) -> None:
     ada = service.as_user("ada")

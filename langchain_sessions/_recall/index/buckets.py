@@ -157,6 +157,26 @@ def pack_bucket(terms: list[str], sizes: bytes, packed: bytes, dense: Sequence[t
     return b"".join((len(words).to_bytes(4, "little"), words, sizes, packed, *(counts for _, counts in dense)))
 
 
+class Strewn(bytes):
+    """A byte for each event of a chunk, of a term that few of them hold.
+
+    Attributes:
+        indexes: These, ascending.
+    """
+
+    indexes: Sequence[int]
+
+
+def strewn(indexes: Sequence[int], counts: Iterable[int], events: int) -> Strewn:
+    """Occurrences as a byte for each event: a third of the time that a dictionary of them takes."""
+    found = bytearray(events)
+    for index, count in zip(indexes, counts, strict=True):
+        found[index] = count
+    told = Strewn(found)
+    told.indexes = indexes
+    return told
+
+
 class PackedOccurrences:
     """Where a term occurs in a stored chunk.
 
@@ -179,12 +199,12 @@ class PackedOccurrences:
         return len({*map(self._owners.__getitem__, split_occurrences(self._data, self._passages)[0])})
 
     def lookup(self) -> dict[int, int] | bytes:
-        """The count at each index: of what occurs, or a byte for every event of the chunk."""
+        """The count at each index: a byte for every event of the chunk; what occurs where some are several passages."""
         if self._owners is None and is_dense(self._data, self._passages):
             return self._data
         indexes, counts = split_occurrences(self._data, self._passages)
         if self._owners is None:
-            return dict(zip(indexes, counts, strict=True))
+            return strewn(indexes, counts, self._passages)
         found: dict[int, int] = {}
         for index, count in zip(map(self._owners.__getitem__, indexes), counts, strict=True):
             found[index] = min(MOST_COUNTED, found.get(index, 0) + count)

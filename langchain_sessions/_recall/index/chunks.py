@@ -131,7 +131,7 @@ class PackedEvents:
     """
 
     __slots__ = (
-        *("_read", "buckets", "counted", "events", "hidden", "human_talk", "labels", "logs"),
+        *("_read", "buckets", "counted", "events", "filled", "hidden", "human_talk", "labels", "logs"),
         *("passages", "said", "size", "speakers", "taken", "traits"),
     )
 
@@ -147,6 +147,7 @@ class PackedEvents:
         self.labels: Mapping[str, int]
         self.speakers, self.labels = traits.speakers
         self.logs: tuple[Sequence[int], Sequence[int]] = (0,), (self.events,)
+        self.filled = int(self.events > 0)
         self.buckets = buckets
         self.counted: Mapping[str, int] | None = None
         self._read: dict[str, Bucket] = {}

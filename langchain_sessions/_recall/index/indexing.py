@@ -13,12 +13,12 @@ from langchain_sessions._core.flow import Flow, ask, give_way
 from langchain_sessions._core.matching import EventQuery
 from langchain_sessions._core.message_types import MESSAGE_CODES
 from langchain_sessions._core.rows import EventRow, SessionKey
+from langchain_sessions._recall.index.buckets import Bucket, split_occurrences
 from langchain_sessions._recall.index.chunks import (
     LARGEST_CHUNK,
     MOST_PASSAGES_HELD,
     ChunkSize,
     OpenChunk,
-    PackedEvents,
     chunks_to_merge,
 )
 from langchain_sessions._recall.index.directories import (
@@ -388,7 +388,7 @@ class Indexer:
     ) -> _Contents:
         chunk = self._whole(session_id, rows, without)
         if not chunk.traits:
-            return b"", {}
+            return b"", []
         packed = ChunkTraits.of(chunk.traits).pack()
         return _contents(stored._replace(traits=packed), chunk.postings.pack())
 
@@ -421,17 +421,22 @@ def _left_out(stored: StoredChunk) -> set[int]:
     return {traits.first_seq + traits.seqs[index] for index in traits.left_out}
 
 
-_Contents = tuple[bytes, "Mapping[str, list[tuple[int, int]]]"]
+_Contents = tuple[bytes, list[tuple[str, str, list[int], bytes]]]
 
 
 def _contents(stored: StoredChunk, buckets: Mapping[str, bytes]) -> _Contents:
-    part = PackedEvents(ChunkTraits.unpack(stored.traits), stored.terms, buckets)
-    terms = {
-        term: [*found.pairs(), *found.passages().items()]
-        for term in part.vocabulary()
-        if (found := part.find(term)) is not None
-    }
-    return part.traits.pack(), terms
+    """The traits of a chunk, and the terms of each bucket in order: in which passages, and how often."""
+    traits = ChunkTraits.unpack(stored.traits)
+    passages = len(traits.passage_lengths)
+    # A bucket is gone through once: to look up each of its terms would take the square of its length.
+    terms = [
+        (name, term, list(numbers), bytes(counts))
+        for name, bucket in buckets.items()
+        if name
+        for term, packed in Bucket(bytes(bucket)).items()
+        for numbers, counts in (split_occurrences(packed, passages),)
+    ]
+    return traits.pack(), sorted(terms)
 
 
 def _change(

@@ -70,6 +70,11 @@ class InvertedEvents(Protocol):
         ...
 
     @property
+    def filled(self) -> int:
+        """How many of these logs hold anything."""
+        ...
+
+    @property
     def human_talk(self) -> tuple[int, int]:
         """How many events a human said, and how many terms these have."""
         ...

@@ -193,6 +193,11 @@ class Segment:
         return (0,), (len(self.flags),)
 
     @property
+    def filled(self) -> int:
+        """Whether it holds anything."""
+        return int(bool(self.flags))
+
+    @property
     def human_talk(self) -> tuple[int, int]:
         """How many events a human said, and how many terms these have."""
         return human_talk(event_lengths(self.passage_lengths, self.firsts), self.flags)

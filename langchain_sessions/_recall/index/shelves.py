@@ -79,6 +79,7 @@ class ShelfTraits:
         self.sizes = [log.slots for log in logs]
         self.by_key = {log.skey: log for log in logs}
         self.events = sum(log.slots for log in logs)
+        self.filled = sum(log.slots > 0 for log in logs)
         self.passages = sum(log.passages for log in logs)
         self.terms = sum(log.terms for log in logs)
 
@@ -138,6 +139,7 @@ class ShelfEvents(PackedEvents):
         # Labels were told from other beginnings of texts log by log.
         self.speakers, self.labels = shelf.names, {}
         self.logs = shelf.firsts, shelf.sizes
+        self.filled = shelf.filled
         if self._left_out:
             self._leave_out(shelf)
 
@@ -153,6 +155,7 @@ class ShelfEvents(PackedEvents):
         self.human_talk = events, terms
         kept = [log for log in shelf.logs if log not in self._left_out]
         self.logs = [log.first for log in kept], [log.slots for log in kept]
+        self.filled -= sum([log.slots > 0 for log in self._left_out])
 
     @property
     def left_out(self) -> Sequence[range]:
@@ -264,3 +267,22 @@ def stale_copies(shelves: Sequence[tuple[int, ShelfTraits]]) -> dict[int, frozen
             if known is None or known < (log.last_seq, number):
                 newest[log.skey] = (log.last_seq, number)
     return {number: frozenset(keys) for number, keys in stale.items()}
+
+
+class Copies:
+    """Up to where some shelves hold their logs.
+
+    Args:
+        shelves: These.
+        logs: How many different logs they hold.
+        total: The sum of the positions up to which these are there.
+    """
+
+    def __init__(self, shelves: Iterable[ShelfTraits], logs: int, total: int) -> None:
+        self._held = [shelf.by_key for shelf in shelves]
+        self.logs = logs
+        self.total = total
+
+    def upto(self, skey: int) -> int:
+        """Up to which position the log of a session is there; 0 where it is not."""
+        return max([found.last_seq for held in self._held if (found := held.get(skey)) is not None], default=0)

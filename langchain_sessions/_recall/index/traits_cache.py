@@ -6,7 +6,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from langchain_sessions._core.locks import new_lock
-from langchain_sessions._recall.index.shelves import ShelfTraits, stale_copies
+from langchain_sessions._recall.index.shelves import Copies, ShelfTraits, stale_copies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -111,6 +111,7 @@ class ShelfCache(TraitsCache[ShelfTraits]):
         super().__init__(ShelfTraits.unpack)
         self.apart: set[tuple[int, int]] = set()
         self._stale: OrderedDict[tuple[int, ...], Mapping[int, frozenset[int]]] = OrderedDict()
+        self._sums: OrderedDict[tuple[int, ...], tuple[int, int]] = OrderedDict()
 
     def keep_apart(self, skey: int, last_seq: int) -> None:
         """Note a log that no shelf takes before it moves on."""
@@ -129,3 +130,20 @@ class ShelfCache(TraitsCache[ShelfTraits]):
                 while len(self._stale) > _MOST_SETS:
                     self._stale.popitem(last=False)
         return known
+
+    def copies(self, shelves: Sequence[tuple[int, ShelfTraits]]) -> Copies:
+        """What these shelves hold. Added up once for the same shelves."""
+        numbers = tuple([number for number, _ in shelves])
+        known = self._sums.get(numbers)
+        if known is None:
+            stale = self.stale(shelves)
+            none = frozenset[int]()
+            upto = [
+                log.last_seq for number, each in shelves for log in each.logs if log.skey not in stale.get(number, none)
+            ]
+            known = len(upto), sum(upto)
+            with self._lock:
+                self._sums[numbers] = known
+                while len(self._sums) > _MOST_SETS:
+                    self._sums.popitem(last=False)
+        return Copies([shelf for _, shelf in shelves], *known)

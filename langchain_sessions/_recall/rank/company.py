@@ -42,12 +42,14 @@ class Home(NamedTuple):
         firsts: Where each begins in it.
         sizes: How many events each has there.
         whole: How many events each has in all.
+        filled: How many of them hold anything.
     """
 
     number: int
     firsts: Sequence[int]
     sizes: Sequence[int]
     whole: Sequence[int]
+    filled: int = 0
 
 
 class Span(NamedTuple):
@@ -68,7 +70,7 @@ class Span(NamedTuple):
 
 def spans_of(home: Home, at: int, indexes: range, ranked: bytes | bytearray) -> Iterable[Span]:
     """The logs of some events of a part, of which the first is at a place, as far as something of them counts there."""
-    number, firsts, sizes, whole = home
+    number, firsts, sizes, whole, _ = home
     shift, stop = at - indexes.start, indexes.stop
     which = bisect_right(firsts, indexes.start) - 1 if len(firsts) > 1 else 0
     for each in range(max(0, which), len(firsts)):
@@ -83,11 +85,18 @@ def spans_of(home: Home, at: int, indexes: range, ranked: bytes | bytearray) -> 
 
 
 def company(
-    spans: Sequence[Span], ranked: bytes | bytearray, counted: Sequence[bytes], expected: Sequence[float], logs: Logs
-) -> dict[tuple[int, int], float]:
-    """How well each log fits a query, from 0 to 4, as passages do.
+    places: Iterable[int],
+    spans: Sequence[Span],
+    ranked: bytes | bytearray,
+    counted: Sequence[bytes],
+    expected: Sequence[float],
+    *,
+    logs: Logs,
+) -> list[float]:
+    """How well the log of each of some places fits a query, from 0 to 4, as passages do.
 
     Args:
+        places: These, each in one of the spans.
         spans: Where the logs lie.
         ranked: A byte for each place: 255 where it counts.
         counted: How often each unit of the query occurs at each place; empty where nowhere.
@@ -95,24 +104,32 @@ def company(
         logs: All that are searched.
     """
     mean = logs.events / logs.total
-    damping = {span.log: _SATURATION * (1 - _LENGTH + _LENGTH * span.size / mean) for span in spans}
-    gained = dict.fromkeys(damping, 0.0)
-    mask, perfect = int.from_bytes(ranked, "little"), 0.0
+    numbers: dict[tuple[int, int], int] = {}
+    damping: list[float] = []
     # What counts anywhere lies in one of the spans.
-    logs_at: list[tuple[int, int]] = [(-1, -1)] * len(ranked)
-    for log, _, start, end in spans:
-        logs_at[start:end] = [log] * (end - start)
+    log_at = [0] * len(ranked)
+    for log, size, start, end in spans:
+        number = numbers.get(log)
+        if number is None:
+            number = numbers[log] = len(damping)
+            damping.append(_SATURATION * (1 - _LENGTH + _LENGTH * size / mean))
+        log_at[start:end] = [number] * (end - start)
+    gained = [0.0] * len(damping)
+    mask, perfect = int.from_bytes(ranked, "little"), 0.0
     for counts, least in zip(counted, expected, strict=True):
         if not counts:
             continue
         here = (int.from_bytes(counts, "little") & mask).to_bytes(len(counts), "little")
-        held = Counter(compress(logs_at, here))
+        held = Counter(compress(log_at, here))
         occurring = max(float(len(held)), least)
         rarity = math.log(1 + (max(logs.total, occurring) - occurring + 0.5) / (occurring + 0.5))
         perfect += rarity
-        for log, found in held.items():
-            gained[log] += rarity * found / (found + damping[log])
-    return {log: 4 * gain / perfect for log, gain in gained.items() if gain} if perfect else {}
+        for number, found in held.items():
+            gained[number] += rarity * found / (found + damping[number])
+    if not perfect:
+        return [0.0 for _ in places]
+    fits = [4 * gain / perfect for gain in gained]
+    return [fits[log_at[place]] for place in places]
 
 
 def scattered(frequency: int, logs: Logs) -> float:

@@ -45,6 +45,7 @@ _LONGEST_ENDING: Final = 4
 # Assistants say five to twenty times as much at a time as those who ask them; of two people none says twice as much.
 _AT_LENGTH: Final = 2
 _BESIDE_ASSISTANTS: Final = 0.5
+_tuple = tuple.__new__
 
 
 @dataclass(slots=True)
@@ -78,13 +79,13 @@ class Shortlist:
         statistics: TermStatistics,
         choice: Choice,
     ) -> None:
-        self.places = {position: place for position in choice.events if (place := joined.locate(position))}
+        self.places = choice.places
         self.is_cut = choice.is_cut
         self._joined = joined
         self._query = query
         self._weights = weights
         self._statistics = statistics
-        self._chosen: dict[int, Chosen] = {**choice.events}
+        self._chosen = choice.events
         self._near: set[int] = set()
 
     def ranked(self) -> list[Found]:
@@ -259,7 +260,7 @@ class _LogsEndToEnd:
 
     def _logs(self) -> Logs:
         """How many logs hold anything, and how much."""
-        found = {home.number: sum(map(bool, home.whole)) for home in self._homes}
+        found = {home.number: home.filled for home in self._homes}
         return Logs(sum(found.values()), self._said)
 
     def _human_share(self, asked: _Asked) -> float:
@@ -368,13 +369,14 @@ class _LogsEndToEnd:
     def describe(self, number: int, index: int, chosen: Chosen) -> Candidate:
         """Collect what ranking asks about an event."""
         part = self._parts[number]
-        return Candidate(
+        values = (
             self._passages_of(part, number, index, chosen),
             bool(self._named) and part.author(index) in self._named,
             self._human if self._human and part.hints(index) & HUMAN else 0.0,
             chosen.company,
             self._present.share(number, index) if self._present else 0.0,
         )
+        return _tuple(Candidate, values)
 
     def _passages_of(self, part: InvertedEvents, number: int, index: int, chosen: Chosen) -> list[Passage]:
         """The passages of an event that hold a word; where its neighbours alone do, the first."""
@@ -383,7 +385,9 @@ class _LogsEndToEnd:
         shortest = self._weights.shortest
         if high == low + 1:
             frequencies = [(unit, own + near) for unit, own, near in chosen.frequencies]
-            return [Passage(0, frequencies, max(shortest, lengths[low]) + chosen.around)]
+            told = lengths[low]
+            window = (told if told > shortest else shortest) + chosen.around  # noqa: FURB136 - no call
+            return [_tuple(Passage, (0, frequencies, window))]
         found = [(unit, self._in_passages(unit, number) if own else {}, near) for unit, own, near in chosen.frequencies]
         held = {at for _, counts, _ in found if counts for at in range(low, high) if at in counts}
         return [
@@ -412,7 +416,7 @@ def _homes_of(number: int, log: Sequence[InvertedEvents]) -> Iterator[Home]:
     whole = (sum([part.events for part in log]),) if len(log) > 1 else None
     for part in log:
         firsts, sizes = part.logs
-        yield Home(number, firsts, sizes, whole or sizes)
+        yield Home(number, firsts, sizes, whole or sizes, part.filled if whole is None else int(whole[0] > 0))
 
 
 def _is_form(one: str, other: str) -> bool:

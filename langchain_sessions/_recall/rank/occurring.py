@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from itertools import compress, repeat
 from operator import add
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
-from langchain_sessions._recall.index.buckets import MOST_COUNTED
+from langchain_sessions._recall.index.buckets import MOST_COUNTED, Strewn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from langchain_sessions._recall.index.inverted import Group, InvertedEvents, Occurrences
     from langchain_sessions._recall.rank.zone import Lookup
@@ -55,7 +55,7 @@ class Postings:
         if number not in self._known:
             hidden = self._parts[number].hidden
             is_one = len(found) == 1 and not hidden
-            self._known[number] = found[0].lookup() if is_one else _without(_joined(found), hidden) or None
+            self._known[number] = found[0].lookup() if is_one else _joined(found, hidden) or None
         return self._known[number]
 
     def _count(self, number: int, part: InvertedEvents, found: Sequence[Occurrences]) -> int:
@@ -67,27 +67,48 @@ class Postings:
         return len(found[0]) if len(found) == 1 else _in_any(found)
 
 
-def _joined(found: Iterable[Occurrences]) -> dict[int, int]:
-    """How often any of some terms occurs at each index where one does."""
+def _joined(found: Iterable[Occurrences], hidden: Collection[int]) -> Lookup:
+    """How often any of some terms occurs at each index where one does, but for some events; empty where nowhere."""
     lookups = [each.lookup() for each in found]
+    if not all(isinstance(lookup, bytes) for lookup in lookups):
+        return _added(lookups, hidden)
+    # The longest first: what few events hold is added one by one.
+    first, *others = sorted(lookups, key=lambda lookup: -len(_indexes(lookup)))
+    total = bytearray(cast("bytes", first))
+    for more in others:
+        if isinstance(more, Strewn):
+            for index in more.indexes:
+                total[index] = min(MOST_COUNTED, total[index] + more[index])
+        else:
+            total = bytearray(map(min, map(add, total, cast("bytes", more)), repeat(MOST_COUNTED)))
+    for index in hidden:
+        if index < len(total):
+            total[index] = 0
+    told = Strewn(total)
+    if isinstance(first, Strewn):
+        told.indexes = sorted(set[int]().union(*map(_indexes, lookups)).difference(hidden))
+    else:
+        told.indexes = list(compress(range(len(total)), total))
+    return told if told.indexes else b""
+
+
+def _added(lookups: Iterable[Lookup], hidden: Collection[int]) -> dict[int, int]:
     joined: dict[int, int] = {}
-    many = [lookup for lookup in lookups if isinstance(lookup, bytes)]
-    if many:
-        total = many[0]
-        for more in many[1:]:
-            total = bytes(map(min, map(add, total, more), repeat(MOST_COUNTED)))
-        joined = dict(zip(compress(range(len(total)), total), total.replace(b"\0", b""), strict=True))
     for lookup in lookups:
-        if not isinstance(lookup, bytes):
-            for index, count in lookup.items():
+        pairs = ((index, lookup[index]) for index in _indexes(lookup)) if isinstance(lookup, bytes) else lookup.items()
+        for index, count in pairs:
+            if count:
                 joined[index] = min(MOST_COUNTED, joined.get(index, 0) + count)
-    return joined
-
-
-def _without(joined: dict[int, int], hidden: Iterable[int]) -> dict[int, int]:
     for index in hidden:
         joined.pop(index, None)
     return joined
+
+
+def _indexes(lookup: Lookup) -> Collection[int]:
+    """Where anything occurs; where it is often, also where nothing does."""
+    if isinstance(lookup, Strewn):
+        return lookup.indexes
+    return range(len(lookup)) if isinstance(lookup, bytes) else lookup
 
 
 def _in_any(found: Iterable[Occurrences]) -> int:
@@ -96,11 +117,11 @@ def _in_any(found: Iterable[Occurrences]) -> int:
     held, size = 0, 0
     for each in found:
         lookup = each.lookup()
-        if isinstance(lookup, bytes):
+        if isinstance(lookup, bytes) and not isinstance(lookup, Strewn):
             size = len(lookup)
             held |= int.from_bytes(lookup.translate(_IS_HELD), "little")
         else:
-            few.update(lookup)
+            few.update(_indexes(lookup))
     many = held.to_bytes(size, "little")
     return size - many.count(0) + (bytes(map(many.__getitem__, few)).count(0) if size else len(few))
 

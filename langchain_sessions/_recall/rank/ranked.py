@@ -207,8 +207,7 @@ class RankedSearch:
             found = shortlist.ranked()
             known = yield from self._cosines(logs, meaning, shortlist.compared(found))
             found = shortlist.by_meaning(found, lambda number, index: known.get((number, index)))
-        hits = [logs.hit(each.segment, each.index, each.ranked) for each in found]
-        return hits, shortlist.is_cut
+        return logs.hits(found), shortlist.is_cut
 
     def _cosines(
         self, logs: ReadLogs, meaning: Meaning, places: Iterable[tuple[int, int]]
@@ -225,7 +224,13 @@ class RankedSearch:
         traits = traits or Traits(self._builder, self._store)
         searched = request.searched
         known = traits.logs.of(searched.key) if searched.session_id is not None else {}
-        wanted = replace(index_query(request, query, self._builder), held=traits, apart=traits.apart, chunks=known)
+        wanted = replace(
+            index_query(request, query, self._builder),
+            held=traits,
+            copied=traits.copied,
+            apart=traits.apart,
+            chunks=known,
+        )
         read = IndexRead([], [])
         stuck = False
         for attempt in range(_ROUNDS):
@@ -342,7 +347,7 @@ class _Ranks:
     def __init__(self, request: SearchRequest, logs: ReadLogs) -> None:
         self._request = request
         self._logs = logs
-        self._seen: set[tuple[int, int]] = set()
+        self._rounds: list[list[Finding]] = []
         self._ranked: list[Finding] = []
         self._found: list[Finding] = []
         # In time order every page shows a stretch of the same hits: those that the first page needs.
@@ -354,11 +359,12 @@ class _Ranks:
 
     def new(self, hits: Iterable[Finding]) -> list[Finding]:
         """Those that no earlier round found."""
-        return [hit for hit in hits if hit.place not in self._seen] if self._seen else list(hits)
+        seen = {hit.place for found in self._rounds for hit in found}
+        return [hit for hit in hits if hit.place not in seen] if seen else list(hits)
 
-    def add(self, hits: Iterable[Finding], kept: Iterable[Finding]) -> None:
+    def add(self, hits: list[Finding], kept: Iterable[Finding]) -> None:
         """Take in a round: what it found, and what of that is new and fits."""
-        self._seen.update(hit.place for hit in hits)
+        self._rounds.append(hits)
         self._found += kept
         if len(self._ranked) + len(self._found) >= self._first:
             self._order_found()
@@ -388,4 +394,4 @@ def _in_order(hits: list[Finding], request: SearchRequest, logs: ReadLogs) -> li
     if request.order == "time":
         return sorted(hits, key=lambda hit: (logs.instant(hit), *hit.place))
     # Wherever logs lie, equal scores are in the order in which their sessions were made.
-    return sorted(hits, key=lambda hit: (-hit.score, *hit.place))
+    return sorted(hits, key=lambda hit: (-hit.score, hit.session.skey, hit.seq))

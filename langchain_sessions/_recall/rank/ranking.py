@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from langchain_sessions._core.showing import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 COMPARED: Final = 50
 """How many events, the best by their words, are compared with a query in meaning. More of them gain nothing."""
 
 _SPREAD: Final = 0.1
 _SUPPOSED: Final = 3
+_tuple = tuple.__new__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,24 +157,33 @@ def rank(
         statistics: Of the searched logs.
         weights: What counts how much.
     """
-    word_score = _word_scorer(statistics, weights)
+    rarity, average = statistics.weights(), statistics.average_window
+    saturation, length, shortest = weights.saturation, weights.length, 1 - weights.length
+    # BM25 as a share of what a perfect passage would get, times 4, so that hints weigh the same for every query.
+    most, perfect = 4 * (saturation + 1), sum(rarity) or 1.0
     ranked: list[RankedEvent] = []
     for position, (passages, is_named, human, company, present) in chosen:
-        best = passages[0]
-        words = word_score(best)
-        if len(passages) > 1:
-            for passage in passages[1:]:
-                score = word_score(passage)
-                if score > words:
-                    best, words = passage, score
-        parts = {"words": words}
+        best, words = 0, -1.0
+        # No call for each of hundreds of passages.
+        for number, frequencies, window in passages:
+            damping = saturation * (shortest + length * (window / average))
+            gained = 0.0
+            for group, count in frequencies:
+                gained += rarity[group] * count / (count + damping)
+            gained = most * gained / perfect
+            if gained > words:
+                best, words = number, gained
+        parts, score = {"words": words}, words
         if is_named:
-            parts["author"] = weights.author * words + weights.author_bonus
+            parts["author"] = gain = weights.author * words + weights.author_bonus
+            score += gain
         elif human:
-            parts["human"] = human * words
+            parts["human"] = gain = human * words
+            score += gain
         if company or present:
-            parts["session"] = weights.session * company + weights.author_bonus * present
-        ranked.append(RankedEvent(position, sum(parts.values()), parts, best.number))
+            parts["session"] = gain = weights.session * company + weights.author_bonus * present
+            score += gain
+        ranked.append(_tuple(RankedEvent, (position, score, parts, best)))
     # What is equal stays in order: turned round, too.
     ranked.sort(key=attrgetter("score"), reverse=True)
     return ranked
@@ -214,20 +224,3 @@ def rank_by_meaning(
         again.append(event._replace(score=event.score + gain, parts={**event.parts, "meaning": gain}))
     again.sort(key=lambda event: -event.score)
     return again
-
-
-def _word_scorer(statistics: TermStatistics, weights: RankingWeights) -> Callable[[Passage], float]:
-    """BM25 as a share of what a perfect passage would get, times 4, so that hints weigh the same for every query."""
-    rarity, average = statistics.weights(), statistics.average_window
-    saturation, length, shortest = weights.saturation, weights.length, 1 - weights.length
-    most, perfect = 4 * (saturation + 1), sum(rarity) or 1.0
-
-    def score(passage: Passage) -> float:
-        _, frequencies, window = passage
-        damping = saturation * (shortest + length * (window / average))
-        gained = 0.0
-        for group, count in frequencies:
-            gained += rarity[group] * count / (count + damping)
-        return most * gained / perfect
-
-    return score

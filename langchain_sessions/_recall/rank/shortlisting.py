@@ -9,9 +9,10 @@ costs a few milliseconds among 100 000 events, where ranking each of them would 
 from __future__ import annotations
 
 from bisect import bisect_left
-from itertools import compress, count, islice
+from itertools import compress, count, islice, repeat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from langchain_sessions._recall.index.buckets import Strewn
 from langchain_sessions._recall.index.columns import from_bytes
 from langchain_sessions._recall.rank.kernel import FULL, MOST_OWN, Kernel
 from langchain_sessions._recall.rank.zone import Layout, Lookup, Zone
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from langchain_sessions._recall.rank.ranking import RankingWeights, TermStatistics
 
 _CROWDED: Final = 3
+_tuple = tuple.__new__
 
 
 class Chosen(NamedTuple):
@@ -44,10 +46,12 @@ class Choice(NamedTuple):
 
     Attributes:
         events: By position, what is known of each.
+        places: Part and index in it of each, by position.
         is_cut: Whether there may be more that fit less.
     """
 
     events: dict[int, Chosen]
+    places: dict[int, tuple[int, int]]
     is_cut: bool
 
 
@@ -67,19 +71,21 @@ def shortlist(
     seeds, is_cut = _seeds(postings, layout, rarity, limit)
     zone = Zone(layout, seeds, weights.reach)
     if not zone.size:
-        return Choice({}, is_cut)
+        return Choice({}, {}, is_cut)
     kernel = Kernel(weights, zone.columns(layout.columns_of), layout.average)
     counted = [zone.counts(unit) for unit in postings]
     windows = [kernel.windows(counts) for counts in counted]
     best = _best(zone, kernel.rough(windows, rarity), layout, weights, limit)
-    places = [at for at, _ in best]
+    places = [at for at, *_ in best]
     beside = zone.company(places, layout, counted, postings, all_of_them=not is_cut)
     held = _held(places, counted, windows, kernel.scale)
+    starts, around, unit = layout.starts, kernel.around, kernel.unit
     events = {
-        position: Chosen(units, kernel.around[at] / kernel.unit, fits)
-        for (at, position), units, fits in zip(best, held, beside, strict=True)
+        starts[part] + index: _tuple(Chosen, (units, around[at] / unit, fits))
+        for (at, part, index), units, fits in zip(best, held, beside, strict=True)
     }
-    return Choice(events, is_cut or len(best) >= limit)
+    found = {starts[part] + index: (part, index) for _, part, index in best}
+    return Choice(events, found, is_cut or len(best) >= limit)
 
 
 def _held(
@@ -111,7 +117,7 @@ def _seeds(postings: Sequence[Postings], layout: Layout, rarity: Sequence[float]
             layout.starts[number] + index
             for unit in postings
             for number in unit.occurring
-            for index in _indexes(unit.lookup(number) or {})
+            for index in _indexes(unit.lookup(number) or b"")
         }
         return sorted(places), False
     own: list[_Cells] = [{} for _ in layout.starts]
@@ -143,18 +149,23 @@ def _add(own: list[_Cells], unit: Postings, gain: float, enough: int) -> None:
         if not (lookup := unit.lookup(number)):
             continue
         if left > 0:
-            found: Iterable[int] = {index >> 1 for index in _indexes(lookup)}
-            left -= len(lookup)
-        elif isinstance(lookup, bytes):
-            # Slots of a byte for each event: a pair is two that adjoin.
-            evens, odds = lookup[::2], lookup[1::2] + b"\0"
-            found = [cell for cell in cells if evens[cell] or odds[cell]]
-        elif len(lookup) < len(cells):
-            found = {index >> 1 for index in lookup}.intersection(cells)
+            for cell in {index >> 1 for index in _indexes(lookup)}:
+                cells[cell] = cells.get(cell, 0.0) + gain
+            left -= _size(lookup)
         else:
-            found = [cell for cell in cells if 2 * cell in lookup or 2 * cell + 1 in lookup]
-        for cell in found:
-            cells[cell] = cells.get(cell, 0.0) + gain
+            for cell in _held_in(lookup, cells):
+                cells[cell] += gain
+
+
+def _held_in(lookup: Lookup, cells: _Cells) -> Iterable[int]:
+    """Those of some pairs that hold anything."""
+    if _size(lookup) < len(cells):
+        return {index >> 1 for index in _indexes(lookup)}.intersection(cells)
+    if not isinstance(lookup, bytes):
+        return [cell for cell in cells if 2 * cell in lookup or 2 * cell + 1 in lookup]
+    # A byte for each event: a pair is two that adjoin.
+    evens, odds = lookup[::2], lookup[1::2] + b"\0"
+    return [cell for cell in cells if evens[cell] or odds[cell]]
 
 
 def _around_best(own: list[_Cells], layout: Layout, rarity: Sequence[float], limit: int) -> list[int]:
@@ -197,12 +208,12 @@ def _with_neighbours(cells: _Cells, number: int) -> list[tuple[float, int, int]]
             for at, gain in cells.items()
         ]
     # Side by side it takes a third of the time.
-    row = [of(at, 0.0) for at in range(low - 2, high + 3)]
+    row = list(map(of, range(low - 2, high + 3), repeat(0.0)))
     side_by_side = zip(range(low, high + 1), row, row[1:], row[2:], row[3:], row[4:], strict=False)
     return [
         (gain + (before + after) / 2 + (fore + behind) / 4, number, at)
         for at, fore, before, gain, after, behind in side_by_side
-        if at in cells
+        if gain
     ]
 
 
@@ -214,23 +225,30 @@ def _any(layout: Layout, test: Callable[[int, int], bool], number: int, cell: in
 
 def _indexes(lookup: Lookup) -> Iterable[int]:
     """Where anything occurs."""
-    return [index for index, count in enumerate(lookup) if count] if isinstance(lookup, bytes) else lookup
+    if isinstance(lookup, Strewn):
+        return lookup.indexes
+    return compress(count(), lookup) if isinstance(lookup, bytes) else lookup
 
 
-def _best(zone: Zone, rough: bytes, layout: Layout, weights: RankingWeights, limit: int) -> list[tuple[int, int]]:
-    """Place in the zone and position of the best candidates."""
+def _size(lookup: Lookup) -> int:
+    """As how many occurrences it counts: a word of every eighth event as one that is in all of them."""
+    return len(lookup.indexes if isinstance(lookup, Strewn) else lookup)
+
+
+def _best(zone: Zone, rough: bytes, layout: Layout, weights: RankingWeights, limit: int) -> list[tuple[int, int, int]]:
+    """Place in the zone, part and index in it of the best candidates."""
     masked = int.from_bytes(rough, "little") & int.from_bytes(zone.candidates, "little")
     scores: Sequence[float] = masked.to_bytes(zone.size, "little")
     if layout.admits is not None or layout.is_favoured is not None:
         scores = _judged(zone, scores, layout, weights)
     places = highest(limit, scores)
-    found: list[tuple[int, int]] = []
+    found: list[tuple[int, int, int]] = []
     begin = 0
     for part, at, indexes in zone.stretches:
         # Both ascend: those of a stretch are those up to its end.
         begin, end = bisect_left(places, at, begin), bisect_left(places, at + len(indexes), begin)
-        shift = layout.starts[part] + indexes.start - at
-        found += [(place, place + shift) for place in places[begin:end]]
+        shift = indexes.start - at
+        found += [(place, part, place + shift) for place in places[begin:end]]
     return found
 
 

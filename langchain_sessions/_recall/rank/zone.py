@@ -5,7 +5,7 @@ A byte or a number for each place of the zone is cut out part by part, at once: 
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import repeat
@@ -130,9 +130,7 @@ class Zone:
         for part, at, indexes in self.stretches:
             spans += spans_of(layout.homes[part], at, indexes, self.candidates)
         expected = [0.0 if all_of_them else scattered(unit.frequency, logs) for unit in postings]
-        found = company(spans, self.candidates, counted, expected, logs)
-        starts = [span.start for span in spans]
-        return [found.get(spans[bisect_right(starts, place) - 1].log, 0.0) for place in places]
+        return company(places, spans, self.candidates, counted, expected, logs=logs)
 
     def counts(self, unit: Postings) -> bytes:
         """How often a unit occurs at each place; empty where nowhere."""

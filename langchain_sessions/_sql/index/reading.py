@@ -37,6 +37,7 @@ from langchain_sessions._sql.index.shelves import (
     buckets_by,
     can_shelve,
     find_left,
+    find_moved,
     find_shelf_buckets,
     find_shelves,
     load_shelves,
@@ -102,7 +103,9 @@ def _read_shelved(tx: Transaction, query: IndexQuery, most_apart: int) -> IndexR
     """The shelves of an owner, and the logs that are on none of them; None where these changed on the way."""
     searched = query.searched
     shelves = find_shelves(tx, searched)
-    left = find_left(tx, searched)
+    # A server compares them itself, in the round trip that all takes together.
+    moved = find_moved(tx, query, shelves.rows) if tx.flavour == "sqlite" else None
+    left = find_left(tx, searched, moved)
     buckets = find_shelf_buckets(tx, query)
     some = Some(unshelved=True)
     asked = _Asked(tx, query, some, left) if tx.pipelines else None

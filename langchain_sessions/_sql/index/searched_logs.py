@@ -56,11 +56,24 @@ def searched_criteria(tx: Transaction, searched: SearchedLogs, some: Some = ALL)
     if searched.session_id is not None:
         found.append(s.id == param("k_id"))
     if some.keys is not None:
-        # One parameter that is written out as many, `k_1` and so on: made one by one they take ten times as long.
-        found.append(s.skey.in_(bindparam("k", [None] * some.size, expanding=True)))
+        found.append(named_keys(tx, some))
     if some.unshelved:
         found.append(~is_shelved(tx))
     return [*found, *owner_criterion(tx.tables, owner_shape(searched.owner))]
+
+
+def named_keys(tx: Transaction, some: Some) -> ColumnElement[bool]:
+    """Whether the key of a session is one of those that are named."""
+    # One parameter that is written out as many, `k_1` and so on: made one by one they take ten times as long.
+    return tx.tables.sessions.c.skey.in_(bindparam("k", [None] * some.size, expanding=True))
+
+
+def named_values(some: Some) -> dict[str, Any]:
+    """The values of `named_keys`."""
+    keys = some.keys
+    if keys is None:
+        return {}
+    return {f"k_{at + 1}": keys[min(at, len(keys) - 1)] if keys else 0 for at in range(some.size)}
 
 
 def is_shelved(tx: Transaction) -> ColumnElement[bool]:
@@ -83,12 +96,7 @@ def searched_shape(searched: SearchedLogs, some: Some = ALL) -> tuple[Any, ...]:
 
 def searched_values(searched: SearchedLogs, some: Some = ALL) -> dict[str, Any]:
     """The values of `searched_criteria`."""
-    values = {**key_values(searched.key, searched.now), "q_idle": searched.idle_before}
-    if some.keys is not None:
-        values.update(
-            (f"k_{at + 1}", some.keys[min(at, len(some.keys) - 1)] if some.keys else 0) for at in range(some.size)
-        )
-    return values
+    return {**key_values(searched.key, searched.now), "q_idle": searched.idle_before, **named_values(some)}
 
 
 LogProgress = tuple[SessionRow, int, "str | None", int]

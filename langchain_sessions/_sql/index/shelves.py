@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import ColumnElement, Select, Table, and_, insert, or_, select
+from sqlalchemy import ColumnElement, Select, Table, and_, case, func, insert, literal_column, or_, select
 
 from langchain_sessions._core.checkpoints import blanked_at
 from langchain_sessions._core.rows import owner_shape
 from langchain_sessions._sql.driver.transaction import Later, Row, Transaction, param
-from langchain_sessions._sql.index.searched_logs import is_shelved
+from langchain_sessions._sql.index.searched_logs import Some, is_shelved, named_keys, named_values
 from langchain_sessions._sql.log.expiry_in_sql import is_over
 from langchain_sessions._sql.log.lookup import key_values, owner_criterion, session_columns, session_row
 from langchain_sessions._sql.log.removing import drop_shelves, remove_shelves
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _AT_ONCE = 500
+# Sessions of which a sum is cheaper than a look at each copy, and how many of the newest are looked at besides.
+_MANY = 256
+_NEWEST = 48
 # No bucket that begins so comes after this in the order of code points.
 _BEGINNING_END = "\U0010ffff"
 
@@ -55,23 +58,66 @@ def _mine(tx: Transaction, searched: SearchedLogs) -> list[ColumnElement[bool]]:
     return [shelves.app == param("k_app"), whose]
 
 
-def find_left(tx: Transaction, searched: SearchedLogs) -> Later:
-    """The sessions that no shelf holds as they are now, and those that expired, as `ask_progress` has them."""
+def find_left(tx: Transaction, searched: SearchedLogs, moved: tuple[int, ...] | None = None) -> Later:
+    """The sessions that no shelf holds as they are now, and those that expired, as `ask_progress` has them.
+
+    Args:
+        tx: Where to ask.
+        searched: Whose.
+        moved: Their keys, where they are known; None to look through all.
+    """
+    if moved == ():
+        return Later()
     s, logs = tx.tables.sessions, tx.tables.recall.logs
+    some = Some(moved)
 
     def build() -> Select[Any]:
         state = [logs.c.indexed_to, logs.c.fingerprint, logs.c.generation]
         # Expired ones are told as well: a shelf may still hold their words, which no search may find.
-        gone = is_over(tx.tables)
-        owned = owner_criterion(tx.tables, owner_shape(searched.owner))
+        left = or_(is_over(tx.tables), ~is_shelved(tx)) if some.keys is None else named_keys(tx, some)
         return (
             select(*session_columns(tx.tables), *state)
             .select_from(s.outerjoin(logs, logs.c.skey == s.c.skey))
-            .where(s.c.app == param("k_app"), *owned, or_(gone, ~is_shelved(tx)))
+            .where(*_owned(tx, searched), left)
             .order_by(s.c.skey)
         )
 
-    return tx.later(tx.prepare(("left", owner_shape(searched.owner)), build), key_values(searched.key, searched.now))
+    statement = tx.prepare(("left", owner_shape(searched.owner), some.keys is not None, some.size), build)
+    return tx.later(statement, {**key_values(searched.key, searched.now), **named_values(some)})
+
+
+def _owned(tx: Transaction, searched: SearchedLogs) -> list[ColumnElement[bool]]:
+    return [tx.tables.sessions.c.app == param("k_app"), *owner_criterion(tx.tables, owner_shape(searched.owner))]
+
+
+def find_moved(tx: Transaction, query: IndexQuery, shelves: Sequence[Row]) -> tuple[int, ...] | None:
+    """The keys of what `find_left` finds, at half its price; None where only that can tell.
+
+    Positions only grow. So where all sessions together are no further than their copies, but for some that were active
+    last, no other one has moved.
+    """
+    copied = None if query.copied is None else query.copied([row[0] for row in shelves])
+    if copied is None or copied.logs < _MANY:
+        return None
+    s, searched = tx.tables.sessions.c, query.searched
+
+    def build() -> Any:
+        over = case((is_over(tx.tables), 1), else_=0)
+        mine = _owned(tx, searched)
+        newest = select(s.skey, s.last_seq, over).where(*mine).order_by(s.activity.desc(), s.skey.desc())
+        # One statement, so that it is all of one moment. A sum of integers fails where it is too large for one.
+        whole = select(literal_column("0"), func.total(s.last_seq), func.total(over)).where(*mine)
+        return whole.union_all(select(newest.limit(_NEWEST).subquery()))
+
+    statement = tx.prepare(("moved", owner_shape(searched.owner)), build)
+    (_, total, gone), *rows = tx.rows(statement, key_values(searched.key, searched.now))
+    ahead, moved = total - copied.total, list[int]()
+    if ahead or gone:
+        for skey, last_seq, is_gone in rows:
+            further = last_seq - copied.upto(skey)
+            ahead, gone = ahead - further, gone - is_gone
+            moved += [skey] if further or is_gone else []
+    return None if ahead or gone else tuple(moved)
 
 
 def find_shelf_buckets(tx: Transaction, query: IndexQuery) -> Later:
