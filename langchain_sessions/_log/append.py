@@ -80,6 +80,7 @@ class AppendMethods:
             SessionEndedError: It has ended.
             StaleSessionError: The log is at another version; nothing was written.
             EventConflictError: An event id stands with another message; nothing was written.
+            CorruptRowError: An event id stands with a message that cannot be read; nothing was written.
             InvalidInputError: A value cannot be stored exactly; nothing was written.
         """
         return drive(
@@ -206,7 +207,7 @@ def append_events(
         marked = -1 if not mark else 0 if invocation_status is InvocationStatus.OPEN else len(events) - 1
         rows, is_bare = _rows_of(events, encoder, now, first_ordinal, {marked: mark})
     idle = now - log.invocation_timeout
-    batch = _tuple(AppendBatch, (rows, now, log.codec.same, expected_version, False, idle, False, is_bare))
+    batch = _tuple(AppendBatch, (rows, now, log.codec.repeats, expected_version, False, idle, False, is_bare))
     appended = yield from ask(log.store.append_events, key, batch)
     recall = after_append(log, key, appended.version, rows)
     if recall is not None:
@@ -252,7 +253,7 @@ def edit_message(
     batch = AppendBatch(
         rows=(log.encoder.row(event, now),),
         now=now,
-        same=log.codec.same,
+        same=log.codec.repeats,
         replaces_only=True,
         idle_before=log.idle_before(now),
     )
@@ -269,7 +270,7 @@ def move_message(log: Log, session_id: str, event: NewEvent) -> Flow[SessionEven
     now = log.now()
     row = log.encoder.row(replace(event, id=uuid.uuid4().hex), now)
     idle = log.idle_before(now)
-    batch = AppendBatch(rows=(row,), now=now, same=log.codec.same, replaces_only=True, idle_before=idle, moves=True)
+    batch = AppendBatch(rows=(row,), now=now, same=log.codec.repeats, replaces_only=True, idle_before=idle, moves=True)
     appended = yield from ask(log.store.append_events, log.key(session_id), batch)
     return log.encoder.appended(session_id, appended.rows[0], appended.view)
 

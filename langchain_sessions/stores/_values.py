@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from langchain_sessions._core.ledger import LogView
     from langchain_sessions._core.ranges import SeqSet
 
-SameMessage = Callable[[EventRow, EventRow], bool]
+SameMessage = Callable[[str, EventRow, EventRow], bool]
 
 
 class SessionDraft(NamedTuple):
@@ -43,7 +43,8 @@ class AppendBatch(NamedTuple):
     Attributes:
         rows: The events, `seq` still 0, `rev` still 0.
         now: The time of the append.
-        same: Whether a stored row and a new one hold the same message.
+        same: Whether a stored row of a session and a new one hold the same message; `CorruptRowError` where the stored
+            one cannot be read.
         expected_version: Append only if this is the newest position.
         replaces_only: Every row must replace a standing message (an edit).
         moves: It replaces it even by the same message: what was logged for a branch moves to the row's.

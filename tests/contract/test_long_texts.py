@@ -154,7 +154,11 @@ def test_a_damaged_one_is_named_and_stays_alone(service: SessionService, how: st
         with pytest.raises(CorruptRowError, match=r"Event 2 .*'s'") as caught:
             read("s")
         assert "resund" not in str(caught.value)
-    assert service.verify("s")[0] == "the text of event 2 cannot be read"
+    assert service.verify("s") == ["event 2 cannot be read"]
+    with pytest.raises(CorruptRowError, match=r"Event 2 .*'s'"):
+        service.append("s", SAID[1])
+    service.fork("s", new_id="copy")
+    assert service.verify("copy") == ["event 2 cannot be read"]
     assert found(service, keyword="needle") == [3, 8]
     assert [event.message for event in service.events("s", EventFilter(after_seq=2))] == [*SAID[2:]]
     assert service.messages("s", last_n=3) == [*SAID[-3:]]
