@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from langchain_sessions._core import message_types as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.codec.text import searchable_text
-from langchain_sessions._core.edge import ascii_lower, fold, to_micros
+from langchain_sessions._core.edge import ascii_lower, bounded, fold, to_micros
 from langchain_sessions._core.ledger import LogView, visible_scopes
 from langchain_sessions._core.message_types import ENTRY_CODES, ROLE_CODES, only_tool_of, speaker_of, tools_of
 from langchain_sessions.events import Standing
@@ -94,10 +94,10 @@ def query_of(wanted: EventFilter, codec: MessageCodec, *, idle_before: int = 0, 
         branch=wanted.branch,
         authors=frozenset(wanted.authors),
         invocation_id=wanted.invocation_id,
-        after_seq=wanted.after_seq,
-        before_seq=wanted.before_seq,
+        after_seq=None if wanted.after_seq is None else bounded(wanted.after_seq),
+        before_seq=None if wanted.before_seq is None else bounded(wanted.before_seq),
         newest=wanted.is_newest_first,
-        limit=wanted.limit,
+        limit=None if wanted.limit is None else bounded(wanted.limit),
         offset=wanted.offset,
         with_total=with_total,
         predicate=_predicate(tests, codec) if tests else None,

@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage
 
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.codec.values import as_dict
-from langchain_sessions._core.edge import require, told_methods
+from langchain_sessions._core.edge import bounded, require, told_methods
 from langchain_sessions._core.event_encoding import as_events
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
 from langchain_sessions._core.state import TEMP
@@ -181,6 +181,7 @@ def append_events(
     key = log.key(session_id)
     if expected_version is not None:
         require(type(expected_version) is int, "expected_version", "give the version of a session, a whole number")
+        expected_version = bounded(expected_version, -1)
     shared = None
     if (branch, author, invocation_id, metadata, timestamp) != _NOTHING_SHARED:
         shared = NewEvent(
