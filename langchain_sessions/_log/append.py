@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import BaseMessage
 
@@ -12,7 +13,7 @@ from langchain_sessions._core import rows as r
 from langchain_sessions._core.codec.values import as_dict
 from langchain_sessions._core.edge import bounded, require, told_methods
 from langchain_sessions._core.event_encoding import as_events
-from langchain_sessions._core.flow import Flow, adrive, ask, drive
+from langchain_sessions._core.flow import LARGE, Flow, adrive, ask, computed, drive
 from langchain_sessions._core.state import TEMP
 from langchain_sessions._log.lifecycle import get_session
 from langchain_sessions._log.log import after_append
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 # The constructor of a named tuple takes twice as long.
 _tuple = tuple.__new__
+_MOST_NESTED = 3
 _NOTHING_SHARED = (None, None, None, None, None)
 
 
@@ -200,13 +202,14 @@ def append_events(
         yield from get_session(log, session_id)
         return []
     now, encoder, first = log.now(), log.encoder, events[0]
-    if len(events) == 1 and not isinstance(first, NewEvent):
+    if len(events) == 1 and not isinstance(first, NewEvent) and said_by(first) < LARGE:
         rows: tuple[EventRow, ...] = (encoder.message_row(first, now),)
         is_bare = True
     else:
         # That a run is open is said by its first event, that it is over by its last.
         marked = -1 if not mark else 0 if invocation_status is InvocationStatus.OPEN else len(events) - 1
-        rows, is_bare = _rows_of(events, encoder, now, first_ordinal, {marked: mark})
+        encoding = partial(_rows_of, events, encoder, now, first_ordinal, {marked: mark})
+        rows, is_bare = yield from computed(sum(map(said_by, events)), encoding)
     idle = now - log.invocation_timeout
     batch = _tuple(AppendBatch, (rows, now, log.codec.repeats, expected_version, False, idle, False, is_bare))
     appended = yield from ask(log.store.append_events, key, batch)
@@ -251,8 +254,9 @@ def edit_message(
     now = log.now()
     # With an id of its own: under that of the message it would be taken for the append that it replaces.
     event = NewEvent(id=uuid.uuid4().hex, message=message, author=author, metadata=metadata)
+    row = yield from computed(said_by(message), partial(log.encoder.row, event, now))
     batch = AppendBatch(
-        rows=(log.encoder.row(event, now),),
+        rows=(row,),
         now=now,
         same=log.codec.repeats,
         replaces_only=True,
@@ -274,6 +278,22 @@ def move_message(log: Log, session_id: str, event: NewEvent) -> Flow[SessionEven
     batch = AppendBatch(rows=(row,), now=now, same=log.codec.repeats, replaces_only=True, idle_before=idle, moves=True)
     appended = yield from ask(log.store.append_events, log.key(session_id), batch)
     return log.encoder.appended(session_id, appended.rows[0], appended.view)
+
+
+def said_by(event: BaseMessage | NewEvent) -> int:
+    """About how many characters there are to count in an event."""
+    message = event.message if isinstance(event, NewEvent) else event
+    content = None if message is None else message.content
+    if isinstance(content, str):
+        return len(content)
+    return sum(_characters(block) for block in content or ())
+
+
+def _characters(block: object, depth: int = 0) -> int:
+    """Of a block of text or of an image, as deep as providers nest it."""
+    if isinstance(block, dict) and depth < _MOST_NESTED:
+        return sum(_characters(value, depth + 1) for value in cast("dict[str, object]", block).values())
+    return len(block) if isinstance(block, str) else 0
 
 
 def _mark_of(status: InvocationStatus) -> int:

@@ -26,10 +26,10 @@ from sqlalchemy import (
 )
 
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.edge import UNREADABLE
-from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.ledger import last_mark
-from langchain_sessions._core.packed_texts import packed_form
+from langchain_sessions._core.edge import UNREADABLE, built
+from langchain_sessions._core.flow import LARGE, Flow, ask
+from langchain_sessions._core.ledger import OF_RUNS, LogView, last_mark
+from langchain_sessions._core.packed_texts import packed_first, packed_form
 from langchain_sessions._core.rows import (
     ACTIVITY_GRAIN,
     OWNER_SHAPES,
@@ -54,7 +54,6 @@ from langchain_sessions._sql.log.lookup import (
     skey_named,
 )
 from langchain_sessions._sql.log.side_rows import note_invocation, note_scope, side_source
-from langchain_sessions._sql.log.views import view_in_run
 from langchain_sessions.errors import StoreError
 from langchain_sessions.stores._values import AppendBatch, Appended
 
@@ -90,6 +89,14 @@ _counting: Callable[[EventRow], tuple[int, int]] = itemgetter(*map(EventRow._fie
 
 def append_events(store: SqlStore, key: SessionKey, batch: AppendBatch) -> Flow[Appended]:
     """Append the fast way, with others where some wait for the same session, or else the full way."""
+    rows = batch.rows
+    size = len(rows[0].text or "") if len(rows) == 1 else bytes_of(rows)
+    if size >= LARGE:
+        return packed_first(batch.rows, partial(_append, store, key, batch))
+    return _append(store, key, batch)
+
+
+def _append(store: SqlStore, key: SessionKey, batch: AppendBatch) -> Flow[Appended]:
     plain = is_plain(batch, store.flavour)
     # SQLite's writers take turns anyway, one of them at a time.
     if store.flavour == "sqlite" or not plain or not _may_travel(batch):
@@ -188,7 +195,7 @@ def append_plain(tx: Transaction, key: SessionKey, batch: AppendBatch, heads: He
     status = 0
     if not batch.is_bare and (rows[0].invocation_id is not None or rows[0].branch is not None):
         status = _note_side_rows(tx, key, batch, rows[0].seq)
-    return _tuple(Appended, (rows, last, view_in_run(rows[0].invocation_id, status, last) if status else None))
+    return _tuple(Appended, (rows, last, _view_in_run(rows[0].invocation_id, status, last) if status else None))
 
 
 def _move_here(
@@ -377,6 +384,14 @@ def _note_side_rows(tx: Transaction, key: SessionKey, batch: AppendBatch, first_
     return status
 
 
+def _view_in_run(invocation_id: str | None, status: int, last_seq: int) -> LogView | None:
+    """Where the newest events of a run stand that got so far; None where they are live, or belong to none."""
+    standing = OF_RUNS.get(status)
+    if invocation_id is None or standing is None:
+        return None
+    return built(LogView, {"invocations": {invocation_id: standing}, "last_seq": last_seq})
+
+
 def _invocation_values(batch: AppendBatch, mark: int, first_seq: int) -> dict[str, Any]:
     """The row of a batch's invocation."""
     return {
@@ -412,5 +427,5 @@ def _append_in_one(tx: Transaction, key: SessionKey, batch: AppendBatch, values:
         return known_again(key, batch, *told)
     check_position(key.id, last)
     run = batch.rows[0].invocation_id
-    view = None if run is None else view_in_run(run, last_mark(batch.rows) or told[0], last)
+    view = None if run is None else _view_in_run(run, last_mark(batch.rows) or told[0], last)
     return Appended(_numbered(batch, last), last, view)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Select, literal_column, select
 
-from langchain_sessions._core.ledger import OF_RUNS, LogView, view_of
+from langchain_sessions._core.ledger import LogView, view_of
 from langchain_sessions._core.rows import EventRow, InvocationRow, SessionKey, SessionRow, owner_shape
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.log.lookup import (
@@ -40,14 +40,6 @@ FEW: int = 8
 def load_view(tx: Transaction, session: SessionRow, idle_before: int) -> LogView:
     """Where the events of a session stand."""
     return view_of(session, load_unfinished(tx, session), idle_before)
-
-
-def view_in_run(invocation_id: str | None, status: int, last_seq: int) -> LogView | None:
-    """Where the newest events of a run stand that got so far; None where they are live, or belong to none."""
-    standing = OF_RUNS.get(status)
-    if invocation_id is None or standing is None:
-        return None
-    return LogView(invocations={invocation_id: standing}, last_seq=last_seq)
 
 
 def lock_view(
