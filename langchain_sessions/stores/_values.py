@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langchain_sessions._core.rows import Counters, EventRow, Owner, SessionHeading, SessionKey, SessionLog, SessionRow
 
@@ -139,6 +139,10 @@ class StateRows(NamedTuple):
     session: str
     user: dict[str, str]
     app: dict[str, str]
+
+
+WALK: Final = 1_000
+"""Sessions of a page where all of them are walked through: a store of partitions reads a minute again for each page."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
