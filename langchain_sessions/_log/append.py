@@ -283,10 +283,10 @@ def move_message(log: Log, session_id: str, event: NewEvent) -> Flow[SessionEven
 def said_by(event: BaseMessage | NewEvent) -> int:
     """About how many characters there are to count in an event."""
     message = event.message if isinstance(event, NewEvent) else event
-    content = None if message is None else message.content
-    if isinstance(content, str):
-        return len(content)
-    return sum(_characters(block) for block in content or ())
+    content: object = None if message is None else message.content
+    if isinstance(content, list):
+        return sum(_characters(block) for block in cast("list[object]", content))
+    return len(content) if isinstance(content, str) else 0
 
 
 def _characters(block: object, depth: int = 0) -> int:

@@ -7,7 +7,7 @@ from datetime import timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain_core.messages import SystemMessage, ToolMessage
+from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
 
 from langchain_sessions.errors import EventNotFoundError, InvalidInputError, StaleSessionError
 from langchain_sessions.events import EventKind, NewEvent, Standing
@@ -56,6 +56,12 @@ class FilterSuite(StoreSuite):
         assert self.found(ada, authors={"Ada", "ada"}) == ["a", "b"]
         assert self.found(ada, invocation_id="r2") == ["b"]
         assert self.found(ada, invocation_id="R2") == []
+        for name in ("a\0b", "\ud83d"):  # which no database takes, and a message may bear
+            assert self.found(ada, invocation_id=name) == []
+            assert self.found(ada, authors={name}) == []
+            assert self.found(ada, authors={name, "Ada"}) == ["a"]
+            ada.append("s1", HumanMessage("named", name=name))
+            assert self.found(ada, authors={name}) == ["named"]
 
     def test_positions(self, ada: SessionService) -> None:
         ada.append("s1", numbered(6))
