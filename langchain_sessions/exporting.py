@@ -9,6 +9,7 @@ from langchain_sessions._core.edge import require, told
 from langchain_sessions._core.lazy import at_the_top
 from langchain_sessions._exporting.forms import FORMS
 from langchain_sessions.errors import SessionNotFoundError
+from langchain_sessions.stores._values import WALK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +53,7 @@ def export_sessions(
 def _all(sessions: SessionService) -> Iterator[Session]:
     cursor: str | None = None
     while True:
-        page = sessions.list_sessions(limit=100, cursor=cursor)
+        page = sessions.list_sessions(limit=WALK, cursor=cursor)
         yield from page.items
         cursor = page.next_cursor
         if cursor is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Literal
 
-from langchain_sessions._core.edge import check_aware, check_branch, helpful, require
+from langchain_sessions._core.edge import bounded, check_aware, check_branch, helpful, require
 from langchain_sessions._core.message_types import TYPES
 from langchain_sessions._core.showing import brief
 from langchain_sessions.errors import InvalidInputError
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from collections.abc import Set as AbstractSet
     from datetime import datetime
-
-_MAX_INT = 2**62
 
 
 class AnyBranch(Enum):
@@ -157,7 +155,7 @@ class EventFilter:
     @property
     def offset(self) -> int:
         """How many matching events come before the page."""
-        return min((self.page or 0) * (self.page_size or 0), _MAX_INT)
+        return bounded((self.page or 0) * (self.page_size or 0))
 
     @property
     def is_newest_first(self) -> bool:

@@ -7,10 +7,8 @@ import binascii
 import json
 from typing import Any
 
+from langchain_sessions._core.edge import MOST
 from langchain_sessions.errors import InvalidInputError
-
-# What every driver takes as a number; who makes up a cursor gets an error of ours.
-_MAX_INT = 2**62
 
 
 def encode_cursor(kind: str, *place: object) -> str:
@@ -45,6 +43,6 @@ def decode_positions(cursor: str, least: int, *kinds: str) -> tuple[str, list[in
     """
     kind, place = decode_cursor(cursor, *kinds)
     numbers = [0 if part is None else part for part in place]
-    if len(numbers) < least or not all(type(part) is int and 0 <= part < _MAX_INT for part in numbers):
+    if len(numbers) < least or not all(type(part) is int and 0 <= part <= MOST for part in numbers):
         raise InvalidInputError("cursor", "not a cursor that this library made; give page.next_cursor as it is")
     return kind, numbers

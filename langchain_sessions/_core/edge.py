@@ -11,7 +11,7 @@ from datetime import datetime, timedelta, timezone
 from functools import lru_cache, wraps
 from inspect import iscoroutinefunction, isfunction
 from os import urandom
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from langchain_sessions._core.twins import told_alike
 from langchain_sessions.errors import CorruptRowError, InvalidInputError
@@ -47,6 +47,15 @@ def check_positive(value: object, field: str) -> None:
         InvalidInputError: It is none.
     """
     require(isinstance(value, (int, float)) and value > 0, field, "give a number above 0")
+
+
+MOST: Final = 2**62 - 1
+"""The largest number that is asked of a store: every driver takes it, and no position or count comes near."""
+
+
+def bounded(number: int, least: int = 0) -> int:
+    """What means the same as a whole number among positions and counts, and is one that every driver takes."""
+    return max(least, min(number, MOST))
 
 
 def check_kind(value: object, kind: type, field: str, example: str) -> None:

@@ -10,12 +10,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Coroutine, Generator
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
+
+from langchain_sessions._core.twins import alone
 
 S = TypeVar("S")
 T = TypeVar("T")
 F = TypeVar("F")
 P = ParamSpec("P")
+
+LARGE: Final = 1 << 16
+"""Characters. To count, pack or index so many takes milliseconds, for which nobody else should wait."""
 
 
 Request = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
@@ -118,6 +123,26 @@ def _drop_own_frames(error: BaseException) -> None:
             at.tb_next = at.tb_next.tb_next
         else:
             at = at.tb_next
+
+
+class _Computing:
+    """Makes calls that wait for nothing: where somebody is called, or in a thread of their own beside a loop."""
+
+    def compute(self, call: Callable[[], T]) -> T:
+        """Make a call."""
+        return call()
+
+    async def acompute(self, call: Callable[[], T]) -> T:
+        """Async `compute`."""
+        return await alone(call)
+
+
+_COMPUTING = _Computing()
+
+
+def computed(size: int, call: Callable[[], T]) -> Flow[T]:
+    """What a call makes of so many characters: of few at once."""
+    return call() if size < LARGE else (yield from ask(_COMPUTING.compute, call))
 
 
 def _publish(face: Any, body: Callable[..., Any], name: str, doc: str | None) -> None:

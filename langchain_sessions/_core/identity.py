@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from langchain_sessions._core.ledger import Edit, LogView
 from langchain_sessions._core.rows import numbered
-from langchain_sessions.errors import EventConflictError, EventNotFoundError, StaleSessionError
+from langchain_sessions.errors import CorruptRowError, EventConflictError, EventNotFoundError, StaleSessionError
 from langchain_sessions.events import Standing
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def identify_batch(
 
     Raises:
         EventConflictError: An id stands with another message.
+        CorruptRowError: An id stands with a message that cannot be read.
         EventNotFoundError: `replaces_only` is set and nothing stands to be replaced.
     """
     known = [(row, view.standing(row)) for row in sorted(existing)]
@@ -101,11 +102,21 @@ def _stored_twin(
         return None
     current = _current_revision(row, known)
     # The current revision first: an append that repeats it is answered with it.
+    unreadable: list[CorruptRowError] = []
+
+    def repeats(old: EventRow) -> bool:
+        try:
+            return batch.same(session_id, old, row)
+        except CorruptRowError as error:
+            unreadable.append(error)
+            return False
+
     for old in (*([current] if current is not None else []), *reversed(named)):
-        if batch.same(old, row):
+        if repeats(old):
             return old
     if named:
-        raise EventConflictError(session_id, row.id)
+        # Whether it is another message nobody can tell where the one that is stored cannot be read.
+        raise unreadable[0] if unreadable else EventConflictError(session_id, row.id)
     return None
 
 

@@ -281,7 +281,7 @@ class LogView:
                 return Standing.LIVE
             # One that stands for nothing any more was taken back with its compaction, or a wider one took over.
             return Standing.REWOUND if row.seq in self.ledger.hidden else Standing.ARCHIVED
-        if row.seq in self.ledger.hidden:
+        if self.ledger is not EMPTY_LEDGER and row.seq in self.ledger.hidden:
             return Standing.REWOUND
         if self.superseded_by(row) is not None:
             return Standing.SUPERSEDED

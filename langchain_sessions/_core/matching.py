@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from langchain_sessions._core import message_types as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.codec.text import searchable_text
-from langchain_sessions._core.edge import ascii_lower, fold, to_micros
+from langchain_sessions._core.edge import ascii_lower, bounded, fold, is_storable, to_micros
 from langchain_sessions._core.ledger import LogView, visible_scopes
 from langchain_sessions._core.message_types import ENTRY_CODES, ROLE_CODES, only_tool_of, speaker_of, tools_of
 from langchain_sessions.events import Standing
@@ -80,6 +80,9 @@ def query_of(wanted: EventFilter, codec: MessageCodec, *, idle_before: int = 0, 
         chosen = {Standing.ARCHIVED} if wanted.archived else frozenset(Standing) - {Standing.ARCHIVED}
         standings = frozenset((standings or frozenset(Standing)) & chosen)
         kinds = kinds if standings else {_NO_KIND}
+    run = wanted.invocation_id
+    if run is not None and not is_storable(run):
+        run, kinds = None, {_NO_KIND}  # no event has such a name, and no database takes it
     is_sealed = codec.encrypts
     tests = message_tests(wanted, codec)
     return EventQuery(
@@ -92,12 +95,13 @@ def query_of(wanted: EventFilter, codec: MessageCodec, *, idle_before: int = 0, 
         keywords=() if is_sealed else tuple(map(fold, wanted.keywords)),
         match_all=wanted.match == "all",
         branch=wanted.branch,
-        authors=frozenset(wanted.authors),
-        invocation_id=wanted.invocation_id,
-        after_seq=wanted.after_seq,
-        before_seq=wanted.before_seq,
+        # Of those that no event has the test of the message, which is asked as well, is as sure.
+        authors=frozenset(filter(is_storable, wanted.authors)),
+        invocation_id=run,
+        after_seq=None if wanted.after_seq is None else bounded(wanted.after_seq),
+        before_seq=None if wanted.before_seq is None else bounded(wanted.before_seq),
         newest=wanted.is_newest_first,
-        limit=wanted.limit,
+        limit=None if wanted.limit is None else bounded(wanted.limit),
         offset=wanted.offset,
         with_total=with_total,
         predicate=_predicate(tests, codec) if tests else None,

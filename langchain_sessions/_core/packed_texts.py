@@ -7,12 +7,18 @@ write them. What keyword search compares is packed along where it cannot be made
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from langchain_sessions._core.edge import UNREADABLE, fold
+from langchain_sessions._core.flow import computed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from langchain_sessions._core.flow import Flow
     from langchain_sessions._core.rows import EventRow
+
+T = TypeVar("T")
 
 PACKED_FROM: Final = 1_000
 """Characters. Of 500 a fifth of the row would be saved for 12 µs of CPU; of these half, and of 20 000 two thirds."""
@@ -20,6 +26,9 @@ _MOST: Final = 1 << 24
 """Bytes, of both texts: what was tampered with must not blow up to gigabytes."""
 _LEVEL: Final = 4
 """Two thirds of what 6 takes, for a thirtieth more."""
+_AHEAD: Final[dict[tuple[str, str | None], bytes | None]] = {}
+"""What is about to be stored, packed already: by what was packed, so that whoever stores the same finds the same."""
+_MISSING: Final = b""
 # What keyword search compares: the lower case of the text, the text folded, or what stands behind it.
 _LOWER, _FOLDED, _BEHIND = b"\1", b"\2", b"\3"
 _SPLIT: Final = "\0"
@@ -29,6 +38,28 @@ _SPLIT: Final = "\0"
 
 def pack_text(text: str, folded: str | None) -> bytes | None:
     """The texts of a row, deflated; None where an eighth would not be saved."""
+    if _AHEAD and (ready := _AHEAD.get((text, folded), _MISSING)) is not _MISSING:
+        return ready
+    return _packed(text, folded)
+
+
+def packed_first(rows: Sequence[EventRow], then: Callable[[], Flow[T]]) -> Flow[T]:
+    """A workflow that stores rows, once their long texts are packed: no lock is held for that.
+
+    Beside an event loop it is done beside that, too.
+    """
+    texts = {(text, row.folded) for row in rows if (text := row.text) is not None and is_long(text)}
+    try:
+        _AHEAD.update(
+            (yield from computed(sum(len(text) for text, _ in texts), lambda: {each: _packed(*each) for each in texts}))
+        )
+        return (yield from then())
+    finally:
+        for each in texts:
+            _AHEAD.pop(each, None)
+
+
+def _packed(text: str, folded: str | None) -> bytes | None:
     how, said = _LOWER, text
     if folded is not None:
         how = _FOLDED if folded == fold(text) else _BEHIND

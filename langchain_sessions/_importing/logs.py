@@ -248,7 +248,7 @@ class _Again:
     def _write(self, waiting: Sequence[tuple[int, EventRow]], *, is_edit: bool) -> None:
         rows = tuple(row for _, row in waiting)
         idle = self._log.idle_before(self._at)
-        batch = AppendBatch(rows, self._at, self._log.codec.same, idle_before=idle)
+        batch = AppendBatch(rows, self._at, self._log.codec.repeats, idle_before=idle)
         store = self._log.store
         try:
             appended = store.append_events(self.key, batch._replace(replaces_only=is_edit, moves=is_edit))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import BaseMessage
 
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.codec.values import as_dict
-from langchain_sessions._core.edge import require, told_methods
+from langchain_sessions._core.edge import bounded, require, told_methods
 from langchain_sessions._core.event_encoding import as_events
-from langchain_sessions._core.flow import Flow, adrive, ask, drive
+from langchain_sessions._core.flow import LARGE, Flow, adrive, ask, computed, drive
 from langchain_sessions._core.state import TEMP, dump_delta
 from langchain_sessions._log.lifecycle import get_session
 from langchain_sessions._log.log import after_append
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 # The constructor of a named tuple takes twice as long.
 _tuple = tuple.__new__
+_MOST_NESTED = 3
 _NOTHING_SHARED = (None, None, None, None, None)
 
 
@@ -80,6 +82,7 @@ class AppendMethods:
             SessionEndedError: It has ended.
             StaleSessionError: The log is at another version; nothing was written.
             EventConflictError: An event id stands with another message; nothing was written.
+            CorruptRowError: An event id stands with a message that cannot be read; nothing was written.
             InvalidInputError: A value cannot be stored exactly; nothing was written.
         """
         return drive(
@@ -180,6 +183,7 @@ def append_events(
     key = log.key(session_id)
     if expected_version is not None:
         require(type(expected_version) is int, "expected_version", "give the version of a session, a whole number")
+        expected_version = bounded(expected_version, -1)
     shared = None
     if (branch, author, invocation_id, metadata, timestamp) != _NOTHING_SHARED:
         shared = NewEvent(
@@ -199,15 +203,16 @@ def append_events(
         yield from get_session(log, session_id)
         return []
     now, encoder, first = log.now(), log.encoder, events[0]
-    if len(events) == 1 and not isinstance(first, NewEvent):
+    if len(events) == 1 and not isinstance(first, NewEvent) and said_by(first) < LARGE:
         rows: tuple[EventRow, ...] = (encoder.message_row(first, now, delta=delta),)
         is_bare = delta is None
     else:
         # That a run is open is said by its first event, that it is over by its last.
         marked = -1 if not mark else 0 if invocation_status is InvocationStatus.OPEN else len(events) - 1
-        rows, is_bare = _rows_of(events, encoder, now, first_ordinal, {marked: mark}, delta=delta)
+        encoding = partial(_rows_of, events, encoder, now, first_ordinal, {marked: mark}, delta=delta)
+        rows, is_bare = yield from computed(sum(map(said_by, events)), encoding)
     idle = now - log.invocation_timeout
-    batch = _tuple(AppendBatch, (rows, now, log.codec.same, expected_version, False, idle, False, is_bare))
+    batch = _tuple(AppendBatch, (rows, now, log.codec.repeats, expected_version, False, idle, False, is_bare))
     appended = yield from ask(log.store.append_events, key, batch)
     recall = after_append(log, key, appended.version, rows)
     if recall is not None:
@@ -261,10 +266,11 @@ def edit_message(
     now = log.now()
     # With an id of its own: under that of the message it would be taken for the append that it replaces.
     event = NewEvent(id=uuid.uuid4().hex, message=message, author=author, metadata=metadata)
+    row = yield from computed(said_by(message), partial(log.encoder.row, event, now))
     batch = AppendBatch(
-        rows=(log.encoder.row(event, now),),
+        rows=(row,),
         now=now,
-        same=log.codec.same,
+        same=log.codec.repeats,
         replaces_only=True,
         idle_before=log.idle_before(now),
     )
@@ -281,9 +287,25 @@ def move_message(log: Log, session_id: str, event: NewEvent) -> Flow[SessionEven
     now = log.now()
     row = log.encoder.row(replace(event, id=uuid.uuid4().hex), now)
     idle = log.idle_before(now)
-    batch = AppendBatch(rows=(row,), now=now, same=log.codec.same, replaces_only=True, idle_before=idle, moves=True)
+    batch = AppendBatch(rows=(row,), now=now, same=log.codec.repeats, replaces_only=True, idle_before=idle, moves=True)
     appended = yield from ask(log.store.append_events, log.key(session_id), batch)
     return log.encoder.appended(session_id, appended.rows[0], appended.view)
+
+
+def said_by(event: BaseMessage | NewEvent) -> int:
+    """About how many characters there are to count in an event."""
+    message = event.message if isinstance(event, NewEvent) else event
+    content: object = None if message is None else message.content
+    if isinstance(content, list):
+        return sum(_characters(block) for block in cast("list[object]", content))
+    return len(content) if isinstance(content, str) else 0
+
+
+def _characters(block: object, depth: int = 0) -> int:
+    """Of a block of text or of an image, as deep as providers nest it."""
+    if isinstance(block, dict) and depth < _MOST_NESTED:
+        return sum(_characters(value, depth + 1) for value in cast("dict[str, object]", block).values())
+    return len(block) if isinstance(block, str) else 0
 
 
 def _mark_of(status: InvocationStatus) -> int:

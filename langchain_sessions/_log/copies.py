@@ -10,7 +10,7 @@ from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.matching import query_of
 from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.filters import EventFilter
-from langchain_sessions.stores._values import SessionQuery
+from langchain_sessions.stores._values import WALK, SessionQuery
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +55,7 @@ def forget_user(log: Log, user_id: str) -> Flow[None]:
     if not log.shared.copies:
         return
     mine = replace(log, owner=user_id)
-    query = SessionQuery(app=log.app, owner=user_id, now=log.now(), limit=_PAGE, after=None)
+    query = SessionQuery(app=log.app, owner=user_id, now=log.now(), limit=WALK, after=None)
     while True:
         found = yield from ask(log.store.list_sessions, query)
         for row in found.rows:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_sessions._core import message_types as k
 from langchain_sessions._core.codec.values import as_dict, dump_exact, dump_mapping
 from langchain_sessions._core.cursors import decode_positions, encode_cursor
-from langchain_sessions._core.edge import check_duration, check_id, check_title, require
+from langchain_sessions._core.edge import bounded, check_duration, check_id, check_title, require
 from langchain_sessions._core.event_encoding import new_record
 from langchain_sessions._core.expiry import expiry_columns
 from langchain_sessions._core.flow import Flow, ask
@@ -81,7 +81,7 @@ def get_session(log: Log, session_id: str) -> Flow[Session]:
 def list_sessions(log: Log, *, limit: int = 50, cursor: str | None = None) -> Flow[Page[Session]]:
     """`SessionService.list_sessions`."""
     require(type(limit) is int and limit > 0, "limit", "give a whole number above 0")
-    query = SessionQuery(app=log.app, owner=log.owner, now=log.now(), limit=limit)
+    query = SessionQuery(app=log.app, owner=log.owner, now=log.now(), limit=bounded(limit))
     if cursor is not None:
         kind, (updated_at, skey, *_) = decode_positions(cursor, 2, _ON, _BACK)
         place = (updated_at, skey)
@@ -167,7 +167,7 @@ def delete_user(log: Log, user_id: str | None = None) -> Flow[Removal]:
 def purge_expired(log: Log, *, batch: int = 100, progress: Callable[[int], None] | None = None) -> Flow[int]:
     """`SessionService.purge_expired`."""
     require(type(batch) is int and batch > 0, "batch", "give a whole number above 0")
-    total, now = 0, log.now()
+    total, now, batch = 0, log.now(), bounded(batch)
     while True:
         gone = yield from ask(log.store.purge_expired, log.app, log.owner, now, batch)
         total += gone

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from langchain_sessions._core.codec.values import as_dict
 from langchain_sessions._core.edge import (
     UNREADABLE,
+    bounded,
     built,
     check_aware,
     check_id,
@@ -342,5 +343,6 @@ def read_rows(
 ) -> Flow[ContextSlice]:
     """The rows of a viewer's context in the order of a prompt: what every reader of the one view begins with."""
     now = log.now()
-    given = (log.key(session_id), viewer, invocation_id, last_n, now, log.idle_before(now), said_only)
+    most = None if last_n is None else bounded(last_n)
+    given = (log.key(session_id), viewer, invocation_id, most, now, log.idle_before(now), said_only)
     return (yield from ask(log.store.load_context, *given))

@@ -51,9 +51,9 @@ def find_events(
         older = direction == "older"
         query = replace(query, newest=older, offset=0, limit=query.limit or size or None)
         if older:
-            query = replace(query, before_seq=min(at, query.before_seq or at))
+            query = replace(query, before_seq=at if query.before_seq is None else min(at, query.before_seq))
         else:
-            query = replace(query, after_seq=max(at, query.after_seq or at))
+            query = replace(query, after_seq=max(at, query.after_seq or 0))
     found = yield from ask(log.store.find_events, log.key(session_id), query, now)
     return _page(log, session_id, found, query.limit, cursor, newest=query.newest, offset=query.offset)
 

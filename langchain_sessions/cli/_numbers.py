@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_sessions.events import EventKind, Standing
 from langchain_sessions.filters import EventFilter
+from langchain_sessions.stores._values import WALK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,7 +75,7 @@ def all_sessions(sessions: SessionService) -> Iterator[Session]:
     """All of them, newest activity first."""
     cursor: str | None = None
     while True:
-        page = sessions.list_sessions(limit=200, cursor=cursor)
+        page = sessions.list_sessions(limit=WALK, cursor=cursor)
         yield from page
         cursor = page.next_cursor
         if cursor is None:

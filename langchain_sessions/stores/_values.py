@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from langchain_sessions._core.rows import Counters, EventRow, Owner, SessionHeading, SessionKey, SessionLog, SessionRow
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from langchain_sessions._core.ledger import LogView
     from langchain_sessions._core.ranges import SeqSet
 
-SameMessage = Callable[[EventRow, EventRow], bool]
+SameMessage = Callable[[str, EventRow, EventRow], bool]
 
 
 class SessionDraft(NamedTuple):
@@ -43,7 +43,8 @@ class AppendBatch(NamedTuple):
     Attributes:
         rows: The events, `seq` still 0, `rev` still 0.
         now: The time of the append.
-        same: Whether a stored row and a new one hold the same message.
+        same: Whether a stored row of a session and a new one hold the same message; `CorruptRowError` where the stored
+            one cannot be read.
         expected_version: Append only if this is the newest position.
         replaces_only: Every row must replace a standing message (an edit).
         moves: It replaces it even by the same message: what was logged for a branch moves to the row's.
@@ -138,6 +139,10 @@ class StateRows(NamedTuple):
     session: str
     user: dict[str, str]
     app: dict[str, str]
+
+
+WALK: Final = 1_000
+"""Sessions of a page where all of them are walked through: a store of partitions reads a minute again for each page."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

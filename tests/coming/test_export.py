@@ -26,11 +26,16 @@ from langchain_sessions import (
     import_threads,
 )
 from langchain_sessions.stores._memory import MemoryEngine
+from langchain_sessions.stores._values import WALK
 from langchain_sessions.testing import SettableClock
 from langchain_sessions.testing.machine import SessionMachine
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
+
+    from langchain_sessions import Page, Session
 
 
 LONG = 1_000_000
@@ -245,3 +250,20 @@ def test_random_logs_come_back(tmp_path: Path) -> None:
 
     Exported.path = tmp_path / "export.jsonl"
     run_state_machine_as_test(Exported, settings=settings(max_examples=25, stateful_step_count=25, deadline=None))
+
+
+def test_all_sessions_are_walked_through_in_few_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store of partitions reads for each page all that was active in a minute: a page of a hundred was slow."""
+    sessions = SessionService(InMemoryStore())
+    for at in range(WALK // 4):
+        sessions.create(f"s{at}")
+    pages: list[int] = []
+    listed = SessionService.list_sessions
+
+    def counted(self: SessionService, **options: Any) -> Page[Session]:
+        pages.append(options["limit"])
+        return listed(self, **options)
+
+    monkeypatch.setattr(SessionService, "list_sessions", counted)
+    assert len([*export_sessions(sessions)]) == WALK // 4
+    assert pages == [WALK]

@@ -176,7 +176,7 @@ async def test_who_is_cancelled_takes_nobody_along(database_url: str, table_pref
 
 
 KEY = SessionKey("default", "s", ANYONE)
-BATCH = AppendBatch((), 0, lambda _one, _other: True)
+BATCH = AppendBatch((), 0, lambda _session, _one, _other: True)
 DONE = Appended((), 0)
 
 
@@ -221,6 +221,10 @@ def test_what_was_under_way_before_a_fork_is_not_so_after_it() -> None:
     gone.join(30)
 
 
+def _said(text: str) -> Any:
+    return SimpleNamespace(seq=1, text=text, body=None)
+
+
 class _Server:
     """Takes a moment for each batch, and notes how many rows it had."""
 
@@ -241,7 +245,7 @@ class _Server:
 
 async def test_writers_that_arrived_together_go_together_again() -> None:
     travelling, server = together.Travelling(), _Server()
-    batch = BATCH._replace(rows=(SimpleNamespace(seq=1),))  # type: ignore[arg-type]
+    batch = BATCH._replace(rows=(_said(""),))
 
     async def write() -> None:
         for _ in range(EACH):
@@ -250,4 +254,16 @@ async def test_writers_that_arrived_together_go_together_again() -> None:
     await asyncio.gather(*(write() for _ in range(WRITERS)))
     # The very first goes alone, and comes back in time for those that waited for it.
     assert server.sizes == [1, *[WRITERS] * (EACH - 1), WRITERS - 1]
+    assert travelling._journeys == {}
+
+
+async def test_what_goes_together_is_bounded_by_what_it_says() -> None:
+    """Writers of megabytes each hold the session for no longer than they would alone."""
+    travelling, server = together.Travelling(), _Server()
+    half = together._MOST_SAID // 2
+    sizes = [1, half, half, 1, 3 * half, half, 1, 1]
+    batches = [BATCH._replace(rows=(_said("x" * size),)) for size in sizes]
+    told = await asyncio.gather(*(adrive(travelling.append(KEY, each, server.send, server.send)) for each in batches))
+    assert [each.rows for each in told] == [each.rows for each in batches]
+    assert server.sizes == [1, 2, 1, 1, 3]
     assert travelling._journeys == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import tracemalloc
 import zlib
 from typing import TYPE_CHECKING, Any
@@ -11,15 +12,20 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from sqlalchemy import null, select, update
 
-from langchain_sessions import EventFilter, SessionService
+from langchain_sessions import EventFilter, NewEvent, SessionService
+from langchain_sessions._core import packed_texts
+from langchain_sessions._core.event_encoding import EventEncoder
+from langchain_sessions._core.flow import LARGE
 from langchain_sessions._core.packed_texts import PACKED_FROM, pack_text, unpack_text
 from langchain_sessions._log.log import log_of
+from langchain_sessions._recall.index.indexing import Indexer
+from langchain_sessions._sql.driver.runner import Runner
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions._sql.index.deflated import opened as inflated
 from langchain_sessions._sql.index.deflated import rows_of
 from langchain_sessions.errors import CorruptRowError, EventConflictError
 from langchain_sessions.stores._values import StoredChunk
-from tests.faults.drills import make_service, opened
+from tests.faults.drills import FACES, Face, make_service, opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -154,12 +160,64 @@ def test_a_damaged_one_is_named_and_stays_alone(service: SessionService, how: st
         with pytest.raises(CorruptRowError, match=r"Event 2 .*'s'") as caught:
             read("s")
         assert "resund" not in str(caught.value)
-    assert service.verify("s")[0] == "the text of event 2 cannot be read"
+    assert service.verify("s") == ["event 2 cannot be read"]
+    with pytest.raises(CorruptRowError, match=r"Event 2 .*'s'"):
+        service.append("s", SAID[1])
+    service.fork("s", new_id="copy")
+    assert service.verify("copy") == ["event 2 cannot be read"]
     assert found(service, keyword="needle") == [3, 8]
     assert [event.message for event in service.events("s", EventFilter(after_seq=2))] == [*SAID[2:]]
     assert service.messages("s", last_n=3) == [*SAID[-3:]]
     service.blank("s", message_id="m2")
     assert service.verify("s") == []
+
+
+@on_databases
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("run", [None, "r"])
+def test_large_ones_are_packed_before_the_lock_and_nobody_waits_for_it(
+    database_url: str, table_prefix: str, monkeypatch: pytest.MonkeyPatch, face: str, run: str | None
+) -> None:
+    """Neither a transaction nor an event loop is held up by what takes long to count, to pack and to index."""
+    done: list[tuple[str, bool, bool]] = []
+    here, held = threading.get_ident(), threading.local()
+
+    def watch(place: object, name: str) -> None:
+        function = getattr(place, name)
+
+        def watched(*args: object, **kwargs: object) -> object:
+            done.append((name, threading.get_ident() == here, getattr(held, "is_held", False)))
+            return function(*args, **kwargs)
+
+        monkeypatch.setattr(place, name, watched)
+
+    transacted = Runner._in_transaction
+
+    def transacting(*args: Any) -> object:
+        held.is_held = True
+        try:
+            return transacted(*args)
+        finally:
+            held.is_held = False
+
+    call = Face(face)
+    monkeypatch.setattr(Runner, "_in_transaction", transacting)
+    large = [HumanMessage(ASCII * (LARGE // len(ASCII) + 1), id=f"m{at}") for at in range(4)]
+    with opened(make_service(database_url, table_prefix=table_prefix)) as (made,):
+        call(made, "create", "s")
+        watch(packed_texts, "_packed")
+        watch(EventEncoder, "message_row")
+        watch(Indexer, "_entries")
+        call(made, "append", "s", large[0], invocation_id=run)
+        call(made, "append", "s", large[:2], invocation_id=run)
+        call(made, "append", "s", [NewEvent(message=each) for each in large[2:]], invocation_id=run)
+        assert call(made, "messages", "s") == large
+        assert call(made, "reindex", "s") == len(large)
+        call.close(made)
+    assert {name for name, *_ in done} == {"_packed", "message_row", "_entries"}
+    assert {is_held for *_, is_held in done} == {False}
+    assert {is_here for _, is_here, _ in done} == {face == "sync"}
+    assert packed_texts._AHEAD == {}
 
 
 @on_databases

@@ -92,6 +92,30 @@ def test_a_corrupt_value_is_named_and_stays_alone(
 
 
 @on_databases
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("value", ["[1", "7"])
+def test_a_repeat_of_what_cannot_be_read_is_no_conflict(
+    service: SessionService, harm: Harm, face: str, value: str
+) -> None:
+    """Nothing conflicts: whether it is the same nobody can tell. An edit puts another one in its place."""
+    _spoil(harm, "events.body", value)
+    call = Face(face)
+    said = message("passport of ada")
+    try:
+        with pytest.raises(CorruptRowError, match="Event 1 of session 'ada'"):
+            call(service, "append", "ada", said)
+        assert call(service, "fork", "ada", new_id="copy").version == 3
+        for name in ("ada", "copy"):
+            assert call(service, "verify", name) == ["event 1 cannot be read"]
+        call(service, "edit", "ada", said)
+        assert call(service, "messages", "ada") == [said]
+        assert call(service, "append", "ada", said)[0].seq == 4
+        assert call(service, "verify", "grace") == []
+    finally:
+        call.close(service)
+
+
+@on_databases
 def test_a_list_leaves_out_what_cannot_be_read_and_says_so(
     service: SessionService, harm: Harm, caplog: pytest.LogCaptureFixture
 ) -> None:

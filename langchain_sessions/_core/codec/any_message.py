@@ -273,14 +273,28 @@ class MessageCodec:
             raise SealedEventError(session_id, seq) from error
 
     def same(self, stored: EventRow, new: EventRow) -> bool:
-        """Whether two rows hold the same message; authors, branches and metadata may differ."""
+        """`repeats`; what cannot be read is none that is known."""
+        try:
+            return self.repeats("", stored, new)
+        except CorruptRowError:
+            return False
+
+    def repeats(self, session_id: str, stored: EventRow, new: EventRow) -> bool:
+        """Whether two rows hold the same message; authors, branches and metadata may differ.
+
+        Raises:
+            SealedEventError: The stored one was encrypted and this codec has no key for it.
+            CorruptRowError: It is not what was written, so nobody can tell.
+        """
         if stored.kind != new.kind:
             return False
         if stored.flags & r.SEALED or new.flags & r.SEALED:
-            return self.decode("", stored) == self.decode("", new)
-        if stored.text != new.text:
-            return False
-        return stored.body == new.body or json.loads(stored.body or "{}") == json.loads(new.body or "{}")
+            return self.decode(session_id, stored) == self.decode(session_id, new)
+        if stored.text == new.text and stored.body == new.body:
+            return True
+        if stored.text is None or (stored.text == new.text and stored.body is not None):
+            self.decode(session_id, stored)
+        return stored.text == new.text and json.loads(stored.body or "{}") == json.loads(new.body or "{}")
 
     def decode_all(self, session_id: str, rows: Sequence[EventRow]) -> list[BaseMessage]:
         """The messages of many rows."""

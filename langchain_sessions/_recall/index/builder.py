@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from langchain_sessions._core import message_types as k
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.edge import from_micros
+from langchain_sessions._core.codec.any_message import unreadable
+from langchain_sessions._core.collecting import resting_collector
+from langchain_sessions._core.edge import UNREADABLE, from_micros
+from langchain_sessions._core.flow import Flow, computed
 from langchain_sessions._core.message_types import only_tool_of, tools_of
+from langchain_sessions._core.rows import bytes_of
 from langchain_sessions._recall.index.chunks import LAYOUT_VERSION
 from langchain_sessions._recall.index.directories import DirectoryTraits
 from langchain_sessions._recall.index.inverted import LEFT_OUT
@@ -19,14 +23,19 @@ from langchain_sessions._recall.index.ranking_traits import ChunkTraits, EventTr
 from langchain_sessions._recall.index.traits_cache import LogCache, ShelfCache, TraitsCache
 from langchain_sessions._recall.text.documents import make_document, plain_text
 from langchain_sessions._recall.text.terms import TermMaker
+from langchain_sessions.errors import CorruptRowError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from langchain_core.messages import BaseMessage
 
     from langchain_sessions._core.codec.any_message import MessageCodec
     from langchain_sessions._core.rows import EventRow
     from langchain_sessions._recall.settings import SearchSettings
     from langchain_sessions.stores._base import SessionStore
+
+T = TypeVar("T")
 
 SYNTHETIC: Final = 4
 SUMMARY: Final = 8
@@ -117,3 +126,19 @@ class IndexBuilder:
         """The part of an entry that is no term."""
         traits = row.seq, row.at, row.kind, entry.lengths, entry.flags, entry.author, row.branch
         return _tuple(EventTraits, traits)
+
+
+def made(session_id: str, rows: Sequence[EventRow], make: Callable[[], T]) -> Flow[T]:
+    """What is made of some rows; of long ones beside an event loop.
+
+    Raises:
+        CorruptRowError: It cannot be made, and a row is not what was written; without such a row it is a mistake.
+    """
+    try:
+        return (yield from computed(bytes_of(rows), resting_collector()(make)))
+    except UNREADABLE as error:
+        wrong = next((row.seq for row in rows if not row.is_sound), None)
+        if wrong is None:
+            raise
+        problem = unreadable(session_id, wrong, error)
+    raise CorruptRowError(problem)

@@ -6,7 +6,6 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from langchain_sessions._core.codec.any_message import unreadable
 from langchain_sessions._core.collecting import resting_collector
 from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.flow import Flow, ask, give_way
@@ -14,6 +13,7 @@ from langchain_sessions._core.matching import EventQuery
 from langchain_sessions._core.message_types import MESSAGE_CODES
 from langchain_sessions._core.rows import EventRow, SessionKey
 from langchain_sessions._recall.index.buckets import Bucket, split_occurrences
+from langchain_sessions._recall.index.builder import made
 from langchain_sessions._recall.index.chunks import (
     LARGEST_CHUNK,
     MOST_PASSAGES_HELD,
@@ -137,10 +137,11 @@ class Indexer:
             limit = min(at_once, LARGEST_CHUNK - len(entries))
             query = EventQuery(kinds=MESSAGE_CODES, after_seq=after, limit=limit)
             found = yield from ask(self.store.find_events, key, query, self.now())
-            some = _made(key.id, found.rows, partial(self._entries, key.id, found.rows, found.view, left))
+            rows = found.rows
+            some = yield from made(key.id, rows, partial(self._entries, key.id, rows, found.view, left))
             entries += some
             left -= sum(len(entry.lengths) for _, entry in some)
-            after = found.view.last_seq if len(some) == len(found.rows) < limit else some[-1][0].seq
+            after = found.view.last_seq if len(some) == len(rows) < limit else some[-1][0].seq
             yield from give_way()
         # Where events are so long that a step takes few of them, the next one reads no more than it may take.
         return entries, after, at_once if left > 0 else min(_AT_ONCE, 2 * len(entries))
@@ -164,7 +165,7 @@ class Indexer:
             CorruptRowError: A message cannot be read.
             SealedEventError: The log holds what this codec cannot read.
         """
-        whole = _made(key.id, rows, partial(self._whole, key.id, rows, without))
+        whole = yield from made(key.id, rows, partial(self._whole, key.id, rows, without))
         if whole.passages > _MOST_PASSAGES_MERGED:
             return None
         try:
@@ -218,12 +219,14 @@ class Indexer:
                     chunk.extend(ChunkTraits.unpack(stored.traits), buckets.values())
             if chunk.passages > _MOST_PASSAGES_MERGED:
                 numbers, chunk = [], OpenChunk()
-        with resting_collector():
+
+        def change() -> IndexChange:
             for row, entry in entries:
                 chunk.add(self.builder.traits(row, entry), entry.passages)
+            return _change(self.builder.fingerprint, progress, chunk, upto, tuple(numbers))
+
         yield from give_way()
-        change = partial(_change, self.builder.fingerprint, progress, chunk, upto, tuple(numbers))
-        return _made(key.id, [row for row, _ in entries], change)
+        return (yield from made(key.id, [row for row, _ in entries], change))
 
     def _directory(self, key: SessionKey, progress: IndexProgress, due: Sequence[int]) -> Flow[IndexChange | None]:
         """A directory of some chunks; None where they cannot be read, or somebody was faster."""
@@ -289,7 +292,7 @@ class Indexer:
             rows = (yield from ask(self.store.find_events, key, query, self.now())).rows
             if not rows:
                 return
-            entries = _made(key.id, rows, partial(self._entries, key.id, rows, None))
+            entries = yield from made(key.id, rows, partial(self._entries, key.id, rows, None))
             after = entries[-1][0].seq
 
     def rebuild(self, key: SessionKey) -> Flow[int]:
@@ -331,7 +334,8 @@ class Indexer:
                 except UNREADABLE as error:
                     problem = f"Chunk {number} of the index of session {key.id!r} cannot be read."
                     raise CorruptRowError(problem) from error
-                if contents != _made(key.id, rows, partial(self._expected, key.id, rows, stored, without)):
+                expecting = partial(self._expected, key.id, rows, stored, without)
+                if contents != (yield from made(key.id, rows, expecting)):
                     found.append(f"chunk {number} of the index differs from the log")
         upto = min(progress.indexed_to, progress.last_seq)
         if progress.indexed_to:
@@ -391,23 +395,6 @@ class Indexer:
             return b"", []
         packed = ChunkTraits.of(chunk.traits).pack()
         return _contents(stored._replace(traits=packed), chunk.postings.pack())
-
-
-@resting_collector()
-def _made(session_id: str, rows: Iterable[EventRow], make: Callable[[], T]) -> T:
-    """What is made of some rows.
-
-    Raises:
-        CorruptRowError: It cannot be made, and a row is not what was written; without such a row it is a mistake.
-    """
-    try:
-        return make()
-    except UNREADABLE as error:
-        wrong = next((row.seq for row in rows if not row.is_sound), None)
-        if wrong is None:
-            raise
-        problem = unreadable(session_id, wrong, error)
-    raise CorruptRowError(problem)
 
 
 def _sizes(progress: IndexProgress) -> list[ChunkSize]:

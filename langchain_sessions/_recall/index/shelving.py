@@ -33,6 +33,7 @@ from langchain_sessions._recall.text.speakers import labels_in
 from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.filters import EventFilter
 from langchain_sessions.stores._values import (
+    WALK,
     IndexQuery,
     IndexRead,
     SearchedLogs,
@@ -133,7 +134,7 @@ class Shelver:
         shelved: dict[str | None, Mapping[int, int]] = {}
         after: tuple[int, int] | None = None
         while True:
-            query = SessionQuery(app=app, owner=owner, now=now(), limit=100, after=after)
+            query = SessionQuery(app=app, owner=owner, now=now(), limit=WALK, after=after)
             page = yield from ask(self._store.list_sessions, query)
             for session in page.rows:
                 whose = session.user_id
@@ -159,7 +160,7 @@ class Shelver:
         found: dict[int, int] = {}
         after: tuple[int, int] | None = None
         while True:
-            query = SessionQuery(app=app, owner=owner, now=self._indexer.now(), limit=100, after=after)
+            query = SessionQuery(app=app, owner=owner, now=self._indexer.now(), limit=WALK, after=after)
             page = yield from ask(self._store.list_sessions, query)
             for session in page.rows:
                 try:

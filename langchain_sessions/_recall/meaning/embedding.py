@@ -18,7 +18,7 @@ from langchain_sessions._recall.meaning.signs import LONGEST_PART, SignedPart
 from langchain_sessions._recall.meaning.vectors import VectorFormat, numbers_in, packed_numbers
 from langchain_sessions._recall.text.documents import searchable_text
 from langchain_sessions.errors import EmbeddingError, SealedEventError, SessionNotFoundError, StoreError
-from langchain_sessions.stores._values import SearchedLogs, SessionQuery
+from langchain_sessions.stores._values import WALK, SearchedLogs, SessionQuery
 from langchain_sessions.stores._vectors import NewSigns, VectorChange
 
 if TYPE_CHECKING:
@@ -248,7 +248,7 @@ class VectorBuilder:
         total = 0
         after: tuple[int, int] | None = None
         while True:
-            query = SessionQuery(app=app, owner=owner, now=self._now(), limit=100, after=after)
+            query = SessionQuery(app=app, owner=owner, now=self._now(), limit=WALK, after=after)
             page = yield from ask(self._store.list_sessions, query)
             for session in page.rows:
                 added = yield from self._catch_up_or_pass(SessionKey(session.app, session.id, session.user_id))

@@ -148,7 +148,7 @@ class Transaction:
         """Whether statements that wait are sent together: then one more costs no round trip."""
         self._queue: list[Queued] = []
         self._sent: Sequence[Any] = ()
-        self._last_id = 0
+        self._last_id: int | None = None
         self._read: list[tuple[tuple[str, ...], Later | Sequence[Row]]] = []
         self.cache = cache
         self.tables: Tables = cache.tables
@@ -198,14 +198,14 @@ class Transaction:
             return outcome.changed
         self._sent = sent = statement.bind(values)
         self.execute(statement.text, sent)
-        self._last_id = 0
+        self._last_id = None
         changed: int = self._cursor.rowcount
         return changed
 
     @property
     def last_id(self) -> int:
         """What the driver reports as the id that the last `run` generated."""
-        return self._last_id or int(self._cursor.lastrowid)
+        return int(self._cursor.lastrowid) if self._last_id is None else self._last_id
 
     def script(self, text: str) -> None:
         """Run one statement without values, such as a DDL statement."""

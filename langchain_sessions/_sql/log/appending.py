@@ -26,10 +26,10 @@ from sqlalchemy import (
 )
 
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.edge import UNREADABLE
-from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.ledger import last_mark
-from langchain_sessions._core.packed_texts import packed_form
+from langchain_sessions._core.edge import UNREADABLE, built
+from langchain_sessions._core.flow import LARGE, Flow, ask
+from langchain_sessions._core.ledger import OF_RUNS, LogView, last_mark
+from langchain_sessions._core.packed_texts import packed_first, packed_form
 from langchain_sessions._core.rows import (
     ACTIVITY_GRAIN,
     OWNER_SHAPES,
@@ -89,6 +89,14 @@ _counting: Callable[[EventRow], tuple[int, int]] = itemgetter(*map(EventRow._fie
 
 def append_events(store: SqlStore, key: SessionKey, batch: AppendBatch) -> Flow[Appended]:
     """Append the fast way, with others where some wait for the same session, or else the full way."""
+    rows = batch.rows
+    size = len(rows[0].text or "") if len(rows) == 1 else bytes_of(rows)
+    if size >= LARGE:
+        return packed_first(batch.rows, partial(_append, store, key, batch))
+    return _append(store, key, batch)
+
+
+def _append(store: SqlStore, key: SessionKey, batch: AppendBatch) -> Flow[Appended]:
     plain = is_plain(batch, store.flavour)
     # SQLite's writers take turns anyway, one of them at a time.
     if store.flavour == "sqlite" or not plain or not _may_travel(batch):
@@ -184,10 +192,10 @@ def append_plain(tx: Transaction, key: SessionKey, batch: AppendBatch, heads: He
         skey, last, noted = moved
         rows = _numbered(batch.rows, last)
         insert_events(tx, skey, rows if noted is batch.rows else _numbered(noted, last))
+    status = 0
     if not batch.is_bare and (rows[0].invocation_id is not None or rows[0].branch is not None):
-        for upserted, upsert_values in _side_rows(tx, key, batch, rows[0].seq):
-            tx.run(upserted, upsert_values)
-    return _tuple(Appended, (rows, last, None))
+        status = _note_side_rows(tx, key, batch, rows[0].seq)
+    return _tuple(Appended, (rows, last, _view_in_run(rows[0].invocation_id, status, last) if status else None))
 
 
 def _move_here(
@@ -365,29 +373,40 @@ def insert_by_subselect(tx: Transaction, key: SessionKey, rows: tuple[EventRow, 
     tx.run_many(statement, [{**place, **dict(zip(STORED, packed_form(row), strict=True))} for row in rows])
 
 
-def _side_rows(tx: Transaction, key: SessionKey, batch: AppendBatch, first_seq: int) -> list[tuple[Any, Any]]:
-    """The upserts that accompany a batch: its invocation and the counters of its branch."""
-    found: list[tuple[Any, Any]] = []
-    row = batch.rows[0]
+def _note_side_rows(tx: Transaction, key: SessionKey, batch: AppendBatch, first_seq: int) -> int:
+    """Write what accompanies a batch, its invocation and the counters of its branch; how far that invocation is."""
+    row, status = batch.rows[0], 0
     place = {"k_app": key.app, "k_id": key.id}
     s = tx.tables.sessions.c
 
     def located(table: Table) -> Select[Any]:
         return side_source(table, s.skey).where(s.app == param("k_app"), s.id == param("k_id"))
 
-    if row.invocation_id is not None:
-        mark = last_mark(batch.rows)
-        table = tx.tables.invocations
-        statement = tx.prepare(
-            ("note invocation", bool(mark)),
-            lambda: note_invocation(tx, located(table), marked=bool(mark)),
-        )
-        found.append((statement, {**place, **_invocation_values(batch, mark, first_seq)}))
     if row.branch is not None:
         scopes = tx.tables.scopes
         statement = tx.prepare("note scope", lambda: note_scope(tx, located(scopes)))
-        found.append((statement, {**place, **_scope_values(batch)}))
-    return found
+        tx.later(statement, {**place, **_scope_values(batch)})
+    if row.invocation_id is not None:
+        status = last_mark(batch.rows)
+        marked, table = bool(status), tx.tables.invocations
+        statement = tx.prepare(("note invocation", marked), lambda: note_invocation(tx, located(table), marked=marked))
+        values = {**place, **_invocation_values(batch, status, first_seq)}
+        if marked:
+            tx.later(statement, values)
+        elif tx.flavour == "mysql":
+            tx.run(statement, values)
+            status = tx.last_id
+        else:
+            ((status,),) = tx.rows(statement, values)
+    return status
+
+
+def _view_in_run(invocation_id: str | None, status: int, last_seq: int) -> LogView | None:
+    """Where the newest events of a run stand that got so far; None where they are live, or belong to none."""
+    standing = OF_RUNS.get(status)
+    if invocation_id is None or standing is None:
+        return None
+    return built(LogView, {"invocations": {invocation_id: standing}, "last_seq": last_seq})
 
 
 def _invocation_values(batch: AppendBatch, mark: int, first_seq: int) -> dict[str, Any]:
@@ -420,8 +439,10 @@ def _append_in_one(tx: Transaction, key: SessionKey, batch: AppendBatch, values:
     found = tx.row(*prepare_one(tx, key, batch, (_bump, _GIVEN), values, others))
     if found is None:
         return None
-    last, *known = found
+    last, *told = found
     if last is None:
-        return known_again(key, batch, *known)
+        return known_again(key, batch, *told)
     check_position(key.id, last)
-    return Appended(_numbered(batch.rows, last), last)
+    run = batch.rows[0].invocation_id
+    view = None if run is None else _view_in_run(run, last_mark(batch.rows) or told[0], last)
+    return Appended(_numbered(batch.rows, last), last, view)

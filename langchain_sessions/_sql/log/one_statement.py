@@ -175,15 +175,16 @@ class _OneStatement:
         if changes_state(self._batch):
             bump = self._with_state(bump)
         moved = bump.cte(quoted("bump"))
+        first = moved.c.last_seq - param("b_count", BigInteger()) + literal_column("1")
         statement: Any = select(moved.c.last_seq)
+        if self._batch.rows[0].invocation_id is not None:
+            side = side_source(self._tables.invocations, moved.c.skey, first_seq=first).select_from(moved)
+            noted = note_invocation(self._tx, side, marked=marked).cte(quoted("note_invocation"))
+            statement = statement.add_cte(noted) if marked else select(moved.c.last_seq, noted.c.status)
         if known is not None:
             statement = select(moved.c.last_seq, cast(null(), Text()).label(quoted("found")))
             statement = statement.union_all(select(cast(null(), BigInteger()), known.c.found))
         statement = statement.add_cte(self._insert(moved).cte(quoted("inserted")))
-        first = moved.c.last_seq - param("b_count", BigInteger()) + literal_column("1")
-        if self._batch.rows[0].invocation_id is not None:
-            side = side_source(self._tables.invocations, moved.c.skey, first_seq=first).select_from(moved)
-            statement = statement.add_cte(note_invocation(self._tx, side, marked=marked).cte(quoted("note_invocation")))
         if self._batch.rows[0].branch is not None:
             scope = cast(param("scope"), self._tables.scopes.c.scope.type)
             side = side_source(self._tables.scopes, moved.c.skey, scope=scope).select_from(moved)

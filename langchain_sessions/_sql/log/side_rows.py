@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from typing import cast as cast_type
 
-from sqlalchemy import Select, Table, cast, select
+from sqlalchemy import Select, Table, cast, func, select
 
 from langchain_sessions._core.rows import Counters
 from langchain_sessions._sql.driver.transaction import Transaction, param
@@ -24,12 +24,19 @@ def side_source(table: Table, skey: Any, **given: Any) -> Select[Any]:
     return cast_type("Select[Any]", select(*columns))
 
 
-def note_invocation(tx: Transaction, source: Select[Any], *, marked: bool) -> Insert:
-    """Note that an invocation wrote something, and with `marked` how far it got."""
+def note_invocation(tx: Transaction, source: Select[Any], *, marked: bool) -> Any:
+    """Note that an invocation wrote something, and with `marked` how far it got; else it answers how far it is.
+
+    MariaDB hands a value of a changed row back as the id that the statement generated; 0 where there was no row.
+    """
+    table = tx.tables.invocations
     changes: dict[str, Any] = {"updated_at": lambda new: new.updated_at}
     if marked:
         changes["status"] = lambda new: new.status
-    return upsert(tx, tx.tables.invocations, source, ("skey", "id"), changes)
+    elif tx.flavour == "mysql":
+        changes["status"] = lambda _: func.last_insert_id(table.c.status)
+    noted = upsert(tx, table, source, ("skey", "id"), changes)
+    return noted if marked or tx.flavour == "mysql" else noted.returning(table.c.status)
 
 
 def note_scope(tx: Transaction, source: Select[Any]) -> Insert:

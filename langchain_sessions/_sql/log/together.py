@@ -17,12 +17,14 @@ from typing import Any, TypeVar
 
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.locks import empty_in_child, new_lock
-from langchain_sessions._core.rows import SessionKey
+from langchain_sessions._core.rows import SessionKey, bytes_of
 from langchain_sessions.stores._values import AppendBatch, Appended
 
 T = TypeVar("T")
 _MOST = 64
 """Appends that travel together."""
+_MOST_SAID = 1 << 20
+"""Characters that travel together. Beyond these a statement takes longer than its way, and its lock is held for it."""
 _PATIENCE = 5.0
 """Seconds. Whoever is under way for so long waits for somebody else, or is gone: what waits for it goes alone."""
 
@@ -232,8 +234,13 @@ class Travelling:
     def _gather(self, journey: Journey, leader: Passenger) -> None:
         """Have a leader take along who waits by now: also those that came since it was told, before it went."""
         with self._lock:
-            leader.others = journey.waiting[: _MOST - 1]
-            del journey.waiting[: _MOST - 1]
+            room = _MOST_SAID - bytes_of(leader.batch.rows)
+            for other in journey.waiting[: _MOST - 1]:
+                room -= bytes_of(other.batch.rows)
+                if room < 0:
+                    break  # it leads those behind it
+                leader.others.append(other)
+            del journey.waiting[: len(leader.others)]
 
 
 def _lead(key: SessionKey, leader: Passenger, together: Send[Appended | None]) -> Flow[Appended | None]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from sqlalchemy import exists, func, select
 
 from langchain_sessions._core.ledger import Ledger, count_scope, marks_of
-from langchain_sessions._core.packed_texts import said_in
 from langchain_sessions._core.rows import Mark, SessionKey, SessionRow, stored_row
 from langchain_sessions._core.state import is_same_state
 from langchain_sessions._sql.log.by_position import load_light, load_marks
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from langchain_sessions._sql.driver.transaction import Transaction
-
-_PAGE = 500
 
 
 def verify_session(tx: Transaction, key: SessionKey, now: int) -> list[str]:
@@ -57,18 +54,11 @@ def _lost_texts(tx: Transaction, session: SessionRow) -> list[str]:
 
 
 def _wrongly_packed(tx: Transaction, session: SessionRow) -> Iterator[str]:
-    """What is wrong with packed texts: they are not what was written, or there is another one beside them."""
-    e, seq = tx.tables.events.c, 0
-    while True:
-        mine = (e.skey == session.skey, e.packed.is_not(None), e.seq > seq)
-        page = tx.once(select(e.seq, e.packed, e.text).where(*mine).order_by(e.seq).limit(_PAGE))
-        for seq, packed, text in page:
-            if text is not None:
-                yield f"event {seq} has a text beside its packed one"
-            elif said_in(packed)[0] is None:
-                yield f"the text of event {seq} cannot be read"
-        if len(page) < _PAGE:
-            return
+    """Packed texts beside which there is another one."""
+    e = tx.tables.events.c
+    both = (e.skey == session.skey, e.packed.is_not(None), e.text.is_not(None))
+    for (seq,) in tx.once(select(e.seq).where(*both).order_by(e.seq)):
+        yield f"event {seq} has a text beside its packed one"
 
 
 def _stray_vectors(tx: Transaction, session: SessionRow) -> list[str]:

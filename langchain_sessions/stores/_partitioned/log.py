@@ -176,7 +176,7 @@ def find_events(at: Partitions, key: SessionKey, query: EventQuery, now: int) ->
 def read_matching(at: Partitions, head: SessionHead, query: EventQuery) -> Flow[EventSlice]:
     """The rows of a log that meet a query, read from the end where the window lies until it is full."""
     view = head.view(query.idle_before)
-    low, high = (query.after_seq or 0) + 1, head.session.last_seq
+    low, high = max((query.after_seq or 0) + 1, 1), head.session.last_seq
     if query.before_seq is not None:
         high = min(high, query.before_seq - 1)
     wanted = None if query.limit is None or query.with_total else query.offset + query.limit

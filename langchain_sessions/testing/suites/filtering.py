@@ -7,9 +7,9 @@ from datetime import timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain_core.messages import SystemMessage, ToolMessage
+from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
 
-from langchain_sessions.errors import InvalidInputError
+from langchain_sessions.errors import EventNotFoundError, InvalidInputError, StaleSessionError
 from langchain_sessions.events import EventKind, NewEvent, Standing
 from langchain_sessions.filters import EventFilter
 from langchain_sessions.testing.archiving import archive
@@ -56,6 +56,12 @@ class FilterSuite(StoreSuite):
         assert self.found(ada, authors={"Ada", "ada"}) == ["a", "b"]
         assert self.found(ada, invocation_id="r2") == ["b"]
         assert self.found(ada, invocation_id="R2") == []
+        for name in ("a\0b", "\ud83d"):  # which no database takes, and a message may bear
+            assert self.found(ada, invocation_id=name) == []
+            assert self.found(ada, authors={name}) == []
+            assert self.found(ada, authors={name, "Ada"}) == ["a"]
+            ada.append("s1", HumanMessage("named", name=name))
+            assert self.found(ada, authors={name}) == ["named"]
 
     def test_positions(self, ada: SessionService) -> None:
         ada.append("s1", numbered(6))
@@ -245,6 +251,34 @@ class PagingSuite(StoreSuite):
         second = ada.events("s1", wanted, cursor=first.next_cursor)
         assert (texts(first), first.previous_cursor, texts(second)) == (["m5", "m6"], None, ["m7", "m8"])
         assert texts(ada.events("s1", wanted, cursor=second.previous_cursor)) == ["m5", "m6"]
+
+    @pytest.mark.parametrize("far", [1 << 62, 1 << 70])
+    def test_numbers_beyond_any_log(self, ada: SessionService, far: int) -> None:
+        """What no driver takes as a number means what it says: before, behind, or more than all."""
+        ada.append("s1", numbered(4))
+        everything = ["m1", "m2", "m3", "m4"]
+        all_of: Any = ({"after_seq": -far}, {"after_seq": -1}, {"before_seq": far}, {"last_n": far}, {"page_size": far})
+        for wanted in all_of:
+            assert texts(ada.events("s1", EventFilter(**wanted), with_total=True)) == everything
+        none_of: Any = ({"after_seq": far}, {"before_seq": -far}, {"before_seq": 0}, {"page": far, "page_size": far})
+        for wanted in none_of:
+            assert texts(ada.events("s1", EventFilter(**wanted), with_total=True)) == []
+        assert texts(ada.messages("s1", last_n=far)) == texts(ada.context("s1", last_n=far).messages) == everything
+        assert [found.id for found in ada.list_sessions(limit=far)] == ["s1"]
+        page = ada.events("s1", EventFilter(page_size=far))
+        assert texts(ada.events("s1", EventFilter(page_size=far), cursor=page.next_cursor)) == []
+        older = ada.events("s1", EventFilter(last_n=2)).previous_cursor
+        assert texts(ada.events("s1", EventFilter(before_seq=0), cursor=older)) == []
+        for version in (far, -far):
+            with pytest.raises(StaleSessionError):
+                ada.append("s1", human("m5"), expected_version=version)
+        with pytest.raises(EventNotFoundError):
+            ada.rewind("s1", to_seq=far)
+        with pytest.raises(EventNotFoundError):
+            ada.fork("s1", at_seq=far)
+        with pytest.raises(EventNotFoundError):
+            ada.blank("s1", seqs=[far])
+        assert ada.purge_expired(batch=far) == 0
 
     @pytest.mark.parametrize(
         "cursor", ["", "nonsense", "WyJvdGhlciIsMV0", "é", "W10", "bnVsbA", "WyJuZXdlciJd", "WyJuZXdlciIsIngiLDFd"]

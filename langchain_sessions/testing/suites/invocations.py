@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langchain_sessions.errors import InvalidInputError, SessionNotFoundError
-from langchain_sessions.events import EventKind, InvocationStatus, Standing
+from langchain_sessions.events import EventKind, InvocationStatus, NewEvent, Standing
 from langchain_sessions.filters import EventFilter
 from langchain_sessions.testing.suites.base import MakeService, StoreSuite, ai, human, standings, texts
 
 if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
+
     from langchain_sessions.service import SessionService
     from langchain_sessions.testing.faces import SettableClock
 
@@ -119,6 +121,18 @@ class InvocationSuite(StoreSuite):
         clock.advance(seconds=6)
         assert standings(ada.events("s1")) == [Standing.OPEN]
         assert standings(quick.events("s1")) == [Standing.FAILED]
+
+    def test_an_append_tells_where_its_events_stand(self, ada: SessionService) -> None:
+        """What is appended to a run is told as it is read afterwards, whatever was said of the run, and in between."""
+        for branch in (None, "writer"):
+            for status in (None, *InvocationStatus):
+                run = f"{branch} {status}"
+                for at, now in enumerate((status, None, InvocationStatus.OPEN, None, InvocationStatus.DONE, None)):
+                    several: list[BaseMessage | NewEvent] = [ai(f"a{at}"), NewEvent(state_delta={"n": 1})]
+                    for given in ([human(f"q{at}")], several):
+                        told = ada.append("s1", given, invocation_id=run, invocation_status=now, branch=branch)
+                        assert told == list(ada.events("s1", EventFilter(after_seq=told[0].seq - 1)))
+        assert ada.verify("s1") == []
 
     def test_every_status_reads_back(self, ada: SessionService) -> None:
         shown = {}
