@@ -8,7 +8,7 @@ one out, an `Overwrite` begins anew. A snapshot, which the reducer made, then st
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.messages import BaseMessage, RemoveMessage
 from langgraph.checkpoint.base import writes_sort_key
@@ -52,6 +52,14 @@ class Incoming:
     row: EventRow
     is_rooted: bool
     seq: int = 0
+
+
+class Recognised(NamedTuple):
+    """Where the messages of a list are stored: the runs that it shares with the list before it, then each by itself."""
+
+    shared: list[SeqRange]
+    others: list[int | None]
+    """None for a message that is not stored."""
 
 
 @dataclass(slots=True)

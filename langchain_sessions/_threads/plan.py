@@ -36,8 +36,7 @@ from langchain_sessions._core.ranges import (
     pack_ranges,
 )
 from langchain_sessions._core.rows import EventRow, SessionRow, numbered
-from langchain_sessions._threads.cache import Recognised, ThreadCache
-from langchain_sessions._threads.given import Incoming, OpenSlot, PendingWrite, Said, given_to, snapshot_of
+from langchain_sessions._threads.given import Incoming, OpenSlot, PendingWrite, Recognised, Said, given_to, snapshot_of
 from langchain_sessions._threads.record import NOTHING, RUNS, SCALARS, Cutter, Record, Slot, dump_slot, encode_record
 from langchain_sessions._threads.split import MIN_TEXT, clone_message, is_event, is_message_list, plain_bytes, split
 from langchain_sessions.errors import StalePlanError
@@ -45,12 +44,13 @@ from langchain_sessions.events import NewEvent
 from langchain_sessions.stores._threads import PutDecision
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from langchain_core.messages import BaseMessage
 
     from langchain_sessions._core.event_encoding import EventEncoder
     from langchain_sessions._core.pieces import Tree
+    from langchain_sessions._threads.cache import ThreadCache
 
 START = "__start__"
 
@@ -71,7 +71,10 @@ class PlannedCheckpoint:
     open_slots: list[OpenSlot] = field(default_factory=list)
     incoming: list[Incoming] = field(default_factory=list)
     adopted: list[tuple[PendingWrite, WriteRow]] = field(default_factory=list)
-    matched: list[EventRow] = field(default_factory=list)
+    related: Sequence[EventRow] = ()
+    """What is stored of its messages."""
+    revised: Collection[str] = ()
+    """Those that have several revisions."""
     parent_slot: Slot | None = None
     """What takes the place of the graph's input in the parent, once it is committed."""
     since: dict[str, int] = field(default_factory=dict)
@@ -95,7 +98,7 @@ class PlannedCheckpoint:
         """Behind which positions their revisions are not known."""
         if self.thread is None or not self.incoming:
             return {}
-        found = ((ident, self.thread.newest(ident)) for ident in self.idents)
+        found = ((ident, self.thread.known_since(ident)) for ident in self.idents)
         return {ident: seq for ident, seq in found if seq is not None}
 
     @property
@@ -327,7 +330,6 @@ class PlannedCheckpoint:
         fresh: list[EventRow] = []
         edits: list[Edit] = []
         taken_over: set[int] = set()
-        self.matched = []
         for item in self.incoming:
             rows = known.setdefault(item.row.ident, [])
             standing = [row for row in rows if row.seq not in hidden]
@@ -340,13 +342,11 @@ class PlannedCheckpoint:
                     edits.append(Edit(seq, standing[-1].seq, found.place, 1))
                 fresh.append(found)
                 rows.append(found)
-            else:
-                self.matched.append(found)
-                if item.is_rooted and not found.flags & r.ROOTED:
-                    taken_over.add(found.seq)
+            elif item.is_rooted and not found.flags & r.ROOTED:
+                taken_over.add(found.seq)
             item.seq = found.seq
-        # Two of the new ones may be equal: the second was matched with the first, which is not stored yet.
-        self.matched = [row for row in self.matched if row.seq <= session.last_seq]
+        self.related = [row for row in related if row.seq not in hidden]
+        self.revised = {ident for ident, rows in known.items() if len(rows) > 1}
         if taken_over:
             fresh = [row._replace(flags=row.flags | r.ROOTED) if row.seq in taken_over else row for row in fresh]
         self._fill_slots()

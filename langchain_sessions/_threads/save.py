@@ -146,7 +146,7 @@ class CheckpointWriter:
         thread = self._cache.thread(result.session)
         decision = result.decision
         if planned.incoming:
-            thread.add([*planned.matched, *decision.fresh])
+            thread.add([*planned.related, *decision.fresh], planned.revised)
         for seq in decision.rooted or ():
             if seq in thread.rows:
                 thread.rows[seq] = thread.row(seq)._replace(flags=thread.row(seq).flags | ROOTED)

@@ -199,6 +199,11 @@ def join(skeleton: Any, messages: Sequence[BaseMessage], text_of: Callable[[int]
 _PRIVATE = PRIVATE_ARGUMENT.encode()
 
 
+def size_of(content: object) -> int:
+    """How long a text is; all else is of one size."""
+    return len(content) if isinstance(content, str) else -1
+
+
 def may_be_private(tag: str, data: bytes) -> bool:
     """Whether a serialized value may hold such an argument; of one that is encrypted nobody can tell."""
     return _PRIVATE in data or "+" in tag
