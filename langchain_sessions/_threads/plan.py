@@ -20,6 +20,8 @@ from langchain_sessions._core.checkpoints import (
     ValueRow,
     WriteRow,
     blanked_at,
+    is_in_sight,
+    is_internal,
     merge_writes,
     rewound,
 )
@@ -71,10 +73,8 @@ class PlannedCheckpoint:
     open_slots: list[OpenSlot] = field(default_factory=list)
     incoming: list[Incoming] = field(default_factory=list)
     adopted: list[tuple[PendingWrite, WriteRow]] = field(default_factory=list)
-    related: Sequence[EventRow] = ()
-    """What is stored of its messages."""
-    revised: Collection[str] = ()
-    """Those that have several revisions."""
+    related: Sequence[EventRow] = ()  # what is stored of its messages
+    revised: Collection[str] = ()  # those that have several revisions
     parent_slot: Slot | None = None
     """What takes the place of the graph's input in the parent, once it is committed."""
     since: dict[str, int] = field(default_factory=dict)
@@ -85,8 +85,7 @@ class PlannedCheckpoint:
     """The large values."""
     needs: set[bytes] = field(default_factory=set)
     """Values whose pieces are taken over."""
-    conversation: Sequence[BaseMessage] = ()
-    """The main list."""
+    conversation: Sequence[BaseMessage] = ()  # the main list
     _by_id: dict[str, BaseMessage] | None = None
 
     @property
@@ -127,7 +126,7 @@ class PlannedCheckpoint:
             for name, value in new.items()
             if type(value) is list and (found := self._recognise(name, value)) is not None
         }
-        lists = [*known, *[name for name, slot in inherited.items() if slot.kind == RUNS and not _is_internal(name)]]
+        lists = [*known, *[name for name, slot in inherited.items() if slot.kind == RUNS and not is_internal(name)]]
         deltas = self._deltas(values, written)
         lists += [name for name in deltas if name not in lists]
         main = "messages" if "messages" in lists else lists[0] if len(lists) == 1 else None
@@ -156,7 +155,7 @@ class PlannedCheckpoint:
         found: dict[str, list[Any]] = {}
         for name, version in zip(record.channels, record.versions, strict=True):
             snapshot = snapshot_of(values.get(name))
-            if _is_internal(name) or (name in values and snapshot is None):
+            if is_internal(name) or (name in values and snapshot is None):
                 continue
             is_changed = parent is None or parent.version_of(name) != version
             items = given_to(name, written or ()) if is_changed else []
@@ -237,7 +236,7 @@ class PlannedCheckpoint:
             if id(item) in resolved:
                 return True
             seq = self.thread.position(item) if self.thread is not None else None
-            if seq is None and (_is_internal(channel) or item.id is None or self._rewords(item)):
+            if seq is None and (is_internal(channel) or item.id is None or self._rewords(item)):
                 left_in = True
                 return False
             resolved[id(item)] = self._new(item, branch, is_rooted=False) if seq is None else seq
@@ -285,7 +284,7 @@ class PlannedCheckpoint:
 
     def _recognise(self, channel: str, value: list[Any]) -> Recognised | None:
         """Where the messages of a list are stored; None for one of anything else."""
-        if _is_internal(channel):
+        if is_internal(channel):
             return None
         if self.thread is None:
             return Recognised([], [None] * len(value)) if is_message_list(value) else None
@@ -316,13 +315,11 @@ class PlannedCheckpoint:
             staged: Writes of the parent that wait to be stored for good.
 
         Raises:
-            StalePlanError: What is known is of a session that is gone, or of before texts of it were overwritten.
+            StalePlanError: What is known is of a session that is gone, or of before texts were overwritten or rewound.
         """
-        if self.thread is not None and (self.thread.skey, self.thread.as_of) != (session.skey, blanked_at(session)):
-            raise StalePlanError
-        hidden = rewound(session)
-        if self.since and hidden:
-            # An earlier revision than those that were asked for may be the one in force.
+        hidden, known_of = rewound(session), self.thread and (self.thread.skey, self.thread.as_of)
+        # An earlier revision than those that were asked for may be the one in force.
+        if (self.since and hidden) or known_of not in (None, (session.skey, blanked_at(session))):
             raise StalePlanError
         known: dict[str, list[EventRow]] = {}
         for row in related:
@@ -351,6 +348,8 @@ class PlannedCheckpoint:
             fresh = [row._replace(flags=row.flags | r.ROOTED) if row.seq in taken_over else row for row in fresh]
         self._fill_slots()
         encoded, values = encode_record(self.record)
+        if hidden and self.thread is not None and self._repeats_rewound(session, encoded):
+            raise StalePlanError
         rooted = SeqSet.of(taken_over) | self._newly_rooted() if self.open_slots or taken_over else NO_SEQS
         if rooted and fresh:
             rooted = rooted - SeqSet.of(row.seq for row in fresh)
@@ -365,6 +364,11 @@ class PlannedCheckpoint:
             writes=tuple(self._without_bodies(staged)) if staged else (),
             parent=parent,
         )
+
+    def _repeats_rewound(self, session: SessionRow, row: CheckpointRow) -> bool:
+        """Whether it says again what was rewound, which is said anew. What goes on from there is taken back with it."""
+        is_from_sight = self.parent is None or is_in_sight(session, encode_record(self.parent)[0])
+        return is_from_sight and not is_in_sight(session, row)
 
     def _fill_slots(self) -> None:
         for opened in self.open_slots:
@@ -443,8 +447,3 @@ class PlannedCheckpoint:
         if parts.is_list:
             return Slot(RUNS, refs)
         return dump_slot(parts.skeleton, self.cutter.forms, "messages", refs)
-
-
-def _is_internal(channel: str) -> bool:
-    """Whether a channel is LangGraph's own; what it carries is on its way to another one."""
-    return channel.startswith(("__", "branch:"))

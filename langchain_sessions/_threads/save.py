@@ -75,7 +75,7 @@ class CheckpointWriter:
         strict: bool,
     ) -> Flow[RunnableConfig]:
         """Store a checkpoint that came from the one which the config names; the config of the new one."""
-        ns, parent = namespace_digest(at.namespace), at.checkpoint_id
+        ns, parent, is_again = namespace_digest(at.namespace), at.checkpoint_id, False
         thread = self._cache.known(at.log.app, at.session_id)
         # Without the parent nothing could be inherited, and every value would be stored again.
         if parent is not None and (thread is None or (ns, parent) not in thread.records):
@@ -96,10 +96,10 @@ class CheckpointWriter:
                 done: PutResult = yield from ask(self._queue.submit, plan, after)
             except StalePlanError:
                 self._cache.forget(at.log.app, at.session_id)
-                thread = None
+                thread = None if is_again or parent is None else (yield from self._loader.load_parent(at))
+                is_again = True
             else:
-                recall = after_append(at.log, at.key, done.session.last_seq, done.decision.fresh)
-                if recall is not None:
+                if (recall := after_append(at.log, at.key, done.session.last_seq, done.decision.fresh)) is not None:
                     yield from recall
                 return config_of(done.session, at.namespace, record.cid, at.said)
 
