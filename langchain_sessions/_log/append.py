@@ -175,8 +175,9 @@ def append_events(
     metadata: Mapping[str, Any] | None = None,
     timestamp: datetime | None = None,
     expected_version: int | None = None,
+    answers: int = 0,
 ) -> Flow[list[SessionEvent]]:
-    """`SessionService.append`."""
+    """`SessionService.append`; nothing is appended where the position that it answers was taken back."""
     key = log.key(session_id)
     if expected_version is not None:
         require(type(expected_version) is int, "expected_version", "give the version of a session, a whole number")
@@ -206,7 +207,7 @@ def append_events(
         marked = -1 if not mark else 0 if invocation_status is InvocationStatus.OPEN else len(events) - 1
         rows, is_bare = _rows_of(events, encoder, now, first_ordinal, {marked: mark})
     idle = now - log.invocation_timeout
-    batch = _tuple(AppendBatch, (rows, now, log.codec.same, expected_version, False, idle, False, is_bare))
+    batch = _tuple(AppendBatch, (rows, now, log.codec.same, expected_version, False, idle, False, is_bare, answers))
     appended = yield from ask(log.store.append_events, key, batch)
     recall = after_append(log, key, appended.version, rows)
     if recall is not None:
