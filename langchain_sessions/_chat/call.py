@@ -300,18 +300,21 @@ class Call:
         """Take in what the provider reported of the prompt."""
         self.noted = self.memory.budget.learn(self.model, self._conversation, self.shown, recorder)
 
-    def finish(self, said: Sequence[BaseMessage], *, consumed: Sequence[str] = (), ended: bool = False) -> Flow[None]:
+    def finish(
+        self, said: Sequence[BaseMessage], *, consumed: Sequence[str] = (), ended: bool = False, goes_on: bool = False
+    ) -> Flow[None]:
         """Store what was answered. The run is done, unless it asks for tools.
 
         Args:
             said: The reply, with the calls and the results that came with it.
             consumed: Calls of the reply that a structured output was made from.
             ended: Nobody will answer its calls.
+            goes_on: The model is asked once more with the results that came with it: of an output that was not valid.
 
         Raises:
             ReplyNotStoredError: It could not be stored, and `on_store_error` is `raise`.
         """
-        awaits = not (consumed or ended) and awaits_results(said)
+        awaits = goes_on or (not (consumed or ended) and awaits_results(said))
         kept = self.keeping.answer(said, awaits=awaits)
         if kept:
             kept += [acknowledgement(call) for call in consumed]
