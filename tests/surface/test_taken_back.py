@@ -49,7 +49,7 @@ class Speaking(BaseChatModel):
 
 
 def with_thread(config: RunnableConfig) -> RunnableConfig:
-    return {"configurable": {**config["configurable"], "thread_id": "s1"}}
+    return {"configurable": {**config.get("configurable", {}), "thread_id": "s1"}}
 
 
 @pytest.mark.parametrize("how", ["advisor", "stream", "middleware", "middleware and saver"])
