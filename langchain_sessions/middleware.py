@@ -117,7 +117,9 @@ class SessionMemoryMiddleware(SessionMemory, AgentMiddleware[AgentState[Any], An
             raise
         said, ended = _said(response)
         call.learn(recorder)
-        yield from call.finish(said, ended=ended)
+        # What came along with a reply goes back to the model, unless it is what the agent was asked for.
+        goes_on = not ended and any(isinstance(message, ToolMessage) for message in said)
+        yield from call.finish(said, ended=ended, goes_on=goes_on)
         return response
 
     # -- tools ---------------------------------------------------------------------------------------------

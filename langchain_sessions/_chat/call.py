@@ -17,12 +17,18 @@ from langchain_sessions._chat.news import (
     Request,
     message_of,
     run_of,
-    told_by_content,
 )
 from langchain_sessions._chat.outbound import acknowledgement
 from langchain_sessions._chat.prompt import PromptContext
 from langchain_sessions._chat.replies import awaits_results, cut_short, is_cut_by_window
-from langchain_sessions._chat.store_run import CallMessages, mark_run, store_ending, store_messages, take_up_edits
+from langchain_sessions._chat.store_run import (
+    CallMessages,
+    mark_run,
+    store_ending,
+    store_messages,
+    take_up_edits,
+    told_by_content,
+)
 from langchain_sessions._compaction.background import compact_later
 from langchain_sessions._compaction.triggers import known_window
 from langchain_sessions._core.codec.any_message import equal
@@ -30,6 +36,7 @@ from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.rows import TURN_OF
 from langchain_sessions._log.log import log_of
 from langchain_sessions.errors import (
+    EventNotFoundError,
     PromptTooLongError,
     ReplyNotStoredError,
     SessionEndedError,
@@ -101,6 +108,12 @@ class Call:
     def options(self) -> ChatOptions:
         """How the conversation is kept."""
         return self.memory.options
+
+    @property
+    def answered(self) -> int:
+        """The newest position that the log had of the turn when the model was asked; 0 where it had nothing of it."""
+        known = 0 if self.news.start is None else self.news.newest
+        return max((event.seq for event in self.appended), default=known)
 
     # -- before the model ----------------------------------------------------------------------------------
 
@@ -188,6 +201,8 @@ class Call:
     def _store_request(self, context: PromptContext) -> Flow[None]:
         """Store what is new in the request."""
         options, news = self.options, self.news
+        if news.is_taken_back:
+            return
         for run in news.given_up:
             if run in news.ended:
                 self.news = news = yield from store_ending(options, self.address, news, run)
@@ -285,18 +300,21 @@ class Call:
         """Take in what the provider reported of the prompt."""
         self.noted = self.memory.budget.learn(self.model, self._conversation, self.shown, recorder)
 
-    def finish(self, said: Sequence[BaseMessage], *, consumed: Sequence[str] = (), ended: bool = False) -> Flow[None]:
+    def finish(
+        self, said: Sequence[BaseMessage], *, consumed: Sequence[str] = (), ended: bool = False, goes_on: bool = False
+    ) -> Flow[None]:
         """Store what was answered. The run is done, unless it asks for tools.
 
         Args:
             said: The reply, with the calls and the results that came with it.
             consumed: Calls of the reply that a structured output was made from.
             ended: Nobody will answer its calls.
+            goes_on: The model is asked once more with the results that came with it: of an output that was not valid.
 
         Raises:
             ReplyNotStoredError: It could not be stored, and `on_store_error` is `raise`.
         """
-        awaits = not (consumed or ended) and awaits_results(said)
+        awaits = goes_on or (not (consumed or ended) and awaits_results(said))
         kept = self.keeping.answer(said, awaits=awaits)
         if kept:
             kept += [acknowledgement(call) for call in consumed]
@@ -305,16 +323,18 @@ class Call:
             yield from self._store_reply(kept, status)
             if not awaits:
                 yield from self._compact_in_background(kept)
-        except (SessionNotFoundError, SessionEndedError) as error:
-            # Deleted or ended while the model spoke: the answer is still delivered.
+        except (SessionNotFoundError, SessionEndedError, EventNotFoundError) as error:
+            # Deleted, ended or taken back while the model spoke: the answer is still delivered.
             _log.warning("A reply was not stored: %s", error)
+            if isinstance(error, EventNotFoundError):
+                yield from self.fail(None, error)
         except Exception as error:
             self._report("The answer was delivered but not stored", error)
             if self.options.on_store_error == "raise":
                 raise ReplyNotStoredError(self.address.session_id, said) from error
         except BaseException:
             # Cancelled on the way. The answer is there, and to append it again stores nothing twice.
-            yield from self._append(kept, status, is_reply=True, noted=self.noted)
+            yield from self._append(kept, status, is_reply=True, answers=self.answered, noted=self.noted)
             raise
 
     def _status_after(self, said: Sequence[BaseMessage], *, is_open: bool) -> InvocationStatus:
@@ -325,7 +345,7 @@ class Call:
         return InvocationStatus.OPEN if is_open else InvocationStatus.DONE
 
     def _store_reply(self, kept: Sequence[BaseMessage], status: InvocationStatus) -> Flow[None]:
-        stored = yield from self._append(kept, status, is_reply=True, noted=self.noted)
+        stored = yield from self._append(kept, status, is_reply=True, answers=self.answered, noted=self.noted)
         for run, standing in self.news.others.items():
             if standing is not Standing.LIVE:
                 yield from self._mark(run, status)
@@ -346,13 +366,16 @@ class Call:
         status = InvocationStatus.INTERRUPTED if steps or partial is not None else InvocationStatus.FAILED
         try:
             if steps:
-                self.appended += tuple((yield from self._append(self.options.store(steps), status)))
+                kept = self.options.store(steps)
+                self.appended += tuple((yield from self._append(kept, status, answers=self.answered)))
             if partial is not None and not self.keeping.is_whole:
-                yield from self._append([partial], status, interrupted=True)
+                yield from self._append([partial], status, answers=self.answered, interrupted=True)
             elif not steps:
                 yield from self._append([], status)
             if status is InvocationStatus.INTERRUPTED:
                 yield from self._index(self.appended)
+        except EventNotFoundError as error:
+            yield from self.fail(None, error)  # taken back as well
         except Exception as error:  # noqa: BLE001 - nobody is left to tell but the log
             self._report("What arrived before the reader left was not stored", error)
 
@@ -362,7 +385,7 @@ class Call:
             yield from self._append([], InvocationStatus.FAILED)
             for run in self.news.others:
                 yield from self._mark(run, InvocationStatus.FAILED)
-            if partial is not None and not self.keeping.is_whole:
+            if partial is not None and not self.keeping.is_whole and not self.news.is_taken_back:
                 yield from store_messages(
                     self.options,
                     self.address,
@@ -382,8 +405,10 @@ class Call:
     def _append(
         self, messages: Sequence[BaseMessage], status: InvocationStatus, **more: Any
     ) -> Flow[list[SessionEvent]]:
-        """Append messages as the next of this run, and say how far it has got."""
-        return store_messages(
+        """Append messages as the next of this run, and say how far it has got. Nothing, where it was taken back."""
+        if self.news.is_taken_back:
+            return []
+        stored: list[SessionEvent] = yield from store_messages(
             self.options,
             self.address,
             messages,
@@ -392,6 +417,7 @@ class Call:
             first_ordinal=self.news.stored + len(self.appended),
             **more,
         )
+        return stored
 
     def _mark(self, invocation_id: str, status: InvocationStatus) -> Flow[None]:
         return mark_run(self.options, self.address, invocation_id, status)

@@ -9,12 +9,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+from langchain_core.messages import ToolMessage
+
 from langchain_sessions._chat.address import LogsThreads, configurable
-from langchain_sessions._chat.news import find_news, message_of
+from langchain_sessions._chat.news import News, find_news, message_of, turn_length
 from langchain_sessions._chat.store_run import STORED, append_all
 from langchain_sessions._core.codec.any_message import ident_of
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.matching import query_of, sees
+from langchain_sessions._core.view import call_ids
 from langchain_sessions._log.log import log_of
 from langchain_sessions.events import EventKind, NewEvent, SessionEvent, Standing
 from langchain_sessions.filters import EventFilter
@@ -28,7 +31,6 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
     from langchain_sessions._chat.address import Address
-    from langchain_sessions._chat.news import News
     from langchain_sessions._chat.session_memory import ChatOptions
     from langchain_sessions.stores._values import EventSlice
 
@@ -124,7 +126,12 @@ def tell_apart(
     if not doubtful:
         return news
     found = yield from _look_up(options, address, [str(message.id) for message in doubtful])
-    body = [message for message in body if message.id not in found.gone]
+    asked = len(body) - 1 - turn_length(body)
+    if asked >= 0 and body[asked].id in found.gone:
+        # The graph goes on all the same. Its model is shown what it goes on with, and what it says is nobody's.
+        return News(tail=tuple(body[asked:]), newest=news.newest, is_taken_back=True)
+    lost = {call for message in body if message.id in found.gone for call in call_ids(message)}
+    body = [m for m in body if m.id not in found.gone and not (isinstance(m, ToolMessage) and m.tool_call_id in lost)]
     events = sorted({event.seq: event for event in (*recent, *found.events)}.values(), key=lambda event: event.seq)
     news = find_news(body, events, state.runs, is_thread=state.is_kept)
     if not state.is_kept:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
@@ -16,7 +14,6 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
     convert_to_messages,
-    message_to_dict,
 )
 from langchain_core.prompt_values import PromptValue
 
@@ -77,6 +74,7 @@ class News:
         between: What of the tail others said just before it.
         told: What of a graph's state was logged just now, since others had answered.
         newest: The last position of the log that was looked at for it.
+        is_taken_back: A rewind took back the question of the running turn: nothing more of that is stored.
     """
 
     examples: tuple[BaseMessage, ...] = ()
@@ -92,6 +90,7 @@ class News:
     between: tuple[BaseMessage, ...] = ()
     told: tuple[SessionEvent, ...] = ()
     newest: int = 0
+    is_taken_back: bool = False
 
 
 def message_of(event: SessionEvent) -> BaseMessage:
@@ -440,11 +439,3 @@ def _start_of_turn(body: Sequence[BaseMessage], first_new: int, known: dict[int,
 
 def _count(invocation: str | None, events: Iterable[SessionEvent]) -> int:
     return 0 if invocation is None else sum(event.invocation_id == invocation for event in events)
-
-
-def told_by_content(example: BaseMessage, branch: str | None) -> BaseMessage:
-    """A few-shot under an id that it makes itself: stored once, however often a template repeats it."""
-    if example.id is not None:
-        return example
-    content = json.dumps([branch, message_to_dict(example)], sort_keys=True, default=str)
-    return example.model_copy(update={"id": f"example:{hashlib.sha256(content.encode()).hexdigest()}"})

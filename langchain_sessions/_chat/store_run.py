@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import BaseMessage, HumanMessage, message_to_dict
 
 from langchain_sessions._chat.news import asking_event, likeness
 from langchain_sessions._core.codec.any_message import equal
@@ -15,7 +17,7 @@ from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import visible_scopes
 from langchain_sessions._core.rows import MARKS
 from langchain_sessions._core.view import call_ids
-from langchain_sessions._log.append import move_message
+from langchain_sessions._log.append import append_events, move_message
 from langchain_sessions._log.log import log_of
 from langchain_sessions._log.read import find_events
 from langchain_sessions.errors import EventConflictError, EventNotFoundError
@@ -52,6 +54,7 @@ def store_messages(
     invocation_id: str,
     first_ordinal: int = 0,
     is_reply: bool = False,
+    answers: int = 0,
     noted: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Flow[list[SessionEvent]]:
@@ -61,6 +64,9 @@ def store_messages(
     process or conversation, and what was said must not be lost for that. A message that a checkpointer logged for a
     subgraph, on a branch that the agent does not see, moves to the agent's branch.
     What is noted stands beside the last message.
+
+    Raises:
+        EventNotFoundError: A rewind has taken back the position that they answer.
     """
     events = [
         NewEvent(
@@ -76,7 +82,7 @@ def store_messages(
     if not events:
         yield from mark_run(options, address, invocation_id, status)
         return []
-    how: dict[str, Any] = {"invocation_status": status, "first_ordinal": first_ordinal}
+    how: dict[str, Any] = {"invocation_status": status, "first_ordinal": first_ordinal, "answers": answers}
     stored: list[SessionEvent] = yield from append_all(address, events, **how)
     seen = visible_scopes(options.branch)
     for at, event in enumerate(stored):
@@ -132,7 +138,7 @@ def append_all(address: Address, events: Sequence[NewEvent], **how: Any) -> Flow
     replaced: set[str] = set()
     while True:
         try:
-            return (yield from ask(sessions.append, session_id, events, **how))
+            return (yield from append_events(log_of(sessions), session_id, events, **how))
         except EventConflictError as conflict:
             named = [event.message is not None and event.message.id == conflict.event_id for event in events]
             if not any(named):
@@ -167,6 +173,14 @@ def _is_earlier_reply(stored: SessionEvent, invocation_id: str) -> bool:
     if stored.invocation_id in (None, invocation_id):
         return False  # nearly always, and so the message needs not be decoded
     return stored.message is not None and stored.message.type == "ai"
+
+
+def told_by_content(example: BaseMessage, branch: str | None) -> BaseMessage:
+    """A few-shot under an id that it makes itself: stored once, however often a template repeats it."""
+    if example.id is not None:
+        return example
+    content = json.dumps([branch, message_to_dict(example)], sort_keys=True, default=str)
+    return example.model_copy(update={"id": f"example:{hashlib.sha256(content.encode()).hexdigest()}"})
 
 
 class CallMessages:
@@ -254,7 +268,7 @@ def keep_result(
             is_over = ends_turn or (yield from _is_done(address, asking))
             status = InvocationStatus.DONE if is_over else InvocationStatus.OPEN
             kept = () if isinstance(options.store, WholeRuns) else options.store(results)
-            yield from store_messages(options, address, kept, status, invocation_id=calling)
+            yield from store_messages(options, address, kept, status, invocation_id=calling, answers=asking.seq)
     except Exception as error:  # noqa: BLE001 - the tool has acted; the next model call stores what it is shown
         _log.warning("A tool result was not stored yet: session %r: %s", address.session_id, type(error).__name__)
     return calling

@@ -366,6 +366,11 @@ def blanked_at(session: SessionRow) -> int:
     return Ledger.decode(session.ledger).blanked_at if session.ledger and '"b":' in session.ledger else 0
 
 
+def is_internal(channel: str) -> bool:
+    """Whether a channel is LangGraph's own; what it carries is on its way to another one."""
+    return channel.startswith(("__", "branch:"))
+
+
 def is_in_sight(session: SessionRow, row: CheckpointRow) -> bool:
     """Whether no rewind put a checkpoint out of sight: one that stands mentions no rewound position."""
     hidden = rewound(session)

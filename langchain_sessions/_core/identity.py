@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from langchain_sessions._core.ledger import Edit, LogView
+from langchain_sessions._core.ledger import Edit, Ledger, LogView
 from langchain_sessions._core.rows import numbered
 from langchain_sessions.errors import CorruptRowError, EventConflictError, EventNotFoundError, StaleSessionError
 from langchain_sessions.events import Standing
@@ -40,6 +40,16 @@ def require_version(
     places = {row.seq: row.id for row in existing if view.standing(row) not in (Standing.REWOUND, Standing.FAILED)}
     if any(places.get(expected + 1 + at) != row.id for at, row in enumerate(batch.rows)):
         raise StaleSessionError(session_id, expected, last_seq)
+
+
+def require_question(session_id: str, batch: AppendBatch, ledger: Ledger) -> None:
+    """Refuse what answers something that was taken back: a log is not to show it alone.
+
+    Raises:
+        EventNotFoundError: It was.
+    """
+    if batch.answers in ledger.hidden:
+        raise EventNotFoundError(session_id, f"position {batch.answers} to answer: a rewind took it back")
 
 
 def identify_batch(

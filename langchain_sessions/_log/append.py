@@ -178,8 +178,9 @@ def append_events(
     metadata: Mapping[str, Any] | None = None,
     timestamp: datetime | None = None,
     expected_version: int | None = None,
+    answers: int = 0,
 ) -> Flow[list[SessionEvent]]:
-    """`SessionService.append`."""
+    """`SessionService.append`; nothing is appended where the position that it answers was taken back."""
     key = log.key(session_id)
     if expected_version is not None:
         require(type(expected_version) is int, "expected_version", "give the version of a session, a whole number")
@@ -212,7 +213,7 @@ def append_events(
         encoding = partial(_rows_of, events, encoder, now, first_ordinal, {marked: mark}, delta=delta)
         rows, is_bare = yield from computed(sum(map(said_by, events)), encoding)
     idle = now - log.invocation_timeout
-    batch = _tuple(AppendBatch, (rows, now, log.codec.repeats, expected_version, False, idle, False, is_bare))
+    batch = _tuple(AppendBatch, (rows, now, log.codec.repeats, expected_version, False, idle, False, is_bare, answers))
     appended = yield from ask(log.store.append_events, key, batch)
     recall = after_append(log, key, appended.version, rows)
     if recall is not None:

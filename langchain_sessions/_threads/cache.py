@@ -18,8 +18,9 @@ from langchain_sessions._core.codec.any_message import equal
 from langchain_sessions._core.collecting import resting_collector
 from langchain_sessions._core.locks import new_lock
 from langchain_sessions._core.ranges import NO_SEQS, SeqRange, SeqSet, expand_ranges, fold_ranges, without_first
-from langchain_sessions._core.rows import NO_MESSAGE_ID, EventRow, SessionRow
-from langchain_sessions._threads.split import KNOWN, held, is_message_list
+from langchain_sessions._core.rows import EDIT, NO_MESSAGE_ID, EventRow, SessionRow
+from langchain_sessions._threads.given import Recognised
+from langchain_sessions._threads.split import KNOWN, held, is_message_list, size_of
 from langchain_sessions._threads.trees import TreeCache
 
 if TYPE_CHECKING:
@@ -44,14 +45,6 @@ _MANY = 200
 """From so many messages on the collector rests while they are made: before, it would hardly have looked."""
 
 
-class Recognised(NamedTuple):
-    """Where the messages of a list are stored: the runs that it shares with the list before it, then each by itself."""
-
-    shared: list[SeqRange]
-    others: list[int | None]
-    """None for a message that is not stored."""
-
-
 class _View(NamedTuple):
     """The messages of a list with their fields and the snapshots of these, side by side, as far as those are made."""
 
@@ -60,11 +53,6 @@ class _View(NamedTuple):
     fields: list[dict[str, Any]]
     extras: list[dict[str, Any] | None]
     snapshots: list[dict[str, Any]]
-
-
-def _size_of(content: object) -> int:
-    """How long a text is; all else is of one size."""
-    return len(content) if isinstance(content, str) else -1
 
 
 def _alike(messages: Sequence[BaseMessage], others: Sequence[BaseMessage], snapshots: Sequence[dict[str, Any]]) -> bool:
@@ -106,6 +94,8 @@ class ThreadCache:
         self._molds = molds
         self._newest: dict[str, int] = {}
         self._older: dict[str, list[int]] = {}
+        self._revised: set[str] = set()
+        """Messages that were edited, of which all revisions are known up to the newest one that is."""
         self.unnamed: set[str] = set()  # what messages without an id are stored by: somebody may name one of them so
         self._by_size: dict[str, tuple[int, dict[int, list[int]]]] = {}
         """How many of the older revisions of a message were sorted by the length of their text, and those."""
@@ -118,16 +108,16 @@ class ThreadCache:
         """Roughly how many bytes it takes."""
         return self._bytes + self.trees.size + len(self.rows) * _PER_MESSAGE
 
-    def add(self, rows: Iterable[EventRow | MessageParts]) -> None:
-        """Take stored events in."""
-        known = self.rows
-        new = {row[0]: row for row in rows if row[0] not in known}
-        if not new:
-            return
-        with resting_collector() if len(new) >= _MANY else nullcontext():
-            self._make(new)
-        self.rows.update(new)
-        self._known = self._known | SeqSet.of(new)
+    def add(self, rows: Iterable[EventRow | MessageParts], revised: Iterable[str] = ()) -> None:
+        """Take stored events in, and of which messages no revision up to the newest is missing now."""
+        given, known = {row[0]: row for row in rows}, self.rows
+        new = {seq: row for seq, row in given.items() if seq not in known}
+        if new:
+            with resting_collector() if len(new) >= _MANY else nullcontext():
+                self._make(new)
+        # Of two threads that do so at once one may have overwritten what the other wrote.
+        self._known = self._known | SeqSet.of(given)
+        self._revised.update(revised)
 
     def _make(self, new: dict[int, EventRow | MessageParts]) -> None:
         rows: list[Any] = [*new.values()]
@@ -145,6 +135,8 @@ class ThreadCache:
             if body is not None and seq not in snapshots:
                 snapshots[seq] = held(vars(message))
         self._bytes += sum(map(len, filter(None, texts))) + sum(map(len, filter(None, bodies)))
+        # In this order, since other threads look: what has a name or counts as known is there whole.
+        self.rows.update(new)
         self._name(seqs, idents, flags)
 
     def _name(self, seqs: Sequence[int], idents: Sequence[str], flags: Sequence[int]) -> None:
@@ -166,6 +158,13 @@ class ThreadCache:
         """Where the newest revision that is known of a message is stored; None where none is, or some went back."""
         seq = None if self.is_rewound else self._newest.get(ident)
         return None if seq is None else max((seq, *self._older.get(ident, ())))
+
+    def known_since(self, ident: str) -> int | None:
+        """Behind which position revisions of a message may not be known; None where some before it may not be."""
+        seq = self.newest(ident)
+        if seq is None or ident in self._revised or seq <= self.known_to or not self.row(seq).flags & EDIT:
+            return seq
+        return None  # what was read of the thread is the one that a checkpoint lists, and no earlier wording
 
     @property
     def known_to(self) -> int:
@@ -344,7 +343,7 @@ class ThreadCache:
         # Nearly always it is the revision that was met last, as it was stored: asked for each message of each list.
         if seq is None or self._holds(seq, message):
             return seq
-        older = self._older_of_size(str(message_id), _size_of(message.content))
+        older = self._older_of_size(str(message_id), size_of(message.content))
         return next((seq for seq in older if self._holds(seq, message)), None)
 
     def _older_of_size(self, ident: str, size: int) -> Iterable[int]:
@@ -352,7 +351,7 @@ class ThreadCache:
         older = self._older.get(ident, [])
         count, by_size = self._by_size.get(ident, (0, {}))
         for seq in older[count:]:
-            by_size.setdefault(_size_of(self._snapshot(seq)["content"]), []).append(seq)
+            by_size.setdefault(size_of(self._snapshot(seq)["content"]), []).append(seq)
         if older:
             self._by_size[ident] = (len(older), by_size)
         return reversed(by_size.get(size, ()))

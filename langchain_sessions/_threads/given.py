@@ -8,7 +8,7 @@ one out, an `Overwrite` begins anew. A snapshot, which the reducer made, then st
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.messages import BaseMessage, RemoveMessage
 from langgraph.checkpoint.base import writes_sort_key
@@ -16,7 +16,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Overwrite
 
-from langchain_sessions._core.checkpoints import merge_writes
+from langchain_sessions._core.checkpoints import is_internal, merge_writes
 from langchain_sessions._core.ranges import SeqRange, decode_ranges, expand_ranges
 from langchain_sessions._core.rows import NO_MESSAGE_ID
 from langchain_sessions._threads.split import is_event, is_message_list
@@ -24,31 +24,13 @@ from langchain_sessions._threads.split import is_event, is_message_list
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from langchain_sessions._core.checkpoints import WriteRow
-    from langchain_sessions._core.pieces import Tree
     from langchain_sessions._core.rows import EventRow
     from langchain_sessions._threads.cache import ThreadCache
-    from langchain_sessions._threads.record import Given, Record, Slot
+    from langchain_sessions._threads.pending import PendingWrite
+    from langchain_sessions._threads.record import Record, Slot
 
 COUNTERS = "counters_since_delta_snapshot"
 """Where the metadata of a checkpoint names the delta channels that it does not hold whole."""
-
-
-@dataclass(slots=True, eq=False)
-class PendingWrite:
-    """A write that was stored, or is about to be, with whatever bodies the log does not hold."""
-
-    row: WriteRow
-    value: Any
-    tree: Tree | None = None
-    """Its pieces, where it is large."""
-    given: Given | None = None
-    """What stores these."""
-
-    @property
-    def stored_tree(self) -> Tree | None:
-        """Its pieces, where they are stored: else they never are, once a value tells it (`told`)."""
-        return self.tree if self.given is not None and self.given.is_stored else None
 
 
 @dataclass(slots=True, eq=False)
@@ -59,6 +41,14 @@ class Incoming:
     row: EventRow
     is_rooted: bool
     seq: int = 0
+
+
+class Recognised(NamedTuple):
+    """Where the messages of a list are stored: the runs that it shares with the list before it, then each by itself."""
+
+    shared: list[SeqRange]
+    others: list[int | None]
+    """None for a message that is not stored."""
 
 
 @dataclass(slots=True)
@@ -77,6 +67,25 @@ class OpenSlot:
 def given_to(channel: str, writes: Iterable[tuple[str, Any]]) -> list[Any]:
     """The messages, and what is said about messages, that a channel was given, one after the other."""
     return [item for name, value in writes if name == channel for item in _flat(value)]
+
+
+def deltas_of(
+    record: Record, parent: Record | None, values: Mapping[str, Any], written: Sequence[tuple[str, Any]] | None
+) -> dict[str, list[Any]]:
+    """What delta channels of messages were given: those that changed and have no value here, or a snapshot."""
+    was = None if parent is None else parent.delta
+    if written is None and was is None and _DeltaSnapshot not in map(type, values.values()):
+        return {}
+    found: dict[str, list[Any]] = {}
+    for name, version in zip(record.channels, record.versions, strict=True):
+        snapshot = snapshot_of(values.get(name))
+        if is_internal(name) or (name in values and snapshot is None):
+            continue
+        is_changed = parent is None or parent.version_of(name) != version
+        items = given_to(name, written or ()) if is_changed else []
+        if items or snapshot or name == was:
+            found[name] = items
+    return found
 
 
 def said_before(parent: Record | None, channel: str) -> list[SeqRange]:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
-
 from langchain_sessions._chat.address import branch_of, channel_branch
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.checkpoints import (
@@ -20,6 +18,8 @@ from langchain_sessions._core.checkpoints import (
     ValueRow,
     WriteRow,
     blanked_at,
+    is_in_sight,
+    is_internal,
     merge_writes,
     rewound,
 )
@@ -35,15 +35,21 @@ from langchain_sessions._core.ranges import (
     pack_ranges,
 )
 from langchain_sessions._core.rows import EventRow, SessionRow, numbered
-from langchain_sessions._threads.cache import Recognised, ThreadCache
-from langchain_sessions._threads.given import Incoming, OpenSlot, PendingWrite, Said, given_to, said_before, snapshot_of
+from langchain_sessions._threads.given import (
+    Incoming,
+    OpenSlot,
+    Recognised,
+    Said,
+    deltas_of,
+    said_before,
+    snapshot_of,
+)
 from langchain_sessions._threads.record import NOTHING, RUNS, SCALARS, Cutter, Record, Slot, dump_slot, encode_record
 from langchain_sessions._threads.split import (
     MIN_TEXT,
     apart,
     clone_message,
     is_event,
-    is_internal,
     is_message_list,
     plain_bytes,
     split,
@@ -54,12 +60,14 @@ from langchain_sessions.events import NewEvent
 from langchain_sessions.stores._threads import PutDecision
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from langchain_core.messages import BaseMessage
 
     from langchain_sessions._core.event_encoding import EventEncoder
     from langchain_sessions._core.pieces import Tree
+    from langchain_sessions._threads.cache import ThreadCache
+    from langchain_sessions._threads.pending import PendingWrite
 
     Values = Mapping[str, Any]
 
@@ -82,7 +90,8 @@ class PlannedCheckpoint:
     open_slots: list[OpenSlot] = field(default_factory=list)
     incoming: list[Incoming] = field(default_factory=list)
     adopted: list[tuple[PendingWrite, WriteRow]] = field(default_factory=list)
-    matched: list[EventRow] = field(default_factory=list)
+    related: Sequence[EventRow] = ()  # what is stored of its messages
+    revised: Collection[str] = ()  # those that have several revisions
     parent_slot: Slot | None = None
     """What takes the place of the graph's input in the parent, once it is committed."""
     since: dict[str, int] = field(default_factory=dict)
@@ -93,8 +102,7 @@ class PlannedCheckpoint:
     """The large values."""
     needs: set[bytes] = field(default_factory=set)
     """Values whose pieces are taken over."""
-    conversation: Sequence[BaseMessage] = ()
-    """The main list."""
+    conversation: Sequence[BaseMessage] = ()  # the main list
     idents: tuple[str, ...] = ()  # to look up
     is_named: bool = True  # whether all that is new has an id
     _by_id: dict[str, BaseMessage] | None = None
@@ -103,7 +111,7 @@ class PlannedCheckpoint:
         """Behind which positions their revisions are not known."""
         if self.thread is None or not self.incoming:
             return {}
-        found = ((ident, self.thread.newest(ident)) for ident in self.idents)
+        found = ((ident, self.thread.known_since(ident)) for ident in self.idents)
         return {ident: seq for ident, seq in found if seq is not None}
 
     @property
@@ -126,7 +134,7 @@ class PlannedCheckpoint:
             new_versions: The channels that changed.
             written: What the parent's tasks wrote, in order; None without delta channels.
         """
-        inherited, deltas = self._inherit(new_versions), self._deltas(values, written)
+        inherited, deltas = self._inherit(new_versions), deltas_of(self.record, self.parent, values, written)
         new: dict[str, Any] = {}
         for name in self.record.channels:
             if name in values and name not in inherited:
@@ -161,23 +169,6 @@ class PlannedCheckpoint:
                 self._take_list(channel, new[channel], known[channel], branch, is_main=channel == main)
             else:
                 self._take_value(channel, new[channel], branch)
-
-    def _deltas(self, values: Mapping[str, Any], written: Sequence[tuple[str, Any]] | None) -> dict[str, list[Any]]:
-        """What delta channels of messages were given: those that changed and have no value here, or a snapshot."""
-        parent, record = self.parent, self.record
-        was = None if parent is None else parent.delta
-        if written is None and was is None and _DeltaSnapshot not in map(type, values.values()):
-            return {}
-        found: dict[str, list[Any]] = {}
-        for name, version in zip(record.channels, record.versions, strict=True):
-            snapshot = snapshot_of(values.get(name))
-            if is_internal(name) or (name in values and snapshot is None):
-                continue
-            is_changed = parent is None or parent.version_of(name) != version
-            items = given_to(name, written or ()) if is_changed else []
-            if items or snapshot or name == was:
-                found[name] = items
-        return found
 
     def _take_said(self, channel: str, value: Any, items: list[Any], branch: str | None, *, is_main: bool) -> None:
         """Take what a delta channel was given, and its snapshot."""
@@ -323,17 +314,17 @@ class PlannedCheckpoint:
             staged: Writes of the parent that wait to be stored for good.
 
         Raises:
-            StalePlanError: What is known is of a session that is gone, or of before texts of it were overwritten.
+            StalePlanError: What is known is of a session that is gone, or of before texts were overwritten or rewound.
         """
-        if self.thread is not None and (self.thread.skey, self.thread.as_of) != (session.skey, blanked_at(session)):
-            raise StalePlanError
-        hidden = rewound(session)
-        if self.since and hidden.ranges:
-            # An earlier revision than those that were asked for may be the one in force.
+        hidden, known_of = rewound(session), self.thread and (self.thread.skey, self.thread.as_of)
+        # An earlier revision than those that were asked for may be the one in force.
+        if (self.since and hidden.ranges) or known_of not in (None, (session.skey, blanked_at(session))):
             raise StalePlanError
         fresh, edits, taken_over = self._placed(session, related, hidden) if self.incoming else ([], [], set[int]())
         self._fill_slots()
         encoded, values = encode_record(self.record)
+        if hidden.ranges and self.thread is not None and self._repeats_rewound(session, encoded):
+            raise StalePlanError
         rooted = SeqSet.of(taken_over) | self._newly_rooted() if self.open_slots or taken_over else NO_SEQS
         if rooted.ranges and fresh:
             rooted = rooted - SeqSet.of(row.seq for row in fresh)
@@ -361,7 +352,6 @@ class PlannedCheckpoint:
         fresh: list[EventRow] = []
         edits: list[Edit] = []
         taken_over: set[int] = set()
-        self.matched = []
         for item in self.incoming:
             rows = known.setdefault(item.row.ident, [])
             standing = [row for row in rows if row.seq not in hidden]
@@ -374,16 +364,19 @@ class PlannedCheckpoint:
                     edits.append(Edit(seq, standing[-1].seq, found.place, 1))
                 fresh.append(found)
                 rows.append(found)
-            else:
-                self.matched.append(found)
-                if item.is_rooted and not found.flags & r.ROOTED:
-                    taken_over.add(found.seq)
+            elif item.is_rooted and not found.flags & r.ROOTED:
+                taken_over.add(found.seq)
             item.seq = found.seq
-        # Two of the new ones may be equal: the second was matched with the first, which is not stored yet.
-        self.matched = [row for row in self.matched if row.seq <= session.last_seq]
+        self.related = [row for row in related if row.seq not in hidden]
+        self.revised = {ident for ident, rows in known.items() if len(rows) > 1}
         if taken_over:
             fresh = [row._replace(flags=row.flags | r.ROOTED) if row.seq in taken_over else row for row in fresh]
         return fresh, edits, taken_over
+
+    def _repeats_rewound(self, session: SessionRow, row: CheckpointRow) -> bool:
+        """Whether it says again what was rewound, which is said anew. What goes on from there is taken back with it."""
+        is_from_sight = self.parent is None or is_in_sight(session, encode_record(self.parent)[0])
+        return is_from_sight and not is_in_sight(session, row)
 
     def _fill_slots(self) -> None:
         for opened in self.open_slots:

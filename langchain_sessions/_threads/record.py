@@ -22,7 +22,7 @@ from langchain_sessions._core.checkpoints import (
 )
 from langchain_sessions._core.edge import check_id, from_micros, to_micros
 from langchain_sessions._core.packed_names import MOST_NAMES, packed_names
-from langchain_sessions._core.piece_rows import LONGEST, NAME, Seal, value_digest
+from langchain_sessions._core.piece_rows import NAME, Seal, value_digest
 from langchain_sessions._core.pieces import LIMIT, Cut, Tree, cut
 from langchain_sessions._core.ranges import SeqSet, encode_ranges
 from langchain_sessions._threads.forms import PLAIN_TAG, STRICT, WITH_TAGS, RefusedValueError, UnstorableError
@@ -33,7 +33,6 @@ from langchain_sessions.errors import InvalidInputError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from langchain_sessions._threads.cache import ThreadCache
     from langchain_sessions._threads.forms import ValueForms
 
 # A body that says another number was written by a later release, and is refused rather than guessed at.
@@ -297,56 +296,6 @@ def with_own_names(record: Record, known: Collection[int]) -> Record:
     digest, names = record.shape
     record.keeps_names = digest not in known and len(names) <= MOST_NAMES
     return record
-
-
-@dataclass(slots=True)
-class Given:
-    """What one call stores of a task, beside the checkpoint that it ran on."""
-
-    ns: int
-    task: str
-    path: str
-    thread: ThreadCache | None
-    parent: Record | None
-    cutter: Cutter
-    pieces: dict[bytes, ValueRow] = field(default_factory=dict)
-    needs: set[bytes] = field(default_factory=set)
-    is_stored: bool = False
-
-    def dump(self, channel: str, value: Any, refs: bytes | None, packed: bytes | None) -> tuple[Slot, Tree | None]:
-        """A value as it is stored, and its pieces, which it shares with what the channel holds."""
-        # The checkpoint that takes it over cuts it with all that others gave the channel.
-        slot, made = self.cutter.dump(channel, value, lambda: self._before(channel), refs, packed, LONGEST)
-        if made is None:
-            return slot, None
-        self.pieces.update((row.digest, row) for row in made.rows)
-        self.needs |= made.needs
-        return slot, made.tree
-
-    def row(self, idx: int, channel: str, slot: Slot) -> WriteRow:
-        """A value as a pending write; see `slot_of`."""
-        kind, refs, data, digest = slot
-        if digest is not None:
-            data = digest + (data or b"")
-        return _tuple(WriteRow, (self.task, idx, channel, self.path, kind, refs, data))
-
-    def _before(self, channel: str) -> tuple[Slot, Sequence[Tree]]:
-        before = self.parent.slots.get(channel, NOTHING) if self.parent is not None else NOTHING
-        if self.parent is None and self.thread is not None and self.thread.trees.size:
-            # Most often it is on its way: what the channel held before it is stored, and most of it is the same.
-            before = self.thread.trees.newest(self.thread.records.values(), self.ns, channel) or NOTHING
-        is_known = self.thread is not None and before.digest is not None
-        base = self.thread.trees.get(before.digest) if is_known and self.thread is not None else None
-        return before, () if base is None else (base,)
-
-    def learn(self, result: object) -> None:
-        """Remember how pieces of this thread are kept secret, and what was stored."""
-        del result
-        self.is_stored = True
-        if self.thread is not None:
-            self.thread.seal = self.cutter.seal
-            if self.pieces:
-                self.thread.trees.keep((), self.pieces.values())
 
 
 def encode_record(record: Record, start: Slot | None = None) -> tuple[CheckpointRow, list[ValueRow]]:

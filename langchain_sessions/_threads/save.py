@@ -21,9 +21,10 @@ from langchain_sessions._core.ranges import encode_ranges
 from langchain_sessions._core.rows import ROOTED
 from langchain_sessions._core.twins import finish
 from langchain_sessions._log.log import after_append, thread_draft
-from langchain_sessions._threads.given import COUNTERS, PendingWrite, in_order
+from langchain_sessions._threads.given import COUNTERS, in_order
+from langchain_sessions._threads.pending import Given, PendingWrite
 from langchain_sessions._threads.plan import START, PlannedCheckpoint
-from langchain_sessions._threads.record import SCALARS, Cutter, Given, dump_slot, lighten, record_of, with_own_names
+from langchain_sessions._threads.record import SCALARS, Cutter, dump_slot, lighten, record_of, with_own_names
 from langchain_sessions._threads.split import apart, plain_bytes
 from langchain_sessions.errors import StalePlanError
 from langchain_sessions.stores._threads import PutPlan, PutResult, WritesPlan
@@ -75,7 +76,7 @@ class CheckpointWriter:
         strict: bool,
     ) -> Flow[RunnableConfig]:
         """Store a checkpoint that came from the one which the config names; the config of the new one."""
-        ns, parent = namespace_digest(at.namespace), at.checkpoint_id
+        ns, parent, is_again = namespace_digest(at.namespace), at.checkpoint_id, False
         thread = self._cache.known(at.log.app, at.session_id)
         # Without the parent nothing could be inherited, and every value would be stored again.
         if parent is not None and (thread is None or (ns, parent) not in thread.records):
@@ -96,7 +97,8 @@ class CheckpointWriter:
                 done: PutResult = yield from ask(self._queue.submit, plan, after)
             except StalePlanError:
                 self._cache.forget(at.log.app, at.session_id)
-                thread = None
+                thread = None if is_again or parent is None else (yield from self._loader.load_parent(at))
+                is_again = True
             else:
                 recall = after_append(at.log, plan.key, done.session.last_seq, done.decision.fresh)
                 if recall is not None:
@@ -147,7 +149,7 @@ class CheckpointWriter:
         thread = self._cache.thread(result.session)
         decision = result.decision
         if planned.incoming:
-            thread.add([*planned.matched, *decision.fresh])
+            thread.add([*planned.related, *decision.fresh], planned.revised)
         for seq in decision.rooted if decision.rooted.ranges else ():
             if seq in thread.rows:
                 thread.rows[seq] = thread.row(seq)._replace(flags=thread.row(seq).flags | ROOTED)

@@ -63,11 +63,6 @@ def is_event(message: object) -> bool:
     return issubclass(kind, BaseMessage) and not issubclass(kind, (BaseMessageChunk, RemoveMessage))
 
 
-def is_internal(channel: str) -> bool:
-    """Whether a channel is LangGraph's own; what it carries is on its way to another one."""
-    return channel.startswith(("__", "branch:"))
-
-
 def is_message_list(value: object) -> bool:
     """Whether a value is a list of messages and nothing else."""
     # The first test runs in C and serves nearly every list.
@@ -241,6 +236,11 @@ def join(skeleton: Any, messages: Sequence[BaseMessage], text_of: Callable[[int]
 # -- what a model says to itself in a call ---------------------------------------------------------------------
 
 _PRIVATE = PRIVATE_ARGUMENT.encode()
+
+
+def size_of(content: object) -> int:
+    """How long a text is; all else is of one size."""
+    return len(content) if isinstance(content, str) else -1
 
 
 def may_be_private(tag: str, data: bytes) -> bool:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions._core.checkpoints import WriteRow
     from langchain_sessions._core.pieces import Tree
-    from langchain_sessions._threads.given import PendingWrite
+    from langchain_sessions._threads.pending import PendingWrite
     from langchain_sessions._threads.record import Slot
 
 SLICED = 64

@@ -196,7 +196,7 @@ class LogStore(ABC):
             SessionEndedError: It was ended.
             StaleSessionError: `expected_version` is not the newest position.
             EventConflictError: An id stands with another message.
-            EventNotFoundError: `replaces_only` is set and there is no such message.
+            EventNotFoundError: `replaces_only` is set and there is no such message, or what it answers was rewound.
         """
 
     @threaded(append_events)

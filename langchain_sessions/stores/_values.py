@@ -51,6 +51,8 @@ class AppendBatch(NamedTuple):
         idle_before: An invocation that is open and was not touched since counts as failed.
         is_bare: Every row is known to be a message of which nothing else was said: no id of the append, branch, author
             or run, no change of state and nothing extra.
+        answers: The position of what it answers. Where a rewind has taken that back nothing is appended: an
+            `EventNotFoundError`. 0 for what answers nothing.
     """
 
     rows: tuple[EventRow, ...]
@@ -61,6 +63,7 @@ class AppendBatch(NamedTuple):
     idle_before: int = 0
     moves: bool = False
     is_bare: bool = False
+    answers: int = 0
 
 
 class Appended(NamedTuple):

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import HumanMessage, RemoveMessage
 
+from langchain_sessions._sql.index import reading as sql_index
+from langchain_sessions._sql.index import scanning
 from langchain_sessions._sql.log import reading as sql
 from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.errors import HeadConflictError
+from langchain_sessions.events import Standing
+from langchain_sessions.filters import EventFilter
 from langchain_sessions.stores._partitioned import log as partitioned
+from langchain_sessions.stores._partitioned.access import Partitions
 from tests.checkpointer.talking import CONFIG, ask, talking, update_some
 from tests.faults.drills import in_threads
 from tests.faults.processes import run_at_once
@@ -20,6 +26,8 @@ from tests.faults.processes import run_at_once
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from langchain_sessions.events import SessionEvent
+    from langchain_sessions.search import SearchPage
     from langchain_sessions.service import SessionService
 
 pytestmark = pytest.mark.backends("memory", "files", "sqlite", "postgres", "mariadb")
@@ -126,3 +134,56 @@ def test_a_message_is_not_missed_while_a_checkpoint_takes_it_in(
     assert came == 2
     assert [message.id for message in service.messages("t", last_n=last_n)] == before
     assert came == 3
+
+
+READS: Any = {
+    "events": lambda ada, where: ada.events("t", where).items,
+    "the newest events": lambda ada, where: ada.events("t", replace(where, last_n=2)).items,
+    "a search": lambda ada, where: events_in(ada.search("harbour", session_id="t", where=where)),
+    "a search of all": lambda ada, where: events_in(ada.search("harbour", where=where)),
+    "a literal search": lambda ada, where: events_in(ada.search("the harbour", mode="literal", where=where)),
+}
+
+
+def events_in(page: SearchPage) -> list[SessionEvent]:
+    return [hit.event for hit in page]
+
+
+@pytest.mark.parametrize("asked", [None, Standing.LIVE])
+@pytest.mark.parametrize("read", READS)
+def test_a_message_is_not_called_detached_while_a_checkpoint_takes_it_in(
+    service: SessionService, monkeypatch: pytest.MonkeyPatch, read: str, asked: Standing | None
+) -> None:
+    """Whatever lies between the read of a session and that of its events."""
+    graph = talking(SessionCheckpointSaver(service))
+    ask(graph, "first")
+    service.append("t", HumanMessage("the harbour", id="mine"))
+    where = EventFilter(standings=frozenset({asked} if asked else ()))
+    came = 0
+
+    def found() -> list[Standing]:
+        return [event.standing for event in READS[read](service.as_user("ada"), where) if event.message.id == "mine"]
+
+    def before_events(read: Any, *given: Any, **more: Any) -> Any:
+        nonlocal came
+        came += 1
+        if came == 1:
+            graph.update_state(CONFIG, {"messages": [HumanMessage("the harbour", id="mine")]}, as_node="say")
+        return read(*given, **more)
+
+    for owner, name in (
+        (sql, "_select"),
+        (scanning, "_rows"),
+        (scanning, "_asked"),
+        (sql_index, "_tails"),
+        (Partitions, "some_events"),
+        (Partitions, "events"),
+    ):
+        was = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *given, was=was, **more: before_events(was, *given, **more))
+    assert found() == [Standing.LIVE]
+    assert came
+    monkeypatch.undo()
+    assert found() == [Standing.LIVE]
+    graph.update_state(CONFIG, {"messages": [RemoveMessage(id="mine")]}, as_node="say")
+    assert found() == ([Standing.DETACHED] if asked is None else [])

@@ -100,6 +100,23 @@ def test_every_revision_reads_as_it_was_written(open_service: Callable[..., Sess
     assert fresh.verify("t") == []
 
 
+@pytest.mark.parametrize("length", [1, LONG])
+@pytest.mark.backends("memory", "files", "sqlite", "postgres", "mariadb")
+def test_a_log_is_the_same_whatever_the_process_knows(open_service: Callable[..., SessionService], length: int) -> None:
+    first, second, third = (f"{name} " + PLAIN * length for name in "ABC")
+    texts = [first, second, first, third, second, second, third, first]
+    warm, cold = open_service(), open_service()
+    edited(warm, texts, "warm")
+    for text in texts:
+        edited(cold, [text], "cold")
+    said_by_cold = said(cold, "cold")
+    assert said_by_cold == said(warm, "warm") == [first, second, third]
+    assert cold.messages("cold")[0].text == warm.messages("warm")[0].text == first
+    standings = [[event.standing for event in warm.events(thread).items] for thread in ("warm", "cold")]
+    assert standings[0] == standings[1]
+    assert warm.verify("cold") == []
+
+
 @on_databases
 def test_a_revision_costs_what_is_new_in_it(service: SessionService) -> None:
     texts = [(PLAIN * LONG) + "".join(f"line {line}. " for line in range(number)) for number in range(20)]

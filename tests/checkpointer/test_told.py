@@ -19,7 +19,7 @@ from langchain_sessions._core.pieces import cut
 from langchain_sessions._log.log import log_of
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions._sql.threads.staging import replace_writes, writes_stored
-from langchain_sessions._threads.given import PendingWrite
+from langchain_sessions._threads.pending import PendingWrite
 from langchain_sessions._threads.record import PLAIN, Slot
 from langchain_sessions._threads.told import SLICED, sliced, told_by_values
 from langchain_sessions._threads.turned import turned, turned_back

@@ -149,6 +149,44 @@ async def test_structured_output(
 
 
 @pytest.mark.parametrize("with_saver", [True, False])
+@pytest.mark.parametrize(
+    "first",
+    [
+        CallTools((Call("Person", {"nome": "grace"}),)),
+        CallTools((Call("Person", {"name": "grace"}), Call("Person", {"name": "hedy"}))),
+    ],
+    ids=["not valid", "two of them"],
+)
+async def test_an_output_that_is_asked_for_again_is_of_the_same_run(
+    face: Face,
+    stub: OpenAIStub,
+    stored: SessionService,
+    model: ChatOpenAI,
+    thread: RunnableConfig,
+    first: CallTools,
+    *,
+    with_saver: bool,
+) -> None:
+    agent = create_agent(
+        model,
+        [weather],
+        middleware=[SessionMemoryMiddleware(stored)],
+        checkpointer=SessionCheckpointSaver(stored, allow=[Person]) if with_saver else None,
+        response_format=ToolStrategy(Person),
+    )
+    stub.script(call("weather", city="Rome"), first, call("Person", name="grace"))
+    state = await face.invoke(agent, question("who?"), thread)
+    assert state["structured_response"] == Person(name="grace")
+    events = [event for event in stored.events("s1").items if event.message]
+    assert {event.standing.value for event in events} == {"live"}
+    assert len({event.invocation_id for event in events} - {None}) == 1
+    stub.script(call("Person", name="grace"))
+    await face.invoke(agent, question("sure?"), thread)
+    assert len(stored.turns("s1")) == 2
+    assert stored.verify("s1") == []
+
+
+@pytest.mark.parametrize("with_saver", [True, False])
 async def test_a_structured_output_ends_the_turn_whatever_else_was_called(
     face: Face,
     stub: OpenAIStub,

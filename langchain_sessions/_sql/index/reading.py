@@ -28,6 +28,7 @@ from langchain_sessions._sql.index.searched_logs import (
     searched_criteria,
     searched_shape,
     searched_values,
+    sessions_now,
     view_with,
 )
 from langchain_sessions._sql.index.shelves import (
@@ -206,13 +207,15 @@ class _Asked:
         tails: dict[int, list[Row]] = defaultdict(list)
         for skey, *row in self._tails.rows:
             tails[skey].append(tuple(row))
+        # Where an event of a chunk stands is asked when it is read: here only what is read is looked up.
+        read = {session.skey: events_in(tails.get(session.skey, ())) for session, *_ in places}
+        newer = sessions_now(self._tx, self._query.searched, ((place[0], read[place[0].skey][0]) for place in places))
         found: list[IndexedLog] = []
         for session, _, _, generation in places:
             skey = session.skey
-            # Where an event of a chunk stands is asked when it is read: here only what is read is looked up.
-            rows, runs = events_in(tails.get(skey, ()))
+            rows, runs = read[skey]
             tail = [row for row in rows if known[skey] < row.seq <= session.last_seq]
-            view = view_with(session, runs)
+            view = view_with(newer.get(skey, session), runs)
             found.append(IndexedLog(session, view, chunks.get(skey, ()), buckets.get(skey, {}), tail, generation))
         return found
 

@@ -21,6 +21,7 @@ from langchain_sessions._sql.index.searched_logs import (
     searched_criteria,
     searched_shape,
     searched_values,
+    sessions_now,
     view_with,
 )
 from langchain_sessions._sql.log.criteria import criteria_of
@@ -38,17 +39,18 @@ _SINGLES = 64
 
 
 def load_events(tx: Transaction, searched: SearchedLogs, places: Mapping[str, SeqSet]) -> list[LogSlice]:
-    """The contract's `load_events`. All of it is asked for before the first answer is needed."""
+    """The contract's `load_events`. All of it is asked for before the first answer is needed.
+
+    The sessions last: their lists have what checkpoints took in that came before the events were read.
+    """
     waiting: list[tuple[Later, list[Later]]] = []
     shape = owner_shape(searched.owner)
     for session_id, seqs in places.items():
         key = SessionKey(searched.app, session_id, searched.owner)
         values = {**key_values(key, searched.now), "q_idle": searched.idle_before}
+        asked = [_asked(tx, shape, seqs, start, values) for start in range(0, len(seqs.ranges), _SINGLES)]
         session = tx.later(tx.prepare(("recall session", shape), lambda: locating(tx, shape, lock=False)), values)
-        if not tx.pipelines and not session.rows:
-            continue
-        starts = range(0, len(seqs.ranges), _SINGLES)
-        waiting.append((session, [_asked(tx, shape, seqs, start, values) for start in starts]))
+        waiting.append((session, asked))
     tx.flush()
     found: list[LogSlice] = []
     for located, asked in waiting:
@@ -95,11 +97,12 @@ def scan_logs(tx: Transaction, searched: SearchedLogs, query: EventQuery, after:
     read: dict[int, list[Row]] = defaultdict(list)
     for skey, *row in _rows(tx, searched, replace(query, standings=frozenset()), newest, stretch):
         read[skey].append(tuple(row))
-    slices: list[LogSlice] = []
     holds = partial(holds_keywords, query=query) if asks_for_words(query) else None
-    for session in stretch.sessions:
-        rows, runs = events_in(read.pop(session.skey, ()), holds)
-        view = view_with(session, runs)
+    logs = [(session, *events_in(read.pop(session.skey, ()), holds)) for session in stretch.sessions]
+    newer = sessions_now(tx, searched, ((session, rows) for session, rows, _ in logs))
+    slices: list[LogSlice] = []
+    for session, rows, runs in logs:
+        view = view_with(newer.get(session.skey, session), runs)
         found = [row for row in rows if row.seq <= session.last_seq and matches(row, query, view)]
         if found or searched.session_id is not None:
             slices.append(LogSlice(session, EventSlice(found, view)))

@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, Select, bindparam, exists, select
 from langchain_sessions._core.ledger import OF_RUNS, Ledger, LogView
 from langchain_sessions._core.ranges import decode_ranges
 from langchain_sessions._core.rows import EventRow, SessionRow, owner_shape, stored_row
+from langchain_sessions._core.view import may_have_moved_on
 from langchain_sessions._sql.driver.transaction import Later, Transaction, param
 from langchain_sessions._sql.log.criteria import run_status
 from langchain_sessions._sql.log.expiry_in_sql import is_there
@@ -18,6 +19,7 @@ from langchain_sessions._sql.tables.types import quoted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from langchain_sessions._core.ranges import SeqRange
     from langchain_sessions._sql.tables.schema import Tables
     from langchain_sessions.events import Standing
     from langchain_sessions.stores._values import SearchedLogs
@@ -157,7 +159,19 @@ def events_in(
     return found, runs
 
 
+def sessions_now(
+    tx: Transaction, searched: SearchedLogs, read: Iterable[tuple[SessionRow, list[EventRow]]]
+) -> dict[int, SessionRow]:
+    """The sessions once more where a checkpoint may have come before their events were read: it is in their lists."""
+    if not any(may_have_moved_on(rows, _head_of(session)) for session, rows in read):
+        return {}
+    return {place[0].skey: place[0] for place in find_logs(tx, searched)}
+
+
 def view_with(session: SessionRow, runs: Mapping[str, Standing]) -> LogView:
     """Where those events of a session stand that were read, given their runs."""
-    head = None if session.head_runs is None else tuple(decode_ranges(session.head_runs))
-    return LogView(Ledger.decode(session.ledger), head, runs, session.last_seq)
+    return LogView(Ledger.decode(session.ledger), _head_of(session), runs, session.last_seq)
+
+
+def _head_of(session: SessionRow) -> tuple[SeqRange, ...] | None:
+    return None if session.head_runs is None else tuple(decode_ranges(session.head_runs))

@@ -265,18 +265,19 @@ def _numbered(rows: Sequence[EventRow], last: int) -> tuple[EventRow, ...]:
     return tuple(found)
 
 
-def _shape(key: SessionKey, batch: AppendBatch) -> tuple[str, bool, bool, bool]:
-    """What a statement on the session row of a batch depends on: its owners, a version, a run, how many it counts."""
+def _shape(key: SessionKey, batch: AppendBatch) -> tuple[str, bool, bool, bool, bool]:
+    """What a statement on the session row of a batch depends on: owners, a version, a run, a question, how many."""
     owner = OWNER_SHAPES.get(type(key.owner), "is")
+    expects, answers = batch.expected_version is not None, batch.answers > 0
     if batch.is_bare:
-        return owner, batch.expected_version is not None, False, len(batch.rows) == 1
-    return owner, batch.expected_version is not None, batch.rows[0].invocation_id is not None, False
+        return owner, expects, False, answers, len(batch.rows) == 1
+    return owner, expects, batch.rows[0].invocation_id is not None, answers, False
 
 
 def _bump_values(key: SessionKey, batch: AppendBatch) -> Row:
     """What the statement on the session row of a batch is given, in the order of `_GIVEN`."""
     app, session_id, owner = key
-    rows, now, _, expected, _, _, _, is_bare = batch
+    rows, now, _, expected, _, _, _, is_bare, _ = batch
     if is_bare and len(rows) == 1:
         flags, tokens = _counting(rows[0])
         return app, session_id, owner, now, expected, None, 1, 1, 1 if flags & r.TURN else 0, tokens
@@ -335,11 +336,17 @@ def _left_here(tx: Transaction, key: SessionKey, batch: AppendBatch) -> list[Col
 def _served(tx: Transaction, key: SessionKey, batch: AppendBatch) -> list[ColumnElement[bool]]:
     """The criteria of a session that the fast way may serve."""
     s = tx.tables.sessions
-    owner, expects, named, _ = _shape(key, batch)
+    owner, expects, named, answers, _ = _shape(key, batch)
     # With `aliased` some event bears an id of the caller's, which the unique index on identities does not know.
     found = [*key_criteria(tx.tables, owner), s.c.ended_at.is_(None), s.c.aliased == literal_column("0")]
     if expects:
         found.append(s.c.last_seq == param("k_expected"))
+    if answers:
+        # As in `rewound`: where nothing was taken back, its question was not.
+        nothing_hidden = func.substr(s.c.ledger, literal_column("1"), literal_column("7")) == literal_column(
+            "'{\"h\":[]'"
+        )
+        found.append(s.c.ledger.is_(None) | nothing_hidden)
     if named:
         i = tx.tables.invocations.c
         # A run that failed and writes again comes back into view, with all that it wrote: counters move by its rows.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Select, literal_column, select
 
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.identity import identify_batch, require_version
+from langchain_sessions._core.identity import identify_batch, require_question, require_version
 from langchain_sessions._core.ledger import last_mark, tally_change, view_of
 from langchain_sessions._core.rows import (
     EventRow,
@@ -59,6 +59,7 @@ def append_locked(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Appen
     session, relatives, few = _ask_at_once(tx, key, batch) if tx.pipelines else _ask_in_turn(tx, key, batch)
     unfinished = unfinished_among(tx, session, few, [*relatives, *batch.rows])
     view = view_of(session, unfinished, batch.idle_before)
+    require_question(key.id, batch, view.ledger)
     require_version(key.id, batch, relatives, view, session.last_seq)
     placed = identify_batch(key.id, batch, relatives, view, session.last_seq)
     deltas = [row.delta for row in placed.fresh if row.delta is not None]

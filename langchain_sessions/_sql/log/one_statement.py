@@ -109,7 +109,7 @@ def prepare_one(
         values, order = (*values, _as_json(batch)), (*order, "e_rows")
     known = may_be_known(batch)
     if batch.is_bare:
-        parts: tuple[bool, ...] = (known, batch.expected_version is None, first.at == batch.now)
+        parts: tuple[bool, ...] = (known, batch.expected_version is None, batch.answers > 0, first.at == batch.now)
         shape: tuple[Any, ...] = ("append bare", held, owner_shape(key.owner), parts)
         return tx.prepare_for(order, shape, _built, tx, key, batch, bump, False), values  # noqa: FBT003 - no mark
     named, branched, changes = first.invocation_id is not None, first.branch is not None, changes_state(batch)
@@ -121,7 +121,7 @@ def prepare_one(
             f'{first.extra[:-1] + "," if first.extra else "{"}"{REPLACED}":',
         )
         others["s_extra"] = first.extra
-    parts = (named, bool(mark), branched, changes, known, batch.expected_version is not None)
+    parts = (named, bool(mark), branched, changes, known, batch.expected_version is not None, batch.answers > 0)
     shape = ("append", held, owner_shape(key.owner), *parts)
     statement = tx.prepare_for((*order, *others), shape, _built, tx, key, batch, bump, bool(mark))
     return statement, (*values, *others.values())

@@ -25,6 +25,7 @@ from langchain_sessions._core.view import (
     are_together,
     context_rows,
     elsewhere,
+    may_have_moved_on,
     runs_together,
 )
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction, param
@@ -62,6 +63,20 @@ _READ_AT_ONCE = 1 << 22
 def find_events(tx: Transaction, key: SessionKey, query: EventQuery, now: int) -> EventSlice:
     """The contract's `find_events`."""
     session, view = require_view(tx, key, now, query.idle_before)
+    reads = 0
+    while True:
+        found = _found(tx, session, view, query)
+        reads += 1
+        if reads == MOST_READS or not may_have_moved_on(found.rows, view.head, query.standings):
+            return found
+        newer, newer_view = require_view(tx, key, now, query.idle_before)
+        if newer.head_runs == session.head_runs:
+            return found
+        session, view = newer, newer_view
+
+
+def _found(tx: Transaction, session: SessionLog, view: LogView, query: EventQuery) -> EventSlice:
+    """The rows that meet a query."""
     criteria = criteria_of(query, view, tx.tables, tx.flavour)
     if query.predicate is not None or query.keyword is not None or query.keywords:
         found = _looked_through(tx, session, criteria, query, view)

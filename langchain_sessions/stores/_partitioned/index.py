@@ -11,11 +11,12 @@ from langchain_sessions._core.matching import EventQuery
 from langchain_sessions._core.message_types import MESSAGE_CODES
 from langchain_sessions._core.rows import Anyone, EventRow, SessionKey
 from langchain_sessions._core.stretch import next_stretch
+from langchain_sessions._core.view import may_have_moved_on
 from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._partitioned.access import Change, Partitions, Rows, is_there, partition_of
 from langchain_sessions.stores._partitioned.heads import IndexHead, SessionHead, load_head
-from langchain_sessions.stores._partitioned.log import read_matching
+from langchain_sessions.stores._partitioned.log import read_matching, read_settled
 from langchain_sessions.stores._partitioned.runs import knowing
 from langchain_sessions.stores._partitioned.sessions import all_heads
 from langchain_sessions.stores._partitioned.shelves import (
@@ -44,6 +45,7 @@ from langchain_sessions.stores.engine import Range
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from langchain_sessions._core.ledger import LogView
     from langchain_sessions._core.ranges import SeqSet
     from langchain_sessions.stores._values import IndexQuery
     from langchain_sessions.stores.engine import Partition
@@ -233,10 +235,19 @@ def _read_log(at: Partitions, head: SessionHead, query: IndexQuery) -> Flow[Inde
         buckets.setdefault(keys.number_in(key, 2), {})[keys.text_in(key)] = value
     messages = EventQuery(kinds=MESSAGE_CODES, after_seq=indexed_to, idle_before=query.searched.idle_before)
     tail = yield from read_matching(at, head, messages)
+    view = yield from _view_now(at, head, tail.rows, query.searched.idle_before)
     if packed:
         chunks = [chunk._replace(traits=packed.get(chunk.number, b"")) for chunk in chunks]
     # Where an event of a chunk stands is asked when it is read: here only the runs of the tail were looked up.
-    return IndexedLog(head.session, tail.view, tuple(chunks), buckets, tail.rows, head.index.generation)
+    return IndexedLog(head.session, view, tuple(chunks), buckets, tail.rows, head.index.generation)
+
+
+def _view_now(at: Partitions, head: SessionHead, rows: list[EventRow], idle_before: int) -> Flow[LogView]:
+    """Where some events stand that were read, also where a checkpoint came between the head and them."""
+    if may_have_moved_on(rows, head.view(idle_before).head):
+        newer = yield from at.find(partition_of(head))
+        head = newer if newer is not None and newer.skey == head.skey else head
+    return (yield from knowing(at, head, head.view(idle_before), rows, idle_before))
 
 
 def rows_of(at: Partitions, head: SessionHead, ranges: Iterable[Range]) -> Flow[dict[str, bytes]]:
@@ -323,7 +334,7 @@ def scan_logs(
     slices: list[LogSlice] = []
     for session in stretch.sessions:
         try:
-            rows = yield from read_matching(at, heads[session], wanted)
+            rows = yield from read_settled(at, heads[session], wanted, searched.now)
         except SessionNotFoundError:  # deleted in between
             continue
         if rows.rows or searched.session_id is not None:
@@ -338,7 +349,6 @@ def load_events(at: Partitions, searched: SearchedLogs, places: Mapping[str, Seq
         head = yield from at.find_session(SessionKey(searched.app, session_id, searched.owner), searched.now)
         if head is not None:
             rows: list[EventRow] = yield from at.events(head, seqs.ranges)
-            idle_before = searched.idle_before
-            view = yield from knowing(at, head, head.view(idle_before), rows, idle_before)
+            view = yield from _view_now(at, head, rows, searched.idle_before)
             found.append(LogSlice(head.session, EventSlice(rows, view)))
     return found

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from langchain_sessions._core import message_types as k
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.identity import identify_batch, require_version
+from langchain_sessions._core.identity import identify_batch, require_question, require_version
 from langchain_sessions._core.ledger import last_mark, tally_change, visible_scopes
 from langchain_sessions._core.matching import cut_window, matches, sees
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import Counters, EventRow, InvocationRow, SessionKey, moved
 from langchain_sessions._core.state import require_owner, with_replaced
-from langchain_sessions._core.view import MOST_READS, context_rows, elsewhere
+from langchain_sessions._core.view import MOST_READS, context_rows, elsewhere, may_have_moved_on
 from langchain_sessions.errors import SessionEndedError
 from langchain_sessions.events import Standing
 from langchain_sessions.stores._partitioned.access import (
@@ -70,6 +70,7 @@ def _append(at: Partitions, batch: AppendBatch, head: SessionHead) -> Flow[Chang
         raise SessionEndedError(session.id)
     relatives, left = yield from _relatives(at, head, batch)
     view = head.view(batch.idle_before, left)
+    require_question(session.id, batch, view.ledger)
     require_version(session.id, batch, relatives, view, session.last_seq)
     placed = identify_batch(session.id, batch, relatives, view, session.last_seq)
     deltas = [row.delta for row in placed.fresh if row.delta is not None]
@@ -170,7 +171,22 @@ def append_record(at: Partitions, key: SessionKey, record: EventRow, now: int) -
 def find_events(at: Partitions, key: SessionKey, query: EventQuery, now: int) -> Flow[EventSlice]:
     """The contract's `find_events`."""
     head = yield from at.require(key, now)
-    return (yield from read_matching(at, head, query))
+    return (yield from read_settled(at, head, query, now))
+
+
+def read_settled(at: Partitions, head: SessionHead, query: EventQuery, now: int) -> Flow[EventSlice]:
+    """`read_matching`, again where a checkpoint came in between the head and the rows."""
+    session = head.session
+    reads = 0
+    while True:
+        found = yield from read_matching(at, head, query)
+        reads += 1
+        if reads == MOST_READS or not may_have_moved_on(found.rows, found.view.head, query.standings):
+            return found
+        newer = yield from at.require(SessionKey(session.app, session.id, session.user_id), now)
+        if newer.skey != head.skey or newer.session.head_runs == head.session.head_runs:
+            return found
+        head = newer
 
 
 def read_matching(at: Partitions, head: SessionHead, query: EventQuery) -> Flow[EventSlice]:

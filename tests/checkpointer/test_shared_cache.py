@@ -1,0 +1,69 @@
+"""What threads know of a conversation they share: one may look while another takes messages in."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+
+from langchain_sessions._log.log import log_of
+from langchain_sessions._threads import cache as module
+from langchain_sessions._threads.cache import ThreadCache
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+    from langchain_sessions.service import SessionService
+
+
+def between_all_lines(look: Callable[[], object], act: Callable[[], object]) -> int:
+    """Do something, and look before each line of the module; how often that was."""
+    looked = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal looked
+        if frame.f_code.co_filename != module.__file__:
+            return None
+        if event == "line":
+            looked += 1
+            look()
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        act()
+    finally:
+        sys.settrace(before)
+    return looked
+
+
+@pytest.mark.backends("memory")
+def test_another_thread_finds_a_message_whole_or_not_at_all(service: SessionService) -> None:
+    said: list[BaseMessage] = [HumanMessage("hello", id="a"), AIMessage("hello yourself", id="b")]
+    said += [HumanMessage("hello again", id="a2"), AIMessage("and again", id="b2", response_metadata={"n": 1})]
+    service.create("s")
+    service.append("s", said)
+    log = log_of(service)
+    rows = list(log.store.load_context(log.key("s"), None, None, None, log.now(), 0).rows)
+    thread = ThreadCache(1, "s", log.codec, 0, {})
+    ours = [message.model_copy() for message in said]
+
+    def look() -> None:
+        for message in ours:
+            thread.position(message)
+            if message.id is not None:
+                thread.known_since(message.id)
+        thread.recognise(list(ours), [])
+        known = [(low, min(high, len(rows))) for low, high in thread._known.ranges]
+        assert len(thread.serve(known)) == sum(high - low + 1 for low, high in known)
+
+    def take_in() -> None:
+        thread.add(rows[:2])
+        thread.add(rows[2:], ["a"])
+
+    assert between_all_lines(look, take_in) > 20
+    assert [thread.position(message) for message in ours] == [1, 2, 3, 4]

@@ -1,0 +1,147 @@
+"""A rewind while the model speaks or a tool works: no view shows an answer to a question that was taken back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import tool
+from pydantic import Field
+
+from langchain_sessions import EventNotFoundError, SessionCheckpointSaver, Standing
+from langchain_sessions._core.flow import drive
+from langchain_sessions._log.append import append_events
+from langchain_sessions._log.log import log_of
+from langchain_sessions.memory import SessionMemoryAdvisor
+from langchain_sessions.middleware import SessionMemoryMiddleware
+from tests.surface.conftest import Face, config_for, logged, question, texts
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
+
+    from langchain_sessions import SessionService
+
+
+class Speaking(BaseChatModel):
+    """A model that says what it is told, and does something before."""
+
+    replies: list[Any]
+    meanwhile: dict[int, Any] = Field(default_factory=dict)
+    shown: list[list[str]] = Field(default_factory=list)
+
+    @property
+    def _llm_type(self) -> str:
+        return "speaking"
+
+    def bind_tools(self, tools: Any, **_: Any) -> Any:
+        return self
+
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        at = len(self.shown)
+        self.shown.append([message.text for message in messages])
+        self.meanwhile.get(at, bool)()
+        said = self.replies[at]
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(said) if isinstance(said, str) else said)])
+
+
+def with_thread(config: RunnableConfig) -> RunnableConfig:
+    return {"configurable": {**config.get("configurable", {}), "thread_id": "s1"}}
+
+
+@pytest.mark.parametrize("how", ["advisor", "stream", "middleware", "middleware and saver"])
+async def test_an_answer_to_what_was_taken_back_is_told_and_not_kept(
+    face: Face, stored: SessionService, how: str
+) -> None:
+    model = Speaking(replies=["hello", "to nobody", "bye"])
+    is_agent = "middleware" in how
+    saver = SessionCheckpointSaver(stored) if "saver" in how else None
+    agent: Any = create_agent(model, middleware=[SessionMemoryMiddleware(stored)], checkpointer=saver)
+    chat: Any = agent if is_agent else SessionMemoryAdvisor(stored).wrap(model)
+    config = with_thread(config_for("s1")) if is_agent else config_for("s1")
+
+    async def ask(text: str) -> str:
+        if how == "stream":
+            return "".join(chunk.text for chunk in await face.stream(chat, text, config))
+        # A checkpoint that is stored only after the rewind says question and answer once more.
+        options = {"durability": "sync"} if saver else {}
+        found = await face.invoke(chat, question(text) if is_agent else text, config, **options)
+        return str((found["messages"][-1] if is_agent else found).text)
+
+    assert await ask("hi") == "hello"
+    before = stored.get("s1").version
+    model.meanwhile[1] = lambda: stored.rewind("s1", to_seq=before)
+    assert await ask("never mind") == "to nobody"
+    assert texts(stored) == ["hi", "hello"]
+    assert [message.text for message in stored.messages("s1")] == ["hi", "hello"]
+    assert stored.count("s1").events == 2
+    assert await ask("thanks") == "bye"
+    assert model.shown[-1] == ["hi", "hello", "thanks"]
+    assert texts(stored) == ["hi", "hello", "thanks", "bye"]
+    assert stored.verify("s1") == []
+
+
+async def test_what_was_taken_back_and_brought_back_is_answered(face: Face, stored: SessionService) -> None:
+    model = Speaking(replies=["hello", "here I am", "bye"])
+    chat = SessionMemoryAdvisor(stored).wrap(model)
+
+    def there_and_back() -> None:
+        stored.rewind("s1", to_seq=2)
+        stored.undo_rewind("s1")
+
+    await face.invoke(chat, "hi", config_for("s1"))
+    model.meanwhile[1] = there_and_back
+    await face.invoke(chat, "where?", config_for("s1"))
+    assert texts(stored) == ["hi", "hello", "where?", "here I am"]
+    assert stored.verify("s1") == []
+
+
+@pytest.mark.parametrize("to", ["the turn", "its question"])
+async def test_a_tool_whose_call_was_taken_back(face: Face, stored: SessionService, to: str) -> None:
+    """The agent goes on. Without its question what it says is nobody's; with it the turn is whole."""
+
+    @tool
+    def look(city: str) -> str:
+        """Look."""
+        stored.rewind("s1", to_seq=before + (to == "its question"))
+        return f"sun in {city}"
+
+    calls = AIMessage("", tool_calls=[{"name": "look", "args": {"city": "Rome"}, "id": "c1"}])
+    model = Speaking(replies=["hello", calls, "sunny", "bye"])
+    agent: Any = create_agent(model, [look], middleware=[SessionMemoryMiddleware(stored)])
+    await face.invoke(agent, question("hi"), config_for("s1"))
+    before = stored.get("s1").version
+    await face.invoke(agent, question("weather?"), config_for("s1"))
+    kinds = [message.type for message in stored.messages("s1")]
+    assert kinds == ["human", "ai", *(["human", "ai", "tool", "ai"] if to == "its question" else [])]
+    assert model.shown[2] == ["hi", "hello", "weather?", "", "sun in Rome"]
+    await face.invoke(agent, question("thanks"), config_for("s1"))
+    assert len(model.shown[3]) == len(kinds) + 1
+    assert [text for _, text, standing in logged(stored) if standing == "live"][-2:] == ["thanks", "bye"]
+    assert stored.verify("s1") == []
+
+
+def test_the_log_refuses_an_answer_to_what_was_taken_back(stored: SessionService) -> None:
+    """However the store writes it: the fast way, the full way, and where the log was edited besides."""
+
+    def answer(to: int, run: str = "r") -> list[Any]:
+        said = AIMessage(f"to {to}")
+        return drive(append_events(log_of(stored), "s", said, invocation_id=run, answers=to))
+
+    stored.create("s")
+    first = stored.append("s", HumanMessage("one", id="q"))[0].seq
+    answer(first)
+    stored.edit("s", HumanMessage("one!", id="q"))
+    answer(first)
+    taken = stored.append("s", HumanMessage("two"))[0].seq
+    stored.rewind("s", to_seq=taken - 1)
+    for run in ("r", "another"):
+        with pytest.raises(EventNotFoundError, match=f"position {taken} to answer"):
+            answer(taken, run)
+    answer(first)
+    assert [event.standing for event in stored.events("s").items if event.seq == taken] == [Standing.REWOUND]
+    assert stored.count("s").events == 2
+    assert stored.verify("s") == []
