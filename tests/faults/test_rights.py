@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
@@ -95,7 +95,7 @@ async def test_the_rights_that_are_told_are_enough(
         sessions.create_schema()  # there is nothing to do
         ada = sessions.as_user("ada")
         builder = StateGraph(MessagesState).add_node("model", lambda _: {"messages": [AIMessage("Write and read.")]})
-        graph = builder.add_edge(START, "model").compile(checkpointer=SessionCheckpointSaver(ada))
+        graph: Any = builder.add_edge(START, "model").compile(checkpointer=SessionCheckpointSaver(ada))
         await graph.ainvoke({"messages": [("user", "What may I?")]}, {"configurable": {"thread_id": "t1"}})
         ada.append(ada.create("s1").id, [HumanMessage(f"note {n}") for n in range(60)])
         assert (await ada.asearch("write")).items[0].event.seq == 2
