@@ -94,7 +94,9 @@ async def test_the_rights_that_are_told_are_enough(
     async with SessionService(account) as sessions:
         sessions.create_schema()  # there is nothing to do
         ada = sessions.as_user("ada")
-        builder = StateGraph(MessagesState).add_node("model", lambda _: {"messages": [AIMessage("Write and read.")]})
+        builder = StateGraph(MessagesState).add_node(
+            "model", lambda state: {"messages": [AIMessage("Write and read.")]}
+        )
         graph: Any = builder.add_edge(START, "model").compile(checkpointer=SessionCheckpointSaver(ada))
         await graph.ainvoke({"messages": [("user", "What may I?")]}, {"configurable": {"thread_id": "t1"}})
         ada.append(ada.create("s1").id, [HumanMessage(f"note {n}") for n in range(60)])
