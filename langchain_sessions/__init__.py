@@ -10,9 +10,10 @@ from langchain_sessions._core.lazy import Loader, lazy_names, put_up_signpost
 if TYPE_CHECKING:
     from langchain_sessions._public_names import *
 
+    __all__: list[str] = []
+    __all__ += _public_names.__all__
+
 __version__ = "0.1.0"
-__all__: list[str] = []
-__all__ += _public_names.__all__
 
 __getattr__: Loader = lazy_names(
     __name__, _public_names.HOMES, extras={"SessionMemoryMiddleware": ("langchain", "agents")}
@@ -22,4 +23,4 @@ put_up_signpost(__name__)
 
 def __dir__() -> list[str]:
     """What can be imported from here."""
-    return sorted([*globals(), *__all__])
+    return sorted([*globals(), *__getattr__("__all__")])

@@ -95,7 +95,7 @@ class ImportReport:
         threads: Threads, or conversations, that are here now.
         unchanged: How many of them were here before, whole.
         checkpoints: Checkpoints that were taken over.
-        messages: Messages that were taken over, each counted once.
+        messages: Messages that were taken over, each counted once, with the other entries of the logs that came along.
         problems: What was not taken over; at most the first thousand.
         problem_count: How many problems there were in all.
         bytes_before: The size of the source; None where nobody knows.

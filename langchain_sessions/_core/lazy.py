@@ -29,12 +29,15 @@ def lazy_names(
     Args:
         package: The package that offers the names.
         homes: The names by the module below the package that defines them.
-        extras: Names that need a package which not everybody has, with that package and the extra that brings it.
+        extras: Names that need a package which not everybody has, with that package and the extra that brings it. Who
+            asks for all names, as `import *` and `help` do, is given the others where it is missing.
     """
     where = {name: f"{package}.{home}" for home, names in homes.items() for name in names}
     needed = extras or {}
 
     def load(name: str) -> Any:
+        if name == "__all__":
+            return sorted(each for each in where if each not in needed or util.find_spec(needed[each][0]) is not None)
         if name not in where:
             _suggest(package, name)
             message = f"module {package!r} has no attribute {name!r}"

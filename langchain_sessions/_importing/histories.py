@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _BATCH = 500
 _MYSQL = ("mysql", "mariadb")
+_TRUNK = "main"
 _OLD_COLUMNS = ("actions", "error_code", "error_message", "partial")
 _STRANGE = (SourceError, ValueError, TypeError, KeyError, AttributeError, LookupError, RecursionError)
 
@@ -75,10 +77,10 @@ class MessageTable(_Database):
         """See `HistorySource`."""
         return count_rows(self._connection, self._table)
 
-    def _events(self, session: Any) -> Iterator[NewEvent | SourceError]:
+    def _events(self, session: Any, *some: ColumnElement[bool]) -> Iterator[NewEvent | SourceError]:
         after = -1
         while True:
-            found = self._next(session, after)
+            found = self._next(session, after, some)
             for row_id, body, *at in found:
                 when = _moment(at[0]) if at else None
                 after = row_id
@@ -91,12 +93,12 @@ class MessageTable(_Database):
             if len(found) < _BATCH:
                 return
 
-    def _next(self, session: Any, after: int) -> Sequence[Any]:
+    def _next(self, session: Any, after: int, some: Sequence[ColumnElement[bool]]) -> Sequence[Any]:
         """The rows behind one. Where the database does not give them at once, each that it gives for itself."""
         keys = self._table.c
         columns: list[Any] = [keys.id, keys[self._body], *([keys[self._at]] if self._at else [])]
         # The name as it is beside it: that is what an index knows.
-        where = (keys.session_id == session, self._session == session, keys.id > after)
+        where = (keys.session_id == session, self._session == session, keys.id > after, *some)
         try:
             return self._rows(select(*columns).where(*where).order_by(keys.id).limit(_BATCH))
         except SourceError as problem:
@@ -110,6 +112,25 @@ class MessageTable(_Database):
             except SourceError:
                 found.append((name, None))
         return found
+
+
+class BranchedMessages(MessageTable):
+    """What the agents library's `AdvancedSQLiteSession` stored: branches of a session share rows, each is one here."""
+
+    def histories(self) -> Iterator[History]:
+        """See `HistorySource`."""
+        placed = table("message_structure", *map(column, ("session_id", "message_id", "branch_id")))
+        keys = placed.c
+        for each in super().histories():
+            mine = keys.session_id == each.id
+            others = select(keys.branch_id).where(mine, keys.branch_id != _TRUNK).distinct().order_by(keys.branch_id)
+            rows = select(keys.message_id).where(mine)
+            # What is in no branch was stored by a plain session of the same file.
+            elsewhere = self._table.c.id.not_in(rows) | self._table.c.id.in_(rows.where(keys.branch_id == _TRUNK))
+            yield replace(each, events=self._events(each.id, elsewhere))
+            for (branch,) in self._rows(others):
+                here = self._table.c.id.in_(rows.where(keys.branch_id == branch))
+                yield replace(each, id=f"{each.id}/{branch}", events=self._events(each.id, here))
 
 
 class AdkSessions(_Database):
@@ -250,9 +271,10 @@ def langchain_history(connection: Connection, name: str, columns: Container[str]
     return MessageTable(connection, name, "message", at, langchain_message)
 
 
-def agents_sessions(connection: Connection, _columns: Mapping[str, set[str]]) -> MessageTable:
-    """`SQLiteSession` and `SQLAlchemySession` of the agents library."""
-    return MessageTable(connection, "agent_messages", "message_data", "created_at", agents_message)
+def agents_sessions(connection: Connection, columns: Mapping[str, set[str]]) -> MessageTable:
+    """`SQLiteSession`, `AdvancedSQLiteSession` and `SQLAlchemySession` of the agents library."""
+    kind = BranchedMessages if "branch_id" in columns.get("message_structure", ()) else MessageTable
+    return kind(connection, "agent_messages", "message_data", "created_at", agents_message)
 
 
 def _json(value: Any) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from langchain_core.messages import (
 )
 
 from langchain_sessions._core.codec.values import unpack
+from langchain_sessions._importing.media import adk_block, openai_block
 from langchain_sessions._importing.undecoded import NotDecodedError, UndecodedSerializer
 from langchain_sessions._importing.values import SourceError
 
@@ -77,10 +78,8 @@ def agents_message(item: Mapping[str, Any]) -> BaseMessage:
 def _agents_content(content: Any) -> Any:
     if isinstance(content, str):
         return content
-    texts = {"input_text", "output_text", "text"}
-    if all(part.get("type") in texts for part in content) and len(content) == 1:
-        return str(content[0]["text"])
-    return [{"type": "text", "text": part["text"]} if part.get("type") in texts else dict(part) for part in content]
+    blocks = list(map(openai_block, content))
+    return blocks[0]["text"] if len(blocks) == 1 and blocks[0].get("type") == "text" else blocks
 
 
 def adk_message(content: Mapping[str, Any], author: str | None) -> list[BaseMessage]:
@@ -89,7 +88,8 @@ def adk_message(content: Mapping[str, Any], author: str | None) -> list[BaseMess
     said = [str(part["text"]) for part in parts if part.get("text") and not part.get("thought")]
     calls = [call for part in parts if (call := part.get("function_call"))]
     results = [result for part in parts if (result := part.get("function_response"))]
-    other = [part for part in parts if not {"text", "function_call", "function_response"} & part.keys()]
+    other = [adk_block(part) for part in parts if not {"text", "function_call", "function_response"} & part.keys()]
+    thought = "\n".join(str(part["text"]) for part in parts if part.get("text") and part.get("thought"))
     found: list[BaseMessage] = [
         ToolMessage(
             json.dumps(result.get("response"), ensure_ascii=False),
@@ -100,16 +100,21 @@ def adk_message(content: Mapping[str, Any], author: str | None) -> list[BaseMess
     ]
     text: Any = "\n".join(said)
     if other:
-        text = [*({"type": "text", "text": each} for each in said), *({"type": "adk", "part": each} for each in other)]
+        text = [*({"type": "text", "text": each} for each in said), *other]
     if author == "user" or content.get("role") == "user":
         return [*found, HumanMessage(text)] if said or other else found
-    if not said and not calls and not other:
+    if not said and not calls and not other and not thought:
         return found
     made = [
         {"id": str(call.get("id") or call["name"]), "name": call["name"], "args": call.get("args") or {}}
         for call in calls
     ]
-    return [*found, AIMessage(text, tool_calls=[{**call, "type": "tool_call"} for call in made], name=None)]
+    # Where LangChain looks for a thought, and no client sends it to a provider that would refuse another one's.
+    kwargs = {"reasoning_content": thought} if thought else {}
+    return [
+        *found,
+        AIMessage(text, additional_kwargs=kwargs, tool_calls=[{**call, "type": "tool_call"} for call in made]),
+    ]
 
 
 def _checked(value: Any) -> BaseMessage:

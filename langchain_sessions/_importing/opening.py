@@ -116,7 +116,9 @@ def _database(url: URL) -> Found:
         engine = create_engine(url.set(drivername=_DRIVERS[backend]), hide_parameters=True)
         connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
     except ImportError:
-        raise InvalidInputError("source", f"the driver of {backend} is not installed") from None
+        extra = _DRIVERS[backend].partition("+")[0].replace("postgresql", "postgres")
+        told = f"the driver of {backend} is not installed: pip install 'langchain-sessions[{extra}]'"
+        raise InvalidInputError("source", told) from None
     except exc.SQLAlchemyError as error:
         place = f"the database at {url.host}:{url.port or _PORTS.get(backend, _PORT)}" if url.host else "the database"
         why = ": ".join(filter(None, [f"{place} cannot be opened", why_unreachable(error)]))

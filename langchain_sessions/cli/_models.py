@@ -33,6 +33,11 @@ def open_model(name: str) -> BaseChatModel:
     except ImportError as error:
         install = _INSTALL.search(str(error))
         fail(f"--model {name}: its package is not installed: {install.group() if install else type(error).__name__}")
+    except AttributeError as error:
+        # For a package that is missing LangChain looks into its community package, which has some no longer.
+        if "langchain_community" not in str(error):
+            fail(f"--model {name}: it cannot be opened (AttributeError)")
+        fail(f"--model {name}: its package is not installed: pip install langchain-{name.partition(':')[0]}")
     except Exception as error:  # noqa: BLE001 - providers raise classes of their own for a missing key
         key = _KEY.search(str(error))
         if key is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
@@ -24,13 +25,15 @@ if TYPE_CHECKING:
     from langchain_sessions.session import Session
 
 _WIDE = 80
+_LEGIBLE = 12
+"""What of a text a column has to have room for, at least."""
 _SHORT = frozenset({"events", "last change", "seq", "time", "score", "kind", "standing"})
 _HARMLESS = "\n\t\u200c\u200d"
 """The joiners among them: they hold emoji and letters of some scripts together."""
 
 
 class Rows:
-    """Rows as a table. On a narrow terminal each is lines of its own: ids are to be typed, and stay whole."""
+    """Rows as a table. Where it has not the room each is lines of its own: ids are to be typed, and stay whole."""
 
     def __init__(self, *names: str) -> None:
         """Name the columns."""
@@ -47,10 +50,10 @@ class Rows:
         options: ConsoleOptions,
     ) -> Iterator[RenderableType]:
         """See rich."""
-        if options.max_width >= _WIDE:
+        if options.max_width >= max(_WIDE, self._least()):
             table = Table()
-            for name in self._names:
-                table.add_column(name, overflow="fold", no_wrap=name in _SHORT)
+            for at, name in enumerate(self._names):
+                table.add_column(name, overflow="fold", no_wrap=at == 0 or name in _SHORT)
             for cells, style in self._rows:
                 table.add_row(*cells, style=style)
             yield table
@@ -66,6 +69,13 @@ class Rows:
                         (0, 0, 0, 2),
                         expand=False,
                     )
+
+    def _least(self) -> int:
+        """How wide the narrowest table is that breaks no id and no number, and leaves room for the texts beside."""
+        columns = zip(self._names, *(cells for cells, _ in self._rows), strict=True)
+        widths = [max(cell_len(str(cell)) for cell in column) for column in columns]
+        whole = [at == 0 or name in _SHORT for at, name in enumerate(self._names)]
+        return 1 + sum(3 + (wide if keep else min(wide, _LEGIBLE)) for wide, keep in zip(widths, whole, strict=True))
 
 
 def sessions_table(sessions: Iterable[Session]) -> Rows:

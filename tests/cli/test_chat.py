@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +92,11 @@ def test_programs_get_json_and_a_new_id(stub: OpenAIStub, url: str) -> None:
         assert [each.id for each in sessions.list_sessions()] == [answer["session_id"]]
 
 
+def _no_longer_there(name: str) -> object:
+    """As langchain-community's module answers for what it gave away."""
+    raise AttributeError(f"module langchain_community.chat_models has no attribute {name}")
+
+
 def test_what_is_missing_is_told_with_the_way_to_get_it(
     stub: OpenAIStub, url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -107,6 +113,13 @@ def test_what_is_missing_is_told_with_the_way_to_get_it(
         told = run("--url", url, "chat", "--model", model)
         assert (told.exit_code, told.stderr.count("\n")) == (1, 1), told.output
         assert way in told.stderr
+    community = types.ModuleType("langchain_community.chat_models")
+    community.__getattr__ = _no_longer_there  # type: ignore[method-assign]
+    monkeypatch.setitem(sys.modules, "langchain_ollama", None)
+    monkeypatch.setitem(sys.modules, "langchain_community", types.ModuleType("langchain_community"))
+    monkeypatch.setitem(sys.modules, "langchain_community.chat_models", community)
+    lost = run("--url", url, "chat", "--model", "ollama:llama3.2")
+    assert (lost.exit_code, "pip install langchain-ollama" in lost.stderr) == (1, True), lost.stderr
     missing = run("--url", f"sqlite:///{tmp_path / 'mistyped.db'}", "chat", *MODEL)
     assert (missing.exit_code, "no such file" in missing.stderr) == (1, True)
     assert run("--url", url, "chat").exit_code == 2

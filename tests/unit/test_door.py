@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import importlib.util
 import inspect
 import pickle
 import re
@@ -20,6 +21,7 @@ from langchain_sessions import (
     Compaction,
     InMemoryStore,
     InvalidInputError,
+    MissingDependencyError,
     ServiceClosedError,
     SessionChatMessageHistory,
     SessionCheckpointSaver,
@@ -67,6 +69,22 @@ def test_the_three_lists_of_names_agree() -> None:
     lazy = {name: home for home, names in _public_names.HOMES.items() for name in names}
     assert lazy == _names_for_type_checkers()
     assert sorted(lazy) == sorted(langchain_sessions.__all__)
+
+
+def test_who_asks_for_everything_is_given_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *at: None if name == "langchain" else find(name, *at))
+    # Loaded already where another test asked for it.
+    monkeypatch.delitem(vars(langchain_sessions), "SessionMemoryMiddleware", raising=False)
+
+    assert set(_public_names.__all__) - set(langchain_sessions.__all__) == {"SessionMemoryMiddleware"}
+    imported: dict[str, object] = {}
+    exec("from langchain_sessions import *", imported)  # noqa: S102 - what an application writes
+    assert imported["SessionService"] is SessionService
+    assert "SessionService" in dict(inspect.getmembers(langchain_sessions))  # as `help` and notebooks ask
+    assert "SessionMemoryMiddleware" not in dir(langchain_sessions)
+    with pytest.raises(MissingDependencyError, match=r"langchain-sessions\[agents\]"):
+        langchain_sessions.SessionMemoryMiddleware  # noqa: B018
 
 
 def _public(path: Path) -> bool:

@@ -43,6 +43,8 @@ _SMALLEST_LIMIT = 1 << 20
 _UNREACHABLE = ("08", "57P", "53")
 # Invalid authorisation in SQLSTATEs; access denied to a schema, for a user, and by a plugin in MySQL's numbers.
 _REFUSED_LOGINS = ("28000", "28P01", 1044, 1045, 1698)
+# A command on a table, on a column, and what takes a privilege of the server.
+_MYSQL_RIGHTS = (1142, 1143, 1227)
 _PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
 _CANNOT_BE_REACHED = "The database cannot be reached."
 _START_IT = "start it, or correct host and port of the URL"
@@ -66,6 +68,13 @@ def _waited() -> StoreError:
         "What this call needs was locked by another transaction for longer than lock_timeout; nothing was written. End "
         "that transaction (pg_blocking_pids and pg_terminate_backend on PostgreSQL, SHOW PROCESSLIST and KILL on "
         "MariaDB), or give SessionService a longer lock_timeout; then try again."
+    )
+
+
+def _not_allowed() -> StoreError:
+    return StoreError(
+        "The account of the database may not do this; nothing was written. Grant it SELECT, INSERT, UPDATE and DELETE "
+        "on the session tables; to create or migrate them it has to own them, or another account does."
     )
 
 
@@ -102,6 +111,7 @@ _BY_CODE: dict[Any, Callable[[], StoreError]] = {
     **dict.fromkeys(("42P01", 1146), SchemaMissingError),
     **dict.fromkeys(("42703", 1054), _column_missing),
     **dict.fromkeys(("55P03", 1205), _waited),
+    **dict.fromkeys(("42501", *_MYSQL_RIGHTS), _not_allowed),
     **dict.fromkeys(("53100", 1021, 1114), _full),
     **dict.fromkeys(("25006", 1290), _read_only),
 }

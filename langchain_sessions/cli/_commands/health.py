@@ -37,7 +37,9 @@ def create_schema(context: typer.Context) -> None:
 
 
 @app.command("schema")
-def print_schema(context: typer.Context, dialect: Annotated[str, typer.Argument(help="sqlite, postgresql …")]) -> None:
+def print_schema(
+    context: typer.Context, dialect: Annotated[str, typer.Argument(metavar="DIALECT", help="sqlite, postgresql …")]
+) -> None:
     """Print the DDL, for migrations of your own."""
     with told():
         written = schema_sql(dialect, context.obj.prefix)

@@ -127,7 +127,12 @@ def tail(
 @app.command()
 def search(
     context: typer.Context,
-    query: Annotated[str, typer.Argument(help="Words, or the grammar of docs/recall.md.")],
+    query: Annotated[
+        str,
+        typer.Argument(
+            metavar="QUERY", help="Words; what is in double quotes is found as it stands, -word leaves out."
+        ),
+    ],
     *,
     session: Annotated[str | None, typer.Option(help="In this session only.")] = None,
     limit: Annotated[int, typer.Option(help="At most so many.")] = 10,

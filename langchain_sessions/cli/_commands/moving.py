@@ -36,7 +36,9 @@ _KEY_BYTES = frozenset({16, 24, 32})
 @app.command("import")
 def import_source(
     context: typer.Context,
-    source: Annotated[str, typer.Argument(help="A file, or the URL of a database of another library.")],
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="A file, or the URL of a database of another library.")
+    ],
     *,
     user_from: Annotated[str | None, typer.Option(help="Whose a thread is, such as metadata.user_id.")] = None,
     key_from: Annotated[

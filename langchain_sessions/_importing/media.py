@@ -1,0 +1,61 @@
+"""Pictures, sounds and files of other libraries' forms, as LangChain's blocks, which every provider's client knows."""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_DATA_URL = re.compile(r"data:(?P<kind>[^;,]+)[^,]*;base64,(?P<data>.*)", re.DOTALL)
+
+
+def openai_block(part: Mapping[str, Any]) -> dict[str, Any]:
+    """A part of OpenAI's responses format; as it is where it is none of these."""
+    kind = part.get("type")
+    if kind in {"input_text", "output_text", "text"}:
+        return {"type": "text", "text": part["text"]}
+    found: dict[str, Any] = {}
+    if kind == "input_image":
+        found = _at("image", part.get("image_url"), part.get("file_id"))
+    elif kind == "input_file":
+        found = _at("file", part.get("file_data") or part.get("file_url"), part.get("file_id"))
+        if found and part.get("filename"):
+            found["filename"] = part["filename"]
+    elif kind == "input_audio":
+        sound = part["input_audio"]
+        found = {"type": "audio", "base64": sound["data"], "mime_type": f"audio/{sound['format']}"}
+    return found or dict(part)
+
+
+def adk_block(part: Mapping[str, Any]) -> dict[str, Any]:
+    """A part of Google's ADK that is neither text nor a call; kept as it is where it is none of these."""
+    inline, held = part.get("inline_data"), part.get("file_data")
+    if inline and inline.get("data"):
+        # Pydantic writes bytes in the alphabet of URLs.
+        data = base64.b64encode(base64.urlsafe_b64decode(inline["data"].replace("+", "-").replace("/", "_"))).decode()
+        return {"type": _kind(inline), "base64": data, **_described(inline)}
+    if held and held.get("file_uri"):
+        return {"type": _kind(held), "url": held["file_uri"], **_described(held)}
+    return {"type": "adk", "part": dict(part)}
+
+
+def _at(kind: str, address: str | None, file_id: str | None) -> dict[str, Any]:
+    data = _DATA_URL.fullmatch(address) if address else None
+    if data is not None:
+        return {"type": kind, "base64": data["data"], "mime_type": data["kind"]}
+    if address:
+        return {"type": kind, "url": address}
+    return {"type": kind, "file_id": file_id} if file_id else {}
+
+
+def _kind(media: Mapping[str, Any]) -> str:
+    kind = str(media.get("mime_type") or "").partition("/")[0]
+    return kind if kind in {"image", "audio", "video"} else "file"
+
+
+def _described(media: Mapping[str, Any]) -> dict[str, str]:
+    named = {"mime_type": media.get("mime_type"), "filename": media.get("display_name")}
+    return {name: str(value) for name, value in named.items() if value}

@@ -1,0 +1,166 @@
+"""Pictures, thoughts and branches of the agents library and of Google's ADK come over as what they are."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+from langchain_core.language_models import FakeListChatModel
+from sqlalchemy import create_engine, text
+
+from langchain_sessions import InvalidInputError, SessionMemoryAdvisor, SessionService, import_threads
+from langchain_sessions._importing.messages import adk_message, agents_message
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from langchain_core.messages import BaseMessage
+
+# Of which each alphabet of base64 writes two characters in its own way.
+PIXELS = b"\xff\xfe\xfb\xef" * 3
+BASE64 = base64.b64encode(PIXELS).decode()
+STRUCTURE = "CREATE TABLE message_structure (session_id TEXT, message_id INTEGER, branch_id TEXT)"
+
+
+@pytest.mark.parametrize(
+    ("part", "block"),
+    [
+        (
+            {"type": "input_image", "image_url": f"data:image/png;base64,{BASE64}", "detail": "auto"},
+            {"type": "image", "base64": BASE64, "mime_type": "image/png"},
+        ),
+        (
+            {"type": "input_image", "image_url": "https://x.test/a.png"},
+            {"type": "image", "url": "https://x.test/a.png"},
+        ),
+        ({"type": "input_image", "file_id": "file-1"}, {"type": "image", "file_id": "file-1"}),
+        (
+            {"type": "input_file", "filename": "a.pdf", "file_data": f"data:application/pdf;base64,{BASE64}"},
+            {"type": "file", "base64": BASE64, "mime_type": "application/pdf", "filename": "a.pdf"},
+        ),
+        ({"type": "input_file", "file_url": "https://x.test/a.pdf"}, {"type": "file", "url": "https://x.test/a.pdf"}),
+        (
+            {"type": "input_audio", "input_audio": {"data": BASE64, "format": "wav"}},
+            {"type": "audio", "base64": BASE64, "mime_type": "audio/wav"},
+        ),
+        ({"type": "not_known_yet", "x": 1}, {"type": "not_known_yet", "x": 1}),
+        ({"type": "input_image"}, {"type": "input_image"}),
+    ],
+)
+def test_what_the_agents_library_shows_a_model(part: dict[str, Any], block: dict[str, Any]) -> None:
+    said = agents_message({"role": "user", "content": [{"type": "input_text", "text": "What is it?"}, part]})
+    assert said.content == [{"type": "text", "text": "What is it?"}, block]
+
+
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+@pytest.mark.parametrize(
+    ("mime_type", "kind"),
+    [("image/png", "image"), ("audio/wav", "audio"), ("video/mp4", "video"), ("text/csv", "file")],
+)
+def test_what_adk_shows_a_model(encode: Any, mime_type: str, kind: str) -> None:
+    inline = {"inline_data": {"data": encode(PIXELS).decode(), "mime_type": mime_type}}
+    named = {"file_data": {"file_uri": "gs://x/y", "mime_type": mime_type, "display_name": "y"}}
+    (said,) = adk_message({"role": "user", "parts": [{"text": "What is it?"}, inline, named]}, "user")
+    assert said.content == [
+        {"type": "text", "text": "What is it?"},
+        {"type": kind, "base64": BASE64, "mime_type": mime_type},
+        {"type": kind, "url": "gs://x/y", "mime_type": mime_type, "filename": "y"},
+    ]
+
+
+def test_a_thought_of_adk_is_kept_beside_what_was_said() -> None:
+    thought = {"text": "They greet me.", "thought": True}
+    (both,) = adk_message({"role": "model", "parts": [thought, {"text": "Good day."}]}, "helper")
+    assert (both.content, both.additional_kwargs) == ("Good day.", {"reasoning_content": "They greet me."})
+    assert [block["type"] for block in both.content_blocks] == ["reasoning", "text"]
+    (alone,) = adk_message({"role": "model", "parts": [thought]}, "helper")
+    assert alone.content_blocks == [{"type": "reasoning", "reasoning": "They greet me."}]
+
+
+class Asked(FakeListChatModel):
+    """Keeps what it was shown."""
+
+    shown: ClassVar[list[BaseMessage]] = []
+
+    def _call(self, messages: list[BaseMessage], *_: Any, **__: Any) -> str:
+        self.shown[:] = messages
+        return "A cat."
+
+
+def agents_database(file: Path, said: dict[str, list[dict[str, Any]]]) -> str:
+    """What the library stores, by session."""
+    engine = create_engine(url := f"sqlite:///{file}")
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE agent_sessions (session_id TEXT PRIMARY KEY)"))
+        columns = "id INTEGER PRIMARY KEY AUTOINCREMENT, session_id TEXT, message_data TEXT, created_at TIMESTAMP"
+        connection.execute(text(f"CREATE TABLE agent_messages ({columns})"))
+        for session, items in said.items():
+            for item in items:
+                row = {"session": session, "data": json.dumps(item)}
+                connection.execute(
+                    text("INSERT INTO agent_messages (session_id, message_data) VALUES (:session, :data)"), row
+                )
+    engine.dispose()
+    return url
+
+
+def test_a_picture_that_came_over_is_shown_to_a_model(tmp_path: Path) -> None:
+    picture = {"type": "input_image", "image_url": f"data:image/png;base64,{BASE64}"}
+    item = {"role": "user", "content": [{"type": "input_text", "text": "What is it?"}, picture]}
+    url = agents_database(tmp_path / "agents.db", {"chat": [item]})
+    with SessionService(f"sqlite:///{tmp_path / 'here.db'}") as sessions:
+        assert import_threads(sessions, url, user="ada").problems == ()
+        model = Asked(responses=["A cat."])
+        config: Any = {"configurable": {"thread_id": "chat", "user_id": "ada"}}
+        SessionMemoryAdvisor(sessions).wrap(model).invoke("Well?", config)
+    assert model.shown[0].content == [
+        {"type": "text", "text": "What is it?"},
+        {"type": "image", "base64": BASE64, "mime_type": "image/png"},
+    ]
+
+
+def test_each_branch_of_the_agents_library_is_a_session(tmp_path: Path) -> None:
+    spoken = [{"role": "user", "content": words} for words in ("one", "two", "other two", "of no branch")]
+    url = agents_database(tmp_path / "agents.db", {"chat": spoken, "plain": [{"role": "user", "content": "hello"}]})
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text(STRUCTURE))
+        for message, branch in ((1, "main"), (2, "main"), (1, "alt"), (3, "alt")):
+            connection.execute(text(f"INSERT INTO message_structure VALUES ('chat', {message}, '{branch}')"))
+    engine.dispose()
+    with SessionService(f"sqlite:///{tmp_path / 'here.db'}") as sessions:
+        for messages in (6, 0):
+            report = import_threads(sessions, url, user="ada")
+            assert (report.threads, report.messages, report.problems) == (3, messages, ())
+        found = {each.id: [message.text for message in sessions.messages(each.id)] for each in sessions.list_sessions()}
+    assert found == {"chat": ["one", "two", "of no branch"], "chat/alt": ["one", "other two"], "plain": ["hello"]}
+
+
+async def test_branches_of_an_advanced_session(tmp_path: Path) -> None:
+    memory = pytest.importorskip("agents.extensions.memory")
+    file = tmp_path / "agents.db"
+    session = memory.AdvancedSQLiteSession(session_id="chat", db_path=file, create_tables=True)
+    await session.add_items([{"role": "user", "content": "one"}, {"role": "assistant", "content": "1"}])
+    await session.add_items([{"role": "user", "content": "two"}, {"role": "assistant", "content": "2"}])
+    await session.create_branch_from_turn(2, "alt")
+    await session.add_items([{"role": "user", "content": "other two"}])
+    session.close()
+    with SessionService(f"sqlite:///{tmp_path / 'here.db'}") as sessions:
+        assert import_threads(sessions, file, user="ada").problems == ()
+        assert [message.text for message in sessions.messages("chat")] == ["one", "1", "two", "2"]
+        assert [message.text for message in sessions.messages("chat/alt")] == ["one", "1", "other two"]
+
+
+def test_a_driver_that_is_missing_is_told_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: Any, **__: Any) -> Any:
+        raise ImportError
+
+    monkeypatch.setattr("langchain_sessions._importing.opening.create_engine", missing)
+    for url, extra in (("postgresql://h/x", "postgres"), ("postgres://h/x", "postgres"), ("mariadb://h/x", "mysql")):
+        with (
+            SessionService("sqlite://") as sessions,
+            pytest.raises(InvalidInputError, match=rf"pip install 'langchain-sessions\[{extra}\]'"),
+        ):
+            import_threads(sessions, url)
