@@ -413,16 +413,12 @@ _Contents = tuple[bytes, list[tuple[str, str, list[int], bytes]]]
 
 def _contents(stored: StoredChunk, buckets: Mapping[str, bytes]) -> _Contents:
     """The traits of a chunk, and the terms of each bucket in order: in which passages, and how often."""
-    traits = ChunkTraits.unpack(stored.traits)
-    passages = len(traits.passage_lengths)
+    traits, terms = ChunkTraits.unpack(stored.traits), list[tuple[str, str, list[int], bytes]]()
     # A bucket is gone through once: to look up each of its terms would take the square of its length.
-    terms = [
-        (name, term, list(numbers), bytes(counts))
-        for name, bucket in buckets.items()
-        if name
-        for term, packed in Bucket(bytes(bucket)).items()
-        for numbers, counts in (split_occurrences(packed, passages),)
-    ]
+    for name, bucket in buckets.items():
+        for term, packed in Bucket(bytes(bucket)).items():
+            numbers, counts = split_occurrences(packed, len(traits.passage_lengths))
+            terms.append((name, term, list(numbers), bytes(counts)))
     return traits.pack(), sorted(terms)
 
 
