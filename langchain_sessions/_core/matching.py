@@ -15,16 +15,18 @@ from langchain_sessions._core.codec.text import searchable_text
 from langchain_sessions._core.edge import ascii_lower, bounded, fold, is_storable, to_micros
 from langchain_sessions._core.ledger import LogView, visible_scopes
 from langchain_sessions._core.message_types import ENTRY_CODES, ROLE_CODES, only_tool_of, speaker_of, tools_of
+from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions.events import Standing
 from langchain_sessions.filters import ANY_BRANCH, AnyBranch, EventFilter
 from langchain_sessions.stores._values import EventSlice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from langchain_core.messages import BaseMessage
 
     from langchain_sessions._core.codec.any_message import MessageCodec
+    from langchain_sessions._core.ranges import SeqRange
     from langchain_sessions._core.rows import EventRow
 
     MessageTest = Callable[[EventRow, BaseMessage], bool]
@@ -216,3 +218,17 @@ def cut_window(rows: Iterable[EventRow], query: EventQuery, view: LogView) -> Ev
     if query.newest:
         found.reverse()
     return EventSlice(found, view, total)
+
+
+def may_have_moved_on(
+    rows: Iterable[EventRow], head: Iterable[SeqRange] | None, standings: Collection[Standing] = ()
+) -> bool:
+    """Whether a checkpoint may have come between the read of a session and that of its events.
+
+    It marks what it takes into its thread, and the list that was read before has not got that. Of what is left out
+    since it does not stand as it was asked for, nobody can tell.
+    """
+    if standings and Standing.DETACHED not in standings:
+        return True
+    marked = SeqSet.of(row.seq for row in rows if row.flags & r.ROOTED)
+    return bool(marked and marked - SeqSet(tuple(sorted(head or ()))))

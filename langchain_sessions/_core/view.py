@@ -21,13 +21,11 @@ from langchain_sessions._core.message_types import FIRST_RECORD
 from langchain_sessions._core.ranges import NO_SEQS, SeqSet
 from langchain_sessions._core.rows import PLAIN, ROOTED, SAID, SUMMARY, EventRow, plain_rows
 from langchain_sessions._core.showing import html_of
-from langchain_sessions.events import Standing
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from langchain_sessions._core.ledger import LogView
-    from langchain_sessions._core.ranges import SeqRange
     from langchain_sessions.events import SessionEvent
 
 _log = logging.getLogger(__name__)
@@ -47,20 +45,6 @@ _THOUGHTS = frozenset({"thinking", "reasoning", "redacted_thinking", "reasoning_
 """Kinds of what a model says to itself, as its clients write them."""
 CUT = frozenset({"length", "max_tokens", "model_length", "max_output_tokens", "model_context_window_exceeded"})
 """What is said of a reply that did not come to its end: its own limit was reached, or the window was full."""
-
-
-def may_have_moved_on(
-    rows: Iterable[EventRow], head: Iterable[SeqRange] | None, standings: Collection[Standing] = ()
-) -> bool:
-    """Whether a checkpoint may have come between the read of a session and that of its events.
-
-    It marks what it takes into its thread, and the list that was read before has not got that. Of what is left out
-    since it does not stand as it was asked for, nobody can tell.
-    """
-    if standings and Standing.DETACHED not in standings:
-        return True
-    marked = SeqSet.of(row.seq for row in rows if row.flags & ROOTED)
-    return bool(marked and marked - SeqSet(tuple(sorted(head or ()))))
 
 
 @pointing

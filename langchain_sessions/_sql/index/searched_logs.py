@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from sqlalchemy import ColumnElement, Select, bindparam, exists, select
 
 from langchain_sessions._core.ledger import OF_RUNS, Ledger, LogView
+from langchain_sessions._core.matching import may_have_moved_on
 from langchain_sessions._core.ranges import decode_ranges
 from langchain_sessions._core.rows import EventRow, SessionRow, owner_shape, stored_row
-from langchain_sessions._core.view import may_have_moved_on
 from langchain_sessions._sql.driver.transaction import Later, Transaction, param
 from langchain_sessions._sql.log.criteria import run_status
 from langchain_sessions._sql.log.expiry_in_sql import is_there

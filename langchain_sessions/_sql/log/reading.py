@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Select, case, func, literal_column, null, 
 from langchain_sessions._core import message_types as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.ledger import LogView, visible_scopes
-from langchain_sessions._core.matching import EventQuery, asks_for_words, cut_window, holds_keywords
+from langchain_sessions._core.matching import EventQuery, asks_for_words, cut_window, holds_keywords, may_have_moved_on
 from langchain_sessions._core.packed_texts import said_in
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import PLAIN, SAID, SELDOM, EventRow, SessionKey, SessionLog, owner_shape, stored_row
@@ -25,7 +25,6 @@ from langchain_sessions._core.view import (
     are_together,
     context_rows,
     elsewhere,
-    may_have_moved_on,
     runs_together,
 )
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction, param

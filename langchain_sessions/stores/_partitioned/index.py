@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 
 from langchain_sessions._core.expiry import is_expired
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.matching import EventQuery
+from langchain_sessions._core.matching import EventQuery, may_have_moved_on
 from langchain_sessions._core.message_types import MESSAGE_CODES
 from langchain_sessions._core.rows import Anyone, EventRow, SessionKey
 from langchain_sessions._core.stretch import next_stretch
-from langchain_sessions._core.view import may_have_moved_on
 from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.stores._partitioned import keys
 from langchain_sessions.stores._partitioned.access import Change, Partitions, Rows, is_there, partition_of
 from langchain_sessions.stores._partitioned.heads import IndexHead, SessionHead, load_head
-from langchain_sessions.stores._partitioned.log import read_matching, read_settled
+from langchain_sessions.stores._partitioned.log import read_matching, read_matching_now
 from langchain_sessions.stores._partitioned.runs import knowing
 from langchain_sessions.stores._partitioned.sessions import all_heads
 from langchain_sessions.stores._partitioned.shelves import (
@@ -334,7 +333,7 @@ def scan_logs(
     slices: list[LogSlice] = []
     for session in stretch.sessions:
         try:
-            rows = yield from read_settled(at, heads[session], wanted, searched.now)
+            rows = yield from read_matching_now(at, heads[session], wanted, searched.now)
         except SessionNotFoundError:  # deleted in between
             continue
         if rows.rows or searched.session_id is not None:

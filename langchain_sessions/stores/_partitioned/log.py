@@ -10,11 +10,11 @@ from langchain_sessions._core import message_types as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.identity import identify_batch, require_question, require_version
 from langchain_sessions._core.ledger import last_mark, tally_change, visible_scopes
-from langchain_sessions._core.matching import cut_window, matches, sees
+from langchain_sessions._core.matching import cut_window, matches, may_have_moved_on, sees
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import Counters, EventRow, InvocationRow, SessionKey, moved
 from langchain_sessions._core.state import require_owner, with_replaced
-from langchain_sessions._core.view import MOST_READS, context_rows, elsewhere, may_have_moved_on
+from langchain_sessions._core.view import MOST_READS, context_rows, elsewhere
 from langchain_sessions.errors import SessionEndedError
 from langchain_sessions.events import Standing
 from langchain_sessions.stores._partitioned.access import (
@@ -171,10 +171,10 @@ def append_record(at: Partitions, key: SessionKey, record: EventRow, now: int) -
 def find_events(at: Partitions, key: SessionKey, query: EventQuery, now: int) -> Flow[EventSlice]:
     """The contract's `find_events`."""
     head = yield from at.require(key, now)
-    return (yield from read_settled(at, head, query, now))
+    return (yield from read_matching_now(at, head, query, now))
 
 
-def read_settled(at: Partitions, head: SessionHead, query: EventQuery, now: int) -> Flow[EventSlice]:
+def read_matching_now(at: Partitions, head: SessionHead, query: EventQuery, now: int) -> Flow[EventSlice]:
     """`read_matching`, again where a checkpoint came in between the head and the rows."""
     session = head.session
     reads = 0
