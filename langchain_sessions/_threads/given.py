@@ -74,8 +74,6 @@ def deltas_of(
 ) -> dict[str, list[Any]]:
     """What delta channels of messages were given: those that changed and have no value here, or a snapshot."""
     was = None if parent is None else parent.delta
-    if written is None and was is None and _DeltaSnapshot not in map(type, values.values()):
-        return {}
     found: dict[str, list[Any]] = {}
     for name, version in zip(record.channels, record.versions, strict=True):
         snapshot = snapshot_of(values.get(name))

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+
 from langchain_sessions._chat.address import branch_of, channel_branch
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.checkpoints import (
@@ -134,7 +136,10 @@ class PlannedCheckpoint:
             new_versions: The channels that changed.
             written: What the parent's tasks wrote, in order; None without delta channels.
         """
-        inherited, deltas = self._inherit(new_versions), deltas_of(self.record, self.parent, values, written)
+        inherited, parent = self._inherit(new_versions), self.parent
+        has_deltas = written is not None or (parent is not None and parent.delta is not None)
+        has_deltas = has_deltas or _DeltaSnapshot in map(type, values.values())
+        deltas = deltas_of(self.record, parent, values, written) if has_deltas else {}
         new: dict[str, Any] = {}
         for name in self.record.channels:
             if name in values and name not in inherited:

@@ -47,12 +47,7 @@ from langchain_sessions._sql.driver.transaction import Row, Transaction, param
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions._sql.log.expiry_in_sql import renewed
 from langchain_sessions._sql.log.locked_appending import append_locked
-from langchain_sessions._sql.log.lookup import (
-    check_position,
-    insert_events,
-    key_criteria,
-    skey_named,
-)
+from langchain_sessions._sql.log.lookup import check_position, insert_events, key_criteria, skey_named
 from langchain_sessions._sql.log.side_rows import note_invocation, note_scope, side_source
 from langchain_sessions.errors import StoreError
 from langchain_sessions.stores._values import AppendBatch, Appended
