@@ -27,6 +27,7 @@ from langchain_sessions._core.pieces import Tree, assemble
 from langchain_sessions._core.ranges import SeqSet, decode_ranges, expand_ranges
 from langchain_sessions._core.rows import YEARS
 from langchain_sessions._threads.forms import PLAIN_TAG
+from langchain_sessions._threads.pending import slot_of
 from langchain_sessions._threads.record import (
     EMPTY,
     NULL,
@@ -38,7 +39,6 @@ from langchain_sessions._threads.record import (
     WITH_NAMES,
     Record,
     Slot,
-    slot_of,
 )
 from langchain_sessions._threads.split import join, whole_skeleton
 from langchain_sessions._threads.told import SLICED, sliced

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import ormsgpack
@@ -22,7 +22,7 @@ from langchain_sessions._core.checkpoints import (
 )
 from langchain_sessions._core.edge import check_id, from_micros, to_micros
 from langchain_sessions._core.packed_names import MOST_NAMES, packed_names
-from langchain_sessions._core.piece_rows import NAME, Seal, value_digest
+from langchain_sessions._core.piece_rows import LONGEST, Seal, value_digest
 from langchain_sessions._core.pieces import LIMIT, Cut, Tree, cut
 from langchain_sessions._core.ranges import SeqSet, encode_ranges
 from langchain_sessions._threads.forms import PLAIN_TAG, STRICT, WITH_TAGS, RefusedValueError, UnstorableError
@@ -33,6 +33,7 @@ from langchain_sessions.errors import InvalidInputError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from langchain_sessions._threads.cache import ThreadCache
     from langchain_sessions._threads.forms import ValueForms
 
 # A body that says another number was written by a later release, and is refused rather than guessed at.
@@ -287,15 +288,60 @@ def _shape(channels: Iterable[str], seen: Mapping[str, Iterable[str]], updated: 
 
 
 def with_own_names(record: Record, known: Collection[int]) -> Record:
-    """Have a record keep its names where no other one is known that has them: a thread of one turn stores no others.
-
-    Args:
-        record: The record.
-        known: The shapes that checkpoints of the thread were seen with.
-    """
+    """Have a record keep its names where none of the thread's is known to: a thread of one turn stores no others."""
     digest, names = record.shape
     record.keeps_names = digest not in known and len(names) <= MOST_NAMES
     return record
+
+
+@dataclass(slots=True)
+class Given:
+    """What one call stores of a task, beside the checkpoint that it ran on."""
+
+    ns: int
+    task: str
+    path: str
+    thread: ThreadCache | None
+    parent: Record | None
+    cutter: Cutter
+    pieces: dict[bytes, ValueRow] = field(default_factory=dict)
+    needs: set[bytes] = field(default_factory=set)
+    is_stored: bool = False
+
+    def dump(self, channel: str, value: Any, refs: bytes | None, packed: bytes | None) -> tuple[Slot, Tree | None]:
+        """A value as it is stored, and its pieces, which it shares with what the channel holds."""
+        # The checkpoint that takes it over cuts it with all that others gave the channel.
+        slot, made = self.cutter.dump(channel, value, lambda: self._before(channel), refs, packed, LONGEST)
+        if made is None:
+            return slot, None
+        self.pieces.update((row.digest, row) for row in made.rows)
+        self.needs |= made.needs
+        return slot, made.tree
+
+    def row(self, idx: int, channel: str, slot: Slot) -> WriteRow:
+        """A value as a pending write; see `slot_of`."""
+        kind, refs, data, digest = slot
+        if digest is not None:
+            data = digest + (data or b"")
+        return _tuple(WriteRow, (self.task, idx, channel, self.path, kind, refs, data))
+
+    def _before(self, channel: str) -> tuple[Slot, Sequence[Tree]]:
+        before = self.parent.slots.get(channel, NOTHING) if self.parent is not None else NOTHING
+        if self.parent is None and self.thread is not None and self.thread.trees.size:
+            # Most often it is on its way: what the channel held before it is stored, and most of it is the same.
+            before = self.thread.trees.newest(self.thread.records.values(), self.ns, channel) or NOTHING
+        is_known = self.thread is not None and before.digest is not None
+        base = self.thread.trees.get(before.digest) if is_known and self.thread is not None else None
+        return before, () if base is None else (base,)
+
+    def learn(self, result: object) -> None:
+        """Remember how pieces of this thread are kept secret, and what was stored."""
+        del result
+        self.is_stored = True
+        if self.thread is not None:
+            self.thread.seal = self.cutter.seal
+            if self.pieces:
+                self.thread.trees.keep((), self.pieces.values())
 
 
 def encode_record(record: Record, start: Slot | None = None) -> tuple[CheckpointRow, list[ValueRow]]:
@@ -369,13 +415,6 @@ def _is_large(channel: str, slot: Slot) -> bool:
     return slot.data is not None and len(slot.data) > INLINE_LIMIT and channel != "__start__" and not slot.kind & CUT
 
 
-def slot_of(row: WriteRow) -> Slot:
-    """The slot of a pending write: one that was cut begins with the name of its pieces."""
-    if row.kind & CUT and row.data is not None:
-        return Slot(row.kind, row.refs, row.data[NAME:] or None, row.data[:NAME])
-    return Slot(row.kind, row.refs, row.data)
-
-
 def lighten(record: Record) -> None:
     """Let go of values that are stored now; later checkpoints name them by digest."""
     for channel, slot in record.slots.items():
@@ -402,11 +441,10 @@ def _pack_time(ts: str) -> int | str:
     try:
         moment = datetime.fromisoformat(ts)
         micros = to_micros(moment)
-        # As LangGraph writes it: no other text of that form is this moment, but for midnight as 24 o'clock.
-        is_usual = ts[4:20:3] == "--T::." and ts[26:] == "+00:00" and ts[11:13] != "24"
     except (TypeError, ValueError):
         return ts
+    # As LangGraph writes it: no other text of that form is this moment, but for midnight as 24 o'clock.
+    if ts[4:20:3] == "--T::." and ts[26:] == "+00:00" and ts[11:13] != "24":
+        return micros
     # Hand-made checkpoints have times in any form, and must come back with the same text.
-    if moment.tzinfo is not timezone.utc:
-        moment = from_micros(micros)
-    return micros if is_usual or moment.isoformat() == ts else ts
+    return micros if from_micros(micros).isoformat() == ts else ts

@@ -22,9 +22,9 @@ from langchain_sessions._core.rows import ROOTED
 from langchain_sessions._core.twins import finish
 from langchain_sessions._log.log import after_append, thread_draft
 from langchain_sessions._threads.given import COUNTERS, in_order
-from langchain_sessions._threads.pending import Given, PendingWrite
+from langchain_sessions._threads.pending import PendingWrite
 from langchain_sessions._threads.plan import START, PlannedCheckpoint
-from langchain_sessions._threads.record import SCALARS, Cutter, dump_slot, lighten, record_of, with_own_names
+from langchain_sessions._threads.record import SCALARS, Cutter, Given, dump_slot, lighten, record_of, with_own_names
 from langchain_sessions._threads.split import apart, plain_bytes
 from langchain_sessions.errors import StalePlanError
 from langchain_sessions.stores._threads import PutPlan, PutResult, WritesPlan

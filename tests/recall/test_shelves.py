@@ -239,13 +239,13 @@ def test_what_moved_is_found_by_a_sum(
     def told(query: str = "kettle") -> str:
         asked: list[str] = []
         with monkeypatch.context() as patched:
-            execute = Transaction._execute
+            wait = Transaction._wait
 
-            def noted(tx: Transaction, text: str, values: tuple[object, ...], outcome: object) -> None:
+            def noted(tx: Transaction, text: str, values: tuple[object, ...]) -> object:
                 asked.append(text)
-                execute(tx, text, values, outcome)  # type: ignore[arg-type]
+                return wait(tx, text, values)
 
-            patched.setattr(Transaction, "_execute", noted)
+            patched.setattr(Transaction, "_wait", noted)
             mine = hits(pair[0], query)
         assert mine == hits(pair[1], query)
         return " ".join(asked)
