@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -112,8 +113,7 @@ class Call:
     @property
     def answered(self) -> int:
         """The newest position that the log had of the turn when the model was asked; 0 where it had nothing of it."""
-        known = 0 if self.news.start is None else self.news.newest
-        return max((event.seq for event in self.appended), default=known)
+        return max((event.seq for event in self.appended), default=self.news.answers)
 
     # -- before the model ----------------------------------------------------------------------------------
 
@@ -334,7 +334,8 @@ class Call:
                 raise ReplyNotStoredError(self.address.session_id, said) from error
         except BaseException:
             # Cancelled on the way. The answer is there, and to append it again stores nothing twice.
-            yield from self._append(kept, status, is_reply=True, answers=self.answered, noted=self.noted)
+            with suppress(SessionNotFoundError, SessionEndedError, EventNotFoundError):
+                yield from self._append(kept, status, is_reply=True, answers=self.answered, noted=self.noted)
             raise
 
     def _status_after(self, said: Sequence[BaseMessage], *, is_open: bool) -> InvocationStatus:

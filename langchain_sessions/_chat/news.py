@@ -90,6 +90,7 @@ class News:
     between: tuple[BaseMessage, ...] = ()
     told: tuple[SessionEvent, ...] = ()
     newest: int = 0
+    answers: int = 0
     is_taken_back: bool = False
 
 
@@ -212,6 +213,7 @@ def find_news(
         news = _continued(body, fresh, first_new, known, events, going_on=going_on)
     news = replace(news, newest=max(map(attrgetter("seq"), recent), default=0))
     earlier = len(body) - len(news.tail)
+    news = replace(news, answers=max((event.seq for at, event in known.items() if at >= earlier), default=0))
     unanswered = _UNANSWERED if is_thread else _UNANSWERED - {Standing.FAILED}
     left = {at: event for at, event in by_id.items() if at < earlier and event.standing in unanswered}
     over: dict[str, list[int]] = {}

@@ -12,8 +12,6 @@ from collections.abc import Callable, Coroutine, Generator
 from functools import wraps
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
-from langchain_sessions._core.twins import alone
-
 S = TypeVar("S")
 T = TypeVar("T")
 F = TypeVar("F")
@@ -134,7 +132,9 @@ class _Computing:
 
     async def acompute(self, call: Callable[[], T]) -> T:
         """Async `compute`."""
-        return await alone(call)
+        import asyncio  # noqa: PLC0415 - for who has a loop
+
+        return await asyncio.to_thread(call)
 
 
 _COMPUTING = _Computing()

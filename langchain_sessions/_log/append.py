@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -208,10 +209,12 @@ def append_events(
         rows: tuple[EventRow, ...] = (encoder.message_row(first, now, delta=delta),)
         is_bare = delta is None
     else:
+        size = sum(map(said_by, events))
         # That a run is open is said by its first event, that it is over by its last.
         marked = -1 if not mark else 0 if invocation_status is InvocationStatus.OPEN else len(events) - 1
-        encoding = partial(_rows_of, events, encoder, now, first_ordinal, {marked: mark}, delta=delta)
-        rows, is_bare = yield from computed(sum(map(said_by, events)), encoding)
+        held = events if size < LARGE else [_held_event(event, size) for event in events]
+        encoding = partial(_rows_of, held, encoder, now, first_ordinal, {marked: mark}, delta=delta)
+        rows, is_bare = yield from computed(size, encoding)
     idle = now - log.invocation_timeout
     batch = _tuple(AppendBatch, (rows, now, log.codec.repeats, expected_version, False, idle, False, is_bare, answers))
     appended = yield from ask(log.store.append_events, key, batch)
@@ -266,8 +269,9 @@ def edit_message(
     require(message.id, "message", "needs the id of the message that it replaces")
     now = log.now()
     # With an id of its own: under that of the message it would be taken for the append that it replaces.
-    event = NewEvent(id=uuid.uuid4().hex, message=message, author=author, metadata=metadata)
-    row = yield from computed(said_by(message), partial(log.encoder.row, event, now))
+    size = said_by(message)
+    event = NewEvent(id=uuid.uuid4().hex, message=_held(message, size), author=author, metadata=metadata)
+    row = yield from computed(size, partial(log.encoder.row, event, now))
     batch = AppendBatch(
         rows=(row,),
         now=now,
@@ -307,6 +311,22 @@ def _characters(block: object, depth: int = 0) -> int:
     if isinstance(block, dict) and depth < _MOST_NESTED:
         return sum(_characters(value, depth + 1) for value in cast("dict[str, object]", block).values())
     return len(block) if isinstance(block, str) else 0
+
+
+def _held(message: BaseMessage, size: int) -> BaseMessage:
+    """A message as it is now: of what is encoded beside its caller, a copy, since he may change it meanwhile."""
+    if size < LARGE:
+        return message
+    try:
+        return deepcopy(message)
+    except Exception:  # noqa: BLE001 - what it holds may refuse that with any error, and is stored all the same
+        return message
+
+
+def _held_event(event: BaseMessage | NewEvent, size: int) -> BaseMessage | NewEvent:
+    if not isinstance(event, NewEvent):
+        return _held(event, size)
+    return event if event.message is None else replace(event, message=_held(event.message, size))
 
 
 def _mark_of(status: InvocationStatus) -> int:

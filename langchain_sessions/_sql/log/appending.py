@@ -126,8 +126,8 @@ def _append_plainly(store: SqlStore, key: SessionKey, batch: AppendBatch) -> Flo
 
 def _may_travel(batch: AppendBatch) -> bool:
     """Whether what is told of a plain batch does not depend on those before it."""
-    if batch.expected_version is not None or batch.is_bare:
-        return batch.expected_version is None
+    if batch.expected_version is not None or batch.answers or batch.is_bare:
+        return batch.expected_version is None and not batch.answers
     first = batch.rows[0]
     return first.branch is None and first.invocation_id is None and first.delta is None
 
