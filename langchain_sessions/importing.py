@@ -32,7 +32,13 @@ from langchain_sessions._importing.several import count_of
 from langchain_sessions._importing.threads import ThreadImport
 from langchain_sessions._importing.values import SourceError
 from langchain_sessions._log.log import log_of
-from langchain_sessions.errors import EventConflictError, InvalidInputError, SessionEndedError, SessionNotFoundError
+from langchain_sessions.errors import (
+    CorruptRowError,
+    EventConflictError,
+    InvalidInputError,
+    SessionEndedError,
+    SessionNotFoundError,
+)
 from langchain_sessions.service import SessionService
 
 if TYPE_CHECKING:
@@ -256,9 +262,8 @@ class _Run:
         for whole in islice(self._listed(source.histories()), 0, None, every):
             history = replace(whole, events=islice(whole.events, most))
             self._at = history.id
-            told = {"user_id": history.user_id, **history.metadata}
-            work = messages if history.head is None else logs
-            self._take_history(work, history, self._owner_of(history.id, told) or history.user_id)
+            owner = self._owner_of(history.id, {"user_id": history.user_id, **history.metadata}) or history.user_id
+            self._take_history(messages if history.head is None else logs, history, owner)
             self._done += 1
             self._tell()
 
@@ -269,9 +274,9 @@ class _Run:
         except SessionNotFoundError:
             self._note(history.id, "", self._whose(history.id))
         except EventConflictError as problem:
-            another = f"another conversation is here under this id: its event {problem.event_id!r} says something else"
-            self._note(history.id, "", another)
-        except (InvalidInputError, SessionEndedError) as problem:
+            said = f"another conversation is here under this id: its event {problem.event_id!r} says something else"
+            self._note(history.id, "", said)
+        except (InvalidInputError, SessionEndedError, CorruptRowError) as problem:
             self._note(history.id, "", str(problem))
         after = self._count(history.id, owner)
         is_whole = self._problem_count == problems

@@ -37,16 +37,23 @@ def lazy_names(
 
     def load(name: str) -> Any:
         if name == "__all__":
-            return sorted(each for each in where if each not in needed or util.find_spec(needed[each][0]) is not None)
+            return sorted(each for each in where if each not in needed or _is_here(needed[each][0]))
         if name not in where:
             _suggest(package, name)
             message = f"module {package!r} has no attribute {name!r}"
             raise AttributeError(message)
-        if name in needed and util.find_spec(needed[name][0]) is None:
+        if name in needed and not _is_here(needed[name][0]):
             raise MissingDependencyError(name, needed[name][1])
         return getattr(import_module(where[name]), name)
 
     return load
+
+
+def _is_here(package: str) -> bool:
+    try:
+        return util.find_spec(package) is not None
+    except (ImportError, ValueError):  # a finder or a stub of somebody's who cannot tell
+        return package in sys.modules
 
 
 def at_the_top(module: str) -> Loader:

@@ -121,6 +121,7 @@ class BranchedMessages(MessageTable):
         """See `HistorySource`."""
         placed = table("message_structure", *map(column, ("session_id", "message_id", "branch_id")))
         keys = placed.c
+        taken = {name for (name,) in self._rows(select(self._table.c.session_id).distinct())}
         for each in super().histories():
             mine = keys.session_id == each.id
             others = select(keys.branch_id).where(mine, keys.branch_id != _TRUNK).distinct().order_by(keys.branch_id)
@@ -130,7 +131,11 @@ class BranchedMessages(MessageTable):
             yield replace(each, events=self._events(each.id, elsewhere))
             for (branch,) in self._rows(others):
                 here = self._table.c.id.in_(rows.where(keys.branch_id == branch))
-                yield replace(each, id=f"{each.id}/{branch}", events=self._events(each.id, here))
+                name = f"{each.id}/{branch}"
+                while name in taken:  # another session is called so
+                    name += "'"
+                taken.add(name)
+                yield replace(each, id=name, events=self._events(each.id, here))
 
 
 class AdkSessions(_Database):

@@ -9,14 +9,23 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_DATA_URL = re.compile(r"data:(?P<kind>[^;,]+)[^,]*;base64,(?P<data>.*)", re.DOTALL)
+_DATA_URL = re.compile(r"data:(?P<kind>[^;,]+)(?:;[^;,]*)*?;base64,(?P<data>.*)", re.DOTALL)
+# A part may name its form and hold something else.
+_OTHERWISE = (AttributeError, KeyError, TypeError, ValueError)
 
 
 def openai_block(part: Mapping[str, Any]) -> dict[str, Any]:
     """A part of OpenAI's responses format; as it is where it is none of these."""
-    kind = part.get("type")
-    if kind in {"input_text", "output_text", "text"}:
+    if part.get("type") in {"input_text", "output_text", "text"}:
         return {"type": "text", "text": part["text"]}
+    try:
+        return _openai_media(part) or dict(part)
+    except _OTHERWISE:
+        return dict(part)
+
+
+def _openai_media(part: Mapping[str, Any]) -> dict[str, Any]:
+    kind = part.get("type")
     found: dict[str, Any] = {}
     if kind == "input_image":
         found = _at("image", part.get("image_url"), part.get("file_id"))
@@ -27,11 +36,18 @@ def openai_block(part: Mapping[str, Any]) -> dict[str, Any]:
     elif kind == "input_audio":
         sound = part["input_audio"]
         found = {"type": "audio", "base64": sound["data"], "mime_type": f"audio/{sound['format']}"}
-    return found or dict(part)
+    return found
 
 
 def adk_block(part: Mapping[str, Any]) -> dict[str, Any]:
     """A part of Google's ADK that is neither text nor a call; kept as it is where it is none of these."""
+    try:
+        return _adk_media(part) or {"type": "adk", "part": dict(part)}
+    except _OTHERWISE:
+        return {"type": "adk", "part": dict(part)}
+
+
+def _adk_media(part: Mapping[str, Any]) -> dict[str, Any]:
     inline, held = part.get("inline_data"), part.get("file_data")
     if inline and inline.get("data"):
         # Pydantic writes bytes in the alphabet of URLs.
@@ -39,7 +55,7 @@ def adk_block(part: Mapping[str, Any]) -> dict[str, Any]:
         return {"type": _kind(inline), "base64": data, **_described(inline)}
     if held and held.get("file_uri"):
         return {"type": _kind(held), "url": held["file_uri"], **_described(held)}
-    return {"type": "adk", "part": dict(part)}
+    return {}
 
 
 def _at(kind: str, address: str | None, file_id: str | None) -> dict[str, Any]:

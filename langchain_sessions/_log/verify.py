@@ -45,7 +45,7 @@ def _is_readable(log: Log, key: SessionKey, row: EventRow, view: LogView) -> boo
     except CorruptRowError:
         return False
     except SealedEventError:
-        return True  # its key is somewhere else
+        return not log.codec.encrypts  # else its key is somewhere else
     return True
 
 
@@ -62,8 +62,14 @@ def _unreadable(log: Log, key: SessionKey) -> Flow[list[str]]:
 
 
 def _differences(log: Log, key: SessionKey) -> Flow[list[str]]:
-    found = yield from ask(log.store.verify_session, key, log.now())
-    found += yield from _unreadable(log, key)
+    unreadable = yield from _unreadable(log, key)
+    try:
+        found = yield from ask(log.store.verify_session, key, log.now())
+    except CorruptRowError:
+        if not unreadable:
+            raise
+        return unreadable  # which is why nothing else can be told
+    found += unreadable
     if log.search is not None:
         try:
             found += yield from mender_of(log).verify(key)
