@@ -160,6 +160,7 @@ class Traits:
         found = [(each.number, self.shelves.of(shelf_key(each.number), each.traits)) for each in read.shelves]
         stale = self._shelf_cache.stale(found)
         apart = {number: stale[number] | read.apart if number in stale else read.apart for number, _ in found}
+        found.sort(key=lambda each: max([log.skey for log in each[1].logs], default=0))
         return [ShelfEvents(shelf, read.shelf_buckets.get(number, {}), apart[number]) for number, shelf in found]
 
 

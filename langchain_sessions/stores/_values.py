@@ -268,16 +268,20 @@ class IndexQuery:
 
 
 class Copied(Protocol):
-    """Up to where some shelves hold their logs."""
+    """Up to where some shelves hold their logs.
 
-    @property
-    def logs(self) -> int:
-        """How many logs."""
-        ...
+    Attributes:
+        logs: How many logs.
+        total: The sum of the positions up to which they are there.
+        left: Keys of sessions that they were met not to hold as they are.
+    """
 
-    @property
-    def total(self) -> int:
-        """The sum of the positions up to which they are there."""
+    logs: int
+    total: int
+    left: frozenset[int]
+
+    def keep_left(self, keys: frozenset[int]) -> None:
+        """Remember which sessions those are."""
         ...
 
     def upto(self, skey: int) -> int:

@@ -13,6 +13,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_sessions import EventFilter, NewEvent, SessionService
+from langchain_sessions._recall.index.indexing import Indexer
 from langchain_sessions._sql.index import writing
 from langchain_sessions._sql.index.deflated import rows_of
 from langchain_sessions.errors import StoreUnavailableError
@@ -119,3 +120,27 @@ async def test_others_of_a_loop_have_their_turn_while_an_append_moves_the_index(
     during, is_over = turns, True
     await running
     assert during > 4
+
+
+def test_what_was_blanked_while_a_first_index_was_made_is_not_in_it(
+    service: SessionService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log has no index yet, whose generation the erasure could count up."""
+    ada = service.as_user("ada")
+    ada.create("s1")
+    ada.append("s1", [HumanMessage(f"kettle {n}") for n in range(5)])
+    ada.append("s1", HumanMessage("zebra", id="secret"))
+    plan, blanked = Indexer._plan, list[int]()
+
+    def later(self: Indexer, *given: Any) -> object:
+        if not blanked:
+            blanked.extend(ada.blank("s1", "secret").seqs)
+        return plan(self, *given)
+
+    monkeypatch.setattr(Indexer, "_plan", later)
+    ada.reindex("s1")
+    assert blanked
+    assert ada.verify("s1") == []
+    assert [hit.text for hit in ada.search("zebra", session_id="s1")] == []
+    ada.reindex("s1")
+    assert len([hit for hit in ada.search("kettle", session_id="s1") if "kettle" in hit.text]) == 5

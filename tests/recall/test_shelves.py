@@ -272,6 +272,10 @@ def test_what_moved_is_found_by_a_sum(
     pair[1].delete("s31")
     pair[1].delete("s5")
     told()
+    # What expired and was met once is looked at along with the newest.
+    append("s3")
+    told()
+    assert "NOT (EXISTS" not in told()
 
 
 @on_databases

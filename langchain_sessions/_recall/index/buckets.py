@@ -98,10 +98,17 @@ class Bucket:
         return terms[:first], sizes[:first], self._data[start:end], dense
 
     def items(self) -> Iterator[tuple[str, bytes]]:
-        """All terms with their packed occurrences."""
+        """All terms with their packed occurrences.
+
+        Raises:
+            ValueError: It is not as long as it says, or no search finds its first or its last term.
+        """
         terms = self.terms()
         start = self._start + 2 * len(terms)
         sizes = from_bytes("H", self._data[self._start : start])
+        ends = self._data[4:5], self._data[self._start - 1 : self._start]
+        if ends != (b"\n", b"\n") or sum(sizes) != len(self._data) - start:
+            raise ValueError(len(self._data))
         for term, size in zip(terms, sizes, strict=True):
             yield term, self._data[start : start + size]
             start += size

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from array import array
 from bisect import bisect_right
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -269,19 +270,39 @@ def stale_copies(shelves: Sequence[tuple[int, ShelfTraits]]) -> dict[int, frozen
     return {number: frozenset(keys) for number, keys in stale.items()}
 
 
+@dataclass(slots=True)
+class Sums:
+    """What is kept of some shelves: how many logs they hold, up to where in all, and what was left beside them.
+
+    Attributes:
+        logs: How many different logs they hold.
+        total: The sum of the positions up to which these are there.
+        left: Keys of sessions that they were met not to hold as they are: too long for a shelf, expired.
+    """
+
+    logs: int
+    total: int
+    left: frozenset[int] = frozenset()
+
+
 class Copies:
     """Up to where some shelves hold their logs.
 
     Args:
         shelves: These.
-        logs: How many different logs they hold.
-        total: The sum of the positions up to which these are there.
+        sums: What is kept of them.
     """
 
-    def __init__(self, shelves: Iterable[ShelfTraits], logs: int, total: int) -> None:
+    def __init__(self, shelves: Iterable[ShelfTraits], sums: Sums) -> None:
         self._held = [shelf.by_key for shelf in shelves]
-        self.logs = logs
-        self.total = total
+        self._sums = sums
+        self.logs = sums.logs
+        self.total = sums.total
+        self.left = sums.left
+
+    def keep_left(self, keys: frozenset[int]) -> None:
+        """Remember which sessions they do not hold as they are."""
+        self._sums.left = keys
 
     def upto(self, skey: int) -> int:
         """Up to which position the log of a session is there; 0 where it is not."""

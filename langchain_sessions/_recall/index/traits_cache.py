@@ -6,7 +6,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from langchain_sessions._core.locks import new_lock
-from langchain_sessions._recall.index.shelves import Copies, ShelfTraits, stale_copies
+from langchain_sessions._recall.index.shelves import Copies, ShelfTraits, Sums, stale_copies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -111,7 +111,7 @@ class ShelfCache(TraitsCache[ShelfTraits]):
         super().__init__(ShelfTraits.unpack)
         self.apart: set[tuple[int, int]] = set()
         self._stale: OrderedDict[tuple[int, ...], Mapping[int, frozenset[int]]] = OrderedDict()
-        self._sums: OrderedDict[tuple[int, ...], tuple[int, int]] = OrderedDict()
+        self._sums: OrderedDict[tuple[int, ...], Sums] = OrderedDict()
 
     def keep_apart(self, skey: int, last_seq: int) -> None:
         """Note a log that no shelf takes before it moves on."""
@@ -141,9 +141,9 @@ class ShelfCache(TraitsCache[ShelfTraits]):
             upto = [
                 log.last_seq for number, each in shelves for log in each.logs if log.skey not in stale.get(number, none)
             ]
-            known = len(upto), sum(upto)
+            known = Sums(len(upto), sum(upto))
             with self._lock:
                 self._sums[numbers] = known
                 while len(self._sums) > _MOST_SETS:
                     self._sums.popitem(last=False)
-        return Copies([shelf for _, shelf in shelves], *known)
+        return Copies([shelf for _, shelf in shelves], known)

@@ -37,6 +37,7 @@ from langchain_sessions._sql.index.shelves import (
     bucket_values,
     buckets_by,
     can_shelve,
+    copies_of,
     find_left,
     find_moved,
     find_shelf_buckets,
@@ -105,7 +106,8 @@ def _read_shelved(tx: Transaction, query: IndexQuery, most_apart: int) -> IndexR
     searched = query.searched
     shelves = find_shelves(tx, searched)
     # A server compares them itself, in the round trip that all takes together.
-    moved = find_moved(tx, query, shelves.rows) if tx.flavour == "sqlite" else None
+    copied = copies_of(query, shelves.rows) if tx.flavour == "sqlite" else None
+    moved = None if copied is None else find_moved(tx, searched, copied)
     left = find_left(tx, searched, moved)
     buckets = find_shelf_buckets(tx, query)
     some = Some(unshelved=True)
@@ -114,6 +116,8 @@ def _read_shelved(tx: Transaction, query: IndexQuery, most_apart: int) -> IndexR
     tx.flush()
     places = progress_in(left.rows)
     apart = frozenset(session.skey for session, *_ in places)
+    if copied is not None and moved is None and len(apart) <= MOST_NAMED:
+        copied.keep_left(apart)
     places = [place for place in places if not is_expired(place[0], searched.now)]
     small = [place for place in places if query.may_shelve(place[0])]
     large = [place for place in places if not query.may_shelve(place[0])]
@@ -215,7 +219,7 @@ class _Asked:
             skey = session.skey
             rows, runs = read[skey]
             tail = [row for row in rows if known[skey] < row.seq <= session.last_seq]
-            view = view_with(newer.get(skey, session), runs)
+            view = view_with(session, runs, newer.get(skey))
             found.append(IndexedLog(session, view, chunks.get(skey, ()), buckets.get(skey, {}), tail, generation))
         return found
 

@@ -48,18 +48,20 @@ def load_events(tx: Transaction, searched: SearchedLogs, places: Mapping[str, Se
     for session_id, seqs in places.items():
         key = SessionKey(searched.app, session_id, searched.owner)
         values = {**key_values(key, searched.now), "q_idle": searched.idle_before}
-        asked = [_asked(tx, shape, seqs, start, values) for start in range(0, len(seqs.ranges), _SINGLES)]
         session = tx.later(tx.prepare(("recall session", shape), lambda: locating(tx, shape, lock=False)), values)
+        asked = [_asked(tx, shape, seqs, start, values) for start in range(0, len(seqs.ranges), _SINGLES)]
         waiting.append((session, asked))
     tx.flush()
-    found: list[LogSlice] = []
-    for located, asked in waiting:
-        if located.row is None:
-            continue
-        owner = session_row(located.row)
-        rows, runs = events_in(row for each in asked for row in each.rows)
-        found.append(LogSlice(owner, EventSlice(sorted(rows), view_with(owner, runs))))
-    return found
+    logs = [
+        (session_row(located.row), *events_in(row for each in asked for row in each.rows))
+        for located, asked in waiting
+        if located.row is not None
+    ]
+    newer = sessions_now(tx, searched, ((session, rows) for session, rows, _ in logs))
+    return [
+        LogSlice(session, EventSlice(sorted(rows), view_with(session, runs, newer.get(session.skey))))
+        for session, rows, runs in logs
+    ]
 
 
 def _key_of(tx: Transaction, shape: str) -> ScalarSelect[Any]:
@@ -102,7 +104,7 @@ def scan_logs(tx: Transaction, searched: SearchedLogs, query: EventQuery, after:
     newer = sessions_now(tx, searched, ((session, rows) for session, rows, _ in logs))
     slices: list[LogSlice] = []
     for session, rows, runs in logs:
-        view = view_with(newer.get(session.skey, session), runs)
+        view = view_with(session, runs, newer.get(session.skey))
         found = [row for row in rows if row.seq <= session.last_seq and matches(row, query, view)]
         if found or searched.session_id is not None:
             slices.append(LogSlice(session, EventSlice(found, view)))

@@ -163,14 +163,20 @@ def sessions_now(
     tx: Transaction, searched: SearchedLogs, read: Iterable[tuple[SessionRow, list[EventRow]]]
 ) -> dict[int, SessionRow]:
     """The sessions once more where a checkpoint may have come before their events were read: it is in their lists."""
-    if not any(may_have_moved_on(rows, _head_of(session)) for session, rows in read):
+    moved = tuple([session.skey for session, rows in read if may_have_moved_on(rows, _head_of(session))])
+    if not moved:
         return {}
-    return {place[0].skey: place[0] for place in find_logs(tx, searched)}
+    found = ask_progress(tx, searched, Some(moved) if len(moved) <= MOST_NAMED else ALL)
+    tx.flush()
+    return {place[0].skey: place[0] for place in progress_in(found.rows)}
 
 
-def view_with(session: SessionRow, runs: Mapping[str, Standing]) -> LogView:
-    """Where those events of a session stand that were read, given their runs."""
-    return LogView(Ledger.decode(session.ledger), _head_of(session), runs, session.last_seq)
+def view_with(session: SessionRow, runs: Mapping[str, Standing], newer: SessionRow | None = None) -> LogView:
+    """Where those events of a session stand that were read, given their runs, and the lists of a newer look at it.
+
+    Of a newer look nothing else: an edit that came in between would hide what was read, and is not among it.
+    """
+    return LogView(Ledger.decode(session.ledger), _head_of(newer or session), runs, session.last_seq)
 
 
 def _head_of(session: SessionRow) -> tuple[SeqRange, ...] | None:

@@ -24,7 +24,7 @@ from langchain_sessions.stores._values import IndexRead, SearchedLogs, ShelfChan
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from langchain_sessions.stores._values import IndexQuery
+    from langchain_sessions.stores._values import Copied, IndexQuery
 
 T = TypeVar("T")
 
@@ -90,16 +90,19 @@ def _owned(tx: Transaction, searched: SearchedLogs) -> list[ColumnElement[bool]]
     return [tx.tables.sessions.c.app == param("k_app"), *owner_criterion(tx.tables, owner_shape(searched.owner))]
 
 
-def find_moved(tx: Transaction, query: IndexQuery, shelves: Sequence[Row]) -> tuple[int, ...] | None:
+def copies_of(query: IndexQuery, shelves: Sequence[Row]) -> Copied | None:
+    """What the shelves hold, where the caller knows it and it is worth a sum."""
+    copied = None if query.copied is None else query.copied([row[0] for row in shelves])
+    return None if copied is None or copied.logs < _MANY else copied
+
+
+def find_moved(tx: Transaction, searched: SearchedLogs, copied: Copied) -> tuple[int, ...] | None:
     """The keys of what `find_left` finds, at half its price; None where only that can tell.
 
     Positions only grow. So where all sessions together are no further than their copies, but for some that were active
-    last, no other one has moved.
+    last or were left beside the copies before, no other one has moved.
     """
-    copied = None if query.copied is None else query.copied([row[0] for row in shelves])
-    if copied is None or copied.logs < _MANY:
-        return None
-    s, searched = tx.tables.sessions.c, query.searched
+    s, known = tx.tables.sessions.c, Some(tuple(sorted(copied.left)) or None)
 
     def build() -> Any:
         over = case((is_over(tx.tables), 1), else_=0)
@@ -107,13 +110,16 @@ def find_moved(tx: Transaction, query: IndexQuery, shelves: Sequence[Row]) -> tu
         newest = select(s.skey, s.last_seq, over).where(*mine).order_by(s.activity.desc(), s.skey.desc())
         # One statement, so that it is all of one moment. A sum of integers fails where it is too large for one.
         whole = select(literal_column("0"), func.total(s.last_seq), func.total(over)).where(*mine)
-        return whole.union_all(select(newest.limit(_NEWEST).subquery()))
+        parts = [select(newest.limit(_NEWEST).subquery())]
+        if known.keys is not None:
+            parts.append(select(s.skey, s.last_seq, over).where(*mine, named_keys(tx, known)))
+        return whole.union_all(*parts)
 
-    statement = tx.prepare(("moved", owner_shape(searched.owner)), build)
-    (_, total, gone), *rows = tx.rows(statement, key_values(searched.key, searched.now))
+    statement = tx.prepare(("moved", owner_shape(searched.owner), known.size), build)
+    (_, total, gone), *rows = tx.rows(statement, {**key_values(searched.key, searched.now), **named_values(known)})
     ahead, moved = total - copied.total, list[int]()
     if ahead or gone:
-        for skey, last_seq, is_gone in rows:
+        for skey, last_seq, is_gone in dict.fromkeys(rows):
             further = last_seq - copied.upto(skey)
             ahead, gone = ahead - further, gone - is_gone
             moved += [skey] if further or is_gone else []

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Select, delete, insert, select
 
+from langchain_sessions._core.checkpoints import blanked_at
 from langchain_sessions._core.rows import owner_shape
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction, param
 from langchain_sessions._sql.index.deflated import opened, rows_of
@@ -14,6 +15,7 @@ from langchain_sessions._sql.log.lookup import (
     key_values,
     locating,
     require_session,
+    session_row,
     update_rows,
 )
 from langchain_sessions._sql.tables.recall import TRAITS
@@ -114,6 +116,9 @@ def write_index(tx: Transaction, key: SessionKey, change: IndexChange, now: int)
     if located.row is None or located.row[0] != progress.skey:
         return False
     if _told(generation.row) != progress.generation:
+        return False
+    # An index that was never written has no generation that an erasure could count up.
+    if blanked_at(session_row(located.row)) > progress.last_seq:
         return False
     _write_state(tx, change)
     chunks, terms = tx.tables.recall.chunks, tx.tables.recall.terms

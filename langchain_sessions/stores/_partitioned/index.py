@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from langchain_sessions._core.checkpoints import blanked_at
 from langchain_sessions._core.expiry import is_expired
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.matching import EventQuery, may_have_moved_on
@@ -293,6 +294,8 @@ def write_index(at: Partitions, key: SessionKey, change: IndexChange, now: int) 
 
     def decide(head: SessionHead) -> Flow[Change]:
         if head.skey != progress.skey or head.index.generation != progress.generation:
+            return Change(answer=False)
+        if blanked_at(head.session) > progress.last_seq:
             return Change(answer=False)
         kept = [chunk for chunk in head.index.chunks if progress.indexed_to and chunk[0] not in change.replaced]
         rows: Rows = {}
